@@ -1,0 +1,97 @@
+"""Waypost: a message relay for software agents.
+
+    from waypost import Relay
+
+    async with Relay("./data") as relay:
+        relay.register_endpoint("agent.a")
+        await relay.publish("agent.a", {"hello": "there"}, sender="agent.b")
+
+Names are loaded when first used, so that a client or a Spark worker does not load the relay.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waypost.client.guard import MessagingGuard
+    from waypost.policy.access import AccessRule
+    from waypost.policy.backpressure import BackpressureConfig, check_backpressure
+    from waypost.policy.breakers import CircuitBreakerConfig, CircuitBreakers
+    from waypost.policy.budgets import Budget, create_default_budget, enforce_budget
+    from waypost.policy.errors import (
+        AccessDenied,
+        InvalidInput,
+        InvalidMessage,
+        InvalidRule,
+        InvalidSettings,
+        InvalidSubject,
+        WaypostError,
+    )
+    from waypost.policy.guard import load_messaging_guard_config
+    from waypost.policy.rate_limits import RateLimitConfig, check_rate_limit, resolve_limit
+    from waypost.policy.settings import HousekeepingConfig, Settings
+    from waypost.policy.subjects import matches_pattern, validate_subject
+    from waypost.policy.tiers import QosConfig, TierLimits
+    from waypost.policy.verdicts import Reason
+    from waypost.relay.drafts import Draft
+    from waypost.relay.errors import (
+        DataDirInUse,
+        DataDirUnusable,
+        RelayError,
+        RelayStopped,
+        RequestRejected,
+        RequestTimedOut,
+        RulesFileBroken,
+        UnknownEndpoint,
+    )
+    from waypost.relay.relay import Endpoint, Relay
+    from waypost.wire.envelopes import Envelope
+    from waypost.wire.messages import (
+        Attachment,
+        ChannelType,
+        Performative,
+        ResponseContext,
+        Signal,
+        SignalType,
+        StandardPayload,
+    )
+    from waypost.wire.results import PublishResult, Rejection
+
+_HOMES = {
+    "waypost.client.guard": ("MessagingGuard",),
+    "waypost.policy.access": ("AccessRule",),
+    "waypost.policy.backpressure": ("BackpressureConfig", "check_backpressure"),
+    "waypost.policy.breakers": ("CircuitBreakerConfig", "CircuitBreakers"),
+    "waypost.policy.budgets": ("Budget", "create_default_budget", "enforce_budget"),
+    "waypost.policy.errors": (
+        *("AccessDenied", "InvalidInput", "InvalidMessage", "InvalidRule"),
+        *("InvalidSettings", "InvalidSubject", "WaypostError"),
+    ),
+    "waypost.policy.guard": ("load_messaging_guard_config",),
+    "waypost.policy.rate_limits": ("RateLimitConfig", "check_rate_limit", "resolve_limit"),
+    "waypost.policy.settings": ("HousekeepingConfig", "Settings"),
+    "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
+    "waypost.policy.tiers": ("QosConfig", "TierLimits"),
+    "waypost.policy.verdicts": ("Reason",),
+    "waypost.relay.drafts": ("Draft",),
+    "waypost.relay.errors": (
+        *("DataDirInUse", "DataDirUnusable", "RelayError", "RelayStopped"),
+        *("RequestRejected", "RequestTimedOut", "RulesFileBroken", "UnknownEndpoint"),
+    ),
+    "waypost.relay.relay": ("Endpoint", "Relay"),
+    "waypost.wire.envelopes": ("Envelope",),
+    "waypost.wire.messages": (
+        *("Attachment", "ChannelType", "Performative", "ResponseContext"),
+        *("Signal", "SignalType", "StandardPayload"),
+    ),
+    "waypost.wire.results": ("PublishResult", "Rejection"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of public names
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'waypost' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,166 @@
+"""The messaging guard as an application holds it: decisions from `policy.guard`, plus a clock,
+a lock, a log, counters and a timer.
+
+Rule 1  Every change of a circuit's state is logged with the agent's name and counted once.
+Rule 2  Idle senders and circuits are swept every five minutes, on a thread that keeps neither
+        the guard nor the process alive.
+Rule 3  Safe to use from any number of threads; time never goes back for it, whatever the clock.
+
+This module does not know the environment: `MessagingGuard(load_messaging_guard_config(os.environ))`
+is what an application writes.
+"""
+
+import logging
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable
+
+from waypost.policy.breakers import CircuitState, Transition
+from waypost.policy.guard import (
+    SWEEP_INTERVAL_MS,
+    GuardPolicy,
+    GuardRejectionReason,
+    GuardResult,
+    MessagingGuardConfig,
+    Swept,
+)
+
+log = logging.getLogger("waypost.guard")
+
+TRANSITIONS = "circuit_breaker_transitions"
+REJECTIONS = {
+    GuardRejectionReason.CIRCUIT_OPEN: "circuit_open_rejections",
+    GuardRejectionReason.RATE_LIMITED: "agent_rate_limit_rejections",
+}
+
+
+def wall_clock_us() -> int:
+    """Microseconds since the epoch, from the machine's clock."""
+    return time.time_ns() // 1000
+
+
+class MessagingGuard:
+    """Keeps calls between agents within their limits, and off targets that are down.
+
+    Ask `check` before a call and tell `record_success` or `record_failure` how it went. A call
+    that was let through and never reported keeps a half-open circuit waiting until the sweep.
+    """
+
+    def __init__(
+        self,
+        config: MessagingGuardConfig | None = None,
+        clock: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        self._policy = GuardPolicy(config)
+        self._clock = clock
+        self._latest_ms = 0
+        self._lock = threading.Lock()
+        self._counted: Counter[str] = Counter()
+        # Held while the guard lives. A lock, not an Event: the garbage collector may let go of
+        # it at any point of any thread, and releasing a lock can never wait.
+        running = threading.Lock()
+        running.acquire()
+        self._end = weakref.finalize(self, running.release)
+        self._end.atexit = False
+        self._sweeper = threading.Thread(
+            target=_sweep_until_released,
+            args=(weakref.ref(self), running),
+            name="waypost-guard-sweep",
+            daemon=True,
+        )
+        self._sweeper.start()
+
+    def check(self, from_agent: str, to_agent: str) -> GuardResult:
+        """Whether `from_agent` may call `to_agent` now; a call that may is counted."""
+        with self._lock:
+            result, moved = self._policy.check(from_agent, to_agent, self._now_ms())
+            if result.reason is not None:
+                self._counted[REJECTIONS[result.reason]] += 1
+            self._count(moved)
+        _report(moved)
+        return result
+
+    def record_success(self, to_agent: str) -> None:
+        """A call to `to_agent` went well."""
+        with self._lock:
+            moved = self._policy.record_success(to_agent, self._now_ms())
+            self._count(moved)
+        _report(moved)
+
+    def record_failure(self, to_agent: str) -> None:
+        """A call to `to_agent` failed."""
+        with self._lock:
+            moved = self._policy.record_failure(to_agent, self._now_ms())
+            self._count(moved)
+        _report(moved)
+
+    def get_circuit_state(self, to_agent: str) -> CircuitState:
+        """The state of the circuit to `to_agent`; CLOSED for an agent never heard of."""
+        with self._lock:
+            state, moved = self._policy.circuit_state(to_agent, self._now_ms())
+            self._count(moved)
+        _report(moved)
+        return state
+
+    def reset_circuit(self, to_agent: str) -> None:
+        """Close the circuit to `to_agent`; nothing happens for an agent never heard of."""
+        with self._lock:
+            moved = self._policy.reset_circuit(to_agent)
+            self._count(moved)
+        _report(moved)
+
+    def reset_all(self) -> None:
+        """Close every circuit and empty every sender's window. Counters stay."""
+        with self._lock:
+            moves = self._policy.reset_all()
+            self._count(*moves)
+        for moved in moves:
+            _report(moved)
+
+    def sweep(self) -> Swept:
+        """Forget idle senders and idle circuits now, as the timer does every five minutes."""
+        with self._lock:
+            swept = self._policy.sweep(self._now_ms())
+        if swept.senders or swept.circuits:
+            log.debug("forgot %d idle senders, %d idle circuits", swept.senders, swept.circuits)
+        return swept
+
+    def counters(self) -> dict[str, int]:
+        """State changes and refusals since this guard was made."""
+        with self._lock:
+            return {name: self._counted[name] for name in (TRANSITIONS, *REJECTIONS.values())}
+
+    def stop(self) -> None:
+        """End the timer. The guard itself goes on working; stopping twice does no harm."""
+        self._end()
+        if self._sweeper is not threading.current_thread():
+            self._sweeper.join(timeout=1.0)
+
+    def _now_ms(self) -> int:
+        self._latest_ms = max(self._latest_ms, self._clock() // 1000)
+        return self._latest_ms
+
+    def _count(self, *moves: Transition | None) -> None:
+        self._counted[TRANSITIONS] += sum(moved is not None for moved in moves)
+
+
+def _report(moved: Transition | None) -> None:
+    """Log a change of state. Called without the lock: a log handler may use the guard itself."""
+    if moved is None:
+        return
+    level = logging.WARNING if moved.after is CircuitState.OPEN else logging.INFO
+    agent, why = moved.endpoint, moved.occasion
+    log.log(level, "circuit to %s: %s -> %s (%s)", agent, moved.before, moved.after, why)
+
+
+def _sweep_until_released(
+    guard_ref: "weakref.ref[MessagingGuard]", running: threading.Lock
+) -> None:
+    while not running.acquire(timeout=SWEEP_INTERVAL_MS / 1000):
+        guard = guard_ref()
+        if guard is None:
+            return
+        guard.sweep()
+        del guard  # or this thread would keep it alive for another interval

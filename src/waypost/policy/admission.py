@@ -1,0 +1,138 @@
+"""The order of checks for one publish. No other module knows it.
+
+    1. subject and sender are valid                                    InvalidSubject
+    2. access rules, per matching endpoint                             AccessDenied
+    3. duplicate id                                                    the first result again
+    4. rate limit of the sender, once per publish                      admit_sender
+    5. per endpoint: count cap → byte cap (overflow: reject) →
+       quota by tier → circuit breaker → budget → store                admit_delivery
+
+The first refusal wins. A probe slot taken by a delivery that the budget then refuses is given
+back. Steps 1 to 3 need no numbers; 4 and 5 live here, split where a replay is split: by sender,
+then by recipient.
+"""
+
+import msgspec
+
+from waypost.policy.backpressure import check_backpressure
+from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
+from waypost.policy.budgets import Budget, overdrawn
+from waypost.policy.occupancy import Occupancy
+from waypost.policy.rate_limits import RateWindows, check_rate_limit
+from waypost.policy.settings import Settings
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier, within_quota
+from waypost.policy.verdicts import Reason
+
+
+class Arrival(msgspec.Struct, gc=False):
+    """One message arriving at one endpoint. `size_bytes` is that of the stored envelope."""
+
+    sender: str
+    endpoint: str
+    budget: Budget
+    size_bytes: int
+    tier: Tier
+
+
+class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
+    """Step 4. `reason` is None when the publish passes."""
+
+    reason: Reason | None
+    detail: str
+    retry_after_ms: int
+    count: int
+    limit: int
+
+
+class DeliveryVerdict(msgspec.Struct, gc=False):
+    """Step 5, with the numbers it was reached by. `reason` is None when the message is admitted.
+
+    `evict_bytes` is what must leave the mailbox first.
+    """
+
+    reason: Reason | None = None
+    detail: str = ""
+    retry_after_ms: int = 0
+    depth: int = 0
+    pressure: float = 0.0
+    quota_count: int = 0
+    quota_bytes: int = 0
+    breaker: CircuitState = CircuitState.CLOSED
+    probe: bool = False
+    transition: Transition | None = None
+    evict_bytes: int = 0
+
+
+def admit_sender(
+    sender: str, windows: RateWindows, settings: Settings, now_ms: int
+) -> SenderVerdict:
+    """Step 4: may `sender` publish now? Counting the publish is up to the caller."""
+    config = settings.rate_limit
+    if not config.enabled:
+        return _UNLIMITED
+    window_ms = config.window_secs * 1000
+    count = windows.count(sender, now_ms, window_ms)
+    result = check_rate_limit(sender, count, config)
+    limit = result.limit or 0
+    if result.allowed:
+        return SenderVerdict(None, "", 0, count, limit)
+    wait_ms = windows.retry_after_ms(sender, now_ms, window_ms, limit)
+    return SenderVerdict(Reason.RATE_LIMITED, result.reason or "", wait_ms, count, limit)
+
+
+def admit_delivery(
+    arrival: Arrival,
+    mailbox: Occupancy,
+    breakers: CircuitBreakers,
+    settings: Settings,
+    now_ms: int,
+) -> DeliveryVerdict:
+    """Step 5: may `arrival` be stored in `mailbox` now?"""
+    backpressure = check_backpressure(mailbox.depth, settings.backpressure)
+    verdict = DeliveryVerdict(depth=mailbox.depth, pressure=backpressure.pressure)
+    if backpressure.reason is not None:
+        return _reject(verdict, Reason.BACKPRESSURE, backpressure.reason)
+    if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
+        return verdict
+    circuit = breakers.check(arrival.endpoint, now_ms)
+    verdict.breaker = circuit.state
+    verdict.probe = circuit.probe
+    verdict.transition = circuit.transition
+    if not circuit.allowed:
+        verdict.retry_after_ms = circuit.retry_after_ms
+        return _reject(verdict, Reason.CIRCUIT_OPEN, circuit.reason or "")
+    overdraft = overdrawn(arrival.budget, arrival.endpoint, now_ms)
+    if overdraft is not None:
+        if circuit.probe:
+            breakers.release_probe(arrival.endpoint)
+            verdict.probe = False
+        return _reject(verdict, Reason.BUDGET_EXCEEDED, overdraft)
+    return verdict
+
+
+def _fits_quota(
+    arrival: Arrival, mailbox: Occupancy, settings: Settings, verdict: DeliveryVerdict
+) -> bool:
+    qos, size = settings.qos, arrival.size_bytes
+    if mailbox.overflows(size, qos):
+        if qos.overflow == "reject" or size > qos.inbox_max_bytes:
+            full = f"backpressure: inbox bytes full ({mailbox.bytes}/{qos.inbox_max_bytes})"
+            _reject(verdict, Reason.BACKPRESSURE, full)
+            return False
+        verdict.evict_bytes = mailbox.bytes + size - qos.inbox_max_bytes
+    verdict.quota_count, verdict.quota_bytes = mailbox.held_by(arrival.sender)
+    limits = qos.limits(arrival.tier)
+    if not within_quota(verdict.quota_count, verdict.quota_bytes, size, limits):
+        _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)
+        return False
+    return True
+
+
+def _reject(verdict: DeliveryVerdict, reason: Reason, detail: str) -> DeliveryVerdict:
+    verdict.reason = reason
+    verdict.detail = detail
+    verdict.evict_bytes = 0
+    return verdict
+
+
+_UNLIMITED = SenderVerdict(None, "", 0, 0, 0)

@@ -1,0 +1,47 @@
+"""Every hard bound of the system, with its unit in its name.
+
+Settings choose values within these bounds; nothing in the relay may grow past them. The
+relations between bounds are checked when this module is imported, so that a change which
+breaks one cannot be shipped.
+"""
+
+from typing import Final
+
+subject_tokens_max: Final = 16
+subject_length_max_chars: Final = 255
+message_id_length_max_chars: Final = 64
+
+payload_max_bytes: Final = 16 * 1024 * 1024
+"""No setting may allow a larger payload than this."""
+
+payload_inline_max_bytes: Final = 4096
+"""Larger payloads lie in the body file beside the segment."""
+
+payload_nesting_max_levels: Final = 64
+
+batch_max_bytes: Final = 4 * 1024 * 1024
+"""A commit closes when it holds this much, so one writer cannot delay all others for long."""
+
+batch_max_events: Final = 4096
+
+ballast_bytes: Final = 8 * 1024 * 1024
+"""Kept aside on disk; given back when the disk is full, so that what is decided can be written."""
+
+publish_many_max_messages: Final = 10_000
+lease_max_messages: Final = 1000
+handler_claim_max_messages: Final = 16
+access_rules_max: Final = 10_000
+endpoints_max: Final = 1_000_000
+subscriptions_max: Final = 1_000_000
+signal_listeners_max: Final = 10_000
+ancestor_chain_max: Final = 256
+
+journaled_rejections_per_sender_minute_max: Final = 1000
+"""Past this, one counted event stands for the rest: a flood cannot fill the disk."""
+
+duplicates_in_memory_max: Final = 50_000
+last_seen_in_memory_max_pairs: Final = 100_000
+bodies_in_memory_max_bytes: Final = 32 * 1024 * 1024
+
+assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
+assert handler_claim_max_messages <= lease_max_messages <= publish_many_max_messages

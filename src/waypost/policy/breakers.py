@@ -1,0 +1,203 @@
+"""Circuit breakers, one per endpoint.
+
+Rule 1  `TRANSITIONS` is the whole machine; no other line of the system changes a state.
+Rule 2  At most `half_open_probe_count` probes are in flight; each ends in a success, a failure,
+        or is given back with `release_probe`.
+Rule 3  A failure while OPEN does not prolong it: the cooldown counts from the opening.
+Rule 4  A breaker at rest (CLOSED, no failures) takes no memory.
+
+This module does not know what a failure is. Its state is not kept across restarts, on purpose:
+a restart is often the repair.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from waypost.policy.rate_limits import PositiveInt
+
+
+class CircuitState(StrEnum):
+    """CLOSED lets everything through, OPEN nothing, HALF_OPEN a few probes."""
+
+    CLOSED = "CLOSED"
+    OPEN = "OPEN"
+    HALF_OPEN = "HALF_OPEN"
+
+
+class Occasion(StrEnum):
+    """What can move a breaker from one state to another."""
+
+    FAILURES_REACHED = "failure_threshold consecutive failures"
+    COOLDOWN_ELAPSED = "cooldown_ms elapsed"
+    PROBE_FAILED = "a probe failed"
+    SUCCESSES_REACHED = "success_to_close consecutive successes"
+    RESET = "reset by hand"
+
+
+TRANSITIONS: dict[tuple[CircuitState, Occasion], CircuitState] = {
+    (CircuitState.CLOSED, Occasion.FAILURES_REACHED): CircuitState.OPEN,
+    (CircuitState.OPEN, Occasion.COOLDOWN_ELAPSED): CircuitState.HALF_OPEN,
+    (CircuitState.HALF_OPEN, Occasion.PROBE_FAILED): CircuitState.OPEN,
+    (CircuitState.HALF_OPEN, Occasion.SUCCESSES_REACHED): CircuitState.CLOSED,
+    (CircuitState.OPEN, Occasion.RESET): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Occasion.RESET): CircuitState.CLOSED,
+}
+
+
+class CircuitBreakerConfig(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Opens after 5 failures in a row, probes after 30 s, closes after 2 good probes."""
+
+    enabled: bool = True
+    failure_threshold: PositiveInt = 5
+    cooldown_ms: Annotated[int, msgspec.Meta(ge=1000)] = 30_000
+    half_open_probe_count: PositiveInt = 1
+    success_to_close: PositiveInt = 2
+
+
+class CircuitBreakerState(msgspec.Struct):
+    """One breaker. `opened_at` and `touched_at` are ms; `opened_at` is None while CLOSED."""
+
+    state: CircuitState = CircuitState.CLOSED
+    consecutive_failures: int = 0
+    opened_at: int | None = None
+    half_open_successes: int = 0
+    probes_in_flight: int = 0
+    touched_at: int = 0
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """A breaker changed state."""
+
+    endpoint: str
+    before: CircuitState
+    after: CircuitState
+    occasion: Occasion
+
+
+class CircuitBreakerResult(msgspec.Struct, frozen=True):
+    """`probe` tells that the caller now holds a probe slot and must report its outcome."""
+
+    allowed: bool
+    state: CircuitState
+    reason: str | None = None
+    retry_after_ms: int = 0
+    probe: bool = False
+    transition: Transition | None = None
+
+
+_CLOSED = CircuitBreakerResult(True, CircuitState.CLOSED)
+
+
+class CircuitBreakers:
+    """The breakers of many endpoints under one configuration."""
+
+    def __init__(self, config: CircuitBreakerConfig | None = None) -> None:
+        self.config = config or CircuitBreakerConfig()
+        self._breakers: dict[str, CircuitBreakerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._breakers)
+
+    def check(self, endpoint: str, now_ms: int) -> CircuitBreakerResult:
+        """Whether a delivery to `endpoint` may go ahead; may take a probe slot."""
+        breaker = self._breakers.get(endpoint)
+        if breaker is None or not self.config.enabled or breaker.state is CircuitState.CLOSED:
+            return _CLOSED
+        transition = None
+        if breaker.state is CircuitState.OPEN:
+            left = (breaker.opened_at or 0) + self.config.cooldown_ms - now_ms
+            if left > 0:
+                why = f"circuit open for endpoint {endpoint}"
+                return CircuitBreakerResult(False, CircuitState.OPEN, why, left)
+            transition = self._move(endpoint, breaker, Occasion.COOLDOWN_ELAPSED, now_ms)
+        if breaker.probes_in_flight >= self.config.half_open_probe_count:
+            why = f"circuit half-open for endpoint {endpoint}: waiting for its probe"
+            return CircuitBreakerResult(False, CircuitState.HALF_OPEN, why)
+        breaker.probes_in_flight += 1
+        breaker.touched_at = now_ms
+        return CircuitBreakerResult(True, CircuitState.HALF_OPEN, probe=True, transition=transition)
+
+    def record_success(self, endpoint: str, now_ms: int) -> Transition | None:
+        """A delivery to `endpoint` went well."""
+        breaker = self._breakers.get(endpoint)
+        if breaker is None:
+            return None
+        breaker.touched_at = now_ms
+        if breaker.state is CircuitState.CLOSED:
+            del self._breakers[endpoint]
+        elif breaker.state is CircuitState.HALF_OPEN:
+            breaker.probes_in_flight = max(0, breaker.probes_in_flight - 1)
+            breaker.half_open_successes += 1
+            if breaker.half_open_successes >= self.config.success_to_close:
+                return self._move(endpoint, breaker, Occasion.SUCCESSES_REACHED, now_ms)
+        return None
+
+    def record_failure(self, endpoint: str, now_ms: int) -> Transition | None:
+        """A delivery to `endpoint` failed."""
+        if not self.config.enabled:
+            return None
+        breaker = self._breakers.setdefault(endpoint, CircuitBreakerState())
+        breaker.consecutive_failures += 1
+        breaker.touched_at = now_ms
+        if breaker.state is CircuitState.HALF_OPEN:
+            return self._move(endpoint, breaker, Occasion.PROBE_FAILED, now_ms)
+        reached = breaker.consecutive_failures >= self.config.failure_threshold
+        if breaker.state is CircuitState.CLOSED and reached:
+            return self._move(endpoint, breaker, Occasion.FAILURES_REACHED, now_ms)
+        return None
+
+    def release_probe(self, endpoint: str) -> None:
+        """Give back a probe slot whose delivery had no outcome."""
+        breaker = self._breakers.get(endpoint)
+        if breaker is not None:
+            breaker.probes_in_flight = max(0, breaker.probes_in_flight - 1)
+
+    def get_states(self) -> dict[str, CircuitBreakerState]:
+        """A copy of every breaker that is not at rest."""
+        return {name: msgspec.structs.replace(one) for name, one in self._breakers.items()}
+
+    def state_of(self, endpoint: str) -> CircuitState:
+        """The state of one breaker, without moving it; CLOSED when nothing is known."""
+        breaker = self._breakers.get(endpoint)
+        return CircuitState.CLOSED if breaker is None else breaker.state
+
+    def reset(self, endpoint: str) -> Transition | None:
+        """Back to CLOSED, with no memory of failures."""
+        breaker = self._breakers.get(endpoint)
+        if breaker is None:
+            return None
+        if breaker.state is CircuitState.CLOSED:
+            del self._breakers[endpoint]
+            return None
+        return self._move(endpoint, breaker, Occasion.RESET, breaker.touched_at)
+
+    def update_config(self, config: CircuitBreakerConfig) -> None:
+        """Later checks use `config`; states stay as they are."""
+        self.config = config
+
+    def sweep(self, now_ms: int, idle_ms: int) -> int:
+        """Forget breakers untouched for `idle_ms` that are past their cooldown."""
+        idle_ms = max(idle_ms, self.config.cooldown_ms)
+        idle = [n for n, one in self._breakers.items() if now_ms - one.touched_at >= idle_ms]
+        for endpoint in idle:
+            del self._breakers[endpoint]
+        return len(idle)
+
+    def _move(
+        self, endpoint: str, breaker: CircuitBreakerState, occasion: Occasion, now_ms: int
+    ) -> Transition:
+        before = breaker.state
+        after = TRANSITIONS[before, occasion]
+        breaker.state = after
+        breaker.half_open_successes = 0
+        breaker.probes_in_flight = 0
+        breaker.touched_at = now_ms
+        if after is CircuitState.OPEN:
+            breaker.opened_at = now_ms
+        elif after is CircuitState.CLOSED:
+            del self._breakers[endpoint]
+        return Transition(endpoint, before, after, occasion)

@@ -1,0 +1,169 @@
+"""The messaging guard's decisions: may this agent call that agent now?
+
+Rule 1  The circuit of the target is asked first; where it is open, the rate is not looked at.
+Rule 2  A call that is allowed counts in its sender's window, and only such a call does.
+Rule 3  A probe slot taken by a call that the rate then refuses is given back.
+Rule 4  Agents are independent: failures of one target open no other circuit, and the messages
+        of one sender fill no other window.
+
+Circuits and windows are those of `breakers` and `rate_limits`. This module does not know the
+time, the environment or whether a call went well: all three are told to it. Instants never go
+back; the caller's clock sees to that.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from waypost.policy.breakers import (
+    CircuitBreakerConfig,
+    CircuitBreakers,
+    CircuitState,
+    Transition,
+)
+from waypost.policy.errors import InvalidSettings
+from waypost.policy.rate_limits import RateWindows
+
+SWEEP_INTERVAL_MS = 300_000
+BREAKER_IDLE_MS = SWEEP_INTERVAL_MS
+"""A probe whose caller vanished holds its slot no longer than this and one interval."""
+
+_VARIABLES = {
+    "AGENT_CB_FAILURE_THRESHOLD": "failure_threshold",
+    "AGENT_CB_RESET_TIMEOUT_MS": "reset_timeout_ms",
+    "AGENT_CB_SUCCESS_THRESHOLD": "success_threshold",
+    "AGENT_RATE_LIMIT_PER_MIN": "rate_limit_per_window",
+}
+_DIGITS_MAX = 18
+"""More digits than this are a slip of the keyboard, not a limit anyone means."""
+
+
+class MessagingGuardConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Opens after 5 failures in a row, probes after 30 s, closes after 2 good probes; 10 calls a
+    sender in 60 s. Every value is 1 or more, anything else raises `InvalidSettings`.
+    """
+
+    failure_threshold: int = 5
+    reset_timeout_ms: int = 30_000
+    success_threshold: int = 2
+    rate_limit_per_window: int = 10
+    rate_limit_window_ms: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidSettings(f"{name} must be a whole number of 1 or more, not {value!r}")
+
+
+class GuardRejectionReason(StrEnum):
+    """Why a call is not allowed. Closed: there are no others."""
+
+    CIRCUIT_OPEN = "CIRCUIT_OPEN"
+    RATE_LIMITED = "RATE_LIMITED"
+
+
+class GuardResult(msgspec.Struct, frozen=True):
+    """`reason` and `retry_after_ms` are there when the call is not allowed."""
+
+    allowed: bool
+    reason: GuardRejectionReason | None = None
+    retry_after_ms: int | None = None
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """How many idle senders and idle circuits were forgotten."""
+
+    senders: int
+    circuits: int
+
+
+_ALLOWED = GuardResult(True)
+
+
+def load_messaging_guard_config(env: Mapping[str, str]) -> MessagingGuardConfig:
+    """The configuration that `env` asks for; what is missing or makes no sense is the default."""
+    asked = {field: _positive(env.get(name, "")) for name, field in _VARIABLES.items()}
+    return MessagingGuardConfig(**{field: n for field, n in asked.items() if n is not None})
+
+
+class GuardPolicy:
+    """A circuit per target and a window per sender, under one configuration.
+
+    Changes of a circuit's state come out of the call that caused or noticed them.
+    """
+
+    def __init__(self, config: MessagingGuardConfig | None = None) -> None:
+        self.config = config or MessagingGuardConfig()
+        self._windows = RateWindows()
+        self._circuits = CircuitBreakers(
+            CircuitBreakerConfig(
+                failure_threshold=self.config.failure_threshold,
+                cooldown_ms=self.config.reset_timeout_ms,
+                half_open_probe_count=1,
+                success_to_close=self.config.success_threshold,
+            )
+        )
+
+    def check(
+        self, from_agent: str, to_agent: str, now_ms: int
+    ) -> tuple[GuardResult, Transition | None]:
+        """Whether `from_agent` may call `to_agent`; a call that may is counted."""
+        circuit = self._circuits.check(to_agent, now_ms)
+        if not circuit.allowed:
+            # While a probe is out nobody knows its outcome: say what a failed one would cost.
+            wait_ms = circuit.retry_after_ms or self.config.reset_timeout_ms
+            return GuardResult(False, GuardRejectionReason.CIRCUIT_OPEN, wait_ms), None
+        limit, window_ms = self.config.rate_limit_per_window, self.config.rate_limit_window_ms
+        if self._windows.count(from_agent, now_ms, window_ms) >= limit:
+            if circuit.probe:
+                self._circuits.release_probe(to_agent)
+            wait_ms = self._windows.retry_after_ms(from_agent, now_ms, window_ms, limit)
+            refused = GuardResult(False, GuardRejectionReason.RATE_LIMITED, wait_ms)
+            return refused, circuit.transition
+        self._windows.record(from_agent, now_ms)
+        return _ALLOWED, circuit.transition
+
+    def record_success(self, to_agent: str, now_ms: int) -> Transition | None:
+        """A call to `to_agent` went well."""
+        return self._circuits.record_success(to_agent, now_ms)
+
+    def record_failure(self, to_agent: str, now_ms: int) -> Transition | None:
+        """A call to `to_agent` failed."""
+        return self._circuits.record_failure(to_agent, now_ms)
+
+    def circuit_state(self, to_agent: str, now_ms: int) -> tuple[CircuitState, Transition | None]:
+        """The state at `now_ms`: asking once the cooldown is over finds the circuit half-open."""
+        seen = self._circuits.check(to_agent, now_ms)
+        if seen.probe:
+            self._circuits.release_probe(to_agent)
+        return seen.state, seen.transition
+
+    def reset_circuit(self, to_agent: str) -> Transition | None:
+        """Close the circuit of `to_agent`, with no memory of failures."""
+        return self._circuits.reset(to_agent)
+
+    def reset_all(self) -> list[Transition]:
+        """Close every circuit and empty every window."""
+        self._windows = RateWindows()
+        moves = [self._circuits.reset(name) for name in self._circuits.get_states()]
+        return [move for move in moves if move is not None]
+
+    def sweep(self, now_ms: int) -> Swept:
+        """Forget senders with nothing in their window and circuits untouched for long."""
+        return Swept(
+            senders=self._windows.sweep(now_ms, self.config.rate_limit_window_ms),
+            circuits=self._circuits.sweep(now_ms, BREAKER_IDLE_MS),
+        )
+
+    def tracked(self) -> tuple[int, int]:
+        """How many senders and circuits are remembered at the moment."""
+        return len(self._windows), len(self._circuits)
+
+
+def _positive(text: str) -> int | None:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        return None
+    return int(digits) or None

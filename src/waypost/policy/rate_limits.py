@@ -1,0 +1,113 @@
+"""Sliding-window rate limits, one window per sender.
+
+Rule 1  A publish counts for `window_secs` after its instant; at exactly that age it is out.
+Rule 2  Only publishes that pass are counted: being refused does not extend the refusal.
+Rule 3  Instants of one sender never go back; the caller's clock sees to that.
+
+This module does not know about endpoints: a publish counts once, whatever its fan-out.
+"""
+
+from bisect import bisect_right
+from typing import Annotated
+
+import msgspec
+
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class RateLimitConfig(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """100 messages in 60 s, unless the longest matching prefix of the sender says otherwise."""
+
+    enabled: bool = True
+    window_secs: PositiveInt = 60
+    max_per_window: PositiveInt = 100
+    per_sender_overrides: dict[str, PositiveInt] = {}
+
+
+class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
+    """`current_count` and `limit` are absent when limiting is off."""
+
+    allowed: bool
+    reason: str | None = None
+    current_count: int | None = None
+    limit: int | None = None
+
+
+def check_rate_limit(sender: str, count_in_window: int, config: RateLimitConfig) -> RateLimitResult:
+    """Whether `sender`, having sent `count_in_window` messages, may send one more."""
+    if not config.enabled:
+        return RateLimitResult(True)
+    limit = resolve_limit(sender, config)
+    if count_in_window < limit:
+        return RateLimitResult(True, None, count_in_window, limit)
+    return RateLimitResult(
+        False,
+        f"rate limit exceeded: {count_in_window}/{limit} messages in {config.window_secs}s window",
+        count_in_window,
+        limit,
+    )
+
+
+def resolve_limit(sender: str, config: RateLimitConfig) -> int:
+    """The limit for `sender`: of the overrides that are a prefix of it, the longest."""
+    best, limit = -1, config.max_per_window
+    for prefix, override in config.per_sender_overrides.items():
+        if len(prefix) > best and sender.startswith(prefix):
+            best, limit = len(prefix), override
+    return limit
+
+
+class RateWindows:
+    """The instants (ms) of each sender's recent publishes."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def count(self, sender: str, now_ms: int, window_ms: int) -> int:
+        """How many publishes of `sender` still count."""
+        sent = self._sent.get(sender)
+        if sent is None:
+            return 0
+        gone = bisect_right(sent, now_ms - window_ms)
+        if gone > 64 and gone * 2 > len(sent):  # amortised: each instant is moved once
+            del sent[:gone]
+            gone = 0
+        return len(sent) - gone
+
+    def record(self, sender: str, at_ms: int) -> None:
+        """Count a publish of `sender`."""
+        sent = self._sent.get(sender)
+        if sent is None:
+            self._sent[sender] = [at_ms]
+        else:
+            sent.append(at_ms)
+
+    def retry_after_ms(self, sender: str, now_ms: int, window_ms: int, limit: int) -> int:
+        """How long until `sender` is below `limit` again."""
+        sent = self._sent.get(sender, [])
+        if len(sent) < limit:
+            return 0
+        return max(0, sent[-limit] + window_ms - now_ms)
+
+    def sweep(self, now_ms: int, window_ms: int) -> int:
+        """Forget senders whose window is empty; returns how many."""
+        start = now_ms - window_ms
+        idle = [sender for sender, sent in self._sent.items() if sent[-1] <= start]
+        for sender in idle:
+            del self._sent[sender]
+        return len(idle)
+
+    def clear(self) -> None:
+        """Forget every sender."""
+        self._sent.clear()
+
+    def snapshot(self, now_ms: int, window_ms: int) -> dict[str, list[int]]:
+        """The instants that still count, by sender."""
+        start = now_ms - window_ms
+        live = ((sender, [at for at in sent if at > start]) for sender, sent in self._sent.items())
+        return {sender: sent for sender, sent in live if sent}

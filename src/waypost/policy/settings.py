@@ -1,0 +1,145 @@
+"""Settings: what an operator may choose, with defaults, validation and lint.
+
+Rule 1  A value is taken or refused whole: one bad field, and the old settings stay.
+Rule 2  `config.json` speaks camelCase and nests the three reliability groups; Python does not.
+Rule 3  `lint` names combinations that are valid and yet cannot work as meant.
+
+This module does not know where settings come from or when they change.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from waypost.policy.backpressure import BackpressureConfig
+from waypost.policy.bounds import payload_max_bytes
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
+from waypost.policy.errors import InvalidSettings
+from waypost.policy.rate_limits import PositiveInt, RateLimitConfig
+from waypost.policy.tiers import WEEK_MS, QosConfig
+
+RELIABILITY = {
+    "rateLimit": "rate_limit",
+    "circuitBreaker": "circuit_breaker",
+    "backpressure": "backpressure",
+}
+
+
+class HousekeepingConfig(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What the sweeper keeps, and for how long. Bytes and ms."""
+
+    sweep_interval_ms: PositiveInt = 5_000
+    breaker_idle_ms: PositiveInt = 3_600_000
+    dead_letter_retention_ms: PositiveInt = WEEK_MS
+    duplicate_window_ms: PositiveInt = 24 * 3_600_000
+    journal_retention_ms: PositiveInt = WEEK_MS
+    segment_max_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 * 1024 * 1024
+    segment_max_age_ms: PositiveInt = 3_600_000
+
+
+class Settings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Everything an operator may choose. `storage` is fixed once a relay is open."""
+
+    storage: Literal["maildir", "journal"] = "maildir"
+    durability: Literal["fsync", "async"] = "fsync"
+    max_hops: PositiveInt = DEFAULT_MAX_HOPS
+    default_ttl_ms: PositiveInt = DEFAULT_TTL_MS
+    default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
+    max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
+    lease_timeout_ms: PositiveInt = 30_000
+    watch_files: bool = True
+    rate_limit: RateLimitConfig = RateLimitConfig()
+    circuit_breaker: CircuitBreakerConfig = CircuitBreakerConfig()
+    backpressure: BackpressureConfig = BackpressureConfig()
+    qos: QosConfig = QosConfig()
+    housekeeping: HousekeepingConfig = HousekeepingConfig()
+
+
+def validate_settings(settings: Settings) -> Settings:
+    """Return `settings` unchanged, or raise `InvalidSettings` naming the field."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(settings), Settings)
+    except (msgspec.ValidationError, TypeError) as problem:
+        raise InvalidSettings(f"invalid settings: {problem}") from None
+
+
+def merge_settings(base: Settings, raw: bytes) -> Settings:
+    """`base` overridden by the JSON text of a `config.json`, or `InvalidSettings`."""
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise InvalidSettings(f"not JSON: {problem}") from None
+    if not isinstance(document, dict):
+        raise InvalidSettings("expected a JSON object at the top")
+    flat = {name: value for name, value in document.items() if name != "reliability"}
+    misplaced = sorted(set(flat) & set(RELIABILITY))
+    if misplaced:
+        raise InvalidSettings(f"{misplaced[0]!r} belongs inside 'reliability'")
+    reliability = document.get("reliability", {})
+    if not isinstance(reliability, dict) or not set(reliability) <= set(RELIABILITY):
+        names = ", ".join(RELIABILITY)
+        raise InvalidSettings(f"'reliability' must be an object holding only {names}")
+    try:
+        return msgspec.convert(
+            _overlay(msgspec.to_builtins(base), {**flat, **reliability}), Settings
+        )
+    except msgspec.ValidationError as problem:
+        raise InvalidSettings(str(problem)) from None
+
+
+def to_config_document(settings: Settings) -> dict[str, Any]:
+    """`settings` in the shape of `config.json`."""
+    flat: dict[str, Any] = msgspec.to_builtins(settings)
+    reliability = {name: flat.pop(name) for name in RELIABILITY}
+    return {**flat, "reliability": reliability}
+
+
+def lint(settings: Settings) -> list[str]:
+    """Valid settings that cannot work as meant, in words."""
+    notes = []
+    qos, cap = settings.qos, settings.backpressure
+    for name, limits in (("tier1", qos.tier1), ("tier2", qos.tier2), ("tier3", qos.tier3)):
+        if limits.max_bytes > qos.inbox_max_bytes:
+            notes.append(f"qos.{name}.maxBytes is above qos.inboxMaxBytes and can never be reached")
+        if cap.enabled and limits.max_envelopes > cap.max_mailbox_size:
+            notes.append(
+                f"qos.{name}.maxEnvelopes is above backpressure.maxMailboxSize and can never be"
+                " reached"
+            )
+    if not qos.tier1.max_envelopes <= qos.tier2.max_envelopes <= qos.tier3.max_envelopes:
+        notes.append("qos: a better known sender may store fewer envelopes than an unknown one")
+    if not qos.tier1.max_bytes <= qos.tier2.max_bytes <= qos.tier3.max_bytes:
+        notes.append("qos: a better known sender may store fewer bytes than an unknown one")
+    if settings.max_payload_bytes > qos.tier1.max_bytes and qos.enabled:
+        notes.append("maxPayloadBytes is above qos.tier1.maxBytes: strangers cannot send that much")
+    breaker = settings.circuit_breaker
+    if breaker.half_open_probe_count > breaker.success_to_close:
+        notes.append(
+            "circuitBreaker.halfOpenProbeCount above successToClose: extra probes are idle"
+        )
+    if settings.housekeeping.journal_retention_ms < settings.default_ttl_ms:
+        notes.append("housekeeping.journalRetentionMs is below defaultTtlMs: live mail keeps more")
+    if settings.lease_timeout_ms > settings.default_ttl_ms:
+        notes.append("leaseTimeoutMs is above defaultTtlMs: messages expire while leased")
+    return notes
+
+
+def _overlay(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        below = merged.get(name)
+        if isinstance(below, dict) and isinstance(value, dict) and name != _MAPPING:
+            merged[name] = _overlay(below, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+_MAPPING = "perSenderOverrides"
+"""The one field that is a mapping of its own: given, it replaces the mapping below it."""

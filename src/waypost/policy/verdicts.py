@@ -1,0 +1,24 @@
+"""The closed set of reasons for which a message can be refused."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why an arrival was rejected. Closed: every consumer handles every member."""
+
+    RATE_LIMITED = "rate_limited"
+    BACKPRESSURE = "backpressure"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    CIRCUIT_OPEN = "circuit_open"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    STORAGE_FULL = "storage_full"
+    ACCESS_DENIED = "access_denied"
+
+
+DEAD_LETTERED: frozenset[Reason] = frozenset({Reason.BUDGET_EXCEEDED})
+"""Refusals after which the message is kept, with its reason, for a person to look at."""
+
+UNCOUNTED: frozenset[Reason] = frozenset(
+    {Reason.RATE_LIMITED, Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
+)
+"""Refusals that happen before the sender's rate window takes note of the publish."""

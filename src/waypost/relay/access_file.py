@@ -1,0 +1,79 @@
+"""Access rules on disk: `<data>/access-rules.json`.
+
+Failures and answers:
+  no file                    no rules: everything is allowed
+  unreadable, or one bad     everything is denied, and the file is not overwritten, until it is
+  entry                      repaired or deleted
+  crash while writing        the old file or the new one, never half of one
+"""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from waypost.policy.access import DENY_ALL, AccessResult, AccessRule, AccessRules, parse_rules
+from waypost.policy.errors import InvalidRule
+from waypost.relay.data_dir import DataDir, replace_file
+from waypost.relay.errors import RulesFileBroken
+
+log = logging.getLogger("waypost.relay")
+
+
+class AccessFile:
+    """The rules in force; every change is on disk when the call returns."""
+
+    def __init__(self, data: DataDir) -> None:
+        self._path = data.rules
+        self._rules = AccessRules()
+        self.problem = ""
+        self.on_change: Callable[[], None] = lambda: None
+        self.reload()
+
+    @property
+    def restricts(self) -> bool:
+        """Whether there is any rule to check."""
+        return bool(self._rules)
+
+    def check_access(self, from_: str, to: str) -> AccessResult:
+        """Whether the sender `from_` may reach the endpoint `to`, and by which rule."""
+        return self._rules.check_access(from_, to)
+
+    def list_rules(self) -> list[AccessRule]:
+        """The rules in the order in which they are tried."""
+        return self._rules.list_rules()
+
+    def add_rule(self, rule: AccessRule) -> None:
+        """Add `rule`; it replaces one with the same `from_` and `to`."""
+        self._save(self._rules.with_rule(rule))
+
+    def remove_rule(self, from_: str, to: str) -> None:
+        """Remove the rules from `from_` to `to`, if there are any."""
+        self._save(self._rules.without_rule(from_, to))
+
+    def reload(self) -> bool:
+        """Read the file again; whether anything changed."""
+        before = (self._rules.list_rules(), self.problem)
+        try:
+            self._rules, self.problem = AccessRules(parse_rules(self._path.read_bytes())), ""
+        except FileNotFoundError:
+            self._rules, self.problem = AccessRules(), ""
+        except (OSError, InvalidRule) as problem:
+            self._rules = AccessRules(DENY_ALL)
+            self.problem = (
+                f"{self._path} cannot be used, so everything is denied: {problem};"
+                " repair or delete it"
+            )
+            log.error("%s", self.problem)
+        changed = (self._rules.list_rules(), self.problem) != before
+        if changed:
+            self.on_change()
+        return changed
+
+    def _save(self, rules: AccessRules) -> None:
+        if self.problem:
+            raise RulesFileBroken(self.problem)
+        content = msgspec.json.format(msgspec.json.encode(rules.list_rules()), indent=2)
+        replace_file(self._path, content + b"\n")
+        self._rules = rules
+        self.on_change()

@@ -1,0 +1,149 @@
+"""Puts a relay together: opens the directory and connects the parts."""
+
+import asyncio
+import logging
+
+from waypost.relay.access_file import AccessFile
+from waypost.relay.bodies import Bodies
+from waypost.relay.checkpoints import Checkpoints
+from waypost.relay.clock import Clock, Timers
+from waypost.relay.data_dir import DataDir
+from waypost.relay.dead_letters import DeadLetters
+from waypost.relay.delivery import Delivery
+from waypost.relay.dispatch import Dispatch
+from waypost.relay.drop_ins import DropIns
+from waypost.relay.journal import Journal
+from waypost.relay.leases import Leases
+from waypost.relay.ledger import Ledger
+from waypost.relay.maildir import Maildir
+from waypost.relay.movements import Movements
+from waypost.relay.notices import Notices
+from waypost.relay.outcomes import Outcomes
+from waypost.relay.publishing import Publishing
+from waypost.relay.reconcile import reconcile
+from waypost.relay.recovery import Recovered
+from waypost.relay.rejections import RejectionLog
+from waypost.relay.settings_file import SettingsFile
+from waypost.relay.signals import Signals
+from waypost.relay.subscriptions import Subscriptions
+from waypost.relay.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
+from waypost.relay.views import MailboxView, MaildirFiles, NoFiles
+from waypost.relay.watching import Watching
+
+log = logging.getLogger("waypost.relay")
+
+
+class Parts:
+    """The parts of an open relay, connected. Must be made on the event loop it will run on."""
+
+    def __init__(
+        self,
+        data: DataDir,
+        settings: SettingsFile,
+        access: AccessFile,
+        recovered: Recovered,
+        clock: Clock,
+    ) -> None:
+        self.data, self.settings, self.access = data, settings, access
+        self.index, self.report = recovered.index, recovered.report
+        self.timers = Timers(clock)
+        self.journal = Journal(data.journal, recovered.position, settings.current)
+        self.ledger = Ledger(self.journal, recovered.state, clock)
+        self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
+        self.bodies = Bodies(data.journal)
+        self.outcomes = Outcomes(self.ledger, settings.current)
+        self.maildir = Maildir(data.mailboxes)
+        self.view = self._make_view()
+        self.signals = Signals()
+        self.movements = Movements(self.ledger, self.view, self.outcomes, self.bodies)
+        self.rejections = RejectionLog(self.ledger)
+        self.delivery = Delivery(
+            *(self.ledger, self.view, self.outcomes, self.bodies),
+            *(self.movements, self.rejections, Notices(self.signals)),
+        )
+        get = settings.get
+        self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
+        self.leases = Leases(self.ledger, self.movements, self.bodies, self.timers, get)
+        self.subscriptions = Subscriptions(data.subscriptions)
+        self.dispatch = Dispatch(
+            self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
+        )
+        self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
+        self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing)
+        self.sweeper = self._make_sweeper()
+        self.watching = self._make_watching()
+        self._connect()
+
+    @property
+    def uses_files(self) -> bool:
+        """Whether mailboxes are shown as files."""
+        return self.settings.current.storage == "maildir"
+
+    def restore_files(self) -> int:
+        """Bring the mailbox files in line with the state; returns how many were repaired."""
+        if not self.uses_files:
+            return 0
+        state, journal = self.ledger.state, self.data.journal
+        repairs = list(reconcile(state, self.maildir, self.bodies, journal))
+        for repair in repairs:
+            log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
+        return len(repairs)
+
+    def end_old_leases(self) -> None:
+        """Whatever was handed out when the relay last stopped comes back.
+
+        A handler may have run before the end: its message must not run again.
+        """
+        for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
+            if message.via == "handler":
+                reason = "interrupted: the relay stopped while its handler may have been running"
+                self.movements.fail(message, reason, via="restart")
+            else:
+                self.movements.give_back(message, "the relay restarted")
+
+    def _make_view(self) -> MailboxView:
+        if not self.uses_files:
+            return NoFiles()
+        loop = asyncio.get_running_loop()
+
+        def unwritable(endpoint: str) -> None:
+            loop.call_soon_threadsafe(self.outcomes.unwritable, endpoint)
+
+        return MaildirFiles(self.maildir, self.journal, unwritable)
+
+    def _make_sweeper(self) -> Sweeper:
+        get = self.settings.get
+        mail = MailDuties(self.ledger, self.movements, self.leases, self.dead_letters, get)
+        memory = MemoryDuties(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
+        journal = JournalDuties(self.ledger, self.checkpoints, self.data.journal, get)
+        sweeper = Sweeper(self.ledger, self.timers, get)
+        for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):
+            sweeper.add(duty)
+        sweeper.add(lambda now_us: self.subscriptions.save())
+        for duty in (memory.checkpoint, memory.recover_space, journal.seal, journal.drop):
+            sweeper.add(duty)
+        return sweeper
+
+    def _make_watching(self) -> Watching:
+        watching = Watching(self.data, mailboxes=self.uses_files)
+        watching.on_file = {
+            self.data.config: self.settings.reload,
+            self.data.rules: self.access.reload,
+        }
+        watching.on_mailbox = self.drop_ins.look
+        return watching
+
+    def _connect(self) -> None:
+        def visible(endpoint: str) -> None:
+            self.leases.arrived(endpoint)
+            self.dispatch.wake(endpoint)
+
+        self.ledger.on_visible = visible
+        notify = self.journal.on_commit
+
+        def committed() -> None:
+            notify()
+            self.checkpoints.committed()
+
+        self.journal.on_commit = committed
+        self.delivery.has_handler = lambda endpoint: bool(self.subscriptions.handlers(endpoint))

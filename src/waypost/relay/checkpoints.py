@@ -1,0 +1,119 @@
+"""Keeps the index up to date, a little behind the journal and never ahead of it.
+
+What is new is taken when a batch is closed, because then the state is exactly what the journal
+will hold; it is written once that batch is durable, in a thread.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from waypost.relay.index import Changes, Index, Position, all_messages, take_changes
+from waypost.relay.journal import Journal
+from waypost.relay.state import RelayState
+
+log = logging.getLogger("waypost.relay")
+
+_EVENTS = 2_000
+_SECONDS = 0.5
+
+
+class Checkpoints:
+    """Writes changes of the state into the index."""
+
+    def __init__(self, index: Index, state: RelayState, journal: Journal) -> None:
+        self._index = index
+        self._state = state
+        self._journal = journal
+        self._thread = ThreadPoolExecutor(1, "waypost-index")
+        self._taken: Changes | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._last = time.monotonic()
+        self.problem = ""
+        self._writing_seq = self._written_seq = 0
+        journal.on_close = self._batch_closed
+
+    def committed(self) -> None:
+        """A batch became durable: write what was taken, if it is covered."""
+        taken = self._taken
+        if taken is None or self._writing or taken.position.seq > self._journal.committed.seq:
+            return
+        self._taken = None
+        self._writing_seq = taken.position.seq
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._thread, self._index.write, taken)
+        self._writing.add_done_callback(self._written)
+
+    def nudge(self) -> None:
+        """Take what is left while nothing is under way."""
+        if self._journal.barrier() is None and not self._taken and self._is_new():
+            self._take(self._journal.committed)
+            self.committed()
+
+    async def rebuild(self) -> int:
+        """Write everything anew; gives how many messages there are."""
+        while self._writing is not None or self._taken is not None:
+            self.committed()
+            await asyncio.sleep(0.001)
+        self._state.dirty = {(m.endpoint, m.id) for m in all_messages(self._state)}
+        self._state.dirty_endpoints = set(self._state.mailboxes)
+        count = len(self._state.dirty)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._index.clear_messages)
+        self.nudge()
+        while self._writing is not None:
+            await asyncio.sleep(0.001)
+        return count
+
+    def forget_duplicates(self, before_us: int) -> None:
+        """Drop duplicate ids whose window is over."""
+        self._thread.submit(self._index.forget_duplicates, before_us)
+
+    @property
+    def written_seq(self) -> int:
+        """Up to which event the index is known to stand."""
+        return self._written_seq
+
+    async def finish(self) -> None:
+        """Write everything; nothing may be recorded meanwhile."""
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+            await asyncio.sleep(0)
+        for _ in range(2):
+            self.committed()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+                await asyncio.sleep(0)
+            self.nudge()
+        self._thread.shutdown()
+
+    def _batch_closed(self, position: Position) -> None:
+        if self._taken is not None or self._writing is not None:
+            return
+        due = time.monotonic() - self._last >= _SECONDS
+        if due or len(self._state.dirty) >= _EVENTS:
+            self._take(position)
+
+    def _take(self, position: Position) -> None:
+        self._taken = take_changes(self._state, position)
+        self._last = time.monotonic()
+
+    def _is_new(self) -> bool:
+        return bool(self._state.dirty or self._state.dirty_endpoints)
+
+    def _written(self, done: asyncio.Future[None]) -> None:
+        self._writing = None
+        problem = done.exception()
+        if problem is None:
+            self._state.last_seen.end_flush()
+            self._state.duplicates.end_flush()
+            self.problem = ""
+            self._written_seq = self._writing_seq
+            self.committed()
+            return
+        if not isinstance(problem, sqlite3.Error | OSError):
+            raise problem
+        # The journal has it all: an index that falls behind only makes the next start slower.
+        self.problem = f"index not written: {problem}"
+        log.warning("%s", self.problem)

@@ -1,0 +1,53 @@
+"""Time for the relay: the one place that asks the system what time it is.
+
+A clock is any callable that gives integer microseconds since the epoch. A clock that also has
+`call_at` (as `waypost.testing.ManualClock` does) drives every wait of the relay itself; with any
+other clock, waits run on the event loop.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+Clock = Callable[[], int]
+Cancel = Callable[[], None]
+
+
+def system_clock() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+@runtime_checkable
+class DrivenClock(Protocol):
+    """A clock that is moved by hand and says when an instant is reached."""
+
+    def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel: ...
+
+
+class Timers:
+    """Calls back on the event loop when the clock reaches an instant."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel:
+        """Call `callback` at `at_us`, or soon if that has passed. Returns a cancel function."""
+        if isinstance(self._clock, DrivenClock):
+            return self._clock.call_at(at_us, callback)
+        delay_s = max(0, at_us - self._clock()) / 1_000_000
+        return asyncio.get_running_loop().call_later(delay_s, callback).cancel
+
+    async def wait(self, future: asyncio.Future[None], until_us: int) -> bool:
+        """Wait for `future`, at most until `until_us`; whether it was done in time."""
+
+        def give_up() -> None:
+            future.cancel()
+
+        cancel = self.call_at(until_us, give_up)
+        try:
+            await asyncio.wait([future])
+        finally:
+            cancel()
+        return not future.cancelled()

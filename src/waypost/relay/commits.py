@@ -1,0 +1,185 @@
+"""The thread that makes batches durable: write, sync, then show them in the mailboxes.
+
+Failures and answers:
+  disk full      the ballast is given back and the write completed, so what was decided is kept;
+                 from then on the journal says it is `full` until there is room again
+  still full     the batch is cut off the file and the relay stops: nothing is half-written
+  sync failed    the relay stops; a second sync could succeed without the data being there
+"""
+
+import errno
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from waypost.policy.bounds import ballast_bytes
+from waypost.relay.segments import bodies_path, segment_path
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+Outcome = Callable[["Job", OSError | None], None]
+
+
+class Job(msgspec.Struct):
+    """One batch on its way to disk. Offsets are where its bytes begin in the files.
+
+    `after` runs in the writer's thread once the batch is safe. `hit_full` tells that the disk
+    was full on the way.
+    """
+
+    segment: int
+    offset: int
+    bodies_offset: int
+    lines: bytes
+    bodies: bytes
+    sync: bool
+    seal: bool
+    after: list[Callable[[], None]]
+    hit_full: bool = False
+
+
+class Writer:
+    """Takes jobs one by one, in order; `on_done` is called in the writer's thread."""
+
+    def __init__(self, directory: Path, on_done: Outcome) -> None:
+        self._directory = directory
+        self._on_done = on_done
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._segment = -1
+        self._lines_fd = -1
+        self._bodies_fd = -1
+        self.ballast = Ballast(directory / "ballast")
+        self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Finish what is queued, then close the files."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._perform(job)
+            except OSError as problem:
+                self._on_done(job, problem)
+            else:
+                self._on_done(job, None)
+        self._close_files(sync=True)
+
+    def _perform(self, job: Job) -> None:
+        self._open(job.segment)
+        if job.bodies:
+            self._append(job, self._bodies(), job.bodies, job.bodies_offset)
+            if job.sync:
+                os.fdatasync(self._bodies_fd)
+        if job.lines:
+            self._append(job, self._lines_fd, job.lines, job.offset)
+            if job.sync:
+                os.fdatasync(self._lines_fd)
+        for act in job.after:
+            act()
+        if job.seal:
+            self._seal()
+
+    def _append(self, job: Job, descriptor: int, data: bytes, offset: int) -> None:
+        view, done = memoryview(data), 0
+        while done < len(view):
+            try:
+                done += os.pwrite(descriptor, view[done:], offset + done)
+            except OSError as problem:
+                if problem.errno not in FULL_DISK or not self.ballast.release():
+                    os.ftruncate(descriptor, offset)
+                    raise
+                job.hit_full = True
+
+    def _open(self, segment: int) -> None:
+        if segment == self._segment:
+            return
+        self._close_files(sync=True)
+        path = segment_path(self._directory, segment, sealed=False)
+        fresh = not path.exists()
+        self._lines_fd = _open_file(path)
+        self._segment = segment
+        if fresh:
+            sync_directory(self._directory)
+
+    def _bodies(self) -> int:
+        if self._bodies_fd < 0:
+            self._bodies_fd = _open_file(bodies_path(self._directory, self._segment))
+            sync_directory(self._directory)
+        return self._bodies_fd
+
+    def _seal(self) -> None:
+        self._close_files(sync=True)
+        os.rename(
+            segment_path(self._directory, self._segment, sealed=False),
+            segment_path(self._directory, self._segment, sealed=True),
+        )
+        sync_directory(self._directory)
+        self._segment = -1
+
+    def _close_files(self, *, sync: bool) -> None:
+        for descriptor in (self._bodies_fd, self._lines_fd):
+            if descriptor >= 0:
+                if sync:
+                    os.fdatasync(descriptor)
+                os.close(descriptor)
+        self._bodies_fd = self._lines_fd = -1
+
+
+class Ballast:
+    """A file that takes up room until the disk is full."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def release(self) -> bool:
+        """Give the room back; False if it was given back before."""
+        try:
+            os.unlink(self._path)
+        except OSError:
+            return False
+        return True
+
+    def restore(self) -> bool:
+        """Take the room again; False if there is not enough."""
+        try:
+            descriptor = _open_file(self._path)
+            try:
+                _allocate(descriptor, ballast_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            self.release()
+            return False
+        return True
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+        return
+    if os.fstat(descriptor).st_size < size:
+        os.pwrite(descriptor, bytes(size), 0)

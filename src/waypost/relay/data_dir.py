@@ -1,0 +1,94 @@
+"""The data directory: its layout, and the lock by which one process owns it.
+
+<data>/
+  lock                       held by the owning process, with its pid inside
+  config.json                settings, hot-reloaded
+  access-rules.json          rules, hot-reloaded
+  subscriptions.json         patterns last subscribed to, for people to look at
+  index.db                   derived; may be deleted
+  journal/<seq>.open         being written; <seq>.jsonl once sealed; <seq>.bodies beside it
+  journal/damaged/           what recovery had to set aside
+  mailboxes/<hash>/{tmp,new,cur,failed}/<id>
+"""
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+
+from waypost.relay.errors import DataDirInUse, DataDirUnusable
+
+
+class DataDir:
+    """Paths below one data directory."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).expanduser().absolute()
+        self.lock = self.root / "lock"
+        self.config = self.root / "config.json"
+        self.rules = self.root / "access-rules.json"
+        self.subscriptions = self.root / "subscriptions.json"
+        self.index = self.root / "index.db"
+        self.journal = self.root / "journal"
+        self.damaged = self.journal / "damaged"
+        self.mailboxes = self.root / "mailboxes"
+
+    def create(self) -> None:
+        """Make what is missing, readable by the owner only."""
+        try:
+            for directory in (self.root, self.journal, self.mailboxes):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(self.root, os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied", str(self.root))
+        except OSError as problem:
+            raise DataDirUnusable(
+                f"cannot use {self.root} as a data directory: {problem.strerror};"
+                " choose another or fix its permissions"
+            ) from None
+
+    def require(self) -> None:
+        """Raise `DataDirUnusable` unless a relay has lived here."""
+        if not self.journal.is_dir():
+            raise DataDirUnusable(
+                f"{self.root} is not a Waypost data directory (it has no journal/)"
+            )
+
+
+class DirectoryLock:
+    """Ownership of a data directory for as long as this process holds the lock file open."""
+
+    def __init__(self, data: DataDir) -> None:
+        self._descriptor = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(self._descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(self._descriptor)
+            raise DataDirInUse(
+                f"{data.root} is in use by another process (pid {owner});"
+                " one process owns a data directory, so stop that one or talk to it"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let another process own the directory."""
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` into `path`: after a crash it holds the old content or the new."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(unfinished, path)
+
+
+def endpoint_hash(subject: str) -> str:
+    """The name of an endpoint's mailbox directory: 12 hex digits of SHA-256."""
+    return hashlib.sha256(subject.encode()).hexdigest()[:12]

@@ -1,0 +1,116 @@
+"""Drop-ins: messages put into a mailbox by another process, the Maildir way.
+
+Write a file to `tmp/`, rename it to `new/`. Its content is a JSON object with at least `sender`
+and `payload`; `subject`, `reply_to` and `budget` are optional. The relay puts it through the
+same admission as any publish; what cannot be taken is moved to `failed/` with the reason.
+"""
+
+import hashlib
+import logging
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from waypost.policy.errors import InvalidMessage, WaypostError
+from waypost.relay.drafts import Draft
+from waypost.relay.ledger import Ledger
+from waypost.relay.mailbox import Mailbox
+from waypost.relay.maildir import Maildir
+from waypost.relay.publishing import Publishing
+from waypost.wire.envelopes import instant
+from waypost.wire.identifiers import validate_message_id
+
+log = logging.getLogger("waypost.relay")
+
+
+class DropIn(msgspec.Struct):
+    """What a dropped file must hold; more is ignored."""
+
+    sender: str
+    payload: msgspec.Raw
+    reply_to: str | None = None
+    budget: dict[str, object] | None = None
+
+
+class RefusedDropIn(msgspec.Struct):
+    """What lies in `failed/` for a file that could not be taken."""
+
+    content: str
+    reason: str
+    failed_at: datetime
+
+
+class DropIns:
+    """Takes dropped files in."""
+
+    def __init__(self, ledger: Ledger, maildir: Maildir, publishing: Publishing) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._maildir = maildir
+        self._publishing = publishing
+        self._by_hash: dict[str, Mailbox] = {}
+
+    def scan(self) -> int:
+        """Look into every mailbox; returns how many files were dealt with."""
+        return sum(self.look(mailbox.hash) for mailbox in list(self._state.registered()))
+
+    def look(self, hash_: str) -> int:
+        """Look into one mailbox; returns how many files were dealt with."""
+        mailbox = self._mailbox(hash_)
+        if mailbox is None or self._ledger.journal.full:
+            return 0
+        strangers = self._maildir.sizes(hash_, "new").keys() - mailbox.live.keys()
+        for name in sorted(strangers):
+            self._take(mailbox, name)
+        return len(strangers)
+
+    def _mailbox(self, hash_: str) -> Mailbox | None:
+        mailbox = self._by_hash.get(hash_)
+        if mailbox is None or not mailbox.registered:
+            self._by_hash = {one.hash: one for one in self._state.registered()}
+            mailbox = self._by_hash.get(hash_)
+        return mailbox
+
+    def _take(self, mailbox: Mailbox, name: str) -> None:
+        try:
+            content = self._maildir.read(mailbox.hash, "new", name)
+        except FileNotFoundError:
+            return  # gone again: one of ours that was consumed meanwhile
+        message_id = _message_id(name, content)
+        try:
+            dropped = msgspec.json.decode(content, type=DropIn)
+            result = self._publishing.take(
+                Draft(
+                    subject=mailbox.subject,
+                    payload=dropped.payload,
+                    sender=dropped.sender,
+                    reply_to=dropped.reply_to,
+                    budget=dropped.budget,
+                    message_id=message_id,
+                )
+            )
+            reason = ", ".join(f"{one.reason}: {one.detail}" for one in result.rejected)
+        except (msgspec.DecodeError, UnicodeDecodeError, WaypostError) as problem:
+            reason = str(problem)
+        if reason:
+            self._refuse(mailbox, name, content, reason)
+        elif message_id != name:
+            # Not before the message is durable: a crash must leave one or the other.
+            remove = partial(self._maildir.remove, mailbox.hash, name, "new")
+            self._ledger.journal.after_commit(remove)
+
+    def _refuse(self, mailbox: Mailbox, name: str, content: bytes, reason: str) -> None:
+        log.warning("drop-in %s for %s refused: %s", name, mailbox.subject, reason)
+        failed_at = instant(self._ledger.now_us())
+        refused = RefusedDropIn(content.decode(errors="replace"), reason, failed_at)
+        self._maildir.deliver(mailbox.hash, name, msgspec.json.encode(refused), "failed")
+        self._maildir.remove(mailbox.hash, name, "new")
+
+
+def _message_id(name: str, content: bytes) -> str:
+    """The file's own name where it can be an id: then taking the file twice is harmless."""
+    try:
+        return validate_message_id(name)
+    except InvalidMessage:
+        return f"drop-{hashlib.sha256(name.encode() + content).hexdigest()[:32]}"

@@ -1,0 +1,235 @@
+"""The SQLite index: a checkpoint of the state, so that opening need not read the whole journal.
+
+Failures and answers:
+  deleted or corrupt    it is rebuilt from the journal
+  behind the journal    the journal is folded from `position` on
+  ahead of the journal  (the journal lost its unsynced end) it is rebuilt
+  process killed        tables and `position` change in one transaction, or not at all
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from waypost.relay.mailbox import Message, MessageState
+from waypost.relay.segments import Place
+from waypost.relay.state import Duplicate, RelayState
+from waypost.wire.results import PublishResult
+
+FORMAT = 1
+_STATUS = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
+_STATE = {status: state for state, status in _STATUS.items()}
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far into the journal something stands: just after the commit of `seq`."""
+
+    seq: int = 0
+    at_us: int = 0
+    segment: int = 0
+    offset: int = 0
+
+
+class Changes(msgspec.Struct):
+    """What a checkpoint writes."""
+
+    position: Position
+    endpoints: list[tuple[str, int | None]]
+    messages: list[tuple[str | int, ...]]
+    gone: list[tuple[str, str]]
+    last_seen: Mapping[tuple[str, str], int]
+    duplicates: Mapping[str, Duplicate]
+
+
+class Index:
+    """`<data>/index.db`. Raises `sqlite3.DatabaseError` when the file is damaged."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        in_memory = str(path) == ":memory:"
+        target = f"file:{path}?mode=ro" if read_only else str(path)
+        self._connection = _connect(target, uri=read_only)
+        self._read_only = read_only
+        if not read_only:
+            self._connection.execute("pragma journal_mode = wal")
+            self._connection.execute("pragma synchronous = normal")
+            self._connection.executescript(_statement("schema.sql"))
+            if not in_memory:
+                path.chmod(0o600)
+        # Look-ups happen while a checkpoint is being written in another thread.
+        self._reader = self._connection if in_memory else _connect(target, uri=read_only)
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and close it."""
+        if self._reader is not self._connection:
+            self._reader.close()
+        if not self._read_only:
+            self._connection.execute("pragma wal_checkpoint(truncate)")
+        self._connection.close()
+
+    def position(self) -> Position | None:
+        """How far the index stands, or None if it is empty or of another format."""
+        row = self._connection.execute(
+            "select format, seq, at_us, segment, offset from position"
+        ).fetchone()
+        return Position(*row[1:]) if row and row[0] == FORMAT else None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._empty("position", "endpoints", "messages", "last_seen", "duplicates")
+
+    def clear_messages(self) -> None:
+        """Forget endpoints, messages, and how far they stood."""
+        self._empty("position", "endpoints", "messages")
+
+    def _empty(self, *tables: str) -> None:
+        self._connection.execute("begin immediate")
+        for table in tables:
+            self._connection.execute(f"delete from {table}")
+        self._connection.execute("commit")
+
+    def load(self, state: RelayState) -> None:
+        """Fill an empty state with endpoints and messages."""
+        for subject, since_us in self._connection.execute(
+            "select subject, since_us from endpoints order by since_us, subject"
+        ):
+            state.restore_endpoint(subject, since_us)
+        for row in self._connection.execute("select * from messages order by ordering"):
+            message = _from_row(row)
+            mailbox = state.mailbox(message.endpoint)
+            if message.state is MessageState.DEAD:
+                mailbox.dead[message.id] = message
+            else:
+                mailbox.add(message)
+            if message.state is MessageState.LEASED:
+                state.leased[message.endpoint, message.id] = message
+
+    def last_seen(self, pair: tuple[str, str]) -> int | None:
+        """When (ms) the first of `pair` last wrote to the second."""
+        row = self._reader.execute(
+            "select at_ms from last_seen where sender = ? and recipient = ?", pair
+        ).fetchone()
+        return row[0] if row else None
+
+    def duplicate(self, message_id: str) -> Duplicate | None:
+        """The first result for an id chosen by its sender."""
+        row = self._reader.execute(
+            "select at_us, result from duplicates where id = ?", (message_id,)
+        ).fetchone()
+        if row is None:
+            return None
+        return Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
+
+    def write(self, changes: Changes) -> None:
+        """Apply `changes` in one transaction."""
+        run, many = self._connection.execute, self._connection.executemany
+        run("begin immediate")
+        try:
+            many(
+                "delete from endpoints where subject = ?",
+                [(subject,) for subject, since_us in changes.endpoints if since_us is None],
+            )
+            many(
+                "insert or replace into endpoints values (?, ?)",
+                [row for row in changes.endpoints if row[1] is not None],
+            )
+            many("delete from messages where endpoint = ? and id = ?", changes.gone)
+            many(_statement("put_message.sql"), changes.messages)
+            many(
+                "insert or replace into last_seen values (?, ?, ?)",
+                [(*pair, at_ms) for pair, at_ms in changes.last_seen.items()],
+            )
+            many(
+                "insert or replace into duplicates values (?, ?, ?)",
+                [
+                    (message_id, first.at_us, msgspec.json.encode(first.result).decode())
+                    for message_id, first in changes.duplicates.items()
+                ],
+            )
+            at = changes.position
+            run(
+                "insert or replace into position values (1, ?, ?, ?, ?, ?)",
+                (FORMAT, at.seq, at.at_us, at.segment, at.offset),
+            )
+            run("commit")
+        except BaseException:
+            run("rollback")
+            raise
+
+    def forget_duplicates(self, before_us: int) -> None:
+        """Drop ids whose window is over."""
+        self._connection.execute("delete from duplicates where at_us < ?", (before_us,))
+
+    def rows(self, table: str) -> list[tuple[object, ...]]:
+        """Every row of a table, in key order: for comparing two indexes."""
+        return sorted(self._connection.execute(f"select * from {table}").fetchall())
+
+
+def take_changes(state: RelayState, position: Position) -> Changes:
+    """Everything in `state` that the index does not know yet; the state forgets that it is new."""
+    messages: list[tuple[str | int, ...]] = []
+    gone: list[tuple[str, str]] = []
+    for endpoint, message_id in state.dirty:
+        message = state.message(endpoint, message_id)
+        if message is None:
+            gone.append((endpoint, message_id))
+        else:
+            messages.append(_to_row(message))
+    endpoints: list[tuple[str, int | None]] = []
+    for subject in state.dirty_endpoints:
+        mailbox = state.mailboxes.get(subject)
+        since_us = mailbox.since_us if mailbox is not None and mailbox.registered else None
+        endpoints.append((subject, since_us))
+    state.dirty = set()
+    state.dirty_endpoints = set()
+    return Changes(
+        position=position,
+        endpoints=endpoints,
+        messages=messages,
+        gone=gone,
+        last_seen=state.last_seen.begin_flush(),
+        duplicates=state.duplicates.begin_flush(),
+    )
+
+
+def all_messages(state: RelayState) -> Iterable[Message]:
+    """Every live and dead message."""
+    for mailbox in state.mailboxes.values():
+        yield from mailbox.live.values()
+        yield from mailbox.dead.values()
+
+
+def _to_row(m: Message) -> tuple[str | int, ...]:
+    place = (m.place.segment, m.place.offset, m.place.length)
+    return (
+        *(m.endpoint, m.id, m.order, _STATUS[m.state], m.sender, m.size, m.ttl, m.at_us),
+        *place,
+        *(m.attempt, m.not_before_us, m.via, m.reason, m.failed_at_us),
+    )
+
+
+def _from_row(row: tuple[object, ...]) -> Message:
+    fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+    place = Place(*(fields.pop(name) for name in ("segment", "offset", "length")))
+    state = _STATE[fields.pop("state")]
+    return Message(place=place, state=state, **fields)
+
+
+_COLUMNS = (
+    *("endpoint", "id", "order", "state", "sender", "size", "ttl", "at_us"),
+    *("segment", "offset", "length"),
+    *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
+)
+
+
+def _connect(target: str, *, uri: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(target, uri=uri, isolation_level=None, check_same_thread=False)
+    connection.execute("pragma busy_timeout = 5000")
+    return connection
+
+
+def _statement(name: str) -> str:
+    return (resources.files("waypost.relay") / "sql" / name).read_text()

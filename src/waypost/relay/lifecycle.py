@@ -1,0 +1,92 @@
+"""Opening and closing a relay, in the order that loses nothing."""
+
+import asyncio
+
+from waypost.policy.settings import Settings, to_config_document
+from waypost.relay.access_file import AccessFile
+from waypost.relay.assembly import Parts
+from waypost.relay.clock import Clock
+from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.errors import RelayStopped
+from waypost.relay.recovery import recover
+from waypost.relay.settings_file import SettingsFile
+from waypost.wire.events import RulesChanged, SettingsChanged
+
+HANDLER_GRACE_S = 5.0
+
+
+async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Parts, DirectoryLock]:
+    """Own the directory, recover what is in it, and start."""
+    data.create()
+    lock = DirectoryLock(data)
+    try:
+        settings = SettingsFile(data, given)
+        access = AccessFile(data)
+        window_us = settings.current.rate_limit.window_secs * 1_000_000
+        recovered = await asyncio.to_thread(recover, data, window_us)
+        parts = Parts(data, settings, access, recovered, clock)
+        await asyncio.to_thread(parts.restore_files)
+        _announce(parts)
+        parts.end_old_leases()
+        if parts.uses_files:
+            parts.drop_ins.scan()
+        await parts.ledger.sync()
+        parts.sweeper.start()
+        if settings.current.watch_files:
+            await parts.watching.start()
+    except BaseException:
+        lock.release()
+        raise
+    return parts, lock
+
+
+async def close_parts(parts: Parts, lock: DirectoryLock) -> None:
+    """Finish what is under way, write everything down, and let go of the directory."""
+    await parts.watching.stop()
+    parts.sweeper.stop()
+    await parts.dispatch.stop(HANDLER_GRACE_S)
+    parts.leases.stop()
+    parts.subscriptions.detach_all()
+    parts.signals.detach_all()
+    try:
+        parts.rejections.flush()
+        await parts.ledger.sync()
+        await parts.checkpoints.finish()
+    except RelayStopped:
+        pass  # whoever waited was told; what is durable is in the journal
+    finally:
+        await parts.journal.close()
+        parts.index.close()
+        parts.bodies.close()
+        lock.release()
+
+
+def _announce(parts: Parts) -> None:
+    """Write settings and rules into the journal, now and whenever they change."""
+
+    def settings_changed(cause: str = "reload") -> None:
+        current = parts.settings.current
+        parts.journal.settings = current
+        parts.outcomes.breakers.update_config(current.circuit_breaker)
+        parts.ledger.record(
+            SettingsChanged(
+                at_us=parts.ledger.now_us(),
+                cause=cause,
+                settings=to_config_document(current),
+                problem=parts.settings.problem,
+            )
+        )
+
+    def rules_changed() -> None:
+        parts.ledger.record(
+            RulesChanged(
+                at_us=parts.ledger.now_us(),
+                rules=parts.access.list_rules(),
+                problem=parts.access.problem,
+            )
+        )
+
+    settings_changed("start")
+    rules_changed()
+    parts.settings.on_change = settings_changed
+    parts.access.on_change = rules_changed

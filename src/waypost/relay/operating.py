@@ -1,0 +1,86 @@
+"""The relay as its operator sees it: dead letters, numbers, stories, repairs."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from waypost.relay.assembly import Parts
+from waypost.relay.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.history import Story, tell
+from waypost.relay.metrics import Metrics, measure
+
+
+class Operating(Protocol):
+    """What `Relay` offers to an operator."""
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the open relay."""
+        ...
+
+    async def dead_letters(self, subject: str | None = None) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first."""
+        return self.parts.dead_letters.listing(subject)
+
+    async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
+        """Dead letters by endpoint and reason, the largest group first."""
+        return self.parts.dead_letters.group(subject)
+
+    async def redrive(self, ids: str | Iterable[str], subject: str | None = None) -> int:
+        """Put dead letters back into their mailboxes, at the end; gives how many were found.
+
+        A person has decided: no check is repeated. The time to live still holds.
+        """
+        count = self.parts.dead_letters.redrive(ids, subject)
+        await self.parts.ledger.sync()
+        return count
+
+    async def purge_dead_letters(
+        self, older_than: datetime | timedelta | None = None, subject: str | None = None
+    ) -> int:
+        """Throw away dead letters that failed before an instant, or longer ago than a duration.
+
+        Without `older_than`, all of them. Gives how many.
+        """
+        before_us = None
+        if isinstance(older_than, timedelta):
+            before_us = self.parts.ledger.now_us() - older_than // timedelta(microseconds=1)
+        elif older_than is not None:
+            before_us = int(older_than.timestamp() * 1_000_000)
+        count = self.parts.dead_letters.purge(before_us, subject, "purged")
+        await self.parts.ledger.sync()
+        return count
+
+    def metrics(self) -> Metrics:
+        """Numbers and problems at a glance."""
+        parts = self.parts
+        problems = [
+            *(parts.settings.problem, parts.access.problem, parts.checkpoints.problem),
+            str(parts.journal.failure or ""),
+            *(f"journal damage set aside: {one}" for one in parts.report.damaged),
+        ]
+        journal = (parts.journal.commits, parts.journal.full)
+        breakers = parts.outcomes.breakers
+        return measure(parts.ledger.state, parts.settings.current, breakers, journal, problems)
+
+    async def explain(self, message_id: str) -> Story:
+        """Everything that happened to a message: each check, each delivery, each outcome."""
+        await self.parts.ledger.sync()
+        return await asyncio.to_thread(tell, self.parts.data.journal, message_id)
+
+    async def rebuild_index(self) -> int:
+        """Make the index anew from the state; gives how many messages it holds."""
+        await self.parts.ledger.sync()
+        return await self.parts.checkpoints.rebuild()
+
+    async def seal_journal(self) -> Path:
+        """Close the current journal segment, so that everything so far can be read as a whole."""
+        self.parts.journal.seal_soon()
+        await self.parts.ledger.sync()
+        return self.parts.data.journal
+
+    def sweep(self) -> None:
+        """Do the housekeeping now instead of at its next turn."""
+        self.parts.sweeper.sweep()

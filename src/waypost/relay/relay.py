@@ -1,0 +1,301 @@
+"""The relay: what callers use.
+
+async with Relay("~/.waypost") as relay:
+    relay.register_endpoint("agent.a")
+    relay.subscribe("agent.a", print)
+    await relay.publish("agent.a", {"hello": "there"}, sender="agent.b")
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from waypost.policy.bounds import endpoints_max, publish_many_max_messages
+from waypost.policy.budgets import Budget
+from waypost.policy.errors import AccessDenied, InvalidInput
+from waypost.policy.settings import Settings
+from waypost.policy.subjects import validate_subject
+from waypost.policy.verdicts import Reason
+from waypost.relay.access_file import AccessFile
+from waypost.relay.assembly import Parts
+from waypost.relay.clock import Clock, system_clock
+from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.drafts import Draft, load
+from waypost.relay.errors import RelayStopped, UnknownEndpoint
+from waypost.relay.lifecycle import close_parts, open_parts
+from waypost.relay.mailbox import Mailbox
+from waypost.relay.operating import Operating
+from waypost.relay.requests import PendingReply, reply_subject
+from waypost.relay.signals import SignalHandler
+from waypost.relay.subscriptions import Handler, Subscription
+from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.events import EndpointChanged
+from waypost.wire.messages import Signal
+from waypost.wire.results import PublishResult, Rejection
+
+Stop = Callable[[], None]
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A registered subject; `maildir_path` is None when mailboxes are not kept as files."""
+
+    subject: str
+    hash: str
+    maildir_path: Path | None
+    registered_at: datetime
+
+
+class Relay(Operating):
+    """A message relay on one data directory, for the event loop it is opened on."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._data = DataDir(data_dir)
+        self._settings = settings or Settings()
+        self._clock = clock or system_clock
+        self._open: tuple[Parts, DirectoryLock] | None = None
+
+    async def open(self) -> Self:
+        """Own the directory, recover what is in it, and start. Closed again by `close`."""
+        if self._open is None:
+            self._open = await open_parts(self._data, self._settings, self._clock)
+        return self
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the directory. Leases come back at next open."""
+        if self._open is not None:
+            (parts, lock), self._open = self._open, None
+            await close_parts(parts, lock)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of the open relay; raises `RelayStopped` when it is not open."""
+        if self._open is None:
+            raise RelayStopped("the relay is not open: use 'async with Relay(...)' or await open()")
+        return self._open[0]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.parts.settings.current
+
+    @property
+    def access(self) -> AccessFile:
+        """The access rules: `add_rule`, `remove_rule`, `list_rules`, `check_access`."""
+        return self.parts.access
+
+    # Endpoints
+
+    def register_endpoint(self, subject: str) -> Endpoint:
+        """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
+        validate_subject(subject)
+        parts = self.parts
+        mailbox = parts.ledger.state.mailbox(subject)
+        if not mailbox.registered:
+            if len(parts.ledger.state.endpoints) >= endpoints_max:
+                raise InvalidInput(f"no more than {endpoints_max:,} endpoints are kept")
+            parts.view.opened(mailbox)
+            self._change_endpoint(subject, "registered")
+            parts.dispatch.wake(subject)
+        return self._endpoint(mailbox)
+
+    def unregister_endpoint(self, subject: str) -> None:
+        """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
+        parts = self.parts
+        mailbox = parts.ledger.state.mailboxes.get(subject)
+        if mailbox is None or not mailbox.registered:
+            raise UnknownEndpoint(subject)
+        self._change_endpoint(subject, "unregistered")
+        parts.subscriptions.forget(subject)
+        if mailbox.empty:
+            parts.view.closed(mailbox)
+
+    def get_endpoint(self, subject: str) -> Endpoint | None:
+        """The endpoint registered under `subject`, if there is one."""
+        mailbox = self.parts.ledger.state.mailboxes.get(subject)
+        return self._endpoint(mailbox) if mailbox is not None and mailbox.registered else None
+
+    def list_endpoints(self) -> list[Endpoint]:
+        """Every registered endpoint, in order of registration."""
+        return [self._endpoint(mailbox) for mailbox in self.parts.ledger.state.registered()]
+
+    # Messages
+
+    async def publish(  # noqa: PLR0913 - each is part of one message
+        self,
+        subject: str,
+        payload: object,
+        *,
+        sender: str,
+        reply_to: str | None = None,
+        budget: Budget | Mapping[str, object] | None = None,
+        parent: Envelope | None = None,
+        message_id: str | None = None,
+    ) -> PublishResult:
+        """Publish to one endpoint, or with a pattern to every endpoint it covers.
+
+        When this returns, the decision is on disk. Refusals are in the result; only bad input
+        (`InvalidInput`) and `AccessDenied` raise. `budget` may only narrow what the relay allows,
+        `parent` is the message this one follows from. The same `message_id` again gives the
+        first result again.
+        """
+        parts = self.parts
+        draft = Draft(subject, payload, sender, reply_to, budget, parent, message_id)
+        result = parts.publishing.take(draft)
+        if not result.message_id:
+            await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else
+            return result
+        return (await self._durable([result]))[0]
+
+    async def publish_many(
+        self, drafts: Iterable[Draft | Mapping[str, object]]
+    ) -> list[PublishResult]:
+        """Publish many messages with one commit. One that is invalid fails them all, up front.
+
+        Each is a `Draft` or a mapping of `publish`'s parameters. A message that access rules
+        forbid is rejected with `access_denied`.
+        """
+        parts = self.parts
+        wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
+        if len(wanted) > publish_many_max_messages:
+            raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
+        for draft in wanted:
+            load(draft, parts.settings.current)
+        results = []
+        for draft in wanted:
+            try:
+                results.append(parts.publishing.take(draft))
+            except AccessDenied as denied:
+                results.append(_rejected(Reason.ACCESS_DENIED, str(denied)))
+        return await self._durable(results)
+
+    async def request(
+        self,
+        subject: str,
+        payload: object,
+        *,
+        sender: str,
+        timeout: float = 5.0,
+        budget: Budget | Mapping[str, object] | None = None,
+        parent: Envelope | None = None,
+    ) -> Envelope:
+        """Publish, and wait `timeout` seconds for the first message to its `reply_to`.
+
+        Raises `RequestRejected` when nobody got the request, `RequestTimedOut` without a reply.
+        """
+        reply_to = reply_subject()
+        pending = PendingReply(self.parts, subject, reply_to)
+        self.register_endpoint(reply_to)
+        stop = self.subscribe(reply_to, pending.take)
+        try:
+            result = await self.publish(
+                subject, payload, sender=sender, reply_to=reply_to, budget=budget, parent=parent
+            )
+            return await pending.wait(result, timeout)
+        finally:
+            stop()
+            self.unregister_endpoint(reply_to)
+
+    def subscribe(self, pattern: str, handler: Handler) -> Stop:
+        """Call `handler(envelope)` for each message to an endpoint that `pattern` covers.
+
+        Sync or async. What already waits comes first. Returns the function that ends it.
+        """
+        parts = self.parts
+        stop = parts.subscriptions.add(pattern, handler, instant(parts.ledger.now_us()))
+        for mailbox in parts.ledger.state.endpoints.within(pattern):
+            if mailbox.queue:
+                parts.dispatch.wake(mailbox.subject)
+        return stop
+
+    def list_subscriptions(self) -> list[Subscription]:
+        """Patterns with a live handler, then those remembered from an earlier run."""
+        return self.parts.subscriptions.listing()
+
+    # Signals
+
+    def signal(self, subject: str, signal: Signal) -> int:
+        """Tell whoever listens now; never stored. Returns how many listeners there were."""
+        return self.parts.signals.emit(subject, signal)
+
+    def on_signal(self, pattern: str, handler: SignalHandler) -> Stop:
+        """Call `handler(subject, signal)` for matching signals. Returns what ends it."""
+        return self.parts.signals.listen(pattern, handler)
+
+    # Leases
+
+    async def lease(
+        self,
+        subject: str,
+        limit: int = 50,
+        max_size_bytes: int | None = None,
+        wait: float = 0.0,
+    ) -> list[Envelope]:
+        """Take up to `limit` messages, for `lease_timeout_ms`; waits up to `wait` seconds for one.
+
+        Larger ones than `max_size_bytes` stay where they are.
+        """
+        return await self.parts.leases.lease(subject, limit, max_size_bytes, wait)
+
+    async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
+        """These are done. On disk when this returns; gives how many were still there."""
+        count = self.parts.leases.ack(subject, ids)
+        await self.parts.ledger.sync()
+        return count
+
+    async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
+        """These were not done: they wait again, not before `delay` seconds have passed."""
+        count = self.parts.leases.nack(subject, ids, delay)
+        await self.parts.ledger.sync()
+        return count
+
+    async def idle(self) -> None:
+        """Wait until every recorded event is durable and no handler is at work."""
+        parts = self.parts
+        while parts.dispatch.busy or parts.ledger.barrier() is not None:
+            await parts.ledger.sync()
+            await parts.dispatch.quiet()
+
+    async def _durable(self, results: list[PublishResult]) -> list[PublishResult]:
+        try:
+            await self.parts.ledger.sync()
+        except RelayStopped as stopped:
+            if not stopped.full:
+                raise
+            return [_rejected(Reason.STORAGE_FULL, str(stopped)) for _ in results]
+        return results
+
+    def _endpoint(self, mailbox: Mailbox) -> Endpoint:
+        path = self.parts.view.path(mailbox)
+        return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
+
+    def _change_endpoint(self, subject: str, action: str) -> None:
+        ledger = self.parts.ledger
+        ledger.record(EndpointChanged(at_us=ledger.now_us(), endpoint=subject, action=action))
+
+
+def _draft(fields: Mapping[str, object]) -> Draft:
+    try:
+        return Draft(**fields)  # type: ignore[arg-type]
+    except TypeError as problem:
+        raise InvalidInput(f"not a message to publish: {problem}") from None
+
+
+def _rejected(reason: Reason, detail: str) -> PublishResult:
+    return PublishResult(message_id="", delivered_to=0, rejected=[Rejection("", reason, detail)])

@@ -1,0 +1,126 @@
+"""Journal segments as files: their names, and reading them back whatever happened to them.
+
+Failures and answers:
+  torn write at the end        everything after the last valid commit line is not part of the
+                               journal; `end` says where to cut
+  a damaged batch inside       it is reported with its place; what follows is still read
+  a commit line destroyed      the next commit line knows the length of its own batch, so only
+                               the damaged one is lost
+"""
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from waypost.relay.errors import JournalUnreadable
+from waypost.wire.events import COMMIT_PREFIX, AnyEvent, Commit, decode_commit, decode_event
+
+_COMMIT_MARK = b"\n" + COMMIT_PREFIX
+_COMMIT_LINE_MAX_BYTES = 512
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where an event's line lies: segment (by its first seq), offset and length in bytes."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A committed batch: its lines lie in `data[start:stop]`, its commit line ends at `end`."""
+
+    segment: int
+    start: int
+    stop: int
+    end: int
+    commit: Commit
+    data: bytes
+
+    def events(self) -> Iterator[tuple[AnyEvent, Place]]:
+        """The batch's events with their places, in order."""
+        offset = self.start
+        while offset < self.stop:
+            newline = self.data.index(b"\n", offset, self.stop)
+            line = self.data[offset:newline]
+            yield decode_line(line), Place(self.segment, offset, newline - offset)
+            offset = newline + 1
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes of a segment that are not a committed batch."""
+
+    segment: int
+    start: int
+    end: int
+    at_tail: bool
+
+
+def decode_line(line: bytes) -> AnyEvent:
+    """The event of one line; raises `JournalUnreadable` for kinds this version does not know."""
+    try:
+        return decode_event(line)
+    except msgspec.ValidationError as problem:
+        raise JournalUnreadable(
+            f"the journal holds an event this version of Waypost cannot read ({problem});"
+            " open it with the version that wrote it, or a newer one"
+        ) from None
+
+
+def segment_path(directory: Path, first_seq: int, *, sealed: bool) -> Path:
+    """The file of the segment that begins with event `first_seq`."""
+    return directory / f"{first_seq:020d}.{'jsonl' if sealed else 'open'}"
+
+
+def bodies_path(directory: Path, first_seq: int) -> Path:
+    """The file of large payloads beside a segment."""
+    return directory / f"{first_seq:020d}.bodies"
+
+
+def list_segments(directory: Path) -> dict[int, Path]:
+    """First seq → file of every segment, in order."""
+    found = [path for path in directory.glob("*") if path.suffix in (".jsonl", ".open")]
+    return {int(path.stem): path for path in sorted(found) if path.stem.isdigit()}
+
+
+def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
+    """Committed batches from offset `start` on, and between them what is damaged."""
+    data = path.read_bytes()
+    while start < len(data):
+        mark = data.find(_COMMIT_MARK, start)
+        newline = data.find(b"\n", mark + 1) if mark >= 0 else -1
+        if newline < 0:
+            yield Damage(first_seq, start, len(data), at_tail=True)
+            return
+        yield from _judge(data, first_seq, start, mark + 1, newline + 1)
+        start = newline + 1
+
+
+def last_commit(path: Path) -> Commit | None:
+    """The commit line a sealed segment ends with, or None if it does not end with one."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _COMMIT_LINE_MAX_BYTES))
+        tail = file.read()
+    try:
+        return decode_commit(tail[tail.rfind(_COMMIT_MARK) + 1 :])
+    except msgspec.MsgspecError:
+        return None
+
+
+def _judge(
+    data: bytes, first_seq: int, start: int, stop: int, end: int
+) -> Iterator[Batch | Damage]:
+    try:
+        commit = decode_commit(data[stop:end])
+    except msgspec.MsgspecError:
+        yield Damage(first_seq, start, end, at_tail=False)
+        return
+    claimed = stop - commit.bytes
+    if claimed < start or zlib.crc32(memoryview(data)[claimed:stop]) != commit.crc:
+        yield Damage(first_seq, start, end, at_tail=False)
+        return
+    if claimed > start:
+        yield Damage(first_seq, start, claimed, at_tail=False)
+    yield Batch(first_seq, claimed, stop, end, commit, data)

@@ -1,0 +1,55 @@
+"""Settings from `<data>/config.json`, over what the caller gave, over the defaults.
+
+Failures and answers:
+  no file           what the caller gave
+  one bad value     the file is ignored whole, the last good settings stay, and the problem is
+                    logged and shown in the metrics
+  storage changed   refused until the next start: mailboxes cannot change shape under way
+"""
+
+import logging
+from collections.abc import Callable
+
+from waypost.policy.errors import InvalidSettings
+from waypost.policy.settings import Settings, lint, merge_settings, validate_settings
+from waypost.relay.data_dir import DataDir
+
+log = logging.getLogger("waypost.relay")
+
+
+class SettingsFile:
+    """The settings in force."""
+
+    def __init__(self, data: DataDir, given: Settings) -> None:
+        self._path = data.config
+        self._given = validate_settings(given)
+        self.current = self._given
+        self.problem = ""
+        self.on_change: Callable[[], None] = lambda: None
+        self._opened = False
+        self.reload()
+        self._opened = True
+        for note in lint(self.current):
+            log.warning("settings: %s", note)
+
+    def get(self) -> Settings:
+        """The settings in force now."""
+        return self.current
+
+    def reload(self) -> bool:
+        """Read the file again; whether anything changed."""
+        before = (self.current, self.problem)
+        try:
+            settings = merge_settings(self._given, self._path.read_bytes())
+            if self._opened and settings.storage != self.current.storage:
+                raise InvalidSettings("'storage' can only be changed while the relay is stopped")
+            self.current, self.problem = settings, ""
+        except FileNotFoundError:
+            self.current, self.problem = self._given, ""
+        except (OSError, InvalidSettings) as problem:
+            self.problem = f"{self._path} is ignored: {problem}"
+            log.error("%s", self.problem)
+        changed = (self.current, self.problem) != before
+        if changed:
+            self.on_change()
+        return changed

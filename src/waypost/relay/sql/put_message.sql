@@ -1,0 +1,3 @@
+-- One row of `messages`, in the order of its columns.
+insert or replace into messages
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

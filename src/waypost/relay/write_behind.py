@@ -1,0 +1,62 @@
+"""A large map kept on disk, with what is new and what is hot in memory.
+
+Rule 1  `get` gives the newest value, wherever it is.
+Rule 2  Memory is bounded: unwritten entries by the next checkpoint, read ones by `clean_max`.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class WriteBehind(Generic[K, V]):
+    """`lookup` reads the table on disk; a checkpoint writes what `begin_flush` gives."""
+
+    def __init__(self, clean_max: int) -> None:
+        self.lookup: Callable[[K], V | None] = lambda key: None
+        self._clean_max = clean_max
+        self._dirty: dict[K, V] = {}
+        self._flushing: dict[K, V] = {}
+        self._clean: dict[K, V | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._dirty) + len(self._flushing) + len(self._clean)
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, or None."""
+        for newer in (self._dirty, self._flushing):
+            if key in newer:
+                return newer[key]
+        if key in self._clean:
+            return self._clean[key]
+        value = self.lookup(key)
+        self._remember(key, value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key`; written at the next checkpoint."""
+        self._dirty[key] = value
+
+    def begin_flush(self) -> dict[K, V]:
+        """Everything not yet written. `end_flush` follows once it is on disk."""
+        self._flushing = {**self._flushing, **self._dirty}
+        self._dirty = {}
+        return self._flushing
+
+    def end_flush(self) -> None:
+        """What `begin_flush` gave is on disk now."""
+        for key, value in self._flushing.items():
+            self._remember(key, value)
+        self._flushing = {}
+
+    def forget_clean(self) -> None:
+        """Read from disk again: the table was changed behind this map."""
+        self._clean.clear()
+
+    def _remember(self, key: K, value: V | None) -> None:
+        self._clean.pop(key, None)
+        if len(self._clean) >= self._clean_max:
+            del self._clean[next(iter(self._clean))]
+        self._clean[key] = value

@@ -1,0 +1,1 @@
+"""Formats shared by processes: what lies on disk and what crosses a socket. Still pure."""

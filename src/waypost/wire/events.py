@@ -1,0 +1,204 @@
+"""The journal's events: one JSON object a line, told apart by `kind`.
+
+Rule 1  Events are facts in the past tense; folding them in order gives the relay's state.
+Rule 2  Header fields are flat and small. Payloads are inline or behind `body`, never both.
+Rule 3  A field that has its default is left out of the line.
+
+A publish to several endpoints is several lines, `part` 0 to `parts - 1`, with one `id`. The
+sender's rate window counts lines with `part` 0.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from waypost.policy.access import AccessRule
+from waypost.policy.breakers import CircuitState
+from waypost.policy.budgets import Budget
+from waypost.policy.verdicts import Reason
+
+
+class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
+    """`seq` counts events from 1 without gaps; `at_us` is µs since the epoch, never going back."""
+
+    seq: int = 0
+    at_us: int
+
+
+class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a large payload lies in the body file beside the segment."""
+
+    offset: int
+    length: int
+    crc: int
+
+
+class _Arrived(Event, kw_only=True):
+    """What was judged: the message's header and the numbers seen by each check.
+
+    `budget` is as the message arrived, before the delivery was charged to it. `size` is the
+    stored envelope's, in bytes. `chosen_id` tells that the sender picked the id.
+    """
+
+    id: str
+    sender: str
+    subject: str
+    endpoint: str = ""
+    part: int = 0
+    parts: int = 1
+    reply_to: str | None = None
+    parent: str | None = None
+    chosen_id: bool = False
+    size: int = 0
+    budget: Budget
+    tier: int = 1
+    rate_count: int = 0
+    rate_limit: int = 0
+    depth: int = 0
+    depth_max: int = 0
+    quota_count: int = 0
+    quota_bytes: int = 0
+    breaker: CircuitState = CircuitState.CLOSED
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    body: BodyRef | None = None
+
+
+class Accepted(_Arrived, tag="accepted", kw_only=True):
+    """Stored in the mailbox of `endpoint`; with no endpoint, nobody was there.
+
+    `deferred`: a handler is waiting, so the breaker learns the outcome later. `probe`: this
+    delivery tests a half-open breaker.
+    """
+
+    deferred: bool = False
+    probe: bool = False
+
+
+class Rejected(_Arrived, tag="rejected", kw_only=True):
+    """Refused. `count` above 1 stands for that many alike in a flood."""
+
+    reason: Reason
+    detail: str = ""
+    retry_after_ms: int = 0
+    count: int = 1
+
+
+class _About(Event, kw_only=True):
+    """Something happened to one message in one mailbox."""
+
+    id: str
+    endpoint: str
+
+
+class Leased(_About, tag="leased", kw_only=True):
+    """Handed out until `until_us` (0: until its handler ends)."""
+
+    until_us: int = 0
+    via: str = "lease"
+    attempt: int = 1
+
+
+class Acked(_About, tag="acked", kw_only=True):
+    """Done; the message has left."""
+
+    via: str = "lease"
+
+
+class Returned(_About, tag="returned", kw_only=True):
+    """A lease ended without an outcome; waiting again, not before `not_before_us`."""
+
+    reason: str
+    not_before_us: int = 0
+
+
+class Failed(_About, tag="failed", kw_only=True):
+    """Could not be delivered; now a dead letter."""
+
+    reason: str
+    via: str = "handler"
+
+
+class Expired(_About, tag="expired", kw_only=True):
+    """Its time was up. `was` is "pending", or "dead" for a dead letter that was purged."""
+
+    was: str = "pending"
+    reason: str = "time to live is over"
+
+
+class Evicted(_About, tag="evicted", kw_only=True):
+    """Made room for others; now a dead letter."""
+
+    sender: str
+    reason: str
+
+
+class Redriven(_About, tag="redriven", kw_only=True):
+    """A dead letter was put back into its mailbox, at the end."""
+
+
+class BreakerMoved(Event, tag="breaker", kw_only=True):
+    """A circuit breaker changed state."""
+
+    endpoint: str
+    before: CircuitState
+    after: CircuitState
+    occasion: str
+
+
+class EndpointChanged(Event, tag="endpoint", kw_only=True):
+    """`action` is "registered" or "unregistered"; `since_us` when it was first registered."""
+
+    endpoint: str
+    action: str
+    since_us: int = 0
+
+
+class SessionChanged(Event, tag="session", kw_only=True):
+    """An agent connected or disconnected."""
+
+    subject: str
+    action: str
+
+
+class RulesChanged(Event, tag="rules", kw_only=True):
+    """The access rules in force from here on."""
+
+    rules: list[AccessRule]
+    problem: str = ""
+
+
+class SettingsChanged(Event, tag="settings", kw_only=True):
+    """The settings in force from here on, as in `config.json`; `cause` "start" or "reload"."""
+
+    cause: str
+    settings: dict[str, Any]
+    problem: str = ""
+
+
+class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True):
+    """Closes a batch: `count` events in the `bytes` before this line, with their CRC-32."""
+
+    seq: int
+    at_us: int
+    count: int
+    bytes: int
+    crc: int
+
+
+MailboxEvent = Leased | Acked | Returned | Failed | Expired | Evicted | Redriven
+AnyEvent = (
+    Accepted
+    | Rejected
+    | MailboxEvent
+    | BreakerMoved
+    | EndpointChanged
+    | SessionChanged
+    | RulesChanged
+    | SettingsChanged
+)
+
+encode_event = msgspec.json.Encoder().encode
+decode_event: Callable[[bytes], AnyEvent] = msgspec.json.Decoder(AnyEvent).decode
+decode_commit = msgspec.json.Decoder(Commit).decode
+COMMIT_PREFIX = b'{"kind":"commit"'

@@ -1,0 +1,124 @@
+"""Typed payloads and signals that agents may agree on.
+
+A payload may be anything JSON can hold. Callers who use these types get them validated when
+they publish or signal; nobody has to use them.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from waypost.policy.errors import InvalidMessage
+
+Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Performative(StrEnum):
+    """What kind of speech act a message is."""
+
+    REQUEST = "request"
+    INFORM = "inform"
+    QUERY = "query"
+    PROPOSE = "propose"
+    ACCEPT = "accept"
+    REJECT = "reject"
+    CFP = "cfp"
+    FAILURE = "failure"
+
+
+class ChannelType(StrEnum):
+    """Where a human-facing message was written."""
+
+    DM = "dm"
+    GROUP = "group"
+    CHANNEL = "channel"
+    THREAD = "thread"
+
+
+class SignalType(StrEnum):
+    """What an ephemeral signal is about."""
+
+    TYPING = "typing"
+    PRESENCE = "presence"
+    READ_RECEIPT = "read_receipt"
+    DELIVERY_RECEIPT = "delivery_receipt"
+    PROGRESS = "progress"
+    BACKPRESSURE = "backpressure"
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that goes with a message; `size` in bytes."""
+
+    path: str
+    filename: str
+    mime_type: str
+    size: Size | None = None
+
+
+class ResponseContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the place a reply will be shown in can take; `max_length` in characters."""
+
+    platform: str
+    max_length: Size | None = None
+    supported_formats: list[str] | None = None
+    instructions: str | None = None
+
+
+class StandardPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The common shape of a conversational payload."""
+
+    content: str
+    sender_name: str | None = None
+    sender_avatar: str | None = None
+    channel_name: str | None = None
+    channel_type: ChannelType | None = None
+    attachments: list[Attachment] | None = None
+    response_context: ResponseContext | None = None
+    performative: Performative | None = None
+    conversation_id: str | None = None
+    correlation_id: str | None = None
+    platform_data: Any = None
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that is true for a moment: delivered to whoever listens now, never stored."""
+
+    type: SignalType
+    state: str
+    endpoint_subject: str
+    timestamp: datetime
+    data: Any = None
+
+
+def validate_signal(signal: Signal) -> Signal:
+    """Return `signal` with its fields checked, or raise `InvalidMessage`."""
+    given: object = signal
+    if not isinstance(given, Signal):
+        raise InvalidMessage(f"expected a Signal, got {type(signal).__name__}")
+    try:
+        return msgspec.convert(msgspec.to_builtins(signal), Signal)
+    except (msgspec.ValidationError, TypeError) as problem:
+        raise InvalidMessage(f"invalid signal: {problem}") from None
+
+
+def encode_payload(payload: object) -> bytes:
+    """A payload as JSON; typed payloads are checked against their type. `InvalidMessage` if not.
+
+    `msgspec.Raw` is taken as JSON text and made to fit on one line.
+    """
+    if isinstance(payload, bytes | bytearray | memoryview):
+        raise InvalidMessage("payload is bytes: encode it to text (base64, say) and say so in it")
+    try:
+        if isinstance(payload, msgspec.Raw):
+            return msgspec.json.format(bytes(payload), indent=-1)
+        encoded = _encode(payload)
+        if isinstance(payload, msgspec.Struct):
+            msgspec.json.decode(encoded, type=type(payload))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise InvalidMessage(f"payload cannot be sent as JSON: {problem}") from None
+    return encoded
+
+
+_encode = msgspec.json.Encoder().encode
