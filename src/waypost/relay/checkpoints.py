@@ -54,16 +54,13 @@ class Checkpoints:
 
     async def rebuild(self) -> int:
         """Write everything anew; gives how many messages there are."""
-        while self._writing is not None or self._taken is not None:
-            self.committed()
-            await asyncio.sleep(0.001)
+        await self._settle()
         self._state.dirty = {(m.endpoint, m.id) for m in all_messages(self._state)}
         self._state.dirty_endpoints = set(self._state.mailboxes)
         count = len(self._state.dirty)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._index.clear_messages)
         self.nudge()
-        while self._writing is not None:
-            await asyncio.sleep(0.001)
+        await self._settle()
         return count
 
     def forget_duplicates(self, before_us: int) -> None:
@@ -77,16 +74,17 @@ class Checkpoints:
 
     async def finish(self) -> None:
         """Write everything; nothing may be recorded meanwhile."""
+        await self._settle()
+        self.nudge()
+        await self._settle()
+        self._thread.shutdown()
+
+    async def _settle(self) -> None:
+        """Wait until everything taken so far is written."""
+        self.committed()
         while self._writing is not None:
             await asyncio.wait([self._writing])
-            await asyncio.sleep(0)
-        for _ in range(2):
-            self.committed()
-            if self._writing is not None:
-                await asyncio.wait([self._writing])
-                await asyncio.sleep(0)
-            self.nudge()
-        self._thread.shutdown()
+            await asyncio.sleep(0)  # lets `_written` run, which may begin the next write
 
     def _batch_closed(self, position: Position) -> None:
         if self._taken is not None or self._writing is not None:

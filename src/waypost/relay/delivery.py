@@ -27,7 +27,7 @@ from waypost.wire.events import Accepted, Rejected
 class Delivery:
     """Step 5 of admission, carried out."""
 
-    def __init__(  # noqa: PLR0913 - the parts a delivery touches
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts a delivery touches
         self,
         ledger: Ledger,
         view: MailboxView,

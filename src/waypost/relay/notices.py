@@ -1,5 +1,7 @@
 """What senders are told beyond the result of their publish, as signals on their own subject."""
 
+from collections.abc import Mapping
+
 from waypost.policy.admission import DeliveryVerdict
 from waypost.policy.settings import Settings
 from waypost.relay.mailbox import Mailbox, Message
@@ -40,7 +42,7 @@ class Notices:
             self._tell(message.sender, "evicted", message.endpoint, at_us, data)
 
     def _tell(
-        self, sender: str, state: str, endpoint: str, at_us: int, data: dict[str, object]
+        self, sender: str, state: str, endpoint: str, at_us: int, data: Mapping[str, object]
     ) -> None:
         signal = Signal(
             type=SignalType.BACKPRESSURE,
