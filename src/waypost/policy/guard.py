@@ -146,7 +146,7 @@ class GuardPolicy:
 
     def reset_all(self) -> list[Transition]:
         """Close every circuit and empty every window."""
-        self._windows = RateWindows()
+        self._windows.clear()
         moves = [self._circuits.reset(name) for name in self._circuits.get_states()]
         return [move for move in moves if move is not None]
 

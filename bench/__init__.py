@@ -1,0 +1,1 @@
+"""Benchmarks: Waypost beside other brokers, on one machine and one filesystem."""

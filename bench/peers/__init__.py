@@ -1,0 +1,124 @@
+"""What a benchmark asks of a broker, and the server process a peer brings with it.
+
+Laws:
+
+1. A peer counts what its server confirmed. A run in which one confirmation is missing raises;
+   it never gives a figure.
+2. A server and its directory are gone when the benchmark is, however that ends: a return, an
+   exception, Ctrl-C, SIGTERM or SIGKILL.
+3. Server files lie under the directory the caller names, so that every peer pays for the same
+   filesystem's fsync.
+"""
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+STARTUP_SECONDS_MAX = 10.0
+STOP_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.02
+LOG_TAIL_CHARACTERS = 2000
+
+# The shell holds the reading end of a pipe whose only writing end is ours. `read` returns when we
+# close it or when the kernel does so for us, so one path covers an orderly stop and a killed
+# benchmark. The data is thrown away, so the server need not shut down politely.
+GUARD_SCRIPT = """
+directory=$1; shift
+"$@" >"$directory/server.log" 2>&1 </dev/null &
+server=$!
+echo "$server"
+read -r _
+kill -9 "$server" 2>/dev/null
+wait "$server" 2>/dev/null
+rm -rf -- "$directory"
+"""
+
+
+class Peer(Protocol):
+    """A broker under measurement. Every figure is wall-clock seconds for confirmed messages."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables and JSON; different for two settings of one broker."""
+        ...
+
+    def available(self) -> str | None:
+        """None if the peer can run here, else a sentence that says what is missing."""
+        ...
+
+    async def start(self, data_dir: Path) -> None:
+        """Start with an empty store on `data_dir`'s filesystem; nothing is left on failure."""
+        ...
+
+    async def publish(self, count: int, in_flight: int) -> float:
+        """Seconds to publish `count` messages, at most `in_flight` of them unconfirmed."""
+        ...
+
+    async def consume(self, count: int, in_flight: int) -> float:
+        """Seconds to read and acknowledge `count` published messages, `in_flight` at a time."""
+        ...
+
+    async def stop(self) -> None:
+        """End the server and remove its files. Safe to call twice, or without a start."""
+        ...
+
+
+class PeerError(Exception):
+    """A peer did not start, or did not confirm what it was given."""
+
+
+def require(condition: bool, problem: str) -> None:
+    """Raise `PeerError(problem)` unless the condition holds; unlike `assert`, also under -O."""
+    if not condition:
+        raise PeerError(problem)
+
+
+def batch_sizes(count: int, batch: int) -> list[int]:
+    """`count` cut into full batches and, if it does not divide, one smaller last one."""
+    full, rest = divmod(count, batch)
+    return [batch] * full + ([rest] if rest else [])
+
+
+class ServerProcess:
+    """A server in a directory of its own, both bound to the life of this process."""
+
+    def __init__(self, label: str, data_dir: Path) -> None:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{label}-", dir=data_dir.resolve()))
+        self.pid: int | None = None
+        self._guard: subprocess.Popen[str] | None = None
+
+    def start(self, command: list[str]) -> None:
+        """Run the command inside the directory, in a session that Ctrl-C does not reach."""
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD_SCRIPT, "guard", str(self.directory), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self.directory,
+            start_new_session=True,
+            text=True,
+        )
+        assert self._guard.stdout is not None
+        self.pid = int(self._guard.stdout.readline())
+
+    async def wait_until(self, ready: Callable[[], bool]) -> None:
+        """Poll until the server is ready; `PeerError` with the end of its log after 10 s."""
+        deadline = time.monotonic() + STARTUP_SECONDS_MAX
+        while not ready():
+            if time.monotonic() > deadline:
+                log = (self.directory / "server.log").read_text(errors="replace")
+                raise PeerError(f"server did not start:\n{log[-LOG_TAIL_CHARACTERS:]}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Kill the server and remove its directory; a second call does nothing."""
+        guard, self._guard, self.pid = self._guard, None, None
+        if guard is not None:
+            # A closed pipe is the order to stop.
+            guard.communicate(timeout=STOP_SECONDS_MAX)
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,71 @@
+"""Bounds: whole numbers with a unit in the name, and relations that cannot be shipped broken."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from waypost.policy import bounds
+from waypost.policy.budgets import DEFAULT_MAX_HOPS
+from waypost.policy.settings import Settings, lint
+
+BOUNDS = {name: value for name, value in vars(bounds).items() if name.islower() and name[0] != "_"}
+UNITS = (
+    "tokens_max",
+    "max_chars",
+    "max_bytes",
+    "max_levels",
+    "max_events",
+    "max_messages",
+    "max_pairs",
+    "ballast_bytes",
+    "rules_max",
+    "endpoints_max",
+    "subscriptions_max",
+    "listeners_max",
+    "chain_max",
+    "minute_max",
+    "memory_max",
+)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_bound_is_a_whole_number_above_zero(name: str) -> None:
+    assert type(BOUNDS[name]) is int
+    assert BOUNDS[name] > 0
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_bound_tells_what_it_counts(name: str) -> None:
+    assert name.endswith(UNITS)
+
+
+def test_a_subject_of_the_most_tokens_fits_into_the_longest_subject() -> None:
+    dots = bounds.subject_tokens_max - 1
+    assert bounds.subject_tokens_max + dots <= bounds.subject_length_max_chars
+
+
+def test_a_chain_of_ancestors_is_longer_than_a_message_may_hop_by_default() -> None:
+    assert bounds.ancestor_chain_max > DEFAULT_MAX_HOPS
+
+
+def test_the_default_settings_lie_within_the_bounds() -> None:
+    assert Settings().max_payload_bytes <= bounds.payload_max_bytes
+    assert lint(Settings()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("payload_inline_max_bytes", 1 << 40),
+        ("ballast_bytes", 1),
+        ("lease_max_messages", 1),
+        ("publish_many_max_messages", 1),
+    ],
+)
+def test_a_broken_relation_cannot_be_imported(name: str, broken: int) -> None:
+    source = Path(bounds.__file__).read_text(encoding="utf-8")
+    changed, count = re.subn(rf"^{name}: Final = .*$", f"{name} = {broken}", source, flags=re.M)
+    assert count == 1
+    with pytest.raises(AssertionError):
+        exec(compile(changed, "bounds.py", "exec"), {})
