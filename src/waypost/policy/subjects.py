@@ -9,6 +9,7 @@ This module does not know who is registered under a subject; `subject_index` doe
 """
 
 import re
+from functools import lru_cache
 from typing import NewType
 
 from waypost.policy.bounds import subject_length_max_chars, subject_tokens_max
@@ -31,12 +32,18 @@ def validate_subject(subject: str, allow_wildcards: bool = False) -> Subject:
     With `allow_wildcards` a pattern is taken too.
     """
     given: object = subject
-    if isinstance(given, str) and len(given) <= subject_length_max_chars and _literal(given):
+    if isinstance(given, str) and _is_subject(given):
         return Subject(given)
     problem = _problem(given, allow_wildcards)
     if problem:
         raise InvalidSubject(f"invalid subject {subject!r:.80}: {problem}")
     return Subject(subject)
+
+
+@lru_cache(maxsize=16_384)
+def _is_subject(text: str) -> bool:
+    """The same few names are seen again and again."""
+    return len(text) <= subject_length_max_chars and _literal(text) is not None
 
 
 def validate_pattern(pattern: str) -> Pattern:

@@ -55,7 +55,7 @@ class Parts:
         self.maildir = Maildir(data.mailboxes)
         self.view = self._make_view()
         self.signals = Signals()
-        self.movements = Movements(self.ledger, self.view, self.outcomes, self.bodies)
+        self.movements = Movements(self.ledger, self.view, self.outcomes)
         self.rejections = RejectionLog(self.ledger)
         self.delivery = Delivery(
             *(self.ledger, self.view, self.outcomes, self.bodies),
@@ -69,7 +69,8 @@ class Parts:
             self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
         )
         self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
-        self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing)
+        leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
+        self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
         self.sweeper = self._make_sweeper()
         self.watching = self._make_watching()
         self._connect()
@@ -109,7 +110,7 @@ class Parts:
         def unwritable(endpoint: str) -> None:
             loop.call_soon_threadsafe(self.outcomes.unwritable, endpoint)
 
-        return MaildirFiles(self.maildir, self.journal, unwritable)
+        return MaildirFiles(self.maildir, self.journal, self.bodies, unwritable)
 
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get

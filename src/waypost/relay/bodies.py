@@ -27,21 +27,23 @@ class Bodies:
         self._fresh_bytes = 0
         self._files: dict[Path, int] = {}
 
-    def keep(self, message: Message, envelope: Envelope) -> None:
-        """Remember the envelope of a message just stored, for as long as there is room."""
-        message.envelope = envelope
+    def keep(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
+        """Remember how a message just stored arrived, for as long as there is room."""
+        message.fresh = (event, content)
         self._fresh.append(message)
         self._fresh_bytes += message.size
         while self._fresh_bytes > bodies_in_memory_max_bytes:
             oldest = self._fresh.popleft()
-            oldest.envelope = None
+            oldest.fresh = None
             self._fresh_bytes -= oldest.size
 
     def stored(self, message: Message) -> Envelope:
         """The envelope as stored, its payload still JSON text."""
-        if message.envelope is not None:
-            return message.envelope
-        return self.envelope_of(self.arrival(message.place), message.place)
+        if message.fresh is not None:
+            event, content = message.fresh
+            return _envelope(event, msgspec.Raw(content))
+        event = self.arrival(message.place)
+        return _envelope(event, self._payload(event, message.place.segment))
 
     def delivered(self, message: Message) -> Envelope:
         """The envelope as a consumer gets it, its payload decoded and its own."""
@@ -55,18 +57,6 @@ class Bodies:
         if not isinstance(event, Accepted | Rejected):
             raise RelayError(f"no arrival at {place}")
         return event
-
-    def envelope_of(self, event: Accepted | Rejected, place: Place) -> Envelope:
-        """The stored envelope of an arrival whose line lies at `place`."""
-        return Envelope(
-            id=event.id,
-            subject=event.subject,
-            sender=event.sender,
-            reply_to=event.reply_to,
-            budget=spend(event.budget, event.endpoint),
-            created_at=instant(event.at_us),
-            payload=self._payload(event, place.segment),
-        )
 
     def close(self) -> None:
         """Close the files that were read."""
@@ -94,3 +84,15 @@ class Bodies:
                 os.close(self._files.pop(next(iter(self._files))))
             descriptor = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return os.pread(descriptor, length, offset)
+
+
+def _envelope(event: Accepted | Rejected, payload: msgspec.Raw) -> Envelope:
+    return Envelope(
+        id=event.id,
+        subject=event.subject,
+        sender=event.sender,
+        reply_to=event.reply_to,
+        budget=spend(event.budget, event.endpoint),
+        created_at=instant(event.at_us),
+        payload=payload,
+    )

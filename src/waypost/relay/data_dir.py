@@ -77,6 +77,22 @@ class DirectoryLock:
         os.close(self._descriptor)
 
 
+def owner_of(data: DataDir) -> str:
+    """The pid of the process that owns the directory now; empty if none does."""
+    try:
+        with data.lock.open("rb") as file:
+            pid = file.read(32).decode(errors="replace").strip()
+            if not pid:
+                return ""
+            # A pid left behind by a crash locks nothing.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return ""
+    except BlockingIOError:
+        return pid
+    return ""
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Put `content` into `path`: after a crash it holds the old content or the new."""
     unfinished = path.with_name(f".{path.name}.tmp")

@@ -6,7 +6,6 @@ import msgspec
 
 from waypost.policy.admission import Arrival, DeliveryVerdict, admit_delivery
 from waypost.policy.bounds import payload_inline_max_bytes
-from waypost.policy.budgets import spend
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import Tier, tier_of
@@ -20,7 +19,7 @@ from waypost.relay.notices import Notices
 from waypost.relay.outcomes import Outcomes
 from waypost.relay.rejections import RejectionLog
 from waypost.relay.views import MailboxView
-from waypost.wire.envelopes import Envelope, encode_envelope, instant
+from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 
 
@@ -54,59 +53,54 @@ class Delivery:
         endpoint, now_ms = mailbox.subject, prepared.at_ms
         if now_ms > mailbox.earliest_ttl:
             self._movements.expire_due(mailbox)
-        envelope = _envelope(prepared, endpoint)
-        content = encode_envelope(envelope)
-        sender = prepared.draft.sender
-        arrival = Arrival(sender, endpoint, prepared.budget, len(content), Tier.UNKNOWN)
+        budget, sender = prepared.budget, prepared.draft.sender
+        event = _arrival(prepared, endpoint, part)
+        size = event.size = stored_size(event, budget, endpoint, len(prepared.content))
+        tier = Tier.UNKNOWN
         if settings.qos.enabled:
-            arrival.tier = self._tier(sender, endpoint, settings, now_ms)
+            tier = self._tier(sender, endpoint, settings, now_ms)
+            event.tier = tier.value
+        arrival = Arrival(sender, endpoint, budget, size, tier)
         breakers = self._outcomes.breakers
         verdict = admit_delivery(arrival, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
             self._outcomes.moved(verdict.transition, prepared.at_us)
-        if verdict.evict_bytes and verdict.reason is None:
+        if verdict.evict_bytes:
             self._make_room(mailbox, verdict, prepared.at_us)
-        warning_at = settings.backpressure.pressure_warning_at
-        if settings.backpressure.enabled and verdict.pressure >= warning_at:
-            self._notices.pressure(sender, mailbox, verdict, settings, prepared.at_us)
-        accepted = _accepted(prepared, arrival, verdict, part, settings)
+        _note_numbers(event, verdict)
+        backpressure = settings.backpressure
+        if backpressure.enabled:
+            event.depth_max = backpressure.max_mailbox_size
+            if verdict.pressure >= backpressure.pressure_warning_at:
+                self._notices.pressure(sender, mailbox, verdict, settings, prepared.at_us)
         if verdict.reason is None:
-            self._store(accepted, mailbox, prepared, envelope, content)
+            self._store(event, mailbox, prepared.content)
         else:
-            self._refuse(accepted, mailbox, prepared, envelope, verdict)
+            self._refuse(event, mailbox, prepared.content, verdict)
         return verdict
 
-    def _store(
-        self,
-        accepted: Accepted,
-        mailbox: Mailbox,
-        prepared: Prepared,
-        envelope: Envelope,
-        content: bytes,
-    ) -> None:
-        accepted.deferred = self.has_handler(mailbox.subject)
-        self._ledger.record(accepted, _attach(accepted, prepared.content))
-        self._view.stored(mailbox, accepted.id, content)
-        self._bodies.keep(mailbox.live[accepted.id], envelope)
+    def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
+        event.deferred = self.has_handler(mailbox.subject)
+        self._ledger.record(event, _attach(event, content))
+        message = mailbox.live[event.id]
+        self._bodies.keep(message, event, content)
+        self._view.stored(mailbox, message)
         self._ledger.wake(mailbox.subject)
-        if not accepted.deferred:
-            self._outcomes.stored(mailbox.subject, accepted.at_us)
+        if not event.deferred:
+            self._outcomes.stored(mailbox.subject, event.at_us)
 
     def _refuse(
-        self,
-        accepted: Accepted,
-        mailbox: Mailbox,
-        prepared: Prepared,
-        envelope: Envelope,
-        verdict: DeliveryVerdict,
+        self, event: Accepted, mailbox: Mailbox, content: bytes, verdict: DeliveryVerdict
     ) -> None:
         assert verdict.reason is not None
-        rejected = _as_rejected(accepted, verdict, verdict.reason)
+        rejected = _as_rejected(event, verdict, verdict.reason)
         if rejected.reason not in DEAD_LETTERED:
             self._rejections.note(rejected)
             return
-        self._ledger.record(rejected, _attach(rejected, prepared.content))
-        self._view.buried(mailbox, envelope, rejected.detail, rejected.at_us)
+        self._ledger.record(rejected, _attach(rejected, content))
+        message = mailbox.dead[event.id]
+        self._bodies.keep(message, rejected, content)
+        self._view.buried(mailbox, message)
 
     def _tier(self, sender: str, endpoint: str, settings: Settings, now_ms: int) -> Tier:
         seen = self._state.last_seen.get
@@ -121,6 +115,7 @@ class Delivery:
         if not victims:
             verdict.reason = Reason.BACKPRESSURE
             verdict.detail = "backpressure: inbox bytes are all with the consumer"
+            verdict.evict_bytes = 0
             if verdict.probe:
                 self._outcomes.breakers.release_probe(mailbox.subject)
         for position in victims:
@@ -129,54 +124,40 @@ class Delivery:
             self._notices.evicted(message, at_us)
 
 
-def _envelope(prepared: Prepared, endpoint: str) -> Envelope:
+def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accepted:
+    """The message's header as the journal will hold it; what is rare is set only when it is so."""
     draft = prepared.draft
-    return Envelope(
-        id=prepared.id,
-        subject=draft.subject,
-        sender=draft.sender,
-        reply_to=draft.reply_to,
-        budget=spend(prepared.budget, endpoint),
-        created_at=instant(prepared.at_us),
-        payload=msgspec.Raw(prepared.content),
-    )
-
-
-def _accepted(
-    prepared: Prepared,
-    arrival: Arrival,
-    verdict: DeliveryVerdict,
-    part: tuple[int, int],
-    settings: Settings,
-) -> Accepted:
-    draft = prepared.draft
-    return Accepted(
+    event = Accepted(
         at_us=prepared.at_us,
         id=prepared.id,
         sender=draft.sender,
         subject=draft.subject,
-        endpoint=arrival.endpoint,
-        part=part[0],
-        parts=part[1],
-        reply_to=draft.reply_to,
-        parent=draft.parent.id if draft.parent is not None else None,
-        chosen_id=draft.message_id is not None,
-        size=arrival.size_bytes,
+        endpoint=endpoint,
         budget=prepared.budget,
-        tier=arrival.tier.value,
         rate_count=prepared.rate.count,
         rate_limit=prepared.rate.limit,
-        depth=verdict.depth,
-        depth_max=settings.backpressure.max_mailbox_size if settings.backpressure.enabled else 0,
-        quota_count=verdict.quota_count,
-        quota_bytes=verdict.quota_bytes,
-        breaker=verdict.breaker,
-        probe=verdict.probe,
     )
+    if part[1] != 1:
+        event.part, event.parts = part
+    if draft.reply_to is not None:
+        event.reply_to = draft.reply_to
+    if draft.parent is not None:
+        event.parent = draft.parent.id
+    if draft.message_id is not None:
+        event.chosen_id = True
+    return event
 
 
-def _as_rejected(accepted: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:
-    fields = msgspec.structs.asdict(accepted)
+def _note_numbers(event: Accepted, verdict: DeliveryVerdict) -> None:
+    event.depth = verdict.depth
+    event.quota_count = verdict.quota_count
+    event.quota_bytes = verdict.quota_bytes
+    event.breaker = verdict.breaker
+    event.probe = verdict.probe
+
+
+def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:
+    fields = msgspec.structs.asdict(event)
     del fields["deferred"], fields["probe"]
     return Rejected(
         **fields, reason=reason, detail=verdict.detail, retry_after_ms=verdict.retry_after_ms

@@ -7,6 +7,7 @@ same admission as any publish; what cannot be taken is moved to `failed/` with t
 
 import hashlib
 import logging
+from collections.abc import Container
 from datetime import datetime
 from functools import partial
 
@@ -44,11 +45,18 @@ class RefusedDropIn(msgspec.Struct):
 class DropIns:
     """Takes dropped files in."""
 
-    def __init__(self, ledger: Ledger, maildir: Maildir, publishing: Publishing) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        maildir: Maildir,
+        publishing: Publishing,
+        leaving: Container[tuple[str, str]],
+    ) -> None:
         self._ledger = ledger
         self._state = ledger.state
         self._maildir = maildir
         self._publishing = publishing
+        self._leaving = leaving
         self._by_hash: dict[str, Mailbox] = {}
 
     def scan(self) -> int:
@@ -61,9 +69,10 @@ class DropIns:
         if mailbox is None or self._ledger.journal.full:
             return 0
         strangers = self._maildir.sizes(hash_, "new").keys() - mailbox.live.keys()
-        for name in sorted(strangers):
+        dropped = sorted(name for name in strangers if (hash_, name) not in self._leaving)
+        for name in dropped:
             self._take(mailbox, name)
-        return len(strangers)
+        return len(dropped)
 
     def _mailbox(self, hash_: str) -> Mailbox | None:
         mailbox = self._by_hash.get(hash_)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -50,10 +51,13 @@ class Index:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         in_memory = str(path) == ":memory:"
-        target = f"file:{path}?mode=ro" if read_only else str(path)
+        target = f"file:{quote(str(path))}?mode=ro" if read_only else str(path)
         self._connection = _connect(target, uri=read_only)
         self._read_only = read_only
-        if not read_only:
+        if read_only:
+            # One snapshot for every table: the owner may be writing a checkpoint meanwhile.
+            self._connection.execute("begin")
+        else:
             self._connection.execute("pragma journal_mode = wal")
             self._connection.execute("pragma synchronous = normal")
             self._connection.executescript(_statement("schema.sql"))
@@ -162,6 +166,11 @@ class Index:
     def forget_duplicates(self, before_us: int) -> None:
         """Drop ids whose window is over."""
         self._connection.execute("delete from duplicates where at_us < ?", (before_us,))
+
+    def damage(self) -> str:
+        """What SQLite finds wrong with the file; empty if nothing."""
+        found = [str(row[0]) for row in self._connection.execute("pragma quick_check(3)")]
+        return "" if found == ["ok"] else "; ".join(found)
 
     def rows(self, table: str) -> list[tuple[object, ...]]:
         """Every row of a table, in key order: for comparing two indexes."""

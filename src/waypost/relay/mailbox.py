@@ -13,7 +13,7 @@ import msgspec
 
 from waypost.policy.occupancy import Occupancy
 from waypost.relay.segments import Place
-from waypost.wire.envelopes import Envelope
+from waypost.wire.events import Accepted, Rejected
 
 NEVER_MS = 1 << 62
 
@@ -27,10 +27,11 @@ class MessageState(IntEnum):
     GONE = 3
 
 
-class Message(msgspec.Struct, gc=False, kw_only=True):
+class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
-    `probe`: a half-open breaker waits for its outcome. `envelope` is a cache.
+    `probe`: a half-open breaker waits for its outcome. `fresh` is a cache of its arrival and
+    its payload as JSON.
     """
 
     id: str
@@ -50,7 +51,7 @@ class Message(msgspec.Struct, gc=False, kw_only=True):
     probe: bool = False
     reason: str = ""
     failed_at_us: int = 0
-    envelope: Envelope | None = None
+    fresh: tuple[Accepted | Rejected, bytes] | None = None
 
 
 class Mailbox:

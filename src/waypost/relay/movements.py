@@ -4,25 +4,20 @@ A step records the event, shows it in the mailbox's files, and tells the breaker
 take the step is up to the caller.
 """
 
-from waypost.relay.bodies import Bodies
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox, Message
 from waypost.relay.outcomes import Outcomes
 from waypost.relay.views import MailboxView
 from waypost.wire import events
-from waypost.wire.envelopes import encode_envelope
 
 
 class Movements:
     """The steps of messages in the mailboxes of one relay."""
 
-    def __init__(
-        self, ledger: Ledger, view: MailboxView, outcomes: Outcomes, bodies: Bodies
-    ) -> None:
+    def __init__(self, ledger: Ledger, view: MailboxView, outcomes: Outcomes) -> None:
         self._ledger = ledger
         self._view = view
         self._outcomes = outcomes
-        self._bodies = bodies
 
     def lease(self, message: Message, via: str, until_us: int) -> None:
         """Hand a message out until `until_us`; 0 is until its handler ends."""
@@ -64,7 +59,7 @@ class Movements:
                 at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
             )
         )
-        self._bury(message, reason, at_us)
+        self._view.buried(self._mailbox(message), message)
         if via == "handler":
             self._outcomes.failed(message, at_us)
         else:
@@ -82,7 +77,7 @@ class Movements:
                 reason=reason,
             )
         )
-        self._bury(message, reason, at_us)
+        self._view.buried(self._mailbox(message), message)
         self._outcomes.abandoned(message)
 
     def expire(self, message: Message) -> None:
@@ -116,9 +111,8 @@ class Movements:
         self._ledger.record(
             events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
-        mailbox = self._ledger.state.mailboxes[message.endpoint]
-        content = encode_envelope(self._bodies.stored(message))
-        self._view.stored(mailbox, message.id, content, again=True)
+        mailbox = self._mailbox(message)
+        self._view.stored(mailbox, mailbox.live[message.id], again=True)
         self._ledger.wake(message.endpoint)
 
     def _follow(self, event: events.MailboxEvent) -> None:
@@ -128,6 +122,5 @@ class Movements:
         if event.endpoint not in self._ledger.state.mailboxes:
             self._view.closed(mailbox)
 
-    def _bury(self, message: Message, reason: str, at_us: int) -> None:
-        mailbox = self._ledger.state.mailboxes[message.endpoint]
-        self._view.buried(mailbox, self._bodies.stored(message), reason, at_us)
+    def _mailbox(self, message: Message) -> Mailbox:
+        return self._ledger.state.mailboxes[message.endpoint]

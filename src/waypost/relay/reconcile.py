@@ -16,9 +16,10 @@ from waypost.relay.bodies import Bodies
 from waypost.relay.errors import RelayError
 from waypost.relay.history import find_events
 from waypost.relay.mailbox import Mailbox, Message, MessageState
-from waypost.relay.maildir import DeadLetterFile, Maildir
+from waypost.relay.maildir import Maildir
 from waypost.relay.state import RelayState
-from waypost.wire.envelopes import encode_envelope, instant
+from waypost.relay.views import dead_letter_file
+from waypost.wire.envelopes import encode_envelope
 
 _FOLDER = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
 
@@ -40,12 +41,6 @@ def reconcile(
         if repair:
             maildir.ensure(mailbox.hash)
         yield from _mailbox(mailbox, maildir, bodies, journal, repair)
-
-
-def dead_letter_content(bodies: Bodies, message: Message) -> bytes:
-    """What lies in `failed/` for a dead letter."""
-    failed_at = instant(message.failed_at_us)
-    return msgspec.json.encode(DeadLetterFile(bodies.stored(message), message.reason, failed_at))
 
 
 def _mailbox(
@@ -77,7 +72,7 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodie
     expected = message.size
     if message.state is MessageState.DEAD:
         try:
-            expected = len(dead_letter_content(bodies, message))
+            expected = len(dead_letter_file(bodies.stored(message), message))
         except (RelayError, OSError):
             return ""
     return "" if size == expected else f"{size} bytes in {folder}/ instead of {expected}"
@@ -86,7 +81,7 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodie
 def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: Bodies) -> None:
     folder = _FOLDER[message.state]
     if message.state is MessageState.DEAD:
-        content = dead_letter_content(bodies, message)
+        content = dead_letter_file(bodies.stored(message), message)
     else:
         content = encode_envelope(bodies.stored(message))
     for other in ("new", "cur", "failed"):

@@ -113,8 +113,11 @@ def _fold(
                 state.apply(event, place)
                 report.events_read += 1
             end = Position(piece.commit.seq, piece.commit.at_us, first_seq, piece.end)
-    if segments and segments[end.segment].suffix == ".jsonl":
-        end = Position(end.seq, end.at_us, end.seq + 1, 0)
+    last = segments.get(end.segment)
+    if last is not None and last.suffix == ".jsonl":
+        # Where not one batch of it is left, its name is still taken, and so is that number.
+        seq = max(end.seq, end.segment)
+        end = Position(seq, end.at_us, seq + 1, 0)
     return end
 
 
@@ -149,9 +152,9 @@ def _repair(
 ) -> None:
     tail = segments.get(end.segment)
     for damage in report.damaged:
-        if damage.segment == end.segment and damage.start >= end.offset:
+        if damage.segment == end.segment and damage.start >= end.offset and damage.at_tail:
             continue  # the torn end, cut below
-        _set_aside(data, segments[damage.segment], damage)
+        set_aside(data, segments[damage.segment], damage)
     if tail is not None and tail.stat().st_size > end.offset:
         report.bytes_cut = tail.stat().st_size - end.offset
         report.damaged = [
@@ -165,9 +168,15 @@ def _repair(
             sync_directory(data.journal)
 
 
-def _set_aside(data: DataDir, path: Path, damage: Damage) -> None:
+def damaged_copy(data: DataDir, path: Path, damage: Damage) -> Path:
+    """Where damaged bytes of the segment `path` are set aside."""
+    return data.damaged / f"{path.stem}-{damage.start}-{damage.end}"
+
+
+def set_aside(data: DataDir, path: Path, damage: Damage) -> None:
+    """Copy damaged bytes of the segment `path` to where a person can look at them."""
     data.damaged.mkdir(mode=0o700, exist_ok=True)
-    copy = data.damaged / f"{path.stem}-{damage.start}-{damage.end}"
+    copy = damaged_copy(data, path, damage)
     if not copy.exists():
         copy.write_bytes(path.read_bytes()[damage.start : damage.end])
         log.error("journal: damaged bytes of %s set aside as %s", path.name, copy)

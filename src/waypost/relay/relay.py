@@ -161,7 +161,13 @@ class Relay(Operating):
         if not result.message_id:
             await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else
             return result
-        return (await self._durable([result]))[0]
+        waiting = parts.journal.barrier()
+        if waiting is not None:
+            try:
+                await waiting
+            except RelayStopped as stopped:
+                return _not_stored(stopped)
+        return result
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -183,7 +189,11 @@ class Relay(Operating):
                 results.append(parts.publishing.take(draft))
             except AccessDenied as denied:
                 results.append(_rejected(Reason.ACCESS_DENIED, str(denied)))
-        return await self._durable(results)
+        try:
+            await parts.journal.sync()
+        except RelayStopped as stopped:
+            return [_not_stored(stopped) for _ in results]
+        return results
 
     async def request(
         self,
@@ -272,15 +282,6 @@ class Relay(Operating):
             await parts.ledger.sync()
             await parts.dispatch.quiet()
 
-    async def _durable(self, results: list[PublishResult]) -> list[PublishResult]:
-        try:
-            await self.parts.ledger.sync()
-        except RelayStopped as stopped:
-            if not stopped.full:
-                raise
-            return [_rejected(Reason.STORAGE_FULL, str(stopped)) for _ in results]
-        return results
-
     def _endpoint(self, mailbox: Mailbox) -> Endpoint:
         path = self.parts.view.path(mailbox)
         return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
@@ -295,6 +296,13 @@ def _draft(fields: Mapping[str, object]) -> Draft:
         return Draft(**fields)  # type: ignore[arg-type]
     except TypeError as problem:
         raise InvalidInput(f"not a message to publish: {problem}") from None
+
+
+def _not_stored(stopped: RelayStopped) -> PublishResult:
+    """A full disk is a refusal like others; any other failure of the journal is an error."""
+    if not stopped.full:
+        raise stopped
+    return _rejected(Reason.STORAGE_FULL, str(stopped))
 
 
 def _rejected(reason: Reason, detail: str) -> PublishResult:

@@ -97,17 +97,17 @@ class RelayState:
             self._tickets[subject] = self.endpoints.add(subject, mailbox)
 
     def count_publish(self, event: events.Accepted | events.Rejected) -> None:
-        """A publish that got past the rate limit counts in its sender's window, once."""
+        """Only the rate window: a publish that got past the limit counts there, once."""
         if event.part == 0 and _passed_rate_limit(event):
             self.windows.record(event.sender, event.at_us // 1000)
 
     def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
         """What an arrival leaves behind besides the message: windows, pairs, duplicate ids."""
-        self.count_publish(event)
-        if not _passed_rate_limit(event):
-            return
+        at_ms = event.at_us // 1000
+        if event.part == 0:
+            self.windows.record(event.sender, at_ms)
         if event.endpoint:
-            self.last_seen.put((event.sender, event.endpoint), event.at_us // 1000)
+            self.last_seen.put((event.sender, event.endpoint), at_ms)
         if event.chosen_id:
             self._note_duplicate(event)
 
@@ -127,15 +127,17 @@ class RelayState:
     def _accepted(self, event: events.Accepted, place: Place) -> None:
         self.counts["accepted"] += 1
         self._note_arrival(event)
-        if event.endpoint:
+        endpoint = event.endpoint
+        if endpoint:
             message = _arrived(event, place)
             message.probe = event.probe and event.deferred
-            self.mailbox(event.endpoint).add(message)
-            self.dirty.add((event.endpoint, event.id))
+            self.mailbox(endpoint).add(message)
+            self.dirty.add((endpoint, event.id))
 
     def _rejected(self, event: events.Rejected, place: Place) -> None:
         self.counts[f"rejected.{event.reason}"] += event.count
-        self._note_arrival(event)
+        if _passed_rate_limit(event):
+            self._note_arrival(event)
         if event.reason in DEAD_LETTERED:
             mailbox = self.mailbox(event.endpoint)
             message = _arrived(event, place)
@@ -243,12 +245,6 @@ def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
 
 def _arrived(event: events.Accepted | events.Rejected, place: Place) -> Message:
     return Message(
-        id=event.id,
-        order=event.seq,
-        endpoint=event.endpoint,
-        sender=event.sender,
-        size=event.size,
-        ttl=event.budget.ttl,
-        at_us=event.at_us,
-        place=place,
+        *(event.id, event.seq, event.endpoint, event.sender),
+        *(event.size, event.budget.ttl, event.at_us, place),
     )

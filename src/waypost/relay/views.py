@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from waypost.relay.bodies import Bodies
 from waypost.relay.journal import Journal
-from waypost.relay.mailbox import Mailbox
+from waypost.relay.mailbox import Mailbox, Message
 from waypost.relay.maildir import DeadLetterFile, Maildir
 from waypost.wire import events
-from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.envelopes import Envelope, encode_envelope, instant
 
 log = logging.getLogger("waypost.relay")
 
@@ -32,10 +33,10 @@ class MailboxView(Protocol):
     def closed(self, mailbox: Mailbox) -> None:
         """An endpoint was unregistered."""
 
-    def stored(self, mailbox: Mailbox, name: str, content: bytes, *, again: bool = False) -> None:
+    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """A message was stored; `again` if it was a dead letter."""
 
-    def buried(self, mailbox: Mailbox, envelope: Envelope, reason: str, at_us: int) -> None:
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
         """A message became a dead letter."""
 
     def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
@@ -55,10 +56,10 @@ class NoFiles:
     def closed(self, mailbox: Mailbox) -> None:
         """Nothing to do."""
 
-    def stored(self, mailbox: Mailbox, name: str, content: bytes, *, again: bool = False) -> None:
+    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """Nothing to do."""
 
-    def buried(self, mailbox: Mailbox, envelope: Envelope, reason: str, at_us: int) -> None:
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
         """Nothing to do."""
 
     def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
@@ -73,10 +74,17 @@ class MaildirFiles:
     """
 
     def __init__(
-        self, maildir: Maildir, journal: Journal, on_failure: Callable[[str], None]
+        self,
+        maildir: Maildir,
+        journal: Journal,
+        bodies: Bodies,
+        on_failure: Callable[[str], None],
     ) -> None:
         self._maildir = maildir
         self._journal = journal
+        self._bodies = bodies
+        self.leaving: set[tuple[str, str]] = set()
+        """Mailbox and name of files that are about to go."""
         self._on_failure = on_failure
 
     def path(self, mailbox: Mailbox) -> Path | None:
@@ -91,28 +99,39 @@ class MaildirFiles:
         """Empty folders go; files stay."""
         self._later(mailbox, self._maildir.remove_mailbox, mailbox.hash)
 
-    def stored(self, mailbox: Mailbox, name: str, content: bytes, *, again: bool = False) -> None:
+    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """The message appears in `new/`."""
-        self._later(mailbox, self._maildir.deliver, mailbox.hash, name, content)
+        content = encode_envelope(self._bodies.stored(message))
+        self._later(mailbox, self._maildir.deliver, mailbox.hash, message.id, content)
         if again:
-            self._later(mailbox, self._maildir.remove, mailbox.hash, name, "failed")
+            self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
-    def buried(self, mailbox: Mailbox, envelope: Envelope, reason: str, at_us: int) -> None:
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
         """The message appears in `failed/`, with its reason."""
-        content = msgspec.json.encode(DeadLetterFile(envelope, reason, instant(at_us)))
+        content = dead_letter_file(self._bodies.stored(message), message)
         maildir, hash_ = self._maildir, mailbox.hash
-        self._later(mailbox, maildir.deliver, hash_, envelope.id, content, "failed")
-        self._later(mailbox, maildir.remove, hash_, envelope.id, "cur", "new")
+        self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
+        self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 
     def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
         """The file moves or goes."""
         act, *folders = _MOVES[type(event)]
-        maildir = self._maildir
-        operation: Callable[..., None] = maildir.move if act == "move" else maildir.remove
-        self._later(mailbox, operation, mailbox.hash, event.id, *folders)
+        if act == "move":
+            self._later(mailbox, self._maildir.move, mailbox.hash, event.id, *folders)
+        else:
+            remove = self._maildir.remove
+            self._leaving(mailbox, event.id, remove, mailbox.hash, event.id, *folders)
 
     def _later(self, mailbox: Mailbox, act: Callable[..., None], *arguments: Any) -> None:
         self._journal.after_commit(partial(self._attempt, mailbox.subject, act, arguments))
+
+    def _leaving(
+        self, mailbox: Mailbox, name: str, act: Callable[..., None], *arguments: Any
+    ) -> None:
+        """As `_later`; until it is done, the file in `new/` is known to be an old one of ours."""
+        self.leaving.add((mailbox.hash, name))
+        self._later(mailbox, act, *arguments)
+        self._journal.after_commit(partial(self.leaving.discard, (mailbox.hash, name)))
 
     def _attempt(self, endpoint: str, act: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         try:
@@ -120,6 +139,12 @@ class MaildirFiles:
         except OSError as problem:
             log.warning("mailbox of %s not up to date on disk: %s", endpoint, problem)
             self._on_failure(endpoint)
+
+
+def dead_letter_file(envelope: Envelope, message: Message) -> bytes:
+    """What lies in `failed/` for a dead letter."""
+    failed_at = instant(message.failed_at_us)
+    return msgspec.json.encode(DeadLetterFile(envelope, message.reason, failed_at))
 
 
 _MOVES: dict[type[Any], tuple[str, ...]] = {

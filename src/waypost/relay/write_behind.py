@@ -26,9 +26,10 @@ class WriteBehind(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of `key`, or None."""
-        for newer in (self._dirty, self._flushing):
-            if key in newer:
-                return newer[key]
+        if key in self._dirty:
+            return self._dirty[key]
+        if key in self._flushing:
+            return self._flushing[key]
         if key in self._clean:
             return self._clean[key]
         value = self.lookup(key)

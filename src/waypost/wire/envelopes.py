@@ -1,7 +1,7 @@
 """The envelope: header and payload of one message, as a consumer gets it and a file holds it."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -25,10 +25,41 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     payload: Any = None
 
 
+class HasHeader(Protocol):
+    """What an arrival in the journal tells about its envelope."""
+
+    id: str
+    subject: str
+    sender: str
+    reply_to: str | None
+    at_us: int
+
+
 def instant(at_us: int) -> datetime:
     """Microseconds since the epoch as an aware UTC datetime."""
     return _EPOCH + timedelta(microseconds=at_us)
 
 
+def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes: int) -> int:
+    """The length of `encode_envelope` for a message delivered to `endpoint`, without encoding it.
+
+    Everything in the header is plain ASCII that JSON need not escape. `budget` is as the message
+    arrived; what the delivery spends of it is counted in.
+    """
+    size = _FIXED_BYTES + payload_bytes + len(header.id) + len(header.subject) + len(header.sender)
+    size += 4 if header.reply_to is None else len(header.reply_to) + 2
+    size += len(f"{budget.hop_count + 1}{budget.max_hops}{budget.ttl}") + len(endpoint) + 2
+    size += len(str(budget.call_budget_remaining - 1))
+    for ancestor in budget.ancestor_chain:
+        size += len(ancestor) + 3
+    return size if header.at_us % 1_000_000 else size - len(".000000")
+
+
 encode_envelope = msgspec.json.Encoder().encode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+_FIXED_BYTES = len(
+    b'{"id":"","subject":"","sender":"","reply_to":,"budget":{"hop_count":,"max_hops":,'
+    b'"ancestor_chain":[],"ttl":,"call_budget_remaining":},'
+    b'"created_at":"2026-01-01T00:00:00.000000Z","payload":}'
+)

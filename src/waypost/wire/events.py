@@ -19,7 +19,7 @@ from waypost.policy.budgets import Budget
 from waypost.policy.verdicts import Reason
 
 
-class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True):
+class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True, gc=False):
     """`seq` counts events from 1 without gaps; `at_us` is µs since the epoch, never going back."""
 
     seq: int = 0
@@ -34,7 +34,7 @@ class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     crc: int
 
 
-class _Arrived(Event, kw_only=True):
+class _Arrived(Event, kw_only=True, gc=False):
     """What was judged: the message's header and the numbers seen by each check.
 
     `budget` is as the message arrived, before the delivery was charged to it. `size` is the
@@ -64,7 +64,7 @@ class _Arrived(Event, kw_only=True):
     body: BodyRef | None = None
 
 
-class Accepted(_Arrived, tag="accepted", kw_only=True):
+class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
     """Stored in the mailbox of `endpoint`; with no endpoint, nobody was there.
 
     `deferred`: a handler is waiting, so the breaker learns the outcome later. `probe`: this
@@ -75,7 +75,7 @@ class Accepted(_Arrived, tag="accepted", kw_only=True):
     probe: bool = False
 
 
-class Rejected(_Arrived, tag="rejected", kw_only=True):
+class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
     """Refused. `count` above 1 stands for that many alike in a flood."""
 
     reason: Reason
@@ -84,14 +84,14 @@ class Rejected(_Arrived, tag="rejected", kw_only=True):
     count: int = 1
 
 
-class _About(Event, kw_only=True):
+class _About(Event, kw_only=True, gc=False):
     """Something happened to one message in one mailbox."""
 
     id: str
     endpoint: str
 
 
-class Leased(_About, tag="leased", kw_only=True):
+class Leased(_About, tag="leased", kw_only=True, gc=False):
     """Handed out until `until_us` (0: until its handler ends)."""
 
     until_us: int = 0
@@ -99,45 +99,45 @@ class Leased(_About, tag="leased", kw_only=True):
     attempt: int = 1
 
 
-class Acked(_About, tag="acked", kw_only=True):
+class Acked(_About, tag="acked", kw_only=True, gc=False):
     """Done; the message has left."""
 
     via: str = "lease"
 
 
-class Returned(_About, tag="returned", kw_only=True):
+class Returned(_About, tag="returned", kw_only=True, gc=False):
     """A lease ended without an outcome; waiting again, not before `not_before_us`."""
 
     reason: str
     not_before_us: int = 0
 
 
-class Failed(_About, tag="failed", kw_only=True):
+class Failed(_About, tag="failed", kw_only=True, gc=False):
     """Could not be delivered; now a dead letter."""
 
     reason: str
     via: str = "handler"
 
 
-class Expired(_About, tag="expired", kw_only=True):
+class Expired(_About, tag="expired", kw_only=True, gc=False):
     """Its time was up. `was` is "pending", or "dead" for a dead letter that was purged."""
 
     was: str = "pending"
     reason: str = "time to live is over"
 
 
-class Evicted(_About, tag="evicted", kw_only=True):
+class Evicted(_About, tag="evicted", kw_only=True, gc=False):
     """Made room for others; now a dead letter."""
 
     sender: str
     reason: str
 
 
-class Redriven(_About, tag="redriven", kw_only=True):
+class Redriven(_About, tag="redriven", kw_only=True, gc=False):
     """A dead letter was put back into its mailbox, at the end."""
 
 
-class BreakerMoved(Event, tag="breaker", kw_only=True):
+class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
     """A circuit breaker changed state."""
 
     endpoint: str
@@ -146,7 +146,7 @@ class BreakerMoved(Event, tag="breaker", kw_only=True):
     occasion: str
 
 
-class EndpointChanged(Event, tag="endpoint", kw_only=True):
+class EndpointChanged(Event, tag="endpoint", kw_only=True, gc=False):
     """`action` is "registered" or "unregistered"; `since_us` when it was first registered."""
 
     endpoint: str
@@ -154,21 +154,21 @@ class EndpointChanged(Event, tag="endpoint", kw_only=True):
     since_us: int = 0
 
 
-class SessionChanged(Event, tag="session", kw_only=True):
+class SessionChanged(Event, tag="session", kw_only=True, gc=False):
     """An agent connected or disconnected."""
 
     subject: str
     action: str
 
 
-class RulesChanged(Event, tag="rules", kw_only=True):
+class RulesChanged(Event, tag="rules", kw_only=True, gc=False):
     """The access rules in force from here on."""
 
     rules: list[AccessRule]
     problem: str = ""
 
 
-class SettingsChanged(Event, tag="settings", kw_only=True):
+class SettingsChanged(Event, tag="settings", kw_only=True, gc=False):
     """The settings in force from here on, as in `config.json`; `cause` "start" or "reload"."""
 
     cause: str
@@ -176,7 +176,7 @@ class SettingsChanged(Event, tag="settings", kw_only=True):
     problem: str = ""
 
 
-class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True):
+class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True, gc=False):
     """Closes a batch: `count` events in the `bytes` before this line, with their CRC-32."""
 
     seq: int

@@ -26,6 +26,7 @@ class UlidFactory:
 
     def __init__(self, entropy: Callable[[int], bytes]) -> None:
         self._entropy = entropy
+        self._pool = b""
         self._ms = -1
         self._prefix = ""
         self._random = 0
@@ -34,12 +35,25 @@ class UlidFactory:
         """A new identifier for the instant `now_ms`."""
         if now_ms > self._ms:
             self._ms = now_ms
-            self._prefix = _encode(now_ms, 50)
             # The top bit stays free, so that counting up within one ms cannot overflow.
-            self._random = int.from_bytes(self._entropy(10)) >> 1
+            self._begin(self._draw() >> 1)
         else:
             self._random += 1
-        return self._prefix + _encode(self._random, _RANDOM_BITS)
+            if not self._random & 1023:
+                self._begin(self._random)
+        return self._prefix + _PAIRS[self._random & 1023]
+
+    def _begin(self, random: int) -> None:
+        """All but the last two characters are the same for a while: make them once."""
+        self._random = random
+        self._prefix = _encode(self._ms, 50) + _encode(random >> 10, _RANDOM_BITS - 10)
+
+    def _draw(self) -> int:
+        """80 random bits, asked for in large pieces."""
+        if not self._pool:
+            self._pool = self._entropy(10 * 256)
+        drawn, self._pool = self._pool[:10], self._pool[10:]
+        return int.from_bytes(drawn)
 
 
 def ulid_time_ms(identifier: str) -> int | None:

@@ -1,0 +1,48 @@
+"""Relays on real directories, driven through time by hand."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from waypost import Relay, Settings
+from waypost.testing import ManualClock
+
+Start = Callable[..., Awaitable[Relay]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+async def start(data: Path, clock: ManualClock) -> AsyncIterator[Start]:
+    """Opens the relay on `data`, closing the one before; keywords are fields of `Settings`."""
+    opened: list[Relay] = []
+
+    async def open_relay(**fields: object) -> Relay:
+        if opened:
+            await opened.pop().close()
+        # Most tests are about what is decided, not about what survives a power cut.
+        fields = {"watch_files": False, "durability": "async", **fields}
+        relay = Relay(data, settings=Settings(**fields), clock=clock)
+        opened.append(await relay.open())
+        return relay
+
+    yield open_relay
+    for relay in opened:
+        await relay.close()
+
+
+@pytest.fixture
+async def relay(start: Start) -> Relay:
+    """A relay with the default limits and one endpoint, `agent.a`."""
+    opened = await start()
+    opened.register_endpoint("agent.a")
+    return opened

@@ -1,0 +1,85 @@
+"""Looking at a relay from outside: its journal, its files, and waiting for what others notice."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from waypost import Endpoint, Envelope, PublishResult, RateLimitConfig, Reason, Relay
+
+UNLIMITED = RateLimitConfig(enabled=False)
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+async def send(
+    relay: Relay,
+    payload: object = None,
+    *,
+    to: str = "agent.a",
+    sender: str = "agent.b",
+    **more: Any,
+) -> PublishResult:
+    """Publish with the names most tests use."""
+    return await relay.publish(to, payload, sender=sender, **more)
+
+
+def drafts(
+    count: int, *, to: str = "agent.a", sender: str = "agent.b", payload: object = None
+) -> list[dict[str, object]]:
+    """`count` messages for `publish_many`."""
+    return [{"subject": to, "payload": payload, "sender": sender} for _ in range(count)]
+
+
+def payloads(envelopes: Iterable[Envelope]) -> list[Any]:
+    return [envelope.payload for envelope in envelopes]
+
+
+def reasons(result: PublishResult) -> list[Reason]:
+    return [rejection.reason for rejection in result.rejected]
+
+
+def events(data: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Every event in the journal, or those of some kinds, without the commit lines."""
+    segments = sorted(
+        path for path in (data / "journal").iterdir() if path.suffix in (".jsonl", ".open")
+    )
+    lines = [json.loads(line) for path in segments for line in path.read_bytes().splitlines()]
+    found = [line for line in lines if line["kind"] != "commit"]
+    return [event for event in found if not kinds or event["kind"] in kinds]
+
+
+def segments(data: Path) -> list[str]:
+    return sorted(path.name for path in (data / "journal").glob("*.jsonl"))
+
+
+def files(endpoint: Endpoint) -> dict[str, list[str]]:
+    """The names of the files in each folder of a mailbox."""
+    assert endpoint.maildir_path is not None
+    return {
+        folder.name: sorted(path.name for path in folder.iterdir())
+        for folder in sorted(endpoint.maildir_path.iterdir())
+    }
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Every file below `directory` with its content."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def pending(relay: Relay, subject: str = "agent.a") -> int:
+    return next((one.pending for one in relay.metrics().endpoints if one.subject == subject), 0)
+
+
+async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    """Wait for something that another thread or process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"gave up waiting for {what}"
+        await asyncio.sleep(0.01)
