@@ -18,7 +18,7 @@ from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
 from waypost.policy.occupancy import Occupancy
-from waypost.policy.rate_limits import RateWindows, check_rate_limit
+from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier, within_quota
 from waypost.policy.verdicts import Reason
@@ -72,12 +72,12 @@ def admit_sender(
         return _UNLIMITED
     window_ms = config.window_secs * 1000
     count = windows.count(sender, now_ms, window_ms)
-    result = check_rate_limit(sender, count, config)
-    limit = result.limit or 0
-    if result.allowed:
+    limit = resolve_limit(sender, config) if config.per_sender_overrides else config.max_per_window
+    if count < limit:
         return SenderVerdict(None, "", 0, count, limit)
+    refused = check_rate_limit(sender, count, config)
     wait_ms = windows.retry_after_ms(sender, now_ms, window_ms, limit)
-    return SenderVerdict(Reason.RATE_LIMITED, result.reason or "", wait_ms, count, limit)
+    return SenderVerdict(Reason.RATE_LIMITED, refused.reason or "", wait_ms, count, limit)
 
 
 def admit_delivery(
@@ -89,15 +89,16 @@ def admit_delivery(
 ) -> DeliveryVerdict:
     """Step 5: may `arrival` be stored in `mailbox` now?"""
     backpressure = check_backpressure(mailbox.depth, settings.backpressure)
-    verdict = DeliveryVerdict(depth=mailbox.depth, pressure=backpressure.pressure)
+    verdict = DeliveryVerdict(None, "", 0, mailbox.depth, backpressure.pressure)
     if backpressure.reason is not None:
         return _reject(verdict, Reason.BACKPRESSURE, backpressure.reason)
     if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
         return verdict
     circuit = breakers.check(arrival.endpoint, now_ms)
-    verdict.breaker = circuit.state
-    verdict.probe = circuit.probe
-    verdict.transition = circuit.transition
+    if circuit.state is not CircuitState.CLOSED:
+        verdict.breaker = circuit.state
+        verdict.probe = circuit.probe
+        verdict.transition = circuit.transition
     if not circuit.allowed:
         verdict.retry_after_ms = circuit.retry_after_ms
         return _reject(verdict, Reason.CIRCUIT_OPEN, circuit.reason or "")

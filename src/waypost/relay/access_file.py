@@ -26,14 +26,11 @@ class AccessFile:
     def __init__(self, data: DataDir) -> None:
         self._path = data.rules
         self._rules = AccessRules()
+        self.restricts = False
+        """Whether there is any rule to check."""
         self.problem = ""
         self.on_change: Callable[[], None] = lambda: None
         self.reload()
-
-    @property
-    def restricts(self) -> bool:
-        """Whether there is any rule to check."""
-        return bool(self._rules)
 
     def check_access(self, from_: str, to: str) -> AccessResult:
         """Whether the sender `from_` may reach the endpoint `to`, and by which rule."""
@@ -65,6 +62,7 @@ class AccessFile:
                 " repair or delete it"
             )
             log.error("%s", self.problem)
+        self.restricts = bool(self._rules)
         changed = (self._rules.list_rules(), self.problem) != before
         if changed:
             self.on_change()
@@ -76,4 +74,5 @@ class AccessFile:
         content = msgspec.json.format(msgspec.json.encode(rules.list_rules()), indent=2)
         replace_file(self._path, content + b"\n")
         self._rules = rules
+        self.restricts = bool(rules)
         self.on_change()

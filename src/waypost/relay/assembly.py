@@ -131,7 +131,8 @@ class Parts:
             self.data.config: self.settings.reload,
             self.data.rules: self.access.reload,
         }
-        watching.on_mailbox = self.drop_ins.look
+        watching.on_mailbox = self.drop_ins.scan
+        watching.on_mail = self.drop_ins.look
         return watching
 
     def _connect(self) -> None:
@@ -147,4 +148,4 @@ class Parts:
             self.checkpoints.committed()
 
         self.journal.on_commit = committed
-        self.delivery.has_handler = lambda endpoint: bool(self.subscriptions.handlers(endpoint))
+        self.delivery.handlers = self.subscriptions.handlers

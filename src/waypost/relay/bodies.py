@@ -53,9 +53,14 @@ class Bodies:
     def arrival(self, place: Place) -> Accepted | Rejected:
         """The event by which a message arrived."""
         line = self._read(self._segment_file(place.segment), place.offset, place.length)
-        event = decode_line(line)
+        try:
+            event = decode_line(line)
+        except msgspec.DecodeError:
+            event = None
         if not isinstance(event, Accepted | Rejected):
-            raise RelayError(f"no arrival at {place}")
+            raise RelayError(
+                f"the journal is damaged at byte {place.offset} of segment {place.segment}"
+            )
         return event
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ from waypost.relay.state import RelayState
 
 log = logging.getLogger("waypost.relay")
 
-_EVENTS = 2_000
-_SECONDS = 0.5
+_EVENTS = 4_000
+_SECONDS = 1.0
 
 
 class Checkpoints:
@@ -29,6 +29,7 @@ class Checkpoints:
         self._journal = journal
         self._thread = ThreadPoolExecutor(1, "waypost-index")
         self._taken: Changes | None = None
+        self._in_flight: Changes | None = None
         self._writing: asyncio.Future[None] | None = None
         self._last = time.monotonic()
         self.problem = ""
@@ -40,7 +41,7 @@ class Checkpoints:
         taken = self._taken
         if taken is None or self._writing or taken.position.seq > self._journal.committed.seq:
             return
-        self._taken = None
+        self._taken, self._in_flight = None, taken
         self._writing_seq = taken.position.seq
         loop = asyncio.get_running_loop()
         self._writing = loop.run_in_executor(self._thread, self._index.write, taken)
@@ -55,7 +56,7 @@ class Checkpoints:
     async def rebuild(self) -> int:
         """Write everything anew; gives how many messages there are."""
         await self._settle()
-        self._state.dirty = {(m.endpoint, m.id) for m in all_messages(self._state)}
+        self._state.dirty = {message.order: message for message in all_messages(self._state)}
         self._state.dirty_endpoints = set(self._state.mailboxes)
         count = len(self._state.dirty)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._index.clear_messages)
@@ -102,6 +103,7 @@ class Checkpoints:
 
     def _written(self, done: asyncio.Future[None]) -> None:
         self._writing = None
+        changes, self._in_flight = self._in_flight, None
         problem = done.exception()
         if problem is None:
             self._state.last_seen.end_flush()
@@ -113,5 +115,7 @@ class Checkpoints:
         if not isinstance(problem, sqlite3.Error | OSError):
             raise problem
         # The journal has it all: an index that falls behind only makes the next start slower.
+        # It is tried again before anything newer is taken: a checkpoint stands for all before it.
+        self._taken = changes
         self.problem = f"index not written: {problem}"
         log.warning("%s", self.problem)

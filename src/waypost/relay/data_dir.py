@@ -8,7 +8,8 @@
   index.db                   derived; may be deleted
   journal/<seq>.open         being written; <seq>.jsonl once sealed; <seq>.bodies beside it
   journal/damaged/           what recovery had to set aside
-  mailboxes/<hash>/{tmp,new,cur,failed}/<id>
+  mailboxes/<hash>/{new,cur,failed}/<id>
+  mailboxes/<hash>/tmp       a link to incoming/<hash>, where other processes write
 """
 
 import fcntl
@@ -32,11 +33,12 @@ class DataDir:
         self.journal = self.root / "journal"
         self.damaged = self.journal / "damaged"
         self.mailboxes = self.root / "mailboxes"
+        self.incoming = self.root / "incoming"
 
     def create(self) -> None:
         """Make what is missing, readable by the owner only."""
         try:
-            for directory in (self.root, self.journal, self.mailboxes):
+            for directory in (self.root, self.journal, self.mailboxes, self.incoming):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(self.root, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied", str(self.root))
@@ -80,16 +82,16 @@ class DirectoryLock:
 def owner_of(data: DataDir) -> str:
     """The pid of the process that owns the directory now; empty if none does."""
     try:
-        with data.lock.open("rb") as file:
-            pid = file.read(32).decode(errors="replace").strip()
-            if not pid:
-                return ""
-            # A pid left behind by a crash locks nothing.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        file = data.lock.open("rb")
     except FileNotFoundError:
         return ""
-    except BlockingIOError:
-        return pid
+    with file:
+        pid = file.read(32).decode(errors="replace").strip()
+        if pid:  # one left behind by a crash locks nothing
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return pid
     return ""
 
 

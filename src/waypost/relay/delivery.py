@@ -1,6 +1,6 @@
 """One message into one mailbox: decide → journal → apply → show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 import msgspec
 
@@ -44,7 +44,8 @@ class Delivery:
         self._movements = movements
         self._rejections = rejections
         self._notices = notices
-        self.has_handler: Callable[[str], bool] = lambda endpoint: False
+        self.handlers: Callable[[str], Sized] = lambda endpoint: ()
+        """Who waits for mail of an endpoint in this process."""
 
     def deliver(
         self, prepared: Prepared, mailbox: Mailbox, part: tuple[int, int], settings: Settings
@@ -59,7 +60,7 @@ class Delivery:
         tier = Tier.UNKNOWN
         if settings.qos.enabled:
             tier = self._tier(sender, endpoint, settings, now_ms)
-            event.tier = tier.value
+            event.tier = tier
         arrival = Arrival(sender, endpoint, budget, size, tier)
         breakers = self._outcomes.breakers
         verdict = admit_delivery(arrival, mailbox.occupancy, breakers, settings, now_ms)
@@ -80,13 +81,13 @@ class Delivery:
         return verdict
 
     def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
-        event.deferred = self.has_handler(mailbox.subject)
+        event.deferred = bool(self.handlers(mailbox.subject))
         self._ledger.record(event, _attach(event, content))
         message = mailbox.live[event.id]
         self._bodies.keep(message, event, content)
         self._view.stored(mailbox, message)
         self._ledger.wake(mailbox.subject)
-        if not event.deferred:
+        if not event.deferred and self._outcomes.breakers:
             self._outcomes.stored(mailbox.subject, event.at_us)
 
     def _refuse(

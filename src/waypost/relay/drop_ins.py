@@ -7,6 +7,7 @@ same admission as any publish; what cannot be taken is moved to `failed/` with t
 
 import hashlib
 import logging
+import os
 from collections.abc import Container
 from datetime import datetime
 from functools import partial
@@ -59,20 +60,23 @@ class DropIns:
         self._leaving = leaving
         self._by_hash: dict[str, Mailbox] = {}
 
-    def scan(self) -> int:
-        """Look into every mailbox; returns how many files were dealt with."""
-        return sum(self.look(mailbox.hash) for mailbox in list(self._state.registered()))
+    def scan_all(self) -> None:
+        """Look at every file in every mailbox."""
+        for mailbox in list(self._state.registered()):
+            self.scan(mailbox.hash)
 
-    def look(self, hash_: str) -> int:
-        """Look into one mailbox; returns how many files were dealt with."""
+    def scan(self, hash_: str) -> None:
+        """Look at every file in one mailbox."""
+        for name in sorted(self._maildir.sizes(hash_, "new")):
+            self.look(hash_, name)
+
+    def look(self, hash_: str, name: str) -> None:
+        """Look at one file in `new/`: one of ours, or dropped in."""
         mailbox = self._mailbox(hash_)
-        if mailbox is None or self._ledger.journal.full:
-            return 0
-        strangers = self._maildir.sizes(hash_, "new").keys() - mailbox.live.keys()
-        dropped = sorted(name for name in strangers if (hash_, name) not in self._leaving)
-        for name in dropped:
+        if mailbox is None or name in mailbox.live or (hash_, name) in self._leaving:
+            return
+        if not self._ledger.journal.full:
             self._take(mailbox, name)
-        return len(dropped)
 
     def _mailbox(self, hash_: str) -> Mailbox | None:
         mailbox = self._by_hash.get(hash_)
@@ -122,4 +126,4 @@ def _message_id(name: str, content: bytes) -> str:
     try:
         return validate_message_id(name)
     except InvalidMessage:
-        return f"drop-{hashlib.sha256(name.encode() + content).hexdigest()[:32]}"
+        return f"drop-{hashlib.sha256(os.fsencode(name) + content).hexdigest()[:32]}"

@@ -38,7 +38,7 @@ def tell(directory: Path, message_id: str) -> Story:
 
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
     """Committed events about one message, in order."""
-    needle = b'"id":"' + message_id.encode() + b'"'
+    needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
     made_ms = ulid_time_ms(message_id)
     for first_seq, path in _since(directory, made_ms):
         if needle not in path.read_bytes():

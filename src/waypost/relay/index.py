@@ -41,7 +41,7 @@ class Changes(msgspec.Struct):
     position: Position
     endpoints: list[tuple[str, int | None]]
     messages: list[tuple[str | int, ...]]
-    gone: list[tuple[str, str]]
+    gone: list[tuple[int]]
     last_seen: Mapping[tuple[str, str], int]
     duplicates: Mapping[str, Duplicate]
 
@@ -140,7 +140,7 @@ class Index:
                 "insert or replace into endpoints values (?, ?)",
                 [row for row in changes.endpoints if row[1] is not None],
             )
-            many("delete from messages where endpoint = ? and id = ?", changes.gone)
+            many("delete from messages where ordering = ?", changes.gone)
             many(_statement("put_message.sql"), changes.messages)
             many(
                 "insert or replace into last_seen values (?, ?, ?)",
@@ -180,11 +180,10 @@ class Index:
 def take_changes(state: RelayState, position: Position) -> Changes:
     """Everything in `state` that the index does not know yet; the state forgets that it is new."""
     messages: list[tuple[str | int, ...]] = []
-    gone: list[tuple[str, str]] = []
-    for endpoint, message_id in state.dirty:
-        message = state.message(endpoint, message_id)
-        if message is None:
-            gone.append((endpoint, message_id))
+    gone: list[tuple[int]] = []
+    for order, message in state.dirty.items():
+        if message.state is MessageState.GONE:
+            gone.append((order,))
         else:
             messages.append(_to_row(message))
     endpoints: list[tuple[str, int | None]] = []
@@ -192,7 +191,7 @@ def take_changes(state: RelayState, position: Position) -> Changes:
         mailbox = state.mailboxes.get(subject)
         since_us = mailbox.since_us if mailbox is not None and mailbox.registered else None
         endpoints.append((subject, since_us))
-    state.dirty = set()
+    state.dirty = {}
     state.dirty_endpoints = set()
     return Changes(
         position=position,
@@ -214,7 +213,7 @@ def all_messages(state: RelayState) -> Iterable[Message]:
 def _to_row(m: Message) -> tuple[str | int, ...]:
     place = (m.place.segment, m.place.offset, m.place.length)
     return (
-        *(m.endpoint, m.id, m.order, _STATUS[m.state], m.sender, m.size, m.ttl, m.at_us),
+        *(m.order, m.endpoint, m.id, _STATUS[m.state], m.sender, m.size, m.ttl, m.at_us),
         *place,
         *(m.attempt, m.not_before_us, m.via, m.reason, m.failed_at_us),
     )
@@ -228,7 +227,7 @@ def _from_row(row: tuple[object, ...]) -> Message:
 
 
 _COLUMNS = (
-    *("endpoint", "id", "order", "state", "sender", "size", "ttl", "at_us"),
+    *("order", "endpoint", "id", "state", "sender", "size", "ttl", "at_us"),
     *("segment", "offset", "length"),
     *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
 )

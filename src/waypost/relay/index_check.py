@@ -21,7 +21,7 @@ from waypost.wire.results import PublishResult
 Rows = dict[Any, tuple[Any, ...]]
 
 _MESSAGE_COLUMNS = (
-    *("endpoint", "id", "ordering", "status", "sender", "size", "ttl_ms", "at_us"),
+    *("ordering", "endpoint", "id", "status", "sender", "size", "ttl_ms", "at_us"),
     *("segment", "offset", "length"),
     *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
 )
@@ -99,13 +99,14 @@ class IndexComparison:
             found, wanted = getattr(rows, name), getattr(told, name)
             for key in sorted(wanted.keys() - found.keys()):
                 if name != "duplicates" or wanted[key][0] >= duplicates_since_us:
-                    yield f"{_title(name, key)} is missing"
+                    yield f"{_title(name, key, wanted[key])} is missing"
             for key in sorted(found.keys() - wanted.keys()):
                 if not _is_older(name, found[key], oldest_us):
-                    yield f"{_title(name, key)} should not be there"
+                    yield f"{_title(name, key, found[key])} should not be there"
             for key in sorted(found.keys() & wanted.keys()):
                 if found[key] != wanted[key]:
-                    yield f"{_title(name, key)}: {_change(name, found[key], wanted[key])}"
+                    title = _title(name, key, wanted[key])
+                    yield f"{title}: {_change(name, found[key], wanted[key])}"
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
@@ -166,7 +167,7 @@ def _rows(index: Index, position: Position) -> IndexRows:
     return IndexRows(
         position=position,
         endpoints={row[0]: row[1:] for row in index.rows("endpoints")},
-        messages={row[:2]: row for row in index.rows("messages")},
+        messages={row[0]: row for row in index.rows("messages")},
         last_seen={row[:2]: row[2:] for row in index.rows("last_seen")},
         duplicates={row[0]: row[1:] for row in index.rows("duplicates")},
     )
@@ -177,10 +178,8 @@ def _told(state: RelayState, position: Position) -> IndexRows:
     changes = take_changes(state, position)
     return IndexRows(
         position=position,
-        endpoints={
-            subject: (since,) for subject, since in changes.endpoints if since is not None
-        },
-        messages={row[:2]: row for row in changes.messages},
+        endpoints={subject: (since,) for subject, since in changes.endpoints if since is not None},
+        messages={row[0]: row for row in changes.messages},
         last_seen={pair: (at_ms,) for pair, at_ms in changes.last_seen.items()},
         duplicates={
             key: (first.at_us, msgspec.json.encode(first.result).decode())
@@ -195,12 +194,12 @@ def _is_older(table: str, row: tuple[Any, ...], oldest_us: int) -> bool:
     return table == "duplicates" and bool(row[0] < oldest_us)
 
 
-def _title(table: str, key: Any) -> str:
+def _title(table: str, key: Any, row: tuple[Any, ...]) -> str:
     match table:
         case "endpoints":
             return f"endpoint {key}"
         case "messages":
-            return f"message {key[1]} of {key[0]}"
+            return f"message {row[2]} of {row[1]}"
         case "last_seen":
             return f"last-seen pair {key[0]} to {key[1]}"
         case _:

@@ -47,10 +47,8 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class BrokenBody(msgspec.Struct, frozen=True):
-    """A message whose large payload is not what it was."""
+    """An arrival, whose line lies at `place`, with a large payload that is not what it was."""
 
-    endpoint: str
-    id: str
     place: Place
     body: BodyRef
 
@@ -129,9 +127,12 @@ class JournalScan:
         """Damage that nothing follows: an unfinished write, or a loss of unknown size."""
         for damage in self._damaged:
             path = self.segments[damage.segment]
-            torn = path.suffix == ".open" and damage.segment == next(reversed(self.segments))
+            torn = damage.at_tail and path.suffix == ".open" and path == self._newest()
             self.holes.append(Hole(path.name, self._expected, None, damage, torn))
         self._damaged = []
+
+    def _newest(self) -> Path:
+        return self.segments[next(reversed(self.segments))]
 
     def _note(self, event: AnyEvent, place: Place) -> None:
         if not self.events:
@@ -140,9 +141,11 @@ class JournalScan:
         if isinstance(event, SettingsChanged):
             self.storage = str(event.settings.get("storage", ""))
         elif isinstance(event, Accepted | Rejected) and event.body is not None:
-            if not self._bodies.is_whole(place.segment, event.body):
-                broken = BrokenBody(event.endpoint, event.id, place, event.body)
-                self.broken_bodies.append(broken)
+            self._check_body(place, event.body)
+
+    def _check_body(self, place: Place, body: BodyRef) -> None:
+        if not self._bodies.is_whole(place.segment, body):
+            self.broken_bodies.append(BrokenBody(place, body))
 
     def _misnumber(self, batch: Batch, problem: str) -> None:
         name = self.segments[batch.segment].name
@@ -195,20 +198,3 @@ class BodyFiles:
         except FileNotFoundError:
             return False
         return zlib.crc32(payload) == body.crc
-
-
-def last_storage(directory: Path) -> str:
-    """The `storage` setting of whichever relay wrote here last; empty if the journal is silent.
-
-    Reads backwards and stops at the first answer, which is usually in the newest segment.
-    """
-    needle = b'{"kind":"settings"'
-    for first_seq, path in reversed(list_segments(directory).items()):
-        if needle not in path.read_bytes():
-            continue
-        for piece in reversed(list(read_segment(path, first_seq))):
-            if isinstance(piece, Batch) and needle in piece.data[piece.start : piece.stop]:
-                found = [e for e, _ in piece.events() if isinstance(e, SettingsChanged)]
-                if found:
-                    return str(found[-1].settings.get("storage", ""))
-    return ""

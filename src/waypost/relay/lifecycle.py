@@ -29,7 +29,7 @@ async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Part
         _announce(parts)
         parts.end_old_leases()
         if parts.uses_files:
-            parts.drop_ins.scan()
+            parts.drop_ins.scan_all()
         await parts.ledger.sync()
         parts.sweeper.start()
         if settings.current.watch_files:

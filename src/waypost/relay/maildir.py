@@ -1,8 +1,10 @@
 """The Maildir: a view of the journal that anyone can look at, one file a message.
 
-Rule 1  A file appears whole: written in `tmp/`, then renamed.
+Rule 1  A file appears whole: written under no name or in `tmp/`, then linked or renamed.
 Rule 2  Files need no sync of their own: recovery restores a missing or short one from the journal.
 Rule 3  Directories are 0700, files 0600.
+Rule 4  `tmp/` of each mailbox is a link into one directory, so that one watch sees what other
+        processes write there, and never what the relay itself delivers.
 
 Everything here runs after the events it follows are durable.
 """
@@ -16,7 +18,8 @@ import msgspec
 
 from waypost.wire.envelopes import Envelope
 
-FOLDERS = ("tmp", "new", "cur", "failed")
+FOLDERS = ("new", "cur", "failed")
+INCOMING = "incoming"
 
 
 class DeadLetterFile(msgspec.Struct, frozen=True):
@@ -31,7 +34,9 @@ class Maildir:
     """The mailbox directories below one root."""
 
     def __init__(self, root: Path) -> None:
+        self._incoming = str(root.parent / INCOMING)
         self._root = str(root)
+        self._nameless = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 
     def path(self, hash_: str) -> Path:
         """The directory of one mailbox."""
@@ -41,9 +46,44 @@ class Maildir:
         """Make the folders of a mailbox."""
         for folder in FOLDERS:
             os.makedirs(f"{self._root}/{hash_}/{folder}", mode=0o700, exist_ok=True)
+        os.makedirs(f"{self._incoming}/{hash_}", mode=0o700, exist_ok=True)
+        try:
+            os.symlink(f"../../{INCOMING}/{hash_}", self._tmp(hash_))
+        except FileExistsError:
+            pass
 
     def deliver(self, hash_: str, name: str, content: bytes, folder: str = "new") -> None:
-        """Write a message in `tmp/` and rename it into `folder`."""
+        """Let a message appear in `folder`, whole."""
+        if not self._nameless or not self._link(hash_, name, content, folder):
+            self._rename(hash_, name, content, folder)
+
+    def _link(self, hash_: str, name: str, content: bytes, folder: str) -> bool:
+        """A file without a name, then a link to it; False where that is not possible.
+
+        Half the directory changes of a rename, and nothing left behind by a crash. Nothing is
+        seen in `tmp/`, which is watched for what other processes drop in.
+        """
+        base = f"{self._root}/{hash_}"
+        try:
+            descriptor = os.open(f"{base}/{folder}", os.O_WRONLY | os.O_TMPFILE, 0o600)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self._nameless = False
+            return False
+        try:
+            _write(descriptor, content)
+            source, target = f"/proc/self/fd/{descriptor}", f"{base}/{folder}/{name}"
+            # A directory descriptor makes Python use linkat, which can follow the link in /proc.
+            os.link(source, target, src_dir_fd=descriptor, follow_symlinks=True)
+        except FileExistsError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _rename(self, hash_: str, name: str, content: bytes, folder: str) -> None:
+        """A file in `tmp/`, then a rename, which replaces a file of that name."""
         base = f"{self._root}/{hash_}"
         unfinished = f"{base}/tmp/{name}"
         try:
@@ -52,8 +92,7 @@ class Maildir:
             os.unlink(unfinished)
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            if os.write(descriptor, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), unfinished)
+            _write(descriptor, content)
         finally:
             os.close(descriptor)
         os.rename(unfinished, f"{base}/{folder}/{name}")
@@ -77,15 +116,17 @@ class Maildir:
 
     def remove_mailbox(self, hash_: str) -> None:
         """Delete the folders of an empty mailbox; one that holds files stays."""
-        for folder in FOLDERS:
-            try:
-                os.rmdir(f"{self._root}/{hash_}/{folder}")
-            except OSError:
-                return
         try:
+            os.rmdir(f"{self._incoming}/{hash_}")
+            for folder in FOLDERS:
+                os.rmdir(f"{self._root}/{hash_}/{folder}")
+            os.unlink(self._tmp(hash_))
             os.rmdir(f"{self._root}/{hash_}")
         except OSError:
-            pass
+            pass  # not empty: someone's file is in it
+
+    def _tmp(self, hash_: str) -> str:
+        return f"{self._root}/{hash_}/tmp"
 
     def sizes(self, hash_: str, folder: str) -> dict[str, int]:
         """Name → size of every message file in a folder."""
@@ -98,3 +139,8 @@ class Maildir:
     def read(self, hash_: str, folder: str, name: str) -> bytes:
         """The content of one file."""
         return Path(self._root, hash_, folder, name).read_bytes()
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    if os.write(descriptor, content) != len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

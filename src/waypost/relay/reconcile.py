@@ -3,10 +3,12 @@
 Failures and answers:
   file missing, short or empty    written again from the journal
   file in the wrong folder        moved
-  file of a message long gone     removed
+  file of a message long gone,    removed; one left in `new/` would be taken for a drop-in
+  or the second of two
   file nobody knows               a drop-in: left for `drop_ins` to put through admission
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from waypost.relay.state import RelayState
 from waypost.relay.views import dead_letter_file
 from waypost.wire.envelopes import encode_envelope
 
-_FOLDER = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
+log = logging.getLogger("waypost.relay")
+
+FOLDER = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -48,16 +52,20 @@ def _mailbox(
 ) -> Iterator[Repair]:
     found = {folder: maildir.sizes(mailbox.hash, folder) for folder in ("new", "cur", "failed")}
     wanted = [*mailbox.live.values(), *mailbox.dead.values()]
+    misplaced: set[str] = set()
     for message in wanted:
         problem = _misplaced(message, found, bodies)
         if problem:
-            if repair:
-                _rewrite(message, mailbox.hash, maildir, bodies)
-            yield Repair(mailbox.subject, message.id, problem, repair)
+            done = repair and _rewrite(message, mailbox.hash, maildir, bodies)
+            misplaced.add(message.id)
+            yield Repair(mailbox.subject, message.id, problem, done)
     known = {message.id for message in wanted}
+    placed = {(FOLDER[message.state], message.id) for message in wanted}
     for folder, names in found.items():
-        for name in names.keys() - known:
-            if next(find_events(journal, name), None) is None:
+        for name in names:
+            if (folder, name) in placed or name in misplaced:
+                continue
+            if name not in known and next(find_events(journal, name), None) is None:
                 continue
             if repair:
                 maildir.remove(mailbox.hash, name, folder)
@@ -65,7 +73,7 @@ def _mailbox(
 
 
 def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodies) -> str:
-    folder = _FOLDER[message.state]
+    folder = FOLDER[message.state]
     size = found[folder].get(message.id)
     if size is None:
         return f"missing from {folder}/"
@@ -78,13 +86,20 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodie
     return "" if size == expected else f"{size} bytes in {folder}/ instead of {expected}"
 
 
-def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: Bodies) -> None:
-    folder = _FOLDER[message.state]
+def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: Bodies) -> bool:
+    """Write the file anew where it belongs; False if the journal cannot give its content."""
+    folder = FOLDER[message.state]
+    try:
+        envelope = bodies.stored(message)
+    except (RelayError, OSError) as problem:
+        log.error("mailbox file of %s cannot be restored: %s", message.id, problem)
+        return False
     if message.state is MessageState.DEAD:
-        content = dead_letter_file(bodies.stored(message), message)
+        content = dead_letter_file(envelope, message)
     else:
-        content = encode_envelope(bodies.stored(message))
+        content = encode_envelope(envelope)
     for other in ("new", "cur", "failed"):
         if other != folder:
             maildir.remove(hash_, message.id, other)
     maildir.deliver(hash_, message.id, content, folder)
+    return True

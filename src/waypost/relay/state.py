@@ -45,7 +45,8 @@ class RelayState:
         )
         self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
         self.leased: dict[tuple[str, str], Message] = {}
-        self.dirty: set[tuple[str, str]] = set()
+        self.dirty: dict[int, Message] = {}
+        """Messages the index does not know as they are now, by order."""
         self.dirty_endpoints: set[str] = set()
         self.counts: Counter[str] = Counter()
         self._tickets: dict[str, int] = {}
@@ -132,7 +133,7 @@ class RelayState:
             message = _arrived(event, place)
             message.probe = event.probe and event.deferred
             self.mailbox(endpoint).add(message)
-            self.dirty.add((endpoint, event.id))
+            self.dirty[event.seq] = message
 
     def _rejected(self, event: events.Rejected, place: Place) -> None:
         self.counts[f"rejected.{event.reason}"] += event.count
@@ -145,8 +146,9 @@ class RelayState:
             message.queued = False
             message.reason = event.detail
             message.failed_at_us = event.at_us
+            self._forget_dead(mailbox, event.id)
             mailbox.dead[event.id] = message
-            self.dirty.add((event.endpoint, event.id))
+            self.dirty[event.seq] = message
 
     def _tidy(self, mailbox: Mailbox) -> None:
         """The mailbox of an endpoint that is gone goes with its last message."""
@@ -155,8 +157,17 @@ class RelayState:
 
     def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
         mailbox = self.mailbox(event.endpoint)
-        self.dirty.add((event.endpoint, event.id))
-        return mailbox, mailbox.live.get(event.id)
+        message = mailbox.live.get(event.id)
+        if message is not None:
+            self.dirty[message.order] = message
+        return mailbox, message
+
+    def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
+        message = mailbox.dead.pop(message_id, None)
+        if message is not None:
+            message.state = MessageState.GONE
+            self.dirty[message.order] = message
+        return message
 
     def _leased(self, event: events.Leased, place: Place) -> None:
         self.counts["leased"] += 1
@@ -202,7 +213,7 @@ class RelayState:
         self.counts["purged" if event.was == "dead" else "expired"] += 1
         mailbox, message = self._live(event)
         if event.was == "dead":
-            mailbox.dead.pop(event.id, None)
+            self._forget_dead(mailbox, event.id)
         elif message is not None:
             self.leased.pop((event.endpoint, event.id), None)
             mailbox.remove(message)
@@ -210,20 +221,20 @@ class RelayState:
 
     def _redriven(self, event: events.Redriven, place: Place) -> None:
         self.counts["redriven"] += 1
-        mailbox, _ = self._live(event)
-        dead = mailbox.dead.pop(event.id, None)
+        mailbox = self.mailbox(event.endpoint)
+        dead = self._forget_dead(mailbox, event.id)
         if dead is not None:
-            mailbox.add(
-                msgspec.structs.replace(
-                    dead,
-                    order=event.seq,
-                    state=MessageState.PENDING,
-                    queued=True,
-                    probe=False,
-                    reason="",
-                    failed_at_us=0,
-                )
+            message = msgspec.structs.replace(
+                dead,
+                order=event.seq,
+                state=MessageState.PENDING,
+                queued=True,
+                probe=False,
+                reason="",
+                failed_at_us=0,
             )
+            mailbox.add(message)
+            self.dirty[message.order] = message
 
     def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
         self.dirty_endpoints.add(event.endpoint)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from waypost.relay.bodies import Bodies
+from waypost.relay.errors import RelayError
 from waypost.relay.journal import Journal
 from waypost.relay.mailbox import Mailbox, Message
 from waypost.relay.maildir import DeadLetterFile, Maildir
@@ -108,8 +109,14 @@ class MaildirFiles:
 
     def buried(self, mailbox: Mailbox, message: Message) -> None:
         """The message appears in `failed/`, with its reason."""
-        content = dead_letter_file(self._bodies.stored(message), message)
         maildir, hash_ = self._maildir, mailbox.hash
+        try:
+            content = dead_letter_file(self._bodies.stored(message), message)
+        except (RelayError, OSError) as problem:
+            # The file may be the last good copy: keep it, and not where drop-ins are taken in.
+            log.error("dead letter %s cannot be read: %s", message.id, problem)
+            self._later(mailbox, maildir.move, hash_, message.id, "new", "cur")
+            return
         self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
         self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 

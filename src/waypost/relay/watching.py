@@ -25,6 +25,7 @@ class Watching:
         self._tasks: list[asyncio.Task[None]] = []
         self.on_file: dict[Path, Callable[[], object]] = {}
         self.on_mailbox: Callable[[str], object] = lambda hash_: None
+        self.on_mail: Callable[[str, str], object] = lambda hash_, name: None
 
     async def start(self) -> None:
         """Begin to watch."""
@@ -53,15 +54,20 @@ class Watching:
 
     async def _watch_mailboxes(self) -> None:
         async for changes in awatch(
-            self._data.mailboxes,
-            watch_filter=_is_new_mail,
+            self._data.incoming,
+            watch_filter=_matters,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
             stop_event=self._stop,
         ):
-            for hash_ in {path.split("/")[-3] for _, path in changes}:
-                self.on_mailbox(hash_)
+            for change, path in sorted(changes, key=lambda item: item[1]):
+                before, last = path.rsplit("/", 1)
+                if change is Change.deleted:
+                    self.on_mail(before.rsplit("/", 1)[1], last)
+                elif before == str(self._data.incoming):
+                    self.on_mailbox(last)
 
 
-def _is_new_mail(change: Change, path: str) -> bool:
-    return change is Change.added and path.split("/")[-2] == "new"
+def _matters(change: Change, path: str) -> bool:
+    """A file left a `tmp/`, most likely for `new/`; or a `tmp/` is new, and watched from now."""
+    return change is not Change.modified

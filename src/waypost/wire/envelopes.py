@@ -1,6 +1,7 @@
 """The envelope: header and payload of one message, as a consumer gets it and a file holds it."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -48,11 +49,16 @@ def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes:
     """
     size = _FIXED_BYTES + payload_bytes + len(header.id) + len(header.subject) + len(header.sender)
     size += 4 if header.reply_to is None else len(header.reply_to) + 2
-    size += len(f"{budget.hop_count + 1}{budget.max_hops}{budget.ttl}") + len(endpoint) + 2
-    size += len(str(budget.call_budget_remaining - 1))
+    size += _digits(budget.hop_count + 1, budget.max_hops, budget.call_budget_remaining - 1)
+    size += len(str(budget.ttl)) + len(endpoint) + 2
     for ancestor in budget.ancestor_chain:
         size += len(ancestor) + 3
     return size if header.at_us % 1_000_000 else size - len(".000000")
+
+
+@lru_cache(maxsize=4096)
+def _digits(*numbers: int) -> int:
+    return sum(len(str(number)) for number in numbers)
 
 
 encode_envelope = msgspec.json.Encoder().encode

@@ -16,10 +16,11 @@ create table if not exists endpoints (
 ) without rowid;
 
 -- One row for each message and endpoint: live ones ('new', 'cur') and dead letters ('failed').
+-- `ordering` is the event that put it in line: new rows go to the end, which is quickest.
 create table if not exists messages (
+    ordering      integer primary key,
     endpoint      text not null,
     id            text not null,
-    ordering      integer not null,
     status        text not null check (status in ('new', 'cur', 'failed')),
     sender        text not null,
     size          integer not null,
@@ -32,9 +33,8 @@ create table if not exists messages (
     not_before_us integer not null,
     via           text not null,
     reason        text not null,
-    failed_at_us  integer not null,
-    primary key (endpoint, id)
-) without rowid;
+    failed_at_us  integer not null
+);
 
 -- When each sender last wrote to each recipient.
 create table if not exists last_seen (

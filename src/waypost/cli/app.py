@@ -1,0 +1,73 @@
+"""The `waypost` command: its verbs, and how it fails.
+
+Exit codes: 0 done, 1 it cannot be done or something is wrong, 2 the command or its input is
+wrong, 3 a message was refused or nobody was there. Every error made on purpose is one sentence
+on stderr; anything else keeps its traceback, because it is a bug.
+"""
+
+import logging
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from waypost.cli.commands import config, dead_letters, mailboxes, messages, upkeep
+from waypost.policy.errors import InvalidInput, WaypostError
+
+
+class _Verbs(TyperGroup):
+    """Turns errors made on purpose into one sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen verb."""
+        try:
+            return super().invoke(ctx)
+        except WaypostError as problem:
+            typer.echo(f"waypost: {problem}", err=True)
+            raise typer.Exit(2 if isinstance(problem, InvalidInput) else 1) from None
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    help="A message relay for software agents. These verbs work on the data directory of a relay.",
+    epilog="Start with: waypost send agent.hello '{\"text\": \"hi\"}' --sender agent.me --register",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(version("waypost"))
+        except PackageNotFoundError:
+            typer.echo("not installed as a package")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    # Whatever concerns the caller is in the result or in an error; the log would say it twice.
+    logging.getLogger("waypost").addHandler(logging.NullHandler())
+
+
+for verb in (messages.send, messages.inbox, messages.explain):
+    app.command(rich_help_panel="Messages")(verb)
+for verb in (mailboxes.endpoints, mailboxes.stats):
+    app.command(rich_help_panel="Looking")(verb)
+app.add_typer(dead_letters.verbs, name="dead-letters", rich_help_panel="Messages")
+app.add_typer(config.verbs, name="config", rich_help_panel="Looking")
+for verb in (upkeep.verify, upkeep.rebuild):
+    app.command(rich_help_panel="Upkeep")(verb)

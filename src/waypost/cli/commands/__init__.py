@@ -1,0 +1,1 @@
+"""One module for each family of verbs: arguments in, facts fetched, facts shown."""

@@ -1,0 +1,240 @@
+"""The verbs on a data directory: this process looks at it, or owns it for a moment.
+
+Looking takes no lock and changes nothing, so it works while a relay runs. Owning fails with
+`DataDirInUse` then. A served relay will answer the same calls from afar.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from waypost.cli.advice import advice
+from waypost.cli.facts import EndpointFacts, Inbox, Redriven, Refusal, Sent
+from waypost.policy.subjects import is_literal, validate_subject
+from waypost.relay.bodies import Bodies
+from waypost.relay.clock import system_clock
+from waypost.relay.data_dir import DataDir, endpoint_hash
+from waypost.relay.dead_letters import (
+    DeadLetter,
+    DeadLetterGroup,
+    find_dead,
+    group_dead_letters,
+    list_dead_letters,
+)
+from waypost.relay.drafts import Draft
+from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
+from waypost.relay.findings import VerifyReport
+from waypost.relay.history import Story, tell
+from waypost.relay.journal_check import OnSegment
+from waypost.relay.mailbox import Mailbox, MessageState
+from waypost.relay.onlooker import Look, look, starting_settings, steadily
+from waypost.relay.relay import Relay
+from waypost.relay.verify import rebuild_index, verify
+from waypost.wire.envelopes import instant
+from waypost.wire.identifiers import validate_message_id
+from waypost.wire.results import PublishResult
+
+T = TypeVar("T")
+
+
+class Directory:
+    """A relay's data directory, from the command line."""
+
+    def __init__(self, root: Path) -> None:
+        self.data = DataDir(root)
+
+    # Looking
+
+    def look(self) -> Look:
+        """Everything at one instant; `DataDirUnusable` where no relay has lived."""
+        self._require()
+        return look(self.data)
+
+    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
+        """What waits in a mailbox, oldest first; nothing is taken out."""
+        validate_subject(subject)
+        self._require()
+        return steadily(lambda: self._inbox(subject, limit, max_size_bytes))
+
+    def endpoints(self) -> list[EndpointFacts]:
+        """Every registered endpoint, in order of registration."""
+        seen = self.look()
+        files = seen.settings.storage == "maildir"
+        return [
+            EndpointFacts(
+                subject=mailbox.subject,
+                hash=mailbox.hash,
+                maildir_path=str(self.data.mailboxes / mailbox.hash) if files else None,
+                registered_at=instant(mailbox.since_us),
+                pending=mailbox.occupancy.depth - _leased(mailbox),
+                leased=_leased(mailbox),
+                dead=len(mailbox.dead),
+            )
+            for mailbox in seen.state.registered()
+        ]
+
+    def dead_letters(self, subject: str | None) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first."""
+        bodies = Bodies(self.data.journal)
+        try:
+            return list_dead_letters(self._look_for(subject).state, bodies, subject)
+        finally:
+            bodies.close()
+
+    def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
+        """The same by endpoint and reason, the largest group first."""
+        return group_dead_letters(self._look_for(subject).state, subject)
+
+    def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
+        """How many dead letters a purge would throw away."""
+        age_us = older_than // timedelta(microseconds=1) if older_than is not None else 0
+        before_us = system_clock() - age_us
+        dead = find_dead(self._look_for(subject).state, subject)
+        return sum(older_than is None or one.failed_at_us < before_us for one in dead)
+
+    def explain(self, message_id: str) -> Story:
+        """Everything the journal knows about a message; `RelayError` if that is nothing."""
+        validate_message_id(message_id)
+        self._require()
+        story = steadily(lambda: tell(self.data.journal, message_id))
+        if not story.steps:
+            raise RelayError(
+                f"the journal of {self.data.root} does not know a message {message_id}: it may be"
+                " past its retention, or of another relay (--data-dir); rate-limited publishes"
+                " get no id"
+            )
+        return story
+
+    # Owning
+
+    def send(self, draft: Draft, *, register: bool) -> Sent:
+        """Publish one message, after giving its subject a mailbox if that is wanted."""
+        if register:
+            validate_subject(draft.subject)
+
+        async def act(relay: Relay) -> Sent:
+            if register:
+                relay.register_endpoint(draft.subject)
+            [result] = await relay.publish_many([draft])
+            names = [draft.subject] if is_literal(draft.subject) else _subjects(relay)
+            return _sent(draft.subject, result, names)
+
+        return self._own(act)
+
+    def consume(
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None,
+        deliver: Callable[[Inbox], None],
+    ) -> None:
+        """Lease messages, hand them to `deliver`, and acknowledge them once it has returned.
+
+        If it raises, or this process dies in it, they wait again for the next owner.
+        """
+        validate_subject(subject)
+        self._require()
+
+        async def act(relay: Relay) -> None:
+            got = await relay.lease(subject, limit, max_size_bytes)
+            rest = [one for one in relay.metrics().endpoints if one.subject == subject]
+            left = rest[0].pending if rest else 0
+            deliver(Inbox(subject, got, left, len(got), acknowledged=True))
+            await relay.ack(subject, [envelope.id for envelope in got])
+
+        self._own(act)
+
+    def redrive(self, ids: Iterable[str] | None, subject: str | None) -> Redriven:
+        """Put dead letters back into their mailboxes: those of `ids`, or all."""
+        if subject is not None:
+            validate_subject(subject)
+        self._require()
+
+        async def act(relay: Relay) -> Redriven:
+            groups = await relay.dead_letter_groups(subject)
+            wanted = list(ids) if ids is not None else [i for group in groups for i in group.ids]
+            count = await relay.redrive(wanted, subject)
+            left = {one for group in await relay.dead_letter_groups(subject) for one in group.ids}
+            known = {one for group in groups for one in group.ids}
+            stayed = [one for one in wanted if one not in known or one in left]
+            return Redriven(count, list(dict.fromkeys(stayed)))
+
+        return self._own(act)
+
+    def purge(self, subject: str | None, older_than: timedelta | None) -> int:
+        """Throw dead letters away; gives how many."""
+        self._require()
+        return self._own(lambda relay: relay.purge_dead_letters(older_than, subject))
+
+    def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
+        """Check journal, index and mailboxes against each other; owns only to repair."""
+        self._require()
+        return verify(self.data, repair=repair, on_segment=on_segment)
+
+    def rebuild(self) -> tuple[int, bool]:
+        """Write the index anew; gives its messages, and whether the journal has lost events."""
+        self._require()
+        return rebuild_index(self.data)
+
+    def _require(self) -> None:
+        try:
+            self.data.require()
+        except DataDirUnusable as problem:
+            raise DataDirUnusable(
+                f"{problem}; name the right one with --data-dir or WAYPOST_DATA_DIR"
+            ) from None
+
+    def _own(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+        async def run() -> T:
+            # Mailboxes stay files or no files, whichever this directory has.
+            async with Relay(self.data.root, settings=starting_settings(self.data)) as relay:
+                return await act(relay)
+
+        return asyncio.run(run())
+
+    def _look_for(self, subject: str | None) -> Look:
+        if subject is not None:
+            validate_subject(subject)
+        return self.look()
+
+    def _inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
+        seen = look(self.data)
+        mailbox = seen.state.mailboxes.get(subject)
+        if mailbox is None:
+            raise UnknownEndpoint(subject)
+        bodies = Bodies(self.data.journal)
+        now_ms = system_clock() // 1000
+        waiting = [message for message in mailbox.pending() if message.ttl >= now_ms]
+        small = [m for m in waiting if max_size_bytes is None or m.size <= max_size_bytes]
+        envelopes, unreadable = [], []
+        for message in small[:limit]:
+            try:
+                envelopes.append(bodies.delivered(message))
+            except RelayError as problem:
+                unreadable.append(f"{message.id}: {problem}")
+        bodies.close()
+        return Inbox(subject, envelopes, len(waiting), _leased(mailbox), unreadable)
+
+
+def _leased(mailbox: Mailbox) -> int:
+    return sum(message.state is MessageState.LEASED for message in mailbox.live.values())
+
+
+def _subjects(relay: Relay) -> list[str]:
+    return [endpoint.subject for endpoint in relay.list_endpoints()]
+
+
+def _sent(subject: str, result: PublishResult, names: list[str]) -> Sent:
+    by_hash = {endpoint_hash(name): name for name in names}
+    refusals = [
+        Refusal(
+            endpoint=by_hash.get(one.endpoint_hash, one.endpoint_hash),
+            reason=one.reason,
+            detail=one.detail,
+            advice=advice(one.reason, result.retry_after_ms),
+        )
+        for one in result.rejected
+    ]
+    return Sent(subject, result.message_id, result.delivered_to, refusals, result.retry_after_ms)

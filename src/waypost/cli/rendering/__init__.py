@@ -1,0 +1,1 @@
+"""Facts as text for people, or as JSON for programs."""
