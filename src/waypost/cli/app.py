@@ -25,12 +25,15 @@ class _Verbs(TyperGroup):
         except WaypostError as problem:
             typer.echo(f"waypost: {problem}", err=True)
             raise typer.Exit(2 if isinstance(problem, InvalidInput) else 1) from None
+        except PermissionError as problem:
+            typer.echo(f"waypost: no permission to use {problem.filename}", err=True)
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(
     cls=_Verbs,
     help="A message relay for software agents. These verbs work on the data directory of a relay.",
-    epilog="Start with: waypost send agent.hello '{\"text\": \"hi\"}' --sender agent.me --register",
+    epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -63,11 +66,12 @@ def _root(
     logging.getLogger("waypost").addHandler(logging.NullHandler())
 
 
-for verb in (messages.send, messages.inbox, messages.explain):
-    app.command(rich_help_panel="Messages")(verb)
-for verb in (mailboxes.endpoints, mailboxes.stats):
-    app.command(rich_help_panel="Looking")(verb)
+app.command(rich_help_panel="Messages")(messages.send)
+app.command(rich_help_panel="Messages")(messages.inbox)
+app.command(rich_help_panel="Messages")(messages.explain)
 app.add_typer(dead_letters.verbs, name="dead-letters", rich_help_panel="Messages")
-app.add_typer(config.verbs, name="config", rich_help_panel="Looking")
-for verb in (upkeep.verify, upkeep.rebuild):
-    app.command(rich_help_panel="Upkeep")(verb)
+app.command(rich_help_panel="The relay")(mailboxes.endpoints)
+app.command(rich_help_panel="The relay")(mailboxes.stats)
+app.add_typer(config.verbs, name="config", rich_help_panel="The relay")
+app.command(rich_help_panel="Upkeep")(upkeep.verify)
+app.command(rich_help_panel="Upkeep")(upkeep.rebuild)

@@ -49,5 +49,5 @@ def _text_of(argument: str) -> str:
     except OSError as problem:
         raise typer.BadParameter(f"cannot read {argument[1:]}: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise typer.BadParameter("the payload is not UTF-8 text: encode it, as base64 say") from None
+        raise typer.BadParameter("the payload is not UTF-8 text: send it as base64") from None
     return argument

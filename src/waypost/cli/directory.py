@@ -45,17 +45,26 @@ class Directory:
     def __init__(self, root: Path) -> None:
         self.data = DataDir(root)
 
+    def require(self) -> None:
+        """Raise `DataDirUnusable` unless a relay has lived here."""
+        try:
+            self.data.require()
+        except DataDirUnusable as problem:
+            raise DataDirUnusable(
+                f"{problem}; name the right one with --data-dir or WAYPOST_DATA_DIR"
+            ) from None
+
     # Looking
 
     def look(self) -> Look:
         """Everything at one instant; `DataDirUnusable` where no relay has lived."""
-        self._require()
+        self.require()
         return look(self.data)
 
     def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
         """What waits in a mailbox, oldest first; nothing is taken out."""
         validate_subject(subject)
-        self._require()
+        self.require()
         return steadily(lambda: self._inbox(subject, limit, max_size_bytes))
 
     def endpoints(self) -> list[EndpointFacts]:
@@ -97,7 +106,7 @@ class Directory:
     def explain(self, message_id: str) -> Story:
         """Everything the journal knows about a message; `RelayError` if that is nothing."""
         validate_message_id(message_id)
-        self._require()
+        self.require()
         story = steadily(lambda: tell(self.data.journal, message_id))
         if not story.steps:
             raise RelayError(
@@ -135,13 +144,15 @@ class Directory:
         If it raises, or this process dies in it, they wait again for the next owner.
         """
         validate_subject(subject)
-        self._require()
+        self.require()
 
         async def act(relay: Relay) -> None:
+            if relay.parts.ledger.state.mailboxes.get(subject) is None:
+                raise _unknown(subject)
             got = await relay.lease(subject, limit, max_size_bytes)
-            rest = [one for one in relay.metrics().endpoints if one.subject == subject]
-            left = rest[0].pending if rest else 0
-            deliver(Inbox(subject, got, left, len(got), acknowledged=True))
+            [rest] = [one for one in relay.metrics().endpoints if one.subject == subject]
+            others = rest.leased - len(got)
+            deliver(Inbox(subject, got, rest.pending, others, acknowledged=True))
             await relay.ack(subject, [envelope.id for envelope in got])
 
         self._own(act)
@@ -150,7 +161,7 @@ class Directory:
         """Put dead letters back into their mailboxes: those of `ids`, or all."""
         if subject is not None:
             validate_subject(subject)
-        self._require()
+        self.require()
 
         async def act(relay: Relay) -> Redriven:
             groups = await relay.dead_letter_groups(subject)
@@ -165,26 +176,18 @@ class Directory:
 
     def purge(self, subject: str | None, older_than: timedelta | None) -> int:
         """Throw dead letters away; gives how many."""
-        self._require()
+        self.require()
         return self._own(lambda relay: relay.purge_dead_letters(older_than, subject))
 
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
         """Check journal, index and mailboxes against each other; owns only to repair."""
-        self._require()
+        self.require()
         return verify(self.data, repair=repair, on_segment=on_segment)
 
     def rebuild(self) -> tuple[int, bool]:
         """Write the index anew; gives its messages, and whether the journal has lost events."""
-        self._require()
+        self.require()
         return rebuild_index(self.data)
-
-    def _require(self) -> None:
-        try:
-            self.data.require()
-        except DataDirUnusable as problem:
-            raise DataDirUnusable(
-                f"{problem}; name the right one with --data-dir or WAYPOST_DATA_DIR"
-            ) from None
 
     def _own(self, act: Callable[[Relay], Awaitable[T]]) -> T:
         async def run() -> T:
@@ -203,7 +206,7 @@ class Directory:
         seen = look(self.data)
         mailbox = seen.state.mailboxes.get(subject)
         if mailbox is None:
-            raise UnknownEndpoint(subject)
+            raise _unknown(subject)
         bodies = Bodies(self.data.journal)
         now_ms = system_clock() // 1000
         waiting = [message for message in mailbox.pending() if message.ttl >= now_ms]
@@ -216,6 +219,10 @@ class Directory:
                 unreadable.append(f"{message.id}: {problem}")
         bodies.close()
         return Inbox(subject, envelopes, len(waiting), _leased(mailbox), unreadable)
+
+
+def _unknown(subject: str) -> RelayError:
+    return RelayError(f"{UnknownEndpoint(subject)}; 'waypost endpoints' lists those that are")
 
 
 def _leased(mailbox: Mailbox) -> int:

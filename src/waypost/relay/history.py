@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.segments import Batch, last_commit, list_segments, read_segment
+from waypost.wire.envelopes import instant
 from waypost.wire.events import Accepted, AnyEvent, Rejected
 from waypost.wire.identifiers import ulid_time_ms
 
@@ -94,7 +95,8 @@ def _checks(event: Accepted | Rejected) -> Iterator[str]:
     budget = event.budget
     yield (
         f"budget {verdict['budget_exceeded']}: hop {budget.hop_count} of {budget.max_hops},"
-        f" {budget.call_budget_remaining} calls left, expires at {budget.ttl} ms"
+        f" {budget.call_budget_remaining} calls left,"
+        f" expires {instant(budget.ttl * 1000):%Y-%m-%d %H:%M:%S} UTC"
     )
 
 

@@ -8,7 +8,7 @@ Failures and answers:
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -118,14 +118,26 @@ class Index:
         ).fetchone()
         return row[0] if row else None
 
+    def all_last_seen(self) -> Iterator[tuple[tuple[str, str], int]]:
+        """Every pair and its time (ms), the latest first."""
+        for sender, recipient, at_ms in self._reader.execute(
+            "select sender, recipient, at_ms from last_seen order by at_ms desc"
+        ):
+            yield (sender, recipient), at_ms
+
     def duplicate(self, message_id: str) -> Duplicate | None:
         """The first result for an id chosen by its sender."""
         row = self._reader.execute(
             "select at_us, result from duplicates where id = ?", (message_id,)
         ).fetchone()
-        if row is None:
-            return None
-        return Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
+        return _duplicate(*row) if row is not None else None
+
+    def all_duplicates(self) -> Iterator[tuple[str, Duplicate]]:
+        """Every id chosen by its sender and its first result, the latest first."""
+        for message_id, at_us, result in self._reader.execute(
+            "select id, at_us, result from duplicates order by at_us desc"
+        ):
+            yield message_id, _duplicate(at_us, result)
 
     def write(self, changes: Changes) -> None:
         """Apply `changes` in one transaction."""
@@ -208,6 +220,10 @@ def all_messages(state: RelayState) -> Iterable[Message]:
     for mailbox in state.mailboxes.values():
         yield from mailbox.live.values()
         yield from mailbox.dead.values()
+
+
+def _duplicate(at_us: int, result: str) -> Duplicate:
+    return Duplicate(at_us, msgspec.json.decode(result, type=PublishResult))
 
 
 def _to_row(m: Message) -> tuple[str | int, ...]:

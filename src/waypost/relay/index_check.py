@@ -40,21 +40,21 @@ class IndexRows(msgspec.Struct):
 def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
     """The rows of `index.db`, or None and what is wrong with it. Changes nothing."""
     if not data.index.exists():
-        return None, "is missing"
+        return None, "missing"
     try:
         index = Index(data.index, read_only=True)
     except sqlite3.DatabaseError as problem:
-        return None, f"cannot be read: {problem}"
+        return None, f"cannot be read ({problem})"
     try:
         position = index.position()
         if position is None:
-            return None, "is empty, or was written by another version"
+            return None, "empty, or written by another version"
         damage = index.damage()
         if damage:
-            return None, f"is damaged: {damage}"
+            return None, f"damaged ({damage})"
         return _rows(index, position), ""
     except sqlite3.DatabaseError as problem:
-        return None, f"cannot be read: {problem}"
+        return None, f"cannot be read ({problem})"
     finally:
         index.close()
 

@@ -28,12 +28,12 @@ async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Part
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
         parts.end_old_leases()
-        if parts.uses_files:
-            parts.drop_ins.scan_all()
         await parts.ledger.sync()
         parts.sweeper.start()
         if settings.current.watch_files:
             await parts.watching.start()
+        if parts.uses_files:
+            parts.drop_ins.scan_all()
     except BaseException:
         lock.release()
         raise

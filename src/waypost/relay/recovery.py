@@ -63,8 +63,8 @@ def recover(
         index.load(state)
         state.seq, state.at_us = known.seq, known.at_us
     end = _fold(segments, start, state, report)
-    state.last_seen.lookup = index.last_seen if known is not None else state.last_seen.lookup
-    state.duplicates.lookup = index.duplicate if known is not None else state.duplicates.lookup
+    state.last_seen.attach(index.all_last_seen(), index.last_seen)
+    state.duplicates.attach(index.all_duplicates(), index.duplicate)
     _refill_windows(segments, start, state, window_us)
     if repair:
         _repair(data, segments, end, report)

@@ -58,6 +58,8 @@ class Subscriptions:
 
     def handlers(self, endpoint: str) -> tuple[Handler, ...]:
         """The handlers whose pattern covers `endpoint`."""
+        if not self._live:
+            return ()
         found = self._cache.get(endpoint)
         if found is None:
             found = self._cache[endpoint] = tuple(self._index.matching(endpoint))

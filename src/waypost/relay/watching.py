@@ -33,6 +33,7 @@ class Watching:
         self._tasks.append(loop.create_task(self._watch_files()))
         if self._mailboxes:
             self._tasks.append(loop.create_task(self._watch_mailboxes()))
+        await asyncio.sleep(0)  # in their first step the tasks set up their watches
 
     async def stop(self) -> None:
         """Stop watching."""

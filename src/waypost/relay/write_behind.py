@@ -2,9 +2,10 @@
 
 Rule 1  `get` gives the newest value, wherever it is.
 Rule 2  Memory is bounded: unwritten entries by the next checkpoint, read ones by `clean_max`.
+Rule 3  While everything fits in memory, the disk is not asked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -15,11 +16,12 @@ class WriteBehind(Generic[K, V]):
     """`lookup` reads the table on disk; a checkpoint writes what `begin_flush` gives."""
 
     def __init__(self, clean_max: int) -> None:
-        self.lookup: Callable[[K], V | None] = lambda key: None
+        self._lookup: Callable[[K], V | None] | None = None
         self._clean_max = clean_max
         self._dirty: dict[K, V] = {}
         self._flushing: dict[K, V] = {}
         self._clean: dict[K, V | None] = {}
+        self._table: Callable[[K], V | None] | None = None
 
     def __len__(self) -> int:
         return len(self._dirty) + len(self._flushing) + len(self._clean)
@@ -32,7 +34,9 @@ class WriteBehind(Generic[K, V]):
             return self._flushing[key]
         if key in self._clean:
             return self._clean[key]
-        value = self.lookup(key)
+        if self._lookup is None:
+            return None
+        value = self._lookup(key)
         self._remember(key, value)
         return value
 
@@ -52,12 +56,17 @@ class WriteBehind(Generic[K, V]):
             self._remember(key, value)
         self._flushing = {}
 
-    def forget_clean(self) -> None:
-        """Read from disk again: the table was changed behind this map."""
-        self._clean.clear()
+    def attach(self, rows: Iterable[tuple[K, V]], lookup: Callable[[K], V | None]) -> None:
+        """What lies on disk; of `rows` no more is read than memory may hold."""
+        self._table = lookup
+        for key, value in rows:
+            if self._lookup is not None:
+                break
+            self._remember(key, value)
 
     def _remember(self, key: K, value: V | None) -> None:
         self._clean.pop(key, None)
         if len(self._clean) >= self._clean_max:
             del self._clean[next(iter(self._clean))]
+            self._lookup = self._table  # from now on, what is not in memory may be on disk
         self._clean[key] = value

@@ -1,0 +1,116 @@
+"""`./run bench core`: the embedded relay next to Redis Streams and NATS JetStream, in one run."""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import table
+from bench.admission import measure_admission_us
+from bench.embedded import EmbeddedRelay
+from bench.growth import KINDS, Growth, measure_growth
+from bench.peers import Peer
+from bench.peers.nats_jetstream import NatsJetStream
+from bench.peers.redis_streams import RedisStreams
+from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, measure_peer
+
+BASELINE = "Redis Streams"
+ADMISSION_MARK_US = 8.0
+GROWTH_MARK = 1.3
+
+
+def main() -> None:
+    """Measure, then print tables or JSON."""
+    options = _parse()
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
+        asyncio.run(_run(options, Path(scratch)))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./run bench core", description=__doc__)
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path.cwd(),
+        help="where every peer keeps its files; take the disk you care about (%(default)s)",
+    )
+    parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="length of one run")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs whose median is the figure")
+    parser.add_argument("--only", help="measure only peers whose name holds this text")
+    parser.add_argument("--no-growth", action="store_true", help="leave out the growth figures")
+    table.add_output_options(parser, baseline=BASELINE)
+    return parser.parse_args()
+
+
+def _peers(only: str | None) -> list[Peer]:
+    """Each of ours beside the peer it is compared with: noise comes and goes with time."""
+    peers: list[Peer] = [
+        EmbeddedRelay("journal", "fsync"),
+        RedisStreams(),
+        EmbeddedRelay("journal", "fsync", many=True),
+        RedisStreams(atomic=True),
+        EmbeddedRelay("maildir", "fsync"),
+        NatsJetStream(),
+        NatsJetStream(atomic=True),
+        EmbeddedRelay("journal", "async"),
+        EmbeddedRelay("maildir", "async"),
+    ]
+    return [peer for peer in peers if only is None or only.lower() in peer.name.lower()]
+
+
+async def _run(options: argparse.Namespace, scratch: Path) -> None:
+    console = Console(stderr=True)
+    measurements: list[Measurement] = []
+    skipped: dict[str, str] = {}
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("")
+        for peer in _peers(options.only):
+            reason = peer.available()
+            if reason is not None:
+                skipped[peer.name] = reason
+                continue
+            progress.update(task, description=f"{peer.name}, {IN_FLIGHT} in flight")
+            measurements += await measure_peer(
+                peer, scratch, runs=options.runs, seconds=options.seconds
+            )
+        progress.update(task, description="admission alone")
+        admission_us = measure_admission_us()
+        growth: list[Growth] = []
+        for kind in () if options.no_growth else KINDS:
+            progress.update(task, description=f"growth: 100 and 100,000 {kind}")
+            growth.append(await measure_growth(scratch, kind))
+    baseline = options.baseline if _has(measurements, options.baseline) else measurements[0].peer
+    if options.json:
+        report = table.to_json(measurements, baseline=baseline, skipped=skipped)
+        report["admission_us"] = admission_us
+        report["growth"] = {one.kind: one.ratio for one in growth}
+        print(json.dumps(report, indent=2))
+        return
+    table.show(measurements, baseline=baseline, skipped=skipped)
+    _show_costs(admission_us, growth)
+
+
+def _has(measurements: Sequence[Measurement], name: str) -> bool:
+    return any(measurement.peer == name for measurement in measurements)
+
+
+def _show_costs(admission_us: float, growth: Sequence[Growth]) -> None:
+    costs = Table(title="Cost of one publish, µs")
+    for heading in ("", "with 100", "with 100,000", "ratio", "mark"):
+        costs.add_column(heading, justify="left" if not heading else "right")
+    costs.add_row("admission alone", f"{admission_us:.1f}", "", "", f"< {ADMISSION_MARK_US:.0f} µs")
+    for one in growth:
+        ratio, mark = f"{one.ratio:.2f}x", f"< {GROWTH_MARK}x"
+        costs.add_row(one.kind, f"{one.small_us:.1f}", f"{one.large_us:.1f}", ratio, mark)
+    Console().print(costs)
+
+
+if __name__ == "__main__":
+    main()

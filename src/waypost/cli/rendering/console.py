@@ -1,0 +1,93 @@
+"""Where output goes and how it looks: one style for every verb.
+
+Text from messages is never trusted: control characters and markup in it are shown, not obeyed.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+ROWS_MAX = 50
+"""How many rows of one kind are shown to people; programs get all of them with --json."""
+
+
+def console() -> Console:
+    """Standard output, for people."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def print_json(facts: Any) -> None:
+    """`facts` as JSON on stdout, whatever the terminal's encoding."""
+    content = msgspec.json.encode(facts, enc_hook=str)
+    typer.echo(msgspec.json.format(content, indent=2))
+
+
+def note(text: str) -> None:
+    """A line on stderr: something to know that is not part of the facts."""
+    typer.echo(f"waypost: {text}", err=True)
+
+
+def plain(text: str) -> str:
+    """`text` on one line, with whatever is not printable shown as an escape."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    """An empty table; the columns in `numbers` are set to the right."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for name in columns:
+        right = name in numbers
+        made.add_column(
+            name,
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    return made
+
+
+def at(instant: datetime) -> str:
+    """An instant in UTC, to the second."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(instant: datetime, now: datetime | None = None) -> str:
+    """How long ago an instant was, in its largest unit."""
+    seconds = int(((now or datetime.now(UTC)) - instant).total_seconds())
+    if seconds < 0:
+        return at(instant)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:,} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def duration(length: timedelta) -> str:
+    """A length of time with as many digits as help: 350 ms, 1.2 s, 3 min 5 s, 2 h 4 min."""
+    ms = length / timedelta(milliseconds=1)
+    if ms < 1000:
+        return f"{ms:.3g} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes} min"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`3 messages`, `1 message`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def styled(text: str, style: str) -> Text:
+    """Printable text in one style."""
+    return Text(plain(text), style=style)
