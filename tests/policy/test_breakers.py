@@ -310,14 +310,23 @@ def test_switched_off_no_failure_is_counted() -> None:
 
 def test_a_breaker_untouched_for_long_is_forgotten() -> None:
     breakers = opened(at_ms=0)
-    assert breakers.sweep(59_999, idle_ms=60_000) == 0
-    assert breakers.sweep(60_000, idle_ms=60_000) == 1
+    assert breakers.sweep(59_999, idle_ms=60_000) == []
+    (move,) = breakers.sweep(60_000, idle_ms=60_000)
+    assert (move.before, move.after, move.occasion) == (OPEN, CLOSED, Occasion.IDLE)
     assert breakers.state_of("a") is CLOSED
+    assert len(breakers) == 0
+
+
+def test_failures_long_ago_are_forgotten_without_a_move() -> None:
+    breakers = breakers_of()
+    breakers.record_failure("a", 0)
+    assert breakers.sweep(60_000, idle_ms=60_000) == []
+    assert len(breakers) == 0
 
 
 def test_a_breaker_is_not_forgotten_before_its_cooldown_is_over() -> None:
     breakers = opened(at_ms=0)
-    assert breakers.sweep(COOLDOWN - 1, idle_ms=1) == 0
+    assert breakers.sweep(COOLDOWN - 1, idle_ms=1) == []
     assert not breakers.check("a", COOLDOWN - 1).allowed
 
 
@@ -325,13 +334,14 @@ def test_a_failure_keeps_a_breaker_from_being_forgotten() -> None:
     breakers = breakers_of()
     breakers.record_failure("a", 0)
     breakers.record_failure("a", 50_000)
-    assert breakers.sweep(60_000, idle_ms=60_000) == 0
+    assert breakers.sweep(60_000, idle_ms=60_000) == []
+    assert len(breakers) == 1
 
 
 def test_a_probe_that_never_ends_is_freed_by_the_sweep() -> None:
     breakers = half_open()
     assert not breakers.check("a", COOLDOWN + 59_999).allowed
-    assert breakers.sweep(COOLDOWN + 60_000, idle_ms=60_000) == 1
+    assert len(breakers.sweep(COOLDOWN + 60_000, idle_ms=60_000)) == 1
     assert breakers.check("a", COOLDOWN + 60_000).allowed
 
 
@@ -341,10 +351,11 @@ def test_a_probe_that_never_ends_is_freed_by_the_sweep() -> None:
 def test_the_table_is_the_whole_machine() -> None:
     arrows = {(before, after) for (before, _), after in TRANSITIONS.items()}
     assert arrows == {(CLOSED, OPEN), (OPEN, HALF_OPEN), (HALF_OPEN, OPEN), (HALF_OPEN, CLOSED)} | {
-        (OPEN, CLOSED)  # by hand only
+        (OPEN, CLOSED)  # by hand, or after long idleness
     }
     assert [key for key in TRANSITIONS if key[0] is OPEN and TRANSITIONS[key] is CLOSED] == [
-        (OPEN, Occasion.RESET)
+        (OPEN, Occasion.RESET),
+        (OPEN, Occasion.IDLE),
     ]
 
 

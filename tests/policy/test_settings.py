@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.backpressure import BackpressureConfig
-from waypost.policy.bounds import payload_max_bytes
+from waypost.policy.bounds import ancestor_chain_max, payload_max_bytes
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.rate_limits import RateLimitConfig
@@ -29,7 +29,7 @@ ANY_SETTINGS = st.builds(
     Settings,
     storage=st.sampled_from(["maildir", "journal"]),
     durability=st.sampled_from(["fsync", "async"]),
-    max_hops=POSITIVE,
+    max_hops=st.integers(1, ancestor_chain_max),
     default_ttl_ms=POSITIVE,
     default_call_budget=POSITIVE,
     max_payload_bytes=st.integers(1, payload_max_bytes),
@@ -239,6 +239,7 @@ def test_a_file_that_is_no_json_object_is_refused(raw: bytes) -> None:
     ("settings", "named"),
     [
         (Settings(max_hops=0), "maxHops"),
+        (Settings(max_hops=ancestor_chain_max + 1), "maxHops"),
         (Settings(default_ttl_ms="1h"), "defaultTtlMs"),  # type: ignore[arg-type]
         (Settings(backpressure=BackpressureConfig(pressure_warning_at=float("nan"))), "pressure"),
         (Settings(circuit_breaker=CircuitBreakerConfig(cooldown_ms=1)), "cooldownMs"),
@@ -257,12 +258,17 @@ def test_settings_made_in_python_are_held_to_the_same(settings: Settings, named:
 def tiers(first: int, second: int, third: int, **fields: Any) -> Settings:
     """Quotas of so many envelopes and, times 100, bytes."""
     limits = [TierLimits(n, n * 100) for n in (first, second, third)]
-    qos = QosConfig(tier1=limits[0], tier2=limits[1], tier3=limits[2], **fields)
+    qos = QosConfig(enabled=True, tier1=limits[0], tier2=limits[1], tier3=limits[2], **fields)
     return Settings(qos=qos, max_payload_bytes=100)
 
 
 def test_the_defaults_have_nothing_to_complain_about() -> None:
     assert lint(Settings()) == []
+    assert lint(Settings(qos=QosConfig(enabled=True))) == []
+
+
+def test_tiers_that_are_switched_off_are_not_complained_about() -> None:
+    assert lint(Settings(backpressure=BackpressureConfig(max_mailbox_size=1))) == []
 
 
 NEVER_BYTES = "qos.{}.maxBytes is above qos.inboxMaxBytes and can never be reached"
@@ -283,29 +289,38 @@ NEVER_COUNT = "qos.{}.maxEnvelopes is above backpressure.maxMailboxSize and can 
             [NEVER_BYTES.format(name) for name in ("tier1", "tier2", "tier3")],
         ),
         (
-            Settings(backpressure=BackpressureConfig(max_mailbox_size=500)),
-            Settings(backpressure=BackpressureConfig(max_mailbox_size=499)),
+            Settings(
+                qos=QosConfig(enabled=True), backpressure=BackpressureConfig(max_mailbox_size=500)
+            ),
+            Settings(
+                qos=QosConfig(enabled=True), backpressure=BackpressureConfig(max_mailbox_size=499)
+            ),
             [NEVER_COUNT.format("tier3")],
         ),
         (
-            Settings(backpressure=BackpressureConfig(max_mailbox_size=1, enabled=False)),
-            Settings(backpressure=BackpressureConfig(max_mailbox_size=1)),
+            Settings(
+                qos=QosConfig(enabled=True),
+                backpressure=BackpressureConfig(max_mailbox_size=1, enabled=False),
+            ),
+            Settings(
+                qos=QosConfig(enabled=True), backpressure=BackpressureConfig(max_mailbox_size=1)
+            ),
             [NEVER_COUNT.format(name) for name in ("tier1", "tier2", "tier3")],
         ),
         (
-            Settings(qos=QosConfig(tier2=TierLimits(20, 2**20))),
-            Settings(qos=QosConfig(tier2=TierLimits(19, 2**20))),
+            Settings(qos=QosConfig(enabled=True, tier2=TierLimits(20, 2**20))),
+            Settings(qos=QosConfig(enabled=True, tier2=TierLimits(19, 2**20))),
             ["qos: a better known sender may store fewer envelopes than an unknown one"],
         ),
         (
-            Settings(qos=QosConfig(tier3=TierLimits(500, 2 * 2**20))),
-            Settings(qos=QosConfig(tier3=TierLimits(500, 2 * 2**20 - 1))),
+            Settings(qos=QosConfig(enabled=True, tier3=TierLimits(500, 2 * 2**20))),
+            Settings(qos=QosConfig(enabled=True, tier3=TierLimits(500, 2 * 2**20 - 1))),
             ["qos: a better known sender may store fewer bytes than an unknown one"],
         ),
         (
-            Settings(max_payload_bytes=256 * 1024, qos=QosConfig(enabled=True)),
-            Settings(max_payload_bytes=256 * 1024 + 1, qos=QosConfig(enabled=True)),
-            ["maxPayloadBytes is above qos.tier1.maxBytes: strangers cannot send that much"],
+            Settings(max_payload_bytes=10 * 2**20, qos=QosConfig(enabled=True)),
+            Settings(max_payload_bytes=10 * 2**20 + 1, qos=QosConfig(enabled=True)),
+            ["maxPayloadBytes is above qos.tier3.maxBytes: nobody can send that much"],
         ),
         (
             Settings(circuit_breaker=CircuitBreakerConfig(half_open_probe_count=2)),

@@ -34,6 +34,7 @@ class Occasion(StrEnum):
     PROBE_FAILED = "a probe failed"
     SUCCESSES_REACHED = "success_to_close consecutive successes"
     RESET = "reset by hand"
+    IDLE = "untouched for long"
 
 
 TRANSITIONS: dict[tuple[CircuitState, Occasion], CircuitState] = {
@@ -43,6 +44,8 @@ TRANSITIONS: dict[tuple[CircuitState, Occasion], CircuitState] = {
     (CircuitState.HALF_OPEN, Occasion.SUCCESSES_REACHED): CircuitState.CLOSED,
     (CircuitState.OPEN, Occasion.RESET): CircuitState.CLOSED,
     (CircuitState.HALF_OPEN, Occasion.RESET): CircuitState.CLOSED,
+    (CircuitState.OPEN, Occasion.IDLE): CircuitState.CLOSED,
+    (CircuitState.HALF_OPEN, Occasion.IDLE): CircuitState.CLOSED,
 }
 
 
@@ -179,13 +182,24 @@ class CircuitBreakers:
         """Later checks use `config`; states stay as they are."""
         self.config = config
 
-    def sweep(self, now_ms: int, idle_ms: int) -> int:
-        """Forget breakers untouched for `idle_ms` that are past their cooldown."""
+    def sweep(self, now_ms: int, idle_ms: int) -> list[Transition]:
+        """Forget breakers untouched for `idle_ms` that are past their cooldown.
+
+        Returns the moves of those that were not closed.
+        """
         idle_ms = max(idle_ms, self.config.cooldown_ms)
-        idle = [n for n, one in self._breakers.items() if now_ms - one.touched_at >= idle_ms]
-        for endpoint in idle:
-            del self._breakers[endpoint]
-        return len(idle)
+        idle = [
+            (endpoint, breaker)
+            for endpoint, breaker in self._breakers.items()
+            if now_ms - breaker.touched_at >= idle_ms
+        ]
+        moves = []
+        for endpoint, breaker in idle:
+            if breaker.state is CircuitState.CLOSED:
+                del self._breakers[endpoint]
+            else:
+                moves.append(self._move(endpoint, breaker, Occasion.IDLE, now_ms))
+        return moves
 
     def _move(
         self, endpoint: str, breaker: CircuitBreakerState, occasion: Occasion, now_ms: int

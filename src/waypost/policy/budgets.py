@@ -14,7 +14,8 @@ from typing import Protocol
 import msgspec
 
 from waypost.policy.bounds import ancestor_chain_max
-from waypost.policy.errors import InvalidMessage
+from waypost.policy.errors import InvalidMessage, InvalidSubject
+from waypost.policy.subjects import validate_subject
 
 DEFAULT_MAX_HOPS = 5
 DEFAULT_TTL_MS = 3_600_000
@@ -134,3 +135,8 @@ def _check_chain(chain: tuple[str, ...]) -> None:
         raise InvalidMessage(
             f"invalid budget: an ancestor chain may hold at most {ancestor_chain_max} subjects"
         )
+    try:
+        for ancestor in chain:
+            validate_subject(ancestor)
+    except InvalidSubject as problem:
+        raise InvalidMessage(f"invalid budget: ancestor chain: {problem}") from None

@@ -152,9 +152,11 @@ class GuardPolicy:
 
     def sweep(self, now_ms: int) -> Swept:
         """Forget senders with nothing in their window and circuits untouched for long."""
+        circuits_before = len(self._circuits)
+        self._circuits.sweep(now_ms, BREAKER_IDLE_MS)
         return Swept(
             senders=self._windows.sweep(now_ms, self.config.rate_limit_window_ms),
-            circuits=self._circuits.sweep(now_ms, BREAKER_IDLE_MS),
+            circuits=circuits_before - len(self._circuits),
         )
 
     def tracked(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from waypost.policy.backpressure import BackpressureConfig
-from waypost.policy.bounds import payload_max_bytes
+from waypost.policy.bounds import ancestor_chain_max, payload_max_bytes
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
@@ -48,7 +48,7 @@ class Settings(
 
     storage: Literal["maildir", "journal"] = "maildir"
     durability: Literal["fsync", "async"] = "fsync"
-    max_hops: PositiveInt = DEFAULT_MAX_HOPS
+    max_hops: Annotated[int, msgspec.Meta(ge=1, le=ancestor_chain_max)] = DEFAULT_MAX_HOPS
     default_ttl_ms: PositiveInt = DEFAULT_TTL_MS
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
@@ -102,8 +102,14 @@ def to_config_document(settings: Settings) -> dict[str, Any]:
 
 def lint(settings: Settings) -> list[str]:
     """Valid settings that cannot work as meant, in words."""
-    notes = []
+    return [*_lint_qos(settings), *_lint_rest(settings)]
+
+
+def _lint_qos(settings: Settings) -> list[str]:
+    notes: list[str] = []
     qos, cap = settings.qos, settings.backpressure
+    if not qos.enabled:
+        return notes
     for name, limits in (("tier1", qos.tier1), ("tier2", qos.tier2), ("tier3", qos.tier3)):
         if limits.max_bytes > qos.inbox_max_bytes:
             notes.append(f"qos.{name}.maxBytes is above qos.inboxMaxBytes and can never be reached")
@@ -116,8 +122,13 @@ def lint(settings: Settings) -> list[str]:
         notes.append("qos: a better known sender may store fewer envelopes than an unknown one")
     if not qos.tier1.max_bytes <= qos.tier2.max_bytes <= qos.tier3.max_bytes:
         notes.append("qos: a better known sender may store fewer bytes than an unknown one")
-    if settings.max_payload_bytes > qos.tier1.max_bytes and qos.enabled:
-        notes.append("maxPayloadBytes is above qos.tier1.maxBytes: strangers cannot send that much")
+    if settings.max_payload_bytes > qos.tier3.max_bytes:
+        notes.append("maxPayloadBytes is above qos.tier3.maxBytes: nobody can send that much")
+    return notes
+
+
+def _lint_rest(settings: Settings) -> list[str]:
+    notes: list[str] = []
     breaker = settings.circuit_breaker
     if breaker.half_open_probe_count > breaker.success_to_close:
         notes.append(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.relay.segments import Batch, last_commit, list_segments, read_segment
+from waypost.relay.segments import Batch, last_commit, list_segments, read_segment, segment_bytes
 from waypost.wire.envelopes import instant
-from waypost.wire.events import Accepted, AnyEvent, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Commit, Rejected
 from waypost.wire.identifiers import ulid_time_ms
 
 _CLOCK_SLACK_MS = 24 * 3_600_000
@@ -42,9 +42,12 @@ def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
     needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
     made_ms = ulid_time_ms(message_id)
     for first_seq, path in _since(directory, made_ms):
-        if needle not in path.read_bytes():
-            continue
-        for piece in read_segment(path, first_seq):
+        try:
+            found = needle in segment_bytes(path)
+            pieces = list(read_segment(path, first_seq)) if found else []
+        except FileNotFoundError:
+            continue  # past its retention since the list was made
+        for piece in pieces:
             if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
                 for event, _ in piece.events():
                     if getattr(event, "id", None) == message_id:
@@ -57,8 +60,15 @@ def _since(directory: Path, made_ms: int | None) -> list[tuple[int, Path]]:
     if made_ms is None:
         return segments
     cutoff_us = (made_ms - _CLOCK_SLACK_MS) * 1000
-    ends = ((first, path, last_commit(path)) for first, path in segments)
+    ends = ((first, path, _last_commit(path)) for first, path in segments)
     return [(first, path) for first, path, end in ends if end is None or end.at_us >= cutoff_us]
+
+
+def _last_commit(path: Path) -> Commit | None:
+    try:
+        return last_commit(path)
+    except FileNotFoundError:
+        return None  # sealed or dropped since the list was made
 
 
 def _steps(event: AnyEvent) -> Iterator[Step]:

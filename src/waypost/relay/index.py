@@ -51,20 +51,27 @@ class Index:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         in_memory = str(path) == ":memory:"
-        target = f"file:{quote(str(path))}?mode=ro" if read_only else str(path)
+        target = _read_only_address(path) if read_only else str(path)
         self._connection = _connect(target, uri=read_only)
         self._read_only = read_only
-        if read_only:
-            # One snapshot for every table: the owner may be writing a checkpoint meanwhile.
-            self._connection.execute("begin")
-        else:
-            self._connection.execute("pragma journal_mode = wal")
-            self._connection.execute("pragma synchronous = normal")
-            self._connection.executescript(_statement("schema.sql"))
-            if not in_memory:
-                path.chmod(0o600)
+        try:
+            self._begin()
+        except sqlite3.DatabaseError:
+            self._connection.close()
+            raise
+        if not in_memory and not read_only:
+            path.chmod(0o600)
         # Look-ups happen while a checkpoint is being written in another thread.
         self._reader = self._connection if in_memory else _connect(target, uri=read_only)
+
+    def _begin(self) -> None:
+        if self._read_only:
+            # One snapshot for every table: the owner may be writing a checkpoint meanwhile.
+            self._connection.execute("begin")
+            return
+        self._connection.execute("pragma journal_mode = wal")
+        self._connection.execute("pragma synchronous = normal")
+        self._connection.executescript(_statement("schema.sql"))
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and close it."""
@@ -247,6 +254,13 @@ _COLUMNS = (
     *("segment", "offset", "length"),
     *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
 )
+
+
+def _read_only_address(path: Path) -> str:
+    """An address that leaves no files behind, unless a log is there that has to be read."""
+    log = Path(f"{path}-wal")
+    settled = not log.exists() or log.stat().st_size == 0
+    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if settled else ''}"
 
 
 def _connect(target: str, *, uri: bool) -> sqlite3.Connection:

@@ -1,8 +1,9 @@
 """The index against the journal: every row must be what a fold from scratch gives.
 
-Two tables may know more than the journal still tells: when retention has dropped old segments,
-last-seen pairs and duplicate ids from that time are only here. They are kept, never counted as
-wrong. Duplicate ids whose window is over may be gone already.
+The index may know more than the journal still tells. When retention has dropped old segments,
+last-seen pairs and duplicate ids from that time are only here; endpoints are told again, but
+only after the point for which the index stands; and messages that left since then are told no
+more. None of that is wrong. Duplicate ids whose window is over may be gone already.
 """
 
 import sqlite3
@@ -26,6 +27,8 @@ _MESSAGE_COLUMNS = (
     *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
 )
 
+_SEGMENT = _MESSAGE_COLUMNS.index("segment")
+
 
 class IndexRows(msgspec.Struct):
     """Everything an index holds, as of one instant."""
@@ -46,17 +49,40 @@ def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
     except sqlite3.DatabaseError as problem:
         return None, f"cannot be read ({problem})"
     try:
-        position = index.position()
-        if position is None:
-            return None, "empty, or written by another version"
         damage = index.damage()
         if damage:
             return None, f"damaged ({damage})"
-        return _rows(index, position), ""
+        position = index.position()
+        rows = _rows(index, position or Position())
+        if position is None and any((rows.endpoints, rows.messages, rows.last_seen)):
+            return None, "written by another version"
+        return rows, ""
     except sqlite3.DatabaseError as problem:
         return None, f"cannot be read ({problem})"
     finally:
         index.close()
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Where the journal begins: its first segment, and the time (µs) of its first event.
+
+    Both are 0 if it still holds everything that ever happened.
+    """
+
+    segment: int = 0
+    at_us: int = 0
+
+    def is_after(self, table: str, row: tuple[Any, ...]) -> bool:
+        """Whether a row tells of something that the journal no longer does."""
+        match table:
+            case "endpoints":
+                return bool(row[0] < self.at_us)
+            case "messages":
+                return bool(row[_SEGMENT] < self.segment)
+            case "last_seen":
+                return bool(row[0] * 1000 < self.at_us)
+            case _:
+                return bool(row[0] < self.at_us)
 
 
 class IndexComparison:
@@ -86,10 +112,9 @@ class IndexComparison:
             segment, offset = stands
             self.misplaced = f"it points at byte {offset} of segment {segment}, not at a commit"
 
-    def differences(self, oldest_us: int, duplicates_since_us: int) -> Iterator[str]:
+    def differences(self, begins: Beginning, duplicates_since_us: int) -> Iterator[str]:
         """What is not as the journal tells, in words.
 
-        `oldest_us` is when the journal begins: 0 if it holds everything that ever happened.
         Duplicate ids before `duplicates_since_us` may have been forgotten.
         """
         told, rows = self._told, self._rows
@@ -101,7 +126,7 @@ class IndexComparison:
                 if name != "duplicates" or wanted[key][0] >= duplicates_since_us:
                     yield f"{_title(name, key, wanted[key])} is missing"
             for key in sorted(found.keys() - wanted.keys()):
-                if not _is_older(name, found[key], oldest_us):
+                if not begins.is_after(name, found[key]):
                     yield f"{_title(name, key, found[key])} should not be there"
             for key in sorted(found.keys() & wanted.keys()):
                 if found[key] != wanted[key]:
@@ -134,31 +159,31 @@ def rebuild(data: DataDir) -> Rebuilt:
     return Rebuilt(len(changes.messages), recovered.report)
 
 
-def journal_begins_us(data: DataDir) -> int:
-    """The time (µs) of the oldest event left; 0 if the journal holds everything since ever."""
+def journal_beginning(data: DataDir) -> Beginning:
+    """Where the journal begins now."""
     for first_seq, path in list_segments(data.journal).items():
         if first_seq == 1:
-            return 0
+            return Beginning()
         for piece in read_segment(path, first_seq):
             if isinstance(piece, Batch):
-                return next(piece.events())[0].at_us
-    return 0
+                return Beginning(first_seq, next(piece.events())[0].at_us)
+    return Beginning()
 
 
 def _only_in_index(data: DataDir) -> Changes:
     kept = Changes(Position(), [], [], [], {}, {})
-    begins_us = journal_begins_us(data)
-    rows = read_index(data)[0] if begins_us else None
+    begins = journal_beginning(data)
+    rows = read_index(data)[0] if begins.segment else None
     if rows is not None:
         kept.last_seen = {
             pair: row[0]
             for pair, row in rows.last_seen.items()
-            if _is_older("last_seen", row, begins_us)
+            if begins.is_after("last_seen", row)
         }
         kept.duplicates = {
             key: Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
             for key, row in rows.duplicates.items()
-            if _is_older("duplicates", row, begins_us)
+            if begins.is_after("duplicates", row)
         }
     return kept
 
@@ -186,12 +211,6 @@ def _told(state: RelayState, position: Position) -> IndexRows:
             for key, first in changes.duplicates.items()
         },
     )
-
-
-def _is_older(table: str, row: tuple[Any, ...], oldest_us: int) -> bool:
-    if table == "last_seen":
-        return bool(row[0] * 1000 < oldest_us)
-    return table == "duplicates" and bool(row[0] < oldest_us)
 
 
 def _title(table: str, key: Any, row: tuple[Any, ...]) -> str:

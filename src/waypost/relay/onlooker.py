@@ -4,6 +4,7 @@ It works while a relay runs there. What is seen is one instant of the near past:
 checkpoint of the index and every commit after it.
 """
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,7 +16,7 @@ from waypost.policy.settings import Settings, merge_settings
 from waypost.relay.access_file import AccessFile
 from waypost.relay.data_dir import DataDir, owner_of
 from waypost.relay.recovery import RecoveryReport, recover
-from waypost.relay.segments import Batch, Damage, list_segments, read_segment
+from waypost.relay.segments import Batch, Damage, list_segments, read_segment, segment_bytes
 from waypost.relay.state import RelayState
 from waypost.wire.events import Rejected, SettingsChanged
 
@@ -60,11 +61,14 @@ def look(data: DataDir, *, use_index: bool = True) -> Look:
 
 
 def steadily(read: Callable[[], T]) -> T:
-    """Read again when a file went away meanwhile: a running relay seals and drops segments."""
+    """Read again when something moved meanwhile.
+
+    A running relay seals and drops segments, and folds its log into the index.
+    """
     for _ in range(_ATTEMPTS - 1):
         try:
             return read()
-        except FileNotFoundError:
+        except (FileNotFoundError, sqlite3.DatabaseError):
             continue
     return read()
 
@@ -105,7 +109,7 @@ def recent(data: DataDir, max_bytes: int) -> Recent:
 def _last_storage(data: DataDir) -> str:
     needle = b'{"kind":"settings"'
     for first_seq, path in reversed(list_segments(data.journal).items()):
-        if needle not in path.read_bytes():
+        if needle not in segment_bytes(path):
             continue
         for piece in reversed(list(read_segment(path, first_seq))):
             if isinstance(piece, Batch) and needle in piece.data[piece.start : piece.stop]:
@@ -118,11 +122,12 @@ def _last_storage(data: DataDir) -> str:
 def _recent(data: DataDir, max_bytes: int) -> Recent:
     found = Recent()
     for first_seq, path in reversed(list_segments(data.journal).items()):
-        max_bytes -= path.stat().st_size
+        first = True
+        pieces = list(read_segment(path, first_seq))
+        max_bytes -= max((piece.end for piece in pieces), default=0)
         if max_bytes < 0 and found.since_us:
             break
-        first = True
-        for piece in read_segment(path, first_seq):
+        for piece in pieces:
             if isinstance(piece, Damage):
                 continue
             for event, _ in piece.events():

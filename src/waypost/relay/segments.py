@@ -85,17 +85,35 @@ def list_segments(directory: Path) -> dict[int, Path]:
     return {int(path.stem): path for path in sorted(found) if path.stem.isdigit()}
 
 
+def segment_bytes(path: Path) -> bytes:
+    """The content of a segment, which its owner may seal at any moment."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        if path.suffix != ".open":
+            raise
+        return path.with_suffix(".jsonl").read_bytes()
+
+
 def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
     """Committed batches from offset `start` on, and between them what is damaged."""
-    data = path.read_bytes()
+    data = segment_bytes(path)
+    looked_until = start
     while start < len(data):
-        mark = data.find(_COMMIT_MARK, start)
+        mark = data.find(_COMMIT_MARK, looked_until)
         newline = data.find(b"\n", mark + 1) if mark >= 0 else -1
         if newline < 0:
             yield Damage(first_seq, start, len(data), at_tail=True)
             return
-        yield from _judge(data, first_seq, start, mark + 1, newline + 1)
-        start = newline + 1
+        batch = _batch_before(data, first_seq, start, mark + 1, newline + 1)
+        if batch is None:
+            # The damage may reach into the next batch, whose own commit line says where it begins.
+            looked_until = mark + 1
+            continue
+        if batch.start > start:
+            yield Damage(first_seq, start, batch.start, at_tail=False)
+        yield batch
+        start = looked_until = batch.end
 
 
 def last_commit(path: Path) -> Commit | None:
@@ -109,18 +127,15 @@ def last_commit(path: Path) -> Commit | None:
         return None
 
 
-def _judge(
-    data: bytes, first_seq: int, start: int, stop: int, end: int
-) -> Iterator[Batch | Damage]:
+def _batch_before(data: bytes, first_seq: int, start: int, stop: int, end: int) -> Batch | None:
+    """The batch closed by the line `data[stop:end]`, if it is whole and begins after `start`."""
     try:
         commit = decode_commit(data[stop:end])
     except msgspec.MsgspecError:
-        yield Damage(first_seq, start, end, at_tail=False)
-        return
+        return None
     claimed = stop - commit.bytes
-    if claimed < start or zlib.crc32(memoryview(data)[claimed:stop]) != commit.crc:
-        yield Damage(first_seq, start, end, at_tail=False)
-        return
-    if claimed > start:
-        yield Damage(first_seq, start, claimed, at_tail=False)
-    yield Batch(first_seq, claimed, stop, end, commit, data)
+    if not start <= claimed < stop:
+        return None
+    if zlib.crc32(memoryview(data)[claimed:stop]) != commit.crc:
+        return None
+    return Batch(first_seq, claimed, stop, end, commit, data)

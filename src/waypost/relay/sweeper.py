@@ -126,7 +126,9 @@ class MemoryDuties:
         settings = self._settings()
         window_ms = settings.rate_limit.window_secs * 1000
         self._ledger.state.windows.sweep(now_us // 1000, window_ms)
-        self._outcomes.breakers.sweep(now_us // 1000, settings.housekeeping.breaker_idle_ms)
+        idle_ms = settings.housekeeping.breaker_idle_ms
+        for move in self._outcomes.breakers.sweep(now_us // 1000, idle_ms):
+            self._outcomes.moved(move, now_us)
         self._rejections.sweep(now_us)
 
     def checkpoint(self, now_us: int) -> None:

@@ -5,9 +5,10 @@ the index must equal what it adds up to, and the mailbox files what the index an
 events add up to. Where the journal has lost events, the index may know better and is kept.
 
 Without `repair` nothing is changed and nothing is locked, so a relay may be running; what a
-running relay has only half done is looked at twice before it counts as wrong.
+running relay has only half done is looked at several times before it counts as wrong.
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +19,16 @@ from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock, owner_of
 from waypost.relay.findings import Finding, Outcome, Part, VerifyReport
 from waypost.relay.index import all_messages
-from waypost.relay.index_check import IndexComparison, read_index, rebuild
+from waypost.relay.index_check import Beginning, IndexComparison, read_index, rebuild
 from waypost.relay.journal_check import Hole, JournalScan, OnSegment
 from waypost.relay.mailbox_check import MailboxCheck
 from waypost.relay.onlooker import directory_settings, look, steadily
 from waypost.relay.recovery import damaged_copy, recover, set_aside
 from waypost.relay.segments import Damage
+
+_LOOKS_AGAIN = 4
+_PAUSE_S = 0.25
+"""A running relay writes mailbox files a moment after the journal: give it that moment."""
 
 
 def verify(
@@ -125,9 +130,11 @@ class _Verification:
             self._mend()
         use_index = self._repair or not self._index_is_wrong
         found, messages = self._mail(use_index)
-        if self._owner and found:
-            again, messages = self._mail(use_index)
-            found = [one for one in found if one in again]
+        for _ in range(_LOOKS_AGAIN if self._owner else 0):
+            if found:
+                time.sleep(_PAUSE_S)
+                again, messages = self._mail(use_index)
+                found = [one for one in found if one in again]
         return VerifyReport(
             data_dir=str(self._data.root),
             in_use_by=self._owner,
@@ -215,10 +222,12 @@ class _Verification:
     def _differences(self) -> Iterator[str]:
         assert self._comparison is not None
         assert self._rows is not None
-        oldest_us = self._scan.oldest_us if self._scan.starts_at_seq > 1 else 0
+        begins = Beginning()
+        if self._scan.starts_at_seq > 1:
+            begins = Beginning(self._scan.starts_at_seq, self._scan.oldest_us)
         window_us = self._settings.housekeeping.duplicate_window_ms * 1000
         now_us = max(system_clock(), self._rows.position.at_us)
-        return self._comparison.differences(oldest_us, now_us - window_us)
+        return self._comparison.differences(begins, now_us - window_us)
 
     def _mend(self) -> None:
         """Cut what was never confirmed, seal what should be, and write a wrong index anew."""
