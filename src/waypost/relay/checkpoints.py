@@ -16,8 +16,8 @@ from waypost.relay.state import RelayState
 
 log = logging.getLogger("waypost.relay")
 
-_EVENTS = 4_000
-_SECONDS = 1.0
+_EVENTS = 10_000
+_SECONDS = 5.0
 
 
 class Checkpoints:

@@ -8,7 +8,7 @@ Failures and answers:
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from waypost.relay.state import Duplicate, RelayState
 from waypost.wire.results import PublishResult
 
 FORMAT = 1
+_ROWS_PER_STATEMENT = 200
 _STATUS = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
 _STATE = {status: state for state, status in _STATUS.items()}
 
@@ -41,7 +42,7 @@ class Changes(msgspec.Struct):
     position: Position
     endpoints: list[tuple[str, int | None]]
     messages: list[tuple[str | int, ...]]
-    gone: list[tuple[int]]
+    gone: list[int]
     last_seen: Mapping[tuple[str, str], int]
     duplicates: Mapping[str, Duplicate]
 
@@ -71,7 +72,9 @@ class Index:
             return
         self._connection.execute("pragma journal_mode = wal")
         self._connection.execute("pragma synchronous = normal")
-        self._connection.executescript(_statement("schema.sql"))
+        if not self._connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+            # Only in a new file: a table missing from an old one must not look empty.
+            self._connection.executescript(_statement("schema.sql"))
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and close it."""
@@ -79,6 +82,11 @@ class Index:
             self._reader.close()
         if not self._read_only:
             self._connection.execute("pragma wal_checkpoint(truncate)")
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Close a file that is no use; what is in it does not matter."""
+        self._reader.close()
         self._connection.close()
 
     def position(self) -> Position | None:
@@ -148,39 +156,44 @@ class Index:
 
     def write(self, changes: Changes) -> None:
         """Apply `changes` in one transaction."""
-        run, many = self._connection.execute, self._connection.executemany
+        run = self._connection.execute
         run("begin immediate")
         try:
-            many(
-                "delete from endpoints where subject = ?",
-                [(subject,) for subject, since_us in changes.endpoints if since_us is None],
-            )
-            many(
-                "insert or replace into endpoints values (?, ?)",
-                [row for row in changes.endpoints if row[1] is not None],
-            )
-            many("delete from messages where ordering = ?", changes.gone)
-            many(_statement("put_message.sql"), changes.messages)
-            many(
-                "insert or replace into last_seen values (?, ?, ?)",
-                [(*pair, at_ms) for pair, at_ms in changes.last_seen.items()],
-            )
-            many(
-                "insert or replace into duplicates values (?, ?, ?)",
-                [
-                    (message_id, first.at_us, msgspec.json.encode(first.result).decode())
-                    for message_id, first in changes.duplicates.items()
-                ],
+            self._delete("endpoints", "subject", [s for s, at in changes.endpoints if at is None])
+            self._put("endpoints", [row for row in changes.endpoints if row[1] is not None])
+            self._delete("messages", "ordering", changes.gone)
+            self._put("messages", changes.messages)
+            seen = changes.last_seen.items()
+            self._put("last_seen", [(*pair, at_ms) for pair, at_ms in seen])
+            firsts = changes.duplicates.items()
+            self._put(
+                "duplicates",
+                [(key, one.at_us, msgspec.json.encode(one.result).decode()) for key, one in firsts],
             )
             at = changes.position
-            run(
-                "insert or replace into position values (1, ?, ?, ?, ?, ?)",
-                (FORMAT, at.seq, at.at_us, at.segment, at.offset),
-            )
+            self._put("position", [(1, FORMAT, at.seq, at.at_us, at.segment, at.offset)])
             run("commit")
         except BaseException:
             run("rollback")
             raise
+
+    def _put(self, table: str, rows: Sequence[tuple[str | int | None, ...]]) -> None:
+        """Insert or replace, many rows a statement.
+
+        Python lets go of its lock once a statement: with one for each row, the event loop and
+        this thread would hand it back and forth all the time.
+        """
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            some = rows[start : start + _ROWS_PER_STATEMENT]
+            marks = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
+            values = [value for row in some for value in row]
+            self._connection.execute(f"insert or replace into {table} values {marks}", values)
+
+    def _delete(self, table: str, key: str, values: Sequence[str | int]) -> None:
+        for start in range(0, len(values), _ROWS_PER_STATEMENT):
+            some = values[start : start + _ROWS_PER_STATEMENT]
+            marks = ",".join("?" * len(some))
+            self._connection.execute(f"delete from {table} where {key} in ({marks})", some)
 
     def forget_duplicates(self, before_us: int) -> None:
         """Drop ids whose window is over."""
@@ -199,10 +212,10 @@ class Index:
 def take_changes(state: RelayState, position: Position) -> Changes:
     """Everything in `state` that the index does not know yet; the state forgets that it is new."""
     messages: list[tuple[str | int, ...]] = []
-    gone: list[tuple[int]] = []
+    gone: list[int] = []
     for order, message in state.dirty.items():
         if message.state is MessageState.GONE:
-            gone.append((order,))
+            gone.append(order)
         else:
             messages.append(_to_row(message))
     endpoints: list[tuple[str, int | None]] = []

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.policy.verdicts import DEAD_LETTERED
 from waypost.relay.bodies import Bodies
 from waypost.relay.errors import RelayError
 from waypost.relay.history import find_events
@@ -22,6 +23,7 @@ from waypost.relay.maildir import Maildir
 from waypost.relay.state import RelayState
 from waypost.relay.views import dead_letter_file
 from waypost.wire.envelopes import encode_envelope
+from waypost.wire.events import Accepted, MailboxEvent, Rejected
 
 log = logging.getLogger("waypost.relay")
 
@@ -59,17 +61,30 @@ def _mailbox(
             done = repair and _rewrite(message, mailbox.hash, maildir, bodies)
             misplaced.add(message.id)
             yield Repair(mailbox.subject, message.id, problem, done)
-    known = {message.id for message in wanted}
     placed = {(FOLDER[message.state], message.id) for message in wanted}
     for folder, names in found.items():
-        for name in names:
+        for name, size in names.items():
             if (folder, name) in placed or name in misplaced:
                 continue
-            if name not in known and next(find_events(journal, name), None) is None:
+            if not _is_left_over(mailbox, journal, name, size):
                 continue
             if repair:
                 maildir.remove(mailbox.hash, name, folder)
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
+
+
+def _is_left_over(mailbox: Mailbox, journal: Path, name: str, size: int) -> bool:
+    """Whether a file in the wrong place is one of ours, and not a drop-in or a refused one."""
+    if name in mailbox.live:
+        return True
+    if name in mailbox.dead:
+        return size == mailbox.dead[name].size  # else someone tries that id again
+    return any(
+        event.endpoint == mailbox.subject
+        for event in find_events(journal, name)
+        if isinstance(event, Accepted | MailboxEvent)
+        or (isinstance(event, Rejected) and event.reason in DEAD_LETTERED)
+    )
 
 
 def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodies) -> str:

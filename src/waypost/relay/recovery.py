@@ -50,42 +50,59 @@ def recover(
     `window_us` is how far back rate windows reach.
     """
     report = RecoveryReport()
-    index, known = _open_index(data, report, writable=repair, use_index=use_index)
     segments = list_segments(data.journal)
-    if known is not None and not _covers(segments, known):
-        report.index_rebuilt = "it stood for more than the journal holds"
-        known = None
-    if known is None and repair:
-        index.clear()
-    state = RelayState()
-    start = known or Position()
-    if known is not None:
-        index.load(state)
-        state.seq, state.at_us = known.seq, known.at_us
+    index, state, start = _from_index(data, segments, report, writable=repair, use_index=use_index)
     end = _fold(segments, start, state, report)
-    state.last_seen.attach(index.all_last_seen(), index.last_seen)
-    state.duplicates.attach(index.all_duplicates(), index.duplicate)
     _refill_windows(segments, start, state, window_us)
     if repair:
         _repair(data, segments, end, report)
     return Recovered(state, end, index, report)
 
 
-def _open_index(
-    data: DataDir, report: RecoveryReport, *, writable: bool, use_index: bool
-) -> tuple[Index, Position | None]:
-    if not writable and not (use_index and data.index.exists()):
-        return Index(Path(":memory:")), None
-    try:
-        index = Index(data.index, read_only=not writable)
-        return index, index.position() if use_index else None
-    except sqlite3.DatabaseError as problem:
-        report.index_rebuilt = f"it could not be read ({problem})"
-        if not writable:
-            return Index(Path(":memory:")), None
+def _from_index(
+    data: DataDir,
+    segments: dict[int, Path],
+    report: RecoveryReport,
+    *,
+    writable: bool,
+    use_index: bool,
+) -> tuple[Index, RelayState, Position]:
+    """The state as the index knows it, and how far that is. One that is no use is made anew."""
+    if use_index and data.index.exists():
+        index = None
+        try:
+            index = Index(data.index, read_only=not writable)
+            state, known = _load(index, segments)
+            if known is not None:
+                return index, state, known
+            report.index_rebuilt = "it is of another format, or ahead of the journal"
+        except (sqlite3.DatabaseError, LookupError, TypeError, ValueError) as problem:
+            report.index_rebuilt = f"it could not be read ({problem})"
+        if index is not None:
+            index.abandon()
+        log.warning("index: made anew, because %s", report.index_rebuilt)
+    if not writable:
+        return Index(Path(":memory:")), RelayState(), Position()
     for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
         leftover.unlink(missing_ok=True)
-    return Index(data.index), None
+    index, state = Index(data.index), RelayState()
+    _attach(index, state)
+    return index, state, Position()
+
+
+def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position | None]:
+    state, known = RelayState(), index.position()
+    if known is None or not _covers(segments, known):
+        return state, None
+    index.load(state)
+    state.seq, state.at_us = known.seq, known.at_us
+    _attach(index, state)
+    return state, known
+
+
+def _attach(index: Index, state: RelayState) -> None:
+    state.last_seen.attach(index.all_last_seen(), index.last_seen)
+    state.duplicates.attach(index.all_duplicates(), index.duplicate)
 
 
 def _covers(segments: dict[int, Path], known: Position) -> bool:
@@ -151,17 +168,14 @@ def _repair(
     data: DataDir, segments: dict[int, Path], end: Position, report: RecoveryReport
 ) -> None:
     tail = segments.get(end.segment)
+    # The torn end was never confirmed. A broken batch may have been: a person should know of it.
+    report.damaged = [d for d in report.damaged if d.segment != end.segment or not d.at_tail]
     for damage in report.damaged:
-        if damage.segment == end.segment and damage.start >= end.offset and damage.at_tail:
-            continue  # the torn end, cut below
         set_aside(data, segments[damage.segment], damage)
     if tail is not None and tail.stat().st_size > end.offset:
         report.bytes_cut = tail.stat().st_size - end.offset
-        report.damaged = [
-            d for d in report.damaged if d.segment != end.segment or d.end <= end.offset
-        ]
         os.truncate(tail, end.offset)
-        log.warning("journal: cut %d bytes that were never confirmed", report.bytes_cut)
+        log.warning("journal: cut %d bytes after the last whole batch", report.bytes_cut)
     for first_seq, path in segments.items():
         if path.suffix == ".open" and first_seq != end.segment:
             os.rename(path, segment_path(data.journal, first_seq, sealed=True))

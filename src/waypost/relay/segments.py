@@ -98,22 +98,22 @@ def segment_bytes(path: Path) -> bytes:
 def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
     """Committed batches from offset `start` on, and between them what is damaged."""
     data = segment_bytes(path)
-    looked_until = start
+    looked_until = broken_until = start
     while start < len(data):
         mark = data.find(_COMMIT_MARK, looked_until)
         newline = data.find(b"\n", mark + 1) if mark >= 0 else -1
         if newline < 0:
-            yield Damage(first_seq, start, len(data), at_tail=True)
+            yield from _unfinished(first_seq, start, broken_until, len(data))
             return
         batch = _batch_before(data, first_seq, start, mark + 1, newline + 1)
         if batch is None:
             # The damage may reach into the next batch, whose own commit line says where it begins.
-            looked_until = mark + 1
+            looked_until, broken_until = mark + 1, newline + 1
             continue
         if batch.start > start:
             yield Damage(first_seq, start, batch.start, at_tail=False)
         yield batch
-        start = looked_until = batch.end
+        start = looked_until = broken_until = batch.end
 
 
 def last_commit(path: Path) -> Commit | None:
@@ -125,6 +125,14 @@ def last_commit(path: Path) -> Commit | None:
         return decode_commit(tail[tail.rfind(_COMMIT_MARK) + 1 :])
     except msgspec.MsgspecError:
         return None
+
+
+def _unfinished(first_seq: int, start: int, broken_until: int, end: int) -> Iterator[Damage]:
+    """What no whole batch follows: batches once committed and now broken, then a torn write."""
+    if broken_until > start:
+        yield Damage(first_seq, start, broken_until, at_tail=False)
+    if end > broken_until:
+        yield Damage(first_seq, broken_until, end, at_tail=True)
 
 
 def _batch_before(data: bytes, first_seq: int, start: int, stop: int, end: int) -> Batch | None:

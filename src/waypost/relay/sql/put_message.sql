@@ -1,3 +1,0 @@
--- One row of `messages`, in the order of its columns.
-insert or replace into messages
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
