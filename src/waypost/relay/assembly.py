@@ -84,6 +84,7 @@ class Parts:
         """Bring the mailbox files in line with the state; returns how many were repaired."""
         if not self.uses_files:
             return 0
+        self.maildir.open()
         state, journal = self.ledger.state, self.data.journal
         repairs = list(reconcile(state, self.maildir, self.bodies, journal))
         for repair in repairs:

@@ -49,7 +49,8 @@ class Checkpoints:
 
     def nudge(self) -> None:
         """Take what is left while nothing is under way."""
-        if self._journal.barrier() is None and not self._taken and self._is_new():
+        under_way = self._journal.barrier() or self._taken or self._writing
+        if under_way is None and self._is_new():
             self._take(self._journal.committed)
             self.committed()
 
@@ -78,6 +79,9 @@ class Checkpoints:
         await self._settle()
         self.nudge()
         await self._settle()
+
+    def stop(self) -> None:
+        """End the thread, after what it is writing."""
         self._thread.shutdown()
 
     async def _settle(self) -> None:

@@ -4,10 +4,12 @@ Failures and answers:
   disk full      the ballast is given back and the write completed, so what was decided is kept;
                  from then on the journal says it is `full` until there is room again
   still full     the batch is cut off the file and the relay stops: nothing is half-written
-  sync failed    the relay stops; a second sync could succeed without the data being there
+  sync failed    the same; no second sync is tried, which could succeed without the data being there
+  seal failed    the batch before it was safe and is confirmed; the relay stops at the next one
 """
 
 import errno
+import logging
 import os
 import queue
 import threading
@@ -18,6 +20,8 @@ import msgspec
 
 from waypost.policy.bounds import ballast_bytes
 from waypost.relay.segments import bodies_path, segment_path
+
+log = logging.getLogger("waypost.relay")
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -52,6 +56,7 @@ class Writer:
         self._segment = -1
         self._lines_fd = -1
         self._bodies_fd = -1
+        self._failure: OSError | None = None
         self.ballast = Ballast(directory / "ballast")
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
@@ -70,12 +75,37 @@ class Writer:
             try:
                 self._perform(job)
             except OSError as problem:
+                self._failure = problem
                 self._on_done(job, problem)
             else:
                 self._on_done(job, None)
-        self._close_files(sync=True)
+        try:
+            self._close_files(sync=self._failure is None)
+        except OSError as problem:
+            log.error("journal: not synced when it was closed: %s", problem)
 
     def _perform(self, job: Job) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._write(job)
+        except OSError:
+            self._cut_off(job)
+            raise
+        for act in job.after:
+            try:
+                act()
+            except Exception:  # it only shows what is safe already
+                log.exception("journal: what follows a commit went wrong")
+        if job.seal:
+            try:
+                self._seal()
+            except OSError as problem:
+                if not job.lines:
+                    raise
+                self._failure = problem
+
+    def _write(self, job: Job) -> None:
         self._open(job.segment)
         if job.bodies:
             self._append(job, self._bodies(), job.bodies, job.bodies_offset)
@@ -85,10 +115,16 @@ class Writer:
             self._append(job, self._lines_fd, job.lines, job.offset)
             if job.sync:
                 os.fdatasync(self._lines_fd)
-        for act in job.after:
-            act()
-        if job.seal:
-            self._seal()
+
+    def _cut_off(self, job: Job) -> None:
+        """Leave nothing of a batch that nobody will be told is safe."""
+        ends = ((self._lines_fd, job.offset), (self._bodies_fd, job.bodies_offset))
+        for descriptor, end in ends:
+            if descriptor >= 0 and self._segment == job.segment:
+                try:
+                    os.ftruncate(descriptor, end)
+                except OSError as problem:
+                    log.error("journal: an unconfirmed batch could not be cut off: %s", problem)
 
     def _append(self, job: Job, descriptor: int, data: bytes, offset: int) -> None:
         view, done = memoryview(data), 0
@@ -97,7 +133,6 @@ class Writer:
                 done += os.pwrite(descriptor, view[done:], offset + done)
             except OSError as problem:
                 if problem.errno not in FULL_DISK or not self.ballast.release():
-                    os.ftruncate(descriptor, offset)
                     raise
                 job.hit_full = True
 

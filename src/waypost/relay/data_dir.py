@@ -10,8 +10,10 @@
   journal/damaged/           what recovery had to set aside
   mailboxes/<hash>/{new,cur,failed}/<id>
   mailboxes/<hash>/tmp       a link to incoming/<hash>, where other processes write
+  spares/                    files that are done with, to be written again
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -70,8 +72,12 @@ class DirectoryLock:
                 f"{data.root} is in use by another process (pid {owner});"
                 " one process owns a data directory, so stop that one or talk to it"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def release(self) -> None:
         """Let another process own the directory."""
@@ -100,10 +106,15 @@ def replace_file(path: Path, content: bytes) -> None:
     unfinished = path.with_name(f".{path.name}.tmp")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        try:
+            if os.write(descriptor, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(unfinished))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        os.unlink(unfinished)
+        raise
     os.replace(unfinished, path)
 
 

@@ -14,7 +14,7 @@ from waypost.wire.identifiers import validate_message_id
 from waypost.wire.messages import encode_payload
 
 
-class Draft(msgspec.Struct):
+class Draft(msgspec.Struct, gc=False):
     """One message to publish. `budget` may only narrow what the relay or `parent` allows."""
 
     subject: str
@@ -26,7 +26,7 @@ class Draft(msgspec.Struct):
     message_id: str | None = None
 
 
-class Prepared(msgspec.Struct):
+class Prepared(msgspec.Struct, gc=False):
     """A valid draft at an instant. `content` is the payload as JSON."""
 
     draft: Draft

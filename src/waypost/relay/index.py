@@ -7,6 +7,7 @@ Failures and answers:
   process killed        tables and `position` change in one transaction, or not at all
 """
 
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -20,6 +21,8 @@ from waypost.relay.mailbox import Message, MessageState
 from waypost.relay.segments import Place
 from waypost.relay.state import Duplicate, RelayState
 from waypost.wire.results import PublishResult
+
+log = logging.getLogger("waypost.relay")
 
 FORMAT = 1
 _ROWS_PER_STATEMENT = 200
@@ -81,7 +84,10 @@ class Index:
         if self._reader is not self._connection:
             self._reader.close()
         if not self._read_only:
-            self._connection.execute("pragma wal_checkpoint(truncate)")
+            try:
+                self._connection.execute("pragma wal_checkpoint(truncate)")
+            except sqlite3.Error as problem:  # the log is as good as the file, only longer
+                log.warning("index: not folded into its file: %s", problem)
         self._connection.close()
 
     def abandon(self) -> None:

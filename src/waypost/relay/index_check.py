@@ -73,16 +73,16 @@ class Beginning(msgspec.Struct, frozen=True):
     at_us: int = 0
 
     def is_after(self, table: str, row: tuple[Any, ...]) -> bool:
-        """Whether a row tells of something that the journal no longer does."""
+        """Whether a row may tell of something that the journal no longer does."""
+        if not self.segment:
+            return False
         match table:
-            case "endpoints":
-                return bool(row[0] < self.at_us)
             case "messages":
                 return bool(row[_SEGMENT] < self.segment)
             case "last_seen":
-                return bool(row[0] * 1000 < self.at_us)
+                return bool(row[0] * 1000 <= self.at_us)
             case _:
-                return bool(row[0] < self.at_us)
+                return bool(row[0] <= self.at_us)
 
 
 class IndexComparison:

@@ -24,7 +24,6 @@ class Ledger:
         self._last_us = state.at_us
         self._woken: dict[str, None] = {}
         self.on_visible: Callable[[str], None] = lambda endpoint: None
-        self.on_record: Callable[[], None] = lambda: None
         journal.on_commit = self._notify
 
     def now_us(self) -> int:
@@ -39,7 +38,6 @@ class Ledger:
         """Take note of a decision."""
         place = self.journal.append(event, body)
         self.state.apply(event, place)
-        self.on_record()
 
     def wake(self, endpoint: str) -> None:
         """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""

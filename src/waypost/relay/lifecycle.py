@@ -1,13 +1,14 @@
 """Opening and closing a relay, in the order that loses nothing."""
 
 import asyncio
+import sqlite3
 
 from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.access_file import AccessFile
 from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.errors import RelayStopped
+from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.recovery import recover
 from waypost.relay.settings_file import SettingsFile
 from waypost.wire.events import RulesChanged, SettingsChanged
@@ -18,13 +19,24 @@ HANDLER_GRACE_S = 5.0
 async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Parts, DirectoryLock]:
     """Own the directory, recover what is in it, and start."""
     data.create()
-    lock = DirectoryLock(data)
     try:
-        settings = SettingsFile(data, given)
-        access = AccessFile(data)
-        window_us = settings.current.rate_limit.window_secs * 1_000_000
-        recovered = await asyncio.to_thread(recover, data, window_us)
-        parts = Parts(data, settings, access, recovered, clock)
+        lock = DirectoryLock(data)
+        try:
+            return await _start(data, given, clock), lock
+        except BaseException:
+            lock.release()
+            raise
+    except (OSError, sqlite3.Error) as problem:
+        raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
+
+
+async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
+    settings = SettingsFile(data, given)
+    access = AccessFile(data)
+    window_us = settings.current.rate_limit.window_secs * 1_000_000
+    recovered = await asyncio.to_thread(recover, data, window_us)
+    parts = Parts(data, settings, access, recovered, clock)
+    try:
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
         parts.end_old_leases()
@@ -35,30 +47,35 @@ async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Part
         if parts.uses_files:
             parts.drop_ins.scan_all()
     except BaseException:
-        lock.release()
+        await _close_files(parts)
         raise
-    return parts, lock
+    return parts
 
 
 async def close_parts(parts: Parts, lock: DirectoryLock) -> None:
     """Finish what is under way, write everything down, and let go of the directory."""
-    await parts.watching.stop()
-    parts.sweeper.stop()
-    await parts.dispatch.stop(HANDLER_GRACE_S)
-    parts.leases.stop()
-    parts.subscriptions.detach_all()
-    parts.signals.detach_all()
     try:
+        await parts.watching.stop()
+        parts.sweeper.stop()
+        await parts.dispatch.stop(HANDLER_GRACE_S)
+        parts.leases.stop()
+        parts.subscriptions.detach_all()
+        parts.signals.detach_all()
         parts.rejections.flush()
         await parts.ledger.sync()
         await parts.checkpoints.finish()
     except RelayStopped:
         pass  # whoever waited was told; what is durable is in the journal
     finally:
-        await parts.journal.close()
-        parts.index.close()
-        parts.bodies.close()
+        await _close_files(parts)
         lock.release()
+
+
+async def _close_files(parts: Parts) -> None:
+    await parts.journal.close()
+    await asyncio.to_thread(parts.checkpoints.stop)
+    parts.index.close()
+    parts.bodies.close()
 
 
 def _announce(parts: Parts) -> None:

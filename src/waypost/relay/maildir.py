@@ -16,10 +16,12 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.relay.spare_files import SpareFiles
 from waypost.wire.envelopes import Envelope
 
 FOLDERS = ("new", "cur", "failed")
 INCOMING = "incoming"
+SPARES = "spares"
 
 
 class DeadLetterFile(msgspec.Struct, frozen=True):
@@ -35,8 +37,13 @@ class Maildir:
 
     def __init__(self, root: Path) -> None:
         self._incoming = str(root.parent / INCOMING)
+        self._spares = SpareFiles(root.parent / SPARES)
         self._root = str(root)
         self._nameless = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
+
+    def open(self) -> None:
+        """Make ready what does not belong to any one mailbox."""
+        self._spares.adopt()
 
     def path(self, hash_: str) -> Path:
         """The directory of one mailbox."""
@@ -54,18 +61,19 @@ class Maildir:
 
     def deliver(self, hash_: str, name: str, content: bytes, folder: str = "new") -> None:
         """Let a message appear in `folder`, whole."""
-        if not self._nameless or not self._link(hash_, name, content, folder):
-            self._rename(hash_, name, content, folder)
+        target = f"{self._root}/{hash_}/{folder}/{name}"
+        if self._spares.fill(target, content) or (self._nameless and self._link(target, content)):
+            return
+        self._rename(hash_, name, content, folder)
 
-    def _link(self, hash_: str, name: str, content: bytes, folder: str) -> bool:
+    def _link(self, target: str, content: bytes) -> bool:
         """A file without a name, then a link to it; False where that is not possible.
 
         Half the directory changes of a rename, and nothing left behind by a crash. Nothing is
         seen in `tmp/`, which is watched for what other processes drop in.
         """
-        base = f"{self._root}/{hash_}"
         try:
-            descriptor = os.open(f"{base}/{folder}", os.O_WRONLY | os.O_TMPFILE, 0o600)
+            descriptor = os.open(os.path.dirname(target), os.O_WRONLY | os.O_TMPFILE, 0o600)
         except FileNotFoundError:
             raise
         except OSError:
@@ -73,7 +81,7 @@ class Maildir:
             return False
         try:
             _write(descriptor, content)
-            source, target = f"/proc/self/fd/{descriptor}", f"{base}/{folder}/{name}"
+            source = f"/proc/self/fd/{descriptor}"
             # A directory descriptor makes Python use linkat, which can follow the link in /proc.
             os.link(source, target, src_dir_fd=descriptor, follow_symlinks=True)
         except FileExistsError:
@@ -109,7 +117,7 @@ class Maildir:
         """Delete a message from whichever of `folders` it is in."""
         for folder in folders:
             try:
-                os.unlink(f"{self._root}/{hash_}/{folder}/{name}")
+                self._spares.give(f"{self._root}/{hash_}/{folder}/{name}")
             except FileNotFoundError:
                 continue
             return

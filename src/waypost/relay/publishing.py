@@ -43,10 +43,11 @@ class Publishing:
         self._rejections = rejections
         self._make_id = UlidFactory(secrets.token_bytes).make
 
-    def take(self, draft: Draft) -> PublishResult:
-        """Decide about a draft and record the decision."""
+    def take(self, draft: Draft, content: bytes | None = None) -> PublishResult:
+        """Decide about a draft and record the decision; `content` if it was loaded before."""
         settings = self._settings()
-        content = load(draft, settings)
+        if content is None:
+            content = load(draft, settings)
         now_us = self._ledger.now_us()
         now_ms = now_us // 1000
         budget = allowance(draft, settings, now_ms)

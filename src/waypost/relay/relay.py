@@ -181,12 +181,11 @@ class Relay(Operating):
         wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        for draft in wanted:
-            load(draft, parts.settings.current)
+        contents = [load(draft, parts.settings.current) for draft in wanted]
         results = []
-        for draft in wanted:
+        for draft, content in zip(wanted, contents, strict=True):
             try:
-                results.append(parts.publishing.take(draft))
+                results.append(parts.publishing.take(draft, content))
             except AccessDenied as denied:
                 results.append(_rejected(Reason.ACCESS_DENIED, str(denied)))
         try:

@@ -4,6 +4,7 @@ Patterns are also kept in `<data>/subscriptions.json`, for people to look at: on
 handler never claims a message.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.subjects import validate_pattern
 from waypost.relay.data_dir import replace_file
 from waypost.wire.envelopes import Envelope
+
+log = logging.getLogger("waypost.relay")
 
 Handler = Callable[[Envelope], Awaitable[object] | object]
 
@@ -76,11 +79,15 @@ class Subscriptions:
         return live + [old for old in self._remembered.values() if old.pattern not in taken]
 
     def save(self) -> None:
-        """Write the patterns down, if they changed."""
-        if self._unsaved:
-            self._unsaved = False
-            content = msgspec.json.encode([_plain(one) for one in self.listing()])
+        """Write the patterns down, if they changed. They are only for people to look at."""
+        if not self._unsaved:
+            return
+        content = msgspec.json.encode([_plain(one) for one in self.listing()])
+        try:
             replace_file(self._path, msgspec.json.format(content, indent=2) + b"\n")
+            self._unsaved = False
+        except OSError as problem:
+            log.warning("%s not written: %s", self._path, problem)
 
     def detach_all(self) -> None:
         """Drop every handler; the patterns stay remembered."""

@@ -53,10 +53,13 @@ class Sweeper:
             self._cancel()
 
     def sweep(self) -> None:
-        """Do all duties now."""
+        """Do all duties now; one that the disk will not let be done is left for the next time."""
         now_us = self._ledger.now_us()
         for duty in self._duties:
-            duty(now_us)
+            try:
+                duty(now_us)
+            except OSError as problem:
+                log.warning("sweeping: %s", problem)
 
     def _tick(self) -> None:
         try:

@@ -5,7 +5,7 @@ import msgspec
 from waypost.policy.verdicts import Reason
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True, gc=False):
     """One endpoint (by hash; empty when the whole publish was refused) and why."""
 
     endpoint_hash: str
@@ -13,7 +13,7 @@ class Rejection(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class PublishResult(msgspec.Struct, kw_only=True):
+class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     """What became of a publish. It is on disk when you hold this.
 
     `message_id` is empty when no message came to be. `retry_after_ms` is how long to wait before

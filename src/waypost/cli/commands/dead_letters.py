@@ -114,7 +114,9 @@ def purge(
     count = target.count_dead_letters(subject, age)
     if count and not yes:
         question = f"Throw away {console.plural(count, 'dead letter')} for good?"
-        typer.confirm(question, abort=True, err=True)
+        if not console.confirmed(question):
+            console.note("nothing was purged")
+            raise typer.Exit(1)
     purged = target.purge(subject, age) if count else 0
     if json:
         console.print_json({"purged": purged})

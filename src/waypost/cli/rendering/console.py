@@ -3,6 +3,7 @@
 Text from messages is never trusted: control characters and markup in it are shown, not obeyed.
 """
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,6 +32,15 @@ def print_json(facts: Any) -> None:
 def note(text: str) -> None:
     """A line on stderr: something to know that is not part of the facts."""
     typer.echo(f"waypost: {text}", err=True)
+
+
+def confirmed(question: str) -> bool:
+    """Ask on stderr, so that stdout holds facts only; anything but yes is no."""
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        typer.echo(err=True)
+    return answer.strip().lower() in ("y", "yes")
 
 
 def plain(text: str) -> str:

@@ -1,0 +1,58 @@
+"""Files that are done with, kept to be written again.
+
+Making a file and deleting it again and again is what a busy mailbox does, and what some file
+systems are worst at: ext4 will not use a deleted inode again for minutes, and searches past all
+of them whenever a file is made. A file that is kept costs a rename instead.
+
+Rule 1  A spare file is only ever seen under its new name once its new content is complete.
+Rule 2  Only small files are kept, and never more than `_SPARES_MAX`: together at most 64 MiB.
+"""
+
+import os
+from pathlib import Path
+
+_SPARES_MAX = 16_384
+_SIZE_MAX_BYTES = 4096
+
+
+class SpareFiles:
+    """Files in one directory, ready to be filled and renamed to where they belong."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        self._ready: list[tuple[str, int]] = []
+        self._made = 0
+
+    def adopt(self) -> None:
+        """Take over what an earlier run left."""
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        with os.scandir(self._directory) as entries:
+            self._ready = [(entry.path, entry.stat().st_size) for entry in entries]
+        numbers = [int(os.path.basename(path)) for path, _ in self._ready]
+        self._made = max(numbers, default=-1) + 1
+
+    def fill(self, target: str, content: bytes) -> bool:
+        """Let a file with `content` appear at `target`, if a spare is left to hold it."""
+        if not self._ready or len(content) > _SIZE_MAX_BYTES:
+            return False
+        path, size = self._ready.pop()
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, content, 0)
+            if size > len(content):
+                os.ftruncate(descriptor, len(content))
+        finally:
+            os.close(descriptor)
+        os.rename(path, target)
+        return True
+
+    def give(self, path: str) -> None:
+        """The file at `path` is done with. Raises `FileNotFoundError` if it is not there."""
+        size = os.stat(path).st_size
+        if len(self._ready) >= _SPARES_MAX or size > _SIZE_MAX_BYTES:
+            os.unlink(path)
+            return
+        spare = f"{self._directory}/{self._made}"
+        self._made += 1
+        os.rename(path, spare)
+        self._ready.append((spare, size))
