@@ -108,10 +108,10 @@ class Parts:
             return NoFiles()
         loop = asyncio.get_running_loop()
 
-        def unwritable(endpoint: str) -> None:
-            loop.call_soon_threadsafe(self.outcomes.unwritable, endpoint)
+        def written(endpoint: str, ok: bool) -> None:
+            loop.call_soon_threadsafe(self.outcomes.written, endpoint, ok)
 
-        return MaildirFiles(self.maildir, self.journal, self.bodies, unwritable)
+        return MaildirFiles(self.maildir, self.journal, self.bodies, written)
 
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get

@@ -49,7 +49,7 @@ class Checkpoints:
 
     def nudge(self) -> None:
         """Take what is left while nothing is under way."""
-        under_way = self._journal.barrier() or self._taken or self._writing
+        under_way = self._journal.busy or self._taken or self._writing
         if under_way is None and self._is_new():
             self._take(self._journal.committed)
             self.committed()

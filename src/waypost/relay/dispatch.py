@@ -88,11 +88,18 @@ class Dispatch:
         for position, message in enumerate(claimed):
             handlers = self._subscriptions.handlers(mailbox.subject)
             if self._stopping or not handlers:
-                for rest in reversed(claimed[position:]):
-                    self._movements.give_back(rest, "its handler went away before it began")
+                self._give_back(claimed[position:])
                 return False
-            await self._handle(message, handlers)
+            try:
+                await self._handle(message, handlers)
+            except asyncio.CancelledError:
+                self._give_back(claimed[position + 1 :])
+                raise
         return True
+
+    def _give_back(self, claimed: list[Message]) -> None:
+        for message in reversed(claimed):
+            self._movements.give_back(message, "its handler went away before it began")
 
     async def _handle(self, message: Message, handlers: tuple[Handler, ...]) -> None:
         problems = []
@@ -101,10 +108,10 @@ class Dispatch:
                 result = handler(self._envelope(message))
                 if inspect.isawaitable(result):
                     await result
-            except asyncio.CancelledError:
-                self._movements.fail(message, "interrupted: the relay was closed while it ran")
-                raise
-            except Exception as problem:
+            except (Exception, asyncio.CancelledError) as problem:
+                if _is_cancelled():
+                    self._movements.fail(message, "interrupted: the relay was closed while it ran")
+                    raise
                 log.warning("handler for %s raised", message.endpoint, exc_info=problem)
                 problems.append(f"{type(problem).__name__}: {problem}")
         if problems:
@@ -118,3 +125,9 @@ class Dispatch:
             return self._bodies.delivered(message)
         except OSError as problem:
             raise RelayError(f"unreadable: {problem}") from problem
+
+
+def _is_cancelled() -> bool:
+    """Whether this very task is to end, and not only something its handler waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

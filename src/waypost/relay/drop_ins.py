@@ -16,6 +16,7 @@ import msgspec
 
 from waypost.policy.errors import InvalidMessage, WaypostError
 from waypost.relay.drafts import Draft
+from waypost.relay.errors import RelayStopped
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox
 from waypost.relay.maildir import Maildir
@@ -104,14 +105,23 @@ class DropIns:
                 )
             )
             reason = ", ".join(f"{one.reason}: {one.detail}" for one in result.rejected)
+        except RelayStopped:
+            return  # it waits for the next start
         except (msgspec.DecodeError, UnicodeDecodeError, WaypostError) as problem:
             reason = str(problem)
         if reason:
             self._refuse(mailbox, name, content, reason)
         elif message_id != name:
-            # Not before the message is durable: a crash must leave one or the other.
-            remove = partial(self._maildir.remove, mailbox.hash, name, "new")
-            self._ledger.journal.after_commit(remove)
+            self._remove_once_durable(mailbox, name)
+
+    def _remove_once_durable(self, mailbox: Mailbox, name: str) -> None:
+        """A crash must leave the file or the message, so the file goes last."""
+        remove = partial(self._maildir.remove, mailbox.hash, name, "new")
+        waiting = self._ledger.journal.barrier()
+        if waiting is None:  # the same file again: its message has been there for a while
+            remove()
+        else:
+            waiting.add_done_callback(lambda done: None if done.exception() else remove())
 
     def _refuse(self, mailbox: Mailbox, name: str, content: bytes, reason: str) -> None:
         log.warning("drop-in %s for %s refused: %s", name, mailbox.subject, reason)

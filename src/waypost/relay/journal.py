@@ -20,15 +20,15 @@ from waypost.wire.events import Accepted, AnyEvent, BodyRef, Commit, Rejected, e
 
 
 class _Batch:
-    __slots__ = ("after", "bodies", "committed", "job", "lines", "position", "size", "weight")
+    __slots__ = ("after", "bodies", "job", "lines", "position", "size", "waiters", "weight")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.size = 0
         self.weight = 0
         self.bodies: list[bytes] = []
         self.after: list[Callable[[], None]] = []
-        self.committed: asyncio.Future[None] = loop.create_future()
+        self.waiters: list[asyncio.Future[None]] = []
         self.job: Job | None = None
         self.position = Position()
 
@@ -90,12 +90,24 @@ class Journal:
         assert self._batch is not None
         self._batch.after.append(act)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything appended is not durable yet."""
+        return self._last_batch() is not None
+
     def barrier(self) -> "asyncio.Future[None] | None":
-        """What to await until everything appended so far is durable; None if it is already."""
+        """What to await until everything appended so far is durable; None if it is already.
+
+        Each caller gets a future of its own: one who stops waiting stops alone.
+        """
         if self.failure is not None:
             raise self.failure
-        batch = self._batch or (self._closed[-1] if self._closed else self._writing)
-        return batch.committed if batch is not None else None
+        batch = self._last_batch()
+        if batch is None:
+            return None
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        batch.waiters.append(waiter)
+        return waiter
 
     async def sync(self) -> None:
         """Wait until everything appended so far is durable."""
@@ -117,7 +129,7 @@ class Journal:
         if self._batch is not None:
             self._close_batch(seal=True)
         elif self._offset:
-            batch = _Batch(self._loop)
+            batch = _Batch()
             batch.position = Position(self._seq, self._last_at_us)
             self._finish(batch, seal=True)
 
@@ -146,12 +158,15 @@ class Journal:
         self._last_body = (payload, reference)
         return reference
 
+    def _last_batch(self) -> _Batch | None:
+        return self._batch or (self._closed[-1] if self._closed else self._writing)
+
     def _open_batch(self, at_us: int) -> _Batch:
         if self.failure is not None:
             raise self.failure
         if not self._offset:
             self._segment_at_us = at_us
-        self._batch = _Batch(self._loop)
+        self._batch = _Batch()
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -229,7 +244,9 @@ class Journal:
         self.full = self.full or job.hit_full
         self.committed = batch.position
         self.commits += 1
-        batch.committed.set_result(None)
+        for waiter in batch.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         self.on_commit()
         if self._closed:
             self._submit()
@@ -243,9 +260,9 @@ class Journal:
             full=problem.errno in FULL_DISK,
         )
         for lost in (batch, *self._closed, self._batch):
-            if lost is not None and not lost.committed.done():
-                lost.committed.set_exception(self.failure)
-                lost.committed.exception()
+            for waiter in lost.waiters if lost is not None else ():
+                if not waiter.done():
+                    waiter.set_exception(self.failure)
         self._closed.clear()
         self._batch = None
 

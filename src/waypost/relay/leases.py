@@ -14,6 +14,7 @@ from waypost.policy.settings import Settings
 from waypost.relay.bodies import Bodies
 from waypost.relay.clock import Cancel, Timers
 from waypost.relay.errors import RelayError, UnknownEndpoint
+from waypost.relay.index import all_messages
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox, Message, MessageState
 from waypost.relay.movements import Movements
@@ -40,6 +41,7 @@ class Leases:
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._stopped = False
 
     def mailbox(self, subject: str) -> Mailbox:
         """The mailbox of an endpoint that is, or was, registered."""
@@ -57,7 +59,7 @@ class Leases:
         until_us = self._ledger.now_us() + int(wait_s * 1_000_000)
         taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))
         while not taken and self._ledger.now_us() < until_us:
-            if not await self._arrival(subject, until_us):
+            if not await self._arrival(subject, until_us) or self._stopped:
                 break
             taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))
         return taken
@@ -94,8 +96,19 @@ class Leases:
         for message in messages:
             self._movements.give_back(message, "nack", not_before_us)
         if messages and not_before_us:
-            self._timers.call_at(not_before_us, lambda: self._ledger.on_visible(subject))
+            self._wake_at(subject, not_before_us)
         return len(messages)
+
+    def resume(self) -> None:
+        """Set the timers of delays from before the relay was opened."""
+        now_us = self._ledger.now_us()
+        delays = {
+            (message.endpoint, message.not_before_us)
+            for message in all_messages(self._ledger.state)
+            if message.not_before_us > now_us
+        }
+        for subject, not_before_us in delays:
+            self._wake_at(subject, not_before_us)
 
     def arrived(self, subject: str) -> None:
         """There may be something to lease: wake whoever waits."""
@@ -118,11 +131,15 @@ class Leases:
         return returned
 
     def stop(self) -> None:
-        """Wake everyone and set no more timers."""
+        """Wake everyone, with nothing, and set no more timers."""
+        self._stopped = True
         if self._cancel_timer is not None:
             self._cancel_timer()
         for subject in list(self._waiters):
             self.arrived(subject)
+
+    def _wake_at(self, subject: str, at_us: int) -> None:
+        self._timers.call_at(at_us, lambda: self._ledger.on_visible(subject))
 
     def _live(self, subject: str, ids: str | Iterable[str]) -> Iterable[Message]:
         mailbox = self.mailbox(subject)

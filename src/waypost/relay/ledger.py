@@ -2,10 +2,9 @@
 
 Every operation of the relay decides first, then records events here. Recording numbers the
 event, queues it for the journal and folds it into the state at once, so that the next decision
-sees it; whoever must not act before it is durable awaits `barrier`.
+sees it; whoever must not act before it is durable awaits `sync`.
 """
 
-import asyncio
 from collections.abc import Callable
 
 from waypost.relay.clock import Clock
@@ -42,10 +41,6 @@ class Ledger:
     def wake(self, endpoint: str) -> None:
         """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""
         self._woken[endpoint] = None
-
-    def barrier(self) -> asyncio.Future[None] | None:
-        """What to await until everything recorded is durable; None if it is."""
-        return self.journal.barrier()
 
     async def sync(self) -> None:
         """Wait until everything recorded is durable."""

@@ -40,8 +40,8 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
         parts.end_old_leases()
+        parts.leases.resume()
         await parts.ledger.sync()
-        parts.sweeper.start()
         if settings.current.watch_files:
             await parts.watching.start()
         if parts.uses_files:
@@ -85,6 +85,7 @@ def _announce(parts: Parts) -> None:
         current = parts.settings.current
         parts.journal.settings = current
         parts.outcomes.breakers.update_config(current.circuit_breaker)
+        parts.sweeper.start()
         parts.ledger.record(
             SettingsChanged(
                 at_us=parts.ledger.now_us(),

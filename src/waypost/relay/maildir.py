@@ -141,7 +141,7 @@ class Maildir:
         try:
             with os.scandir(f"{self._root}/{hash_}/{folder}") as entries:
                 return {e.name: e.stat().st_size for e in entries if not e.name.startswith(".")}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
 
     def read(self, hash_: str, folder: str, name: str) -> bytes:

@@ -17,10 +17,15 @@ class Outcomes:
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self._ledger = ledger
         self.breakers = CircuitBreakers(settings.circuit_breaker)
+        self._unwritable: set[str] = set()
 
     def stored(self, endpoint: str, at_us: int) -> None:
-        """A message was stored and no handler waits for it: that is all there is to succeed."""
-        self.moved(self.breakers.record_success(endpoint, at_us // 1000), at_us)
+        """A message was stored and no handler waits for it: that is all there is to succeed.
+
+        While the mailbox's files cannot be written, there is more: see `written`.
+        """
+        if endpoint not in self._unwritable:
+            self.moved(self.breakers.record_success(endpoint, at_us // 1000), at_us)
 
     def handled(self, message: Message, at_us: int) -> None:
         """A message was consumed."""
@@ -32,10 +37,15 @@ class Outcomes:
         if self._counts(message):
             self.moved(self.breakers.record_failure(message.endpoint, at_us // 1000), at_us)
 
-    def unwritable(self, endpoint: str) -> None:
-        """A mailbox file could not be written."""
+    def written(self, endpoint: str, ok: bool) -> None:
+        """A mailbox file could not be written, or for the first time since then it could."""
         at_us = self._ledger.now_us()
-        self.moved(self.breakers.record_failure(endpoint, at_us // 1000), at_us)
+        if ok:
+            self._unwritable.discard(endpoint)
+            self.moved(self.breakers.record_success(endpoint, at_us // 1000), at_us)
+        else:
+            self._unwritable.add(endpoint)
+            self.moved(self.breakers.record_failure(endpoint, at_us // 1000), at_us)
 
     def abandoned(self, message: Message) -> None:
         """A message left without an outcome."""

@@ -44,9 +44,13 @@ def reconcile(
 ) -> Iterator[Repair]:
     """Bring every mailbox directory in line with the state; yields what was wrong."""
     for mailbox in list(state.mailboxes.values()):
-        if repair:
-            maildir.ensure(mailbox.hash)
-        yield from _mailbox(mailbox, maildir, bodies, journal, repair)
+        try:
+            if repair:
+                maildir.ensure(mailbox.hash)
+            yield from _mailbox(mailbox, maildir, bodies, journal, repair)
+        except OSError as problem:  # mail is in the journal, with or without its files
+            log.error("mailbox of %s cannot be restored: %s", mailbox.subject, problem)
+            yield Repair(mailbox.subject, "", f"not usable: {problem}", False)
 
 
 def _mailbox(

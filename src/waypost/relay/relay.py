@@ -25,7 +25,7 @@ from waypost.relay.access_file import AccessFile
 from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.drafts import Draft, load
+from waypost.relay.drafts import Draft, allowance, load
 from waypost.relay.errors import RelayStopped, UnknownEndpoint
 from waypost.relay.lifecycle import close_parts, open_parts
 from waypost.relay.mailbox import Mailbox
@@ -181,7 +181,10 @@ class Relay(Operating):
         wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        contents = [load(draft, parts.settings.current) for draft in wanted]
+        settings, now_ms = parts.settings.current, parts.ledger.now_us() // 1000
+        contents = [load(draft, settings) for draft in wanted]
+        for draft in wanted:
+            allowance(draft, settings, now_ms)
         results = []
         for draft, content in zip(wanted, contents, strict=True):
             try:
@@ -277,7 +280,7 @@ class Relay(Operating):
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""
         parts = self.parts
-        while parts.dispatch.busy or parts.ledger.barrier() is not None:
+        while parts.dispatch.busy or parts.journal.busy:
             await parts.ledger.sync()
             await parts.dispatch.quiet()
 

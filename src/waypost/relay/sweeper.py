@@ -43,7 +43,8 @@ class Sweeper:
         self._duties.append(duty)
 
     def start(self) -> None:
-        """Set the timer for the next sweep."""
+        """Set the timer for the next sweep, in place of one already set."""
+        self.stop()
         wait_us = self._settings().housekeeping.sweep_interval_ms * 1000
         self._cancel = self._timers.call_at(self._ledger.now_us() + wait_us, self._tick)
 

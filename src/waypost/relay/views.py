@@ -70,8 +70,8 @@ class NoFiles:
 class MaildirFiles:
     """`storage: maildir`: one file a message.
 
-    A file that cannot be written is no loss, the journal has the message; `on_failure` is told
-    the endpoint, in the writer's thread.
+    A file that cannot be written is no loss, the journal has the message; `on_outcome` is told
+    the endpoint and False, and True once a file could be written again, in the writer's thread.
     """
 
     def __init__(
@@ -79,14 +79,16 @@ class MaildirFiles:
         maildir: Maildir,
         journal: Journal,
         bodies: Bodies,
-        on_failure: Callable[[str], None],
+        on_outcome: Callable[[str, bool], None],
     ) -> None:
         self._maildir = maildir
         self._journal = journal
         self._bodies = bodies
         self.leaving: set[tuple[str, str]] = set()
         """Mailbox and name of files that are about to go."""
-        self._on_failure = on_failure
+        self._on_outcome = on_outcome
+        self._failing: set[str] = set()
+        self._open: set[str] = set()
 
     def path(self, mailbox: Mailbox) -> Path | None:
         """The mailbox's directory."""
@@ -94,11 +96,13 @@ class MaildirFiles:
 
     def opened(self, mailbox: Mailbox) -> None:
         """The folders are there when the call returns."""
+        self._open.add(mailbox.hash)
         self._maildir.ensure(mailbox.hash)
 
     def closed(self, mailbox: Mailbox) -> None:
-        """Empty folders go; files stay."""
-        self._later(mailbox, self._maildir.remove_mailbox, mailbox.hash)
+        """Empty folders go, unless the endpoint was registered again meanwhile; files stay."""
+        self._open.discard(mailbox.hash)
+        self._later(mailbox, self._remove_if_closed, mailbox.hash)
 
     def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """The message appears in `new/`."""
@@ -129,6 +133,10 @@ class MaildirFiles:
             remove = self._maildir.remove
             self._leaving(mailbox, event.id, remove, mailbox.hash, event.id, *folders)
 
+    def _remove_if_closed(self, hash_: str) -> None:
+        if hash_ not in self._open:
+            self._maildir.remove_mailbox(hash_)
+
     def _later(self, mailbox: Mailbox, act: Callable[..., None], *arguments: Any) -> None:
         self._journal.after_commit(partial(self._attempt, mailbox.subject, act, arguments))
 
@@ -145,7 +153,12 @@ class MaildirFiles:
             act(*arguments)
         except OSError as problem:
             log.warning("mailbox of %s not up to date on disk: %s", endpoint, problem)
-            self._on_failure(endpoint)
+            self._failing.add(endpoint)
+            self._on_outcome(endpoint, False)
+            return
+        if endpoint in self._failing and act == self._maildir.deliver:
+            self._failing.discard(endpoint)
+            self._on_outcome(endpoint, True)
 
 
 def dead_letter_file(envelope: Envelope, message: Message) -> bytes:

@@ -16,7 +16,7 @@ def show_dead_letters(letters: list[DeadLetter]) -> None:
             *(letter.envelope.sender, (f"  {ago(letter.failed_at)}", "dim")),
         )
         out.print(line)
-        out.print(Padding(styled(letter.reason, "red"), (0, 0, 0, 2)))
+        out.print(Padding(styled(letter.reason, "red"), (0, 0, 0, 2), expand=False))
     hidden = len(letters) - ROWS_MAX
     more = f", the newest {ROWS_MAX} shown; --json or --group tells of all" if hidden > 0 else ""
     out.print(f"{plural(len(letters), 'dead letter')}{more}.", style="dim" if letters else "")

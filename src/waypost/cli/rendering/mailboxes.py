@@ -77,7 +77,7 @@ def _show_counts(title: str, counts: dict[str, int]) -> None:
     if counts:
         largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         said = ", ".join(f"{name} {count:,}" for name, count in largest)
-        console().print(Padding(f"{title}: {said}", (0, 0, 0, 2)))
+        console().print(Padding(f"{title}: {said}", (0, 0, 0, 2), expand=False))
 
 
 def _counts(pending: int, leased: int, dead: int) -> tuple[str, str, Text]:

@@ -54,7 +54,7 @@ def show_sent(sent: Sent) -> None:
         if refusal.detail:
             line.append(f" ({plain(refusal.detail)})")
         out.print(line)
-        out.print(Padding(refusal.advice, (0, 0, 0, 2)))
+        out.print(Padding(refusal.advice, (0, 0, 0, 2), expand=False))
 
 
 def show_inbox(inbox: Inbox) -> None:
@@ -62,7 +62,7 @@ def show_inbox(inbox: Inbox) -> None:
     out = console()
     for envelope in inbox.messages:
         out.print(_heading(envelope))
-        out.print(Padding(_payload(envelope), (0, 0, 0, 2)))
+        out.print(Padding(_payload(envelope), (0, 0, 0, 2), expand=False))
     for problem in inbox.unreadable:
         out.print(styled(f"unreadable: {problem}", "red"))
     shown = len(inbox.messages)
