@@ -71,7 +71,8 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("")
-        for peer in _peers(options.only):
+        peers = _peers(options.only)
+        for peer in peers:
             reason = peer.available()
             if reason is not None:
                 skipped[peer.name] = reason
@@ -89,12 +90,25 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
     baseline = options.baseline if _has(measurements, options.baseline) else measurements[0].peer
     if options.json:
         report = table.to_json(measurements, baseline=baseline, skipped=skipped)
+        report["publishes_per_sync"] = _served(peers)
         report["admission_us"] = admission_us
         report["growth"] = {one.kind: one.ratio for one in growth}
         print(json.dumps(report, indent=2))
         return
     table.show(measurements, baseline=baseline, skipped=skipped)
+    for name, served in _served(peers).items():
+        numbers = ", ".join(f"{n:,.0f} at {flight}" for flight, n in served.items())
+        Console().print(f"{name}: publishes served by one sync, by number in flight: {numbers}")
     _show_costs(admission_us, growth)
+
+
+def _served(peers: Sequence[Peer]) -> dict[str, dict[int, float]]:
+    """For each of ours that syncs: how many publishes one sync served."""
+    return {
+        peer.name: peer.publishes_per_commit
+        for peer in peers
+        if isinstance(peer, EmbeddedRelay) and peer.durable
+    }
 
 
 def _has(measurements: Sequence[Measurement], name: str) -> bool:

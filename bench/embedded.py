@@ -53,13 +53,15 @@ class EmbeddedRelay:
     ) -> None:
         suffix = ", publish_many" if many else ""
         self.name = f"Waypost {storage}, {durability}{suffix}"
+        self.durable = durability == "fsync"
         self._settings = open_settings(storage, durability)
         self._many = many
         self._payloads = [make_payload(index) for index in range(PAYLOAD_VARIANTS)]
         self._agents = [f"agent.worker-{number:03d}" for number in range(AGENTS)]
         self._directory: Path | None = None
         self._relay: Relay | None = None
-        self._waiting = 0
+        self.publishes_per_commit: dict[int, float] = {}
+        """How many publishes one commit, and so one sync, served at each number in flight."""
 
     def available(self) -> str | None:
         """Always."""
@@ -75,15 +77,17 @@ class EmbeddedRelay:
     async def publish(self, count: int, in_flight: int) -> float:
         """Seconds for `count` confirmed publishes with `in_flight` under way at any time."""
         work = iter(zip(range(count), cycle(self._payloads), cycle(self._agents), strict=False))
-        publisher = self._publish_batches(work, in_flight) if self._many else None
+        assert self._relay is not None
+        commits_before = self._relay.metrics().commits
         begin = time.perf_counter()
-        if publisher is not None:
-            delivered = await publisher
+        if self._many:
+            delivered = await self._publish_batches(work, in_flight)
         else:
             delivered = sum(await asyncio.gather(*(self._worker(work) for _ in range(in_flight))))
         seconds = time.perf_counter() - begin
         require(delivered == count, f"{delivered} of {count} messages were delivered")
-        self._waiting += delivered
+        commits = self._relay.metrics().commits - commits_before
+        self.publishes_per_commit[in_flight] = count / commits
         return seconds
 
     async def consume(self, count: int, in_flight: int) -> float:
