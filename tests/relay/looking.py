@@ -3,12 +3,13 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from waypost import Endpoint, Envelope, PublishResult, RateLimitConfig, Reason, Relay
 
+T = TypeVar("T")
 UNLIMITED = RateLimitConfig(enabled=False)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -73,8 +74,31 @@ def tree(directory: Path) -> dict[str, bytes]:
     }
 
 
+def write(path: Path, content: object) -> None:
+    """Put text as it is, or anything else as JSON, into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
 def pending(relay: Relay, subject: str = "agent.a") -> int:
     return next((one.pending for one in relay.metrics().endpoints if one.subject == subject), 0)
+
+
+async def begun(relay: Relay, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """`work` as a task that has come to the point where it waits for the clock."""
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(0)
+    await relay.idle()
+    await asyncio.sleep(0)
+    return task
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:

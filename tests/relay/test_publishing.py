@@ -299,6 +299,7 @@ async def test_one_invalid_message_among_many_fails_them_all_up_front(
 ) -> None:
     with pytest.raises(InvalidInput):
         await relay.publish_many([*drafts(1), bad])
+    await relay.idle()
     assert await relay.lease("agent.a") == []
 
 

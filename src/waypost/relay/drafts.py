@@ -62,8 +62,14 @@ def allowance(draft: Draft, settings: Settings, now_ms: int) -> Budget:
         ttl=now_ms + settings.default_ttl_ms,
         call_budget_remaining=settings.default_call_budget,
     )
-    if draft.parent is not None:
-        budget = shrink(budget, draft.parent.budget)
-    if draft.budget is not None:
-        budget = shrink(budget, draft.budget)
+    parent: object = draft.parent
+    if parent is not None:
+        if not isinstance(parent, Envelope):
+            raise InvalidMessage(f"parent must be an Envelope, not {type(parent).__name__}")
+        budget = shrink(budget, parent.budget)
+    wish: object = draft.budget
+    if wish is not None:
+        if not isinstance(wish, Budget | Mapping):
+            raise InvalidMessage(f"budget must be a Budget or a mapping, not {type(wish).__name__}")
+        budget = shrink(budget, wish)
     return budget

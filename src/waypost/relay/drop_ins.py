@@ -89,8 +89,8 @@ class DropIns:
     def _take(self, mailbox: Mailbox, name: str) -> None:
         try:
             content = self._maildir.read(mailbox.hash, "new", name)
-        except FileNotFoundError:
-            return  # gone again: one of ours that was consumed meanwhile
+        except (FileNotFoundError, IsADirectoryError):
+            return  # gone again: one of ours that was consumed meanwhile; or no message at all
         message_id = _message_id(name, content)
         try:
             dropped = msgspec.json.decode(content, type=DropIn)
@@ -107,7 +107,7 @@ class DropIns:
             reason = ", ".join(f"{one.reason}: {one.detail}" for one in result.rejected)
         except RelayStopped:
             return  # it waits for the next start
-        except (msgspec.DecodeError, UnicodeDecodeError, WaypostError) as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WaypostError) as problem:
             reason = str(problem)
         if reason:
             self._refuse(mailbox, name, content, reason)
@@ -116,7 +116,7 @@ class DropIns:
 
     def _remove_once_durable(self, mailbox: Mailbox, name: str) -> None:
         """A crash must leave the file or the message, so the file goes last."""
-        remove = partial(self._maildir.remove, mailbox.hash, name, "new")
+        remove = partial(self._maildir.discard, mailbox.hash, name)
         waiting = self._ledger.journal.barrier()
         if waiting is None:  # the same file again: its message has been there for a while
             remove()
@@ -124,11 +124,11 @@ class DropIns:
             waiting.add_done_callback(lambda done: None if done.exception() else remove())
 
     def _refuse(self, mailbox: Mailbox, name: str, content: bytes, reason: str) -> None:
-        log.warning("drop-in %s for %s refused: %s", name, mailbox.subject, reason)
+        log.warning("drop-in %r for %s refused: %s", name, mailbox.subject, reason)
         failed_at = instant(self._ledger.now_us())
         refused = RefusedDropIn(content.decode(errors="replace"), reason, failed_at)
         self._maildir.deliver(mailbox.hash, name, msgspec.json.encode(refused), "failed")
-        self._maildir.remove(mailbox.hash, name, "new")
+        self._maildir.discard(mailbox.hash, name)
 
 
 def _message_id(name: str, content: bytes) -> str:

@@ -14,6 +14,9 @@ _CLOCK_SLACK_MS = 24 * 3_600_000
 """Ids are made by the relay's clock, which may have been set back since."""
 
 
+Segments = list[tuple[int, Path]]
+
+
 class Step(msgspec.Struct, frozen=True):
     """One thing that happened to the message: when (µs), what, where, and why in words."""
 
@@ -39,9 +42,19 @@ def tell(directory: Path, message_id: str) -> Story:
 
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
     """Committed events about one message, in order."""
+    segments = list(list_segments(directory).items())
+    since = _since(segments, ulid_time_ms(message_id))
+    found = False
+    for event in _search(since, message_id):
+        found = True
+        yield event
+    if not found:  # an id chosen by its sender may look as if it were made in the future
+        yield from _search([one for one in segments if one not in since], message_id)
+
+
+def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
     needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
-    made_ms = ulid_time_ms(message_id)
-    for first_seq, path in _since(directory, made_ms):
+    for first_seq, path in segments:
         try:
             found = needle in segment_bytes(path)
             pieces = list(read_segment(path, first_seq)) if found else []
@@ -54,9 +67,8 @@ def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
                         yield event
 
 
-def _since(directory: Path, made_ms: int | None) -> list[tuple[int, Path]]:
+def _since(segments: Segments, made_ms: int | None) -> Segments:
     """Segments that may speak of a message made at `made_ms`: none that ended before."""
-    segments = list(list_segments(directory).items())
     if made_ms is None:
         return segments
     cutoff_us = (made_ms - _CLOCK_SLACK_MS) * 1000

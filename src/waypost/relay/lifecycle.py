@@ -42,6 +42,7 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
         parts.end_old_leases()
         parts.leases.resume()
         await parts.ledger.sync()
+        parts.sweeper.start()
         if settings.current.watch_files:
             await parts.watching.start()
         if parts.uses_files:
@@ -85,7 +86,8 @@ def _announce(parts: Parts) -> None:
         current = parts.settings.current
         parts.journal.settings = current
         parts.outcomes.breakers.update_config(current.circuit_breaker)
-        parts.sweeper.start()
+        if cause == "reload":
+            parts.sweeper.start()  # its interval may be another now
         parts.ledger.record(
             SettingsChanged(
                 at_us=parts.ledger.now_us(),

@@ -16,6 +16,7 @@ from waypost.relay.segments import Place
 from waypost.wire.events import Accepted, Rejected
 
 NEVER_MS = 1 << 62
+_GONE_IN_LINE_MAX = 64
 
 
 class MessageState(IntEnum):
@@ -108,6 +109,8 @@ class Mailbox:
         message.state = MessageState.GONE
         del self.live[message.id]
         self.occupancy.remove(message.sender, message.size)
+        if message.queued and len(self.queue) > 2 * len(self.live) + _GONE_IN_LINE_MAX:
+            self._close_ranks()
 
     def bury(self, message: Message, reason: str, at_us: int) -> None:
         """A live message becomes a dead letter."""
@@ -146,6 +149,16 @@ class Mailbox:
                 taken.append(message)
         queue.extendleft(reversed(passed))
         return taken, expired
+
+    def _close_ranks(self) -> None:
+        """Messages that left from within the line do not stay in memory until it gets to them."""
+        waiting: deque[Message] = deque()
+        for message in self.queue:
+            if message.state is MessageState.PENDING:
+                waiting.append(message)
+            else:
+                message.queued = False
+        self.queue = waiting
 
     def pending(self) -> Iterable[Message]:
         """What waits, in order."""

@@ -122,6 +122,10 @@ class Maildir:
                 continue
             return
 
+    def discard(self, hash_: str, name: str) -> None:
+        """Delete from `new/` a file that another process made."""
+        Path(self._root, hash_, "new", name).unlink(missing_ok=True)
+
     def remove_mailbox(self, hash_: str) -> None:
         """Delete the folders of an empty mailbox; one that holds files stays."""
         try:
@@ -140,7 +144,11 @@ class Maildir:
         """Name → size of every message file in a folder."""
         try:
             with os.scandir(f"{self._root}/{hash_}/{folder}") as entries:
-                return {e.name: e.stat().st_size for e in entries if not e.name.startswith(".")}
+                return {
+                    entry.name: entry.stat().st_size
+                    for entry in entries
+                    if not entry.name.startswith(".") and entry.is_file()
+                }
         except (FileNotFoundError, NotADirectoryError):
             return {}
 

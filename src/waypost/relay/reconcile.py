@@ -16,6 +16,7 @@ import msgspec
 
 from waypost.policy.verdicts import DEAD_LETTERED
 from waypost.relay.bodies import Bodies
+from waypost.relay.drop_ins import DropIn
 from waypost.relay.errors import RelayError
 from waypost.relay.history import find_events
 from waypost.relay.mailbox import Mailbox, Message, MessageState
@@ -70,19 +71,31 @@ def _mailbox(
         for name, size in names.items():
             if (folder, name) in placed or name in misplaced:
                 continue
-            if not _is_left_over(mailbox, journal, name, size):
+            if not _is_left_over(mailbox, journal, name):
+                continue
+            if folder == "new" and _is_tried_again(mailbox, maildir, name, size):
                 continue
             if repair:
                 maildir.remove(mailbox.hash, name, folder)
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
 
 
-def _is_left_over(mailbox: Mailbox, journal: Path, name: str, size: int) -> bool:
+def _is_tried_again(mailbox: Mailbox, maildir: Maildir, name: str, size: int) -> bool:
+    """Whether a file in `new/` with the id of a dead letter is a drop-in, and not the old file."""
+    dead = mailbox.dead.get(name)
+    if dead is None or name in mailbox.live or size == dead.size:
+        return False
+    try:
+        msgspec.json.decode(maildir.read(mailbox.hash, "new", name), type=DropIn)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError):
+        return False  # ours, cut short or from elsewhere
+    return True
+
+
+def _is_left_over(mailbox: Mailbox, journal: Path, name: str) -> bool:
     """Whether a file in the wrong place is one of ours, and not a drop-in or a refused one."""
-    if name in mailbox.live:
+    if name in mailbox.live or name in mailbox.dead:
         return True
-    if name in mailbox.dead:
-        return size == mailbox.dead[name].size  # else someone tries that id again
     return any(
         event.endpoint == mailbox.subject
         for event in find_events(journal, name)

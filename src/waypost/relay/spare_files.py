@@ -5,10 +5,12 @@ systems are worst at: ext4 will not use a deleted inode again for minutes, and s
 of them whenever a file is made. A file that is kept costs a rename instead.
 
 Rule 1  A spare file is only ever seen under its new name once its new content is complete.
-Rule 2  Only small files are kept, and never more than `_SPARES_MAX`: together at most 64 MiB.
+Rule 2  A file that another process dropped in is not kept: it may still be in use there.
+Rule 3  Only small files are kept, and never more than `_SPARES_MAX`: together at most 64 MiB.
 """
 
 import os
+import stat
 from pathlib import Path
 
 _SPARES_MAX = 16_384
@@ -27,7 +29,11 @@ class SpareFiles:
         """Take over what an earlier run left."""
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         with os.scandir(self._directory) as entries:
-            self._ready = [(entry.path, entry.stat().st_size) for entry in entries]
+            self._ready = [
+                (entry.path, entry.stat().st_size)
+                for entry in entries
+                if entry.name.isdigit() and _is_ours(entry.stat(follow_symlinks=False))
+            ]
         numbers = [int(os.path.basename(path)) for path, _ in self._ready]
         self._made = max(numbers, default=-1) + 1
 
@@ -36,7 +42,10 @@ class SpareFiles:
         if not self._ready or len(content) > _SIZE_MAX_BYTES:
             return False
         path, size = self._ready.pop()
-        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:  # someone tidied up
+            return False
         try:
             os.pwrite(descriptor, content, 0)
             if size > len(content):
@@ -48,11 +57,22 @@ class SpareFiles:
 
     def give(self, path: str) -> None:
         """The file at `path` is done with. Raises `FileNotFoundError` if it is not there."""
-        size = os.stat(path).st_size
-        if len(self._ready) >= _SPARES_MAX or size > _SIZE_MAX_BYTES:
+        found = os.stat(path, follow_symlinks=False)
+        if len(self._ready) >= _SPARES_MAX or not _is_ours(found):
             os.unlink(path)
             return
         spare = f"{self._directory}/{self._made}"
         self._made += 1
         os.rename(path, spare)
-        self._ready.append((spare, size))
+        self._ready.append((spare, found.st_size))
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether a file is small, and nobody else can have it under another name or look into it."""
+    return (
+        stat.S_ISREG(found.st_mode)
+        and stat.S_IMODE(found.st_mode) == 0o600
+        and found.st_uid == os.geteuid()
+        and found.st_nlink == 1
+        and found.st_size <= _SIZE_MAX_BYTES
+    )

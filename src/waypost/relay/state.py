@@ -132,7 +132,10 @@ class RelayState:
         if endpoint:
             message = _arrived(event, place)
             message.probe = event.probe and event.deferred
-            self.mailbox(endpoint).add(message)
+            mailbox = self.mailbox(endpoint)
+            if event.chosen_id:
+                self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
+            mailbox.add(message)
             self.dirty[event.seq] = message
 
     def _rejected(self, event: events.Rejected, place: Place) -> None:

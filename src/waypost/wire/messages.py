@@ -4,12 +4,14 @@ A payload may be anything JSON can hold. Callers who use these types get them va
 they publish or signal; nobody has to use them.
 """
 
+import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 
+from waypost.policy.bounds import payload_nesting_max_levels
 from waypost.policy.errors import InvalidMessage
 
 Size = Annotated[int, msgspec.Meta(ge=0)]
@@ -106,19 +108,56 @@ def validate_signal(signal: Signal) -> Signal:
 def encode_payload(payload: object) -> bytes:
     """A payload as JSON; typed payloads are checked against their type. `InvalidMessage` if not.
 
-    `msgspec.Raw` is taken as JSON text and made to fit on one line.
+    `msgspec.Raw`, alone or within, is taken as JSON text and made to fit on one line.
     """
     if isinstance(payload, bytes | bytearray | memoryview):
         raise InvalidMessage("payload is bytes: encode it to text (base64, say) and say so in it")
     try:
-        if isinstance(payload, msgspec.Raw):
-            return msgspec.json.format(bytes(payload), indent=-1)
         encoded = _encode(payload)
         if isinstance(payload, msgspec.Struct):
             msgspec.json.decode(encoded, type=type(payload))
+        encoded = _one_line(encoded)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidMessage(f"payload cannot be sent as JSON: {problem}") from None
+    if _too_deep(encoded):
+        raise InvalidMessage(
+            f"payload is nested more than {payload_nesting_max_levels} levels deep: flatten it"
+        )
     return encoded
 
 
+def _one_line(encoded: bytes) -> bytes:
+    """Raw parts were copied as they are, so they are checked here, wherever they were."""
+    _skim(encoded)
+    if not encoded.isascii():
+        encoded.decode()
+    if b"\n" in encoded or b"\r" in encoded:  # in strings both are escaped
+        return msgspec.json.format(encoded, indent=-1)
+    return encoded
+
+
+def _too_deep(encoded: bytes) -> bool:
+    """Whoever reads JSON runs out of stack at some depth; what is stored must be readable."""
+    if encoded.count(b"[") + encoded.count(b"{") <= payload_nesting_max_levels:
+        return False
+    outline = _outline(encoded)
+    for _ in range(payload_nesting_max_levels):  # each time, the innermost level goes
+        outline = outline.replace(b"[]", b"")
+        if not outline:
+            return False
+    return True
+
+
+def _outline(encoded: bytes) -> bytes:
+    """Only the brackets outside of strings, all of them square."""
+    if b"\\" in encoded:
+        encoded = encoded.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outline = encoded.translate(_SQUARE, _PLAIN).replace(b'""', b"")
+    return _STRING.sub(b"", outline)
+
+
 _encode = msgspec.json.Encoder().encode
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
+_STRING = re.compile(rb'"[^"]*"')

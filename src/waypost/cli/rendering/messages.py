@@ -95,7 +95,7 @@ def show_story(story: Story) -> None:
         where = [Text(step.endpoint)] if len(places) > 1 else []
         timeline.add_row(when, _kind(step), *where, _text(step))
         previous = step.at_us
-    out.print(Padding(timeline, (1, 0)))
+    out.print(Padding(timeline, (1, 0), expand=False))
     for place in places or [""]:
         last = [step for step in story.steps if step.endpoint == place][-1]
         out.print(f"{place or story.message_id}: {_standing(last)}.")

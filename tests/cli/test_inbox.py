@@ -1,0 +1,189 @@
+"""`waypost inbox` and `waypost explain`."""
+
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from tests.cli.conftest import CommandLine
+from tests.cli.directories import LARGE, body_file, bury, change_byte, fill, in_relay, tree
+from waypost import Relay
+
+
+def test_looking_changes_nothing(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    before = tree(waypost.data)
+    waypost("inbox", "agent.a")
+    assert tree(waypost.data) == before
+
+
+def test_what_waits_is_shown_in_order_and_what_is_leased_is_counted(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    inbox = waypost.json("inbox", "agent.a")
+    assert [one["id"] for one in inbox["messages"]] == ["small-2", "small-3", "small-4", "large"]
+    assert (inbox["pending"], inbox["leased"], inbox["acknowledged"]) == (4, 2, False)
+
+
+def test_limit_and_max_size_leave_the_rest_alone(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    few = waypost.json("inbox", "agent.a", "--limit", "2")
+    assert [one["id"] for one in few["messages"]] == ["small-2", "small-3"]
+    assert few["pending"] == 4
+    small = waypost.json("inbox", "agent.a", "--max-size", "1000")
+    assert "large" not in [one["id"] for one in small["messages"]]
+
+
+def test_people_see_the_start_of_a_large_payload(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    text = waypost("inbox", "agent.a").stdout
+    assert '{"number":2}' in text
+    assert "9,002 characters; --json shows all" in text.replace("\n  ", " ")
+    assert len(text) < 2000
+    assert waypost.json("inbox", "agent.a")["messages"][-1]["payload"] == LARGE
+
+
+def test_control_characters_and_markup_in_a_message_are_shown_and_not_obeyed(
+    waypost: CommandLine,
+) -> None:
+    nasty = '"\\u001b[31mred\\u009b2J [bold]loud[/bold] \\u202etxt"'
+    waypost("send", "agent.a", nasty, "--sender", "agent.b", "--register")
+    text = waypost("inbox", "agent.a").stdout
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert "[bold]loud[/bold]" in text
+
+
+def test_with_ack_the_messages_are_printed_and_leave(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    taken = waypost.json("inbox", "agent.a", "--ack", "--limit", "3")
+    # Opening the directory brought the two leases back to their old places.
+    assert [one["id"] for one in taken["messages"]] == ["small-0", "small-1", "small-2"]
+    assert (taken["acknowledged"], taken["pending"]) == (True, 3)
+    left = waypost.json("inbox", "agent.a")["messages"]
+    assert [one["id"] for one in left] == ["small-3", "small-4", "large"]
+    assert "3 messages acknowledged, 0 still waiting" in waypost("inbox", "agent.a", "--ack").stdout
+
+
+def test_an_empty_mailbox_says_so(waypost: CommandLine) -> None:
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    waypost("inbox", "agent.a", "--ack")
+    assert waypost("inbox", "agent.a").stdout == "agent.a: 0 waiting messages.\n"
+
+
+def test_an_unknown_endpoint_is_an_error_that_points_at_the_list(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    for more in ((), ("--ack",)):
+        result = waypost("inbox", "agent.nobody", *more, exits=1)
+        assert "no endpoint is registered under agent.nobody" in result.stderr
+        assert "waypost endpoints" in result.stderr
+
+
+def test_a_limit_out_of_range_is_a_usage_error(waypost: CommandLine) -> None:
+    assert "--limit" in waypost("inbox", "agent.a", "--limit", "0", exits=2).stderr
+    assert "--max-size" in waypost("inbox", "agent.a", "--max-size", "x", exits=2).stderr
+
+
+def test_a_message_that_cannot_be_read_does_not_hide_the_others(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    change_byte(body_file(waypost.data), 10)
+    inbox = waypost.json("inbox", "agent.a")
+    assert len(inbox["messages"]) == 3
+    [problem] = inbox["unreadable"]
+    assert problem.startswith("large: the payload of large is damaged")
+    assert "unreadable: large" in waypost("inbox", "agent.a").stdout
+
+
+def test_the_story_of_a_message_names_each_check_with_its_numbers(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    text = waypost("explain", "small-0").stdout
+    assert "rate limit passed: 0/100 in the sender's window" in text
+    assert "backpressure passed: 0/1000 in the mailbox" in text
+    assert "budget passed: hop 0 of 5, 10 calls left, expires 20" in text
+    assert "agent.b -> agent.a: stored" in text
+    assert "handed out, attempt 1, via lease" in text
+    assert "agent.a: handed out, not yet acknowledged." in text
+
+
+def test_the_story_as_json_has_every_step_in_order(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    story = waypost.json("explain", "small-0")
+    assert story["message_id"] == "small-0"
+    assert [s["kind"] for s in story["steps"]] == [*["check"] * 4, "accepted", "leased"]
+    assert set(story["steps"][0]) == {"at_us", "seq", "kind", "endpoint", "text"}
+
+
+def test_a_refused_check_ends_the_story(waypost: CommandLine) -> None:
+    async def act(relay: Relay) -> None:
+        relay.register_endpoint("agent.a")
+        spent = {"call_budget_remaining": 0}
+        await relay.publish("agent.a", 1, sender="agent.b", message_id="broke", budget=spent)
+
+    in_relay(waypost.data, act)
+    text = waypost("explain", "broke").stdout
+    assert "budget refused: hop 0 of 5, 0 calls left" in text
+    assert "agent.a: refused, and kept as a dead letter." in text
+
+
+def test_a_story_of_several_endpoints_tells_them_apart(waypost: CommandLine) -> None:
+    async def act(relay: Relay) -> None:
+        relay.register_endpoint("agent.a")
+        relay.register_endpoint("agent.c")
+        await relay.publish("agent.>", 1, sender="agent.b", message_id="both")
+        await relay.ack("agent.c", [one.id for one in await relay.lease("agent.c")])
+
+    in_relay(waypost.data, act)
+    text = waypost("explain", "both").stdout
+    assert "agent.a: waiting." in text
+    assert "agent.c: acknowledged." in text
+
+
+def test_a_message_to_nobody_has_a_story_too(waypost: CommandLine) -> None:
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--id", "lonely", exits=3)
+    assert "lonely: nobody was there." in waypost("explain", "lonely").stdout
+
+
+def test_a_dead_letter_says_why(waypost: CommandLine) -> None:
+    bury(waypost.data, "doomed", reason="no\nluck")
+    text = waypost("explain", "doomed").stdout
+    assert "dead letter: handler failed: ValueError: no\\nluck" in text
+    assert "agent.a: a dead letter." in text
+
+
+def test_an_unknown_id_exits_with_1_and_a_hint(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    result = waypost("explain", "unheard-of", exits=1)
+    assert "does not know a message unheard-of" in result.stderr
+    assert "--data-dir" in result.stderr
+
+
+def test_what_cannot_be_an_id_is_an_input_error(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    assert "invalid message id" in waypost("explain", 'a"b', exits=2).stderr
+
+
+def test_times_are_in_utc(waypost: CommandLine) -> None:
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--register", "--id", "timed")
+    created = waypost.json("inbox", "agent.a")["messages"][0]["created_at"]
+    shown = f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M:%S} UTC"
+    assert waypost("explain", "timed").stdout.startswith(f"timed  {shown}")
+
+
+def test_messages_that_could_not_be_printed_are_not_acknowledged(
+    waypost: CommandLine, data: Path
+) -> None:
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "waypost", "inbox", "agent.a", "--ack", "--data-dir", str(data)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 1
+    assert waypost.json("inbox", "agent.a", "--ack")["messages"][0]["payload"] == 1

@@ -1,0 +1,174 @@
+"""Starting the command line: help, errors, and what it does not load."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.conftest import SOURCE, WIDE, CommandLine
+from waypost.cli import directory
+from waypost.cli.app import app
+
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+VERBS = [
+    ("send",),
+    ("inbox",),
+    ("explain",),
+    ("endpoints",),
+    ("stats",),
+    ("dead-letters", "list"),
+    ("dead-letters", "redrive"),
+    ("dead-letters", "purge"),
+    ("config", "check"),
+    ("config", "show"),
+    ("verify",),
+    ("rebuild",),
+]
+READING = [
+    ("inbox", "agent.a"),
+    ("inbox", "agent.a", "--ack"),
+    ("explain", "some-id"),
+    ("endpoints",),
+    ("stats",),
+    ("dead-letters", "list"),
+    ("dead-letters", "list", "--group"),
+    ("dead-letters", "redrive", "--all"),
+    ("dead-letters", "purge", "--yes"),
+    ("config", "show"),
+    ("verify",),
+    ("verify", "--repair"),
+    ("rebuild",),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_every_verb_teaches_with_an_example_and_knows_the_shared_options(
+    waypost: CommandLine, verb: tuple[str, ...]
+) -> None:
+    text = waypost(*verb, "--help").stdout
+    assert f"waypost {' '.join(verb)}" in text.partition("Example")[2]
+    assert "--data-dir" in text
+    assert "WAYPOST_DATA_DIR" in text
+    assert "waypost-data" in text
+    assert "--json" in text
+
+
+def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
+    runner = CliRunner(env={**WIDE, "COLUMNS": "80"})
+    for verb in VERBS:
+        prose = runner.invoke(app, [*verb, "--help"]).stdout.partition("╭")[0]
+        paragraphs = [line.strip() for line in prose.splitlines() if line.strip()]
+        broken = [one for one in paragraphs if " " not in one and not one.startswith("Example")]
+        assert not broken, f"{verb}: {broken}"
+
+
+def test_help_does_not_load_the_relay() -> None:
+    script = (
+        "import sys; from waypost.cli.app import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('waypost.relay', 'sqlite3', 'msgspec')\n"
+        "print([m for m in sys.modules if m.startswith(heavy)], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
+    script = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'typer' else real(name, *more)\n"
+        "from waypost.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "pip install 'waypost[cli]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_a_directory_where_no_relay_has_lived_is_an_error_and_stays_untouched(
+    waypost: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    result = waypost(*arguments, exits=1)
+    assert "is not a Waypost data directory" in result.stderr
+    assert "--data-dir" in result.stderr
+    assert result.stdout == ""
+    assert not waypost.data.exists()
+
+
+def test_the_data_directory_can_be_named_by_option_or_environment(
+    shell: Shell, data: Path, tmp_path: Path
+) -> None:
+    assert shell("send", "agent.a", "1", "--sender", "agent.b", "--register").returncode == 0
+    by_environment = subprocess.run(
+        [sys.executable, "-m", "waypost", "endpoints"],
+        env={**os.environ, "WAYPOST_DATA_DIR": str(data)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "agent.a" in by_environment.stdout
+    by_default = subprocess.run(
+        [sys.executable, "-m", "waypost", "endpoints"],
+        env={**os.environ, "PYTHONPATH": SOURCE, "WAYPOST_DATA_DIR": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"{tmp_path}/waypost-data is not a Waypost data directory" in by_default.stderr
+
+
+def test_a_real_process_prints_json_and_nothing_else(shell: Shell) -> None:
+    done = shell("send", "agent.a", '"grüße"', "--sender", "agent.b", "--register", "--json")
+    assert done.returncode == 0
+    assert done.stdout.startswith("{\n")
+    assert done.stderr == ""
+
+
+def test_json_is_utf_8_even_where_the_terminal_is_not(shell: Shell) -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    shell("send", "agent.a", '"grüße"', "--sender", "agent.b", "--register", "--id", "greeting")
+    done = shell("inbox", "agent.a", "--json", env=ascii_only, encoding="utf-8")
+    assert "grüße" in done.stdout
+
+
+def test_a_bug_keeps_its_traceback(waypost: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(directory.Directory, "endpoints", broken)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        waypost("endpoints")
+
+
+def test_no_permission_is_one_sentence(
+    waypost: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/data/journal/1.open")
+
+    monkeypatch.setattr(directory.Directory, "endpoints", forbidden)
+    result = waypost("endpoints", exits=1)
+    assert result.stderr == "waypost: no permission to use /data/journal/1.open\n"
+
+
+def test_the_version_is_printed(waypost: CommandLine) -> None:
+    assert waypost("--version").stdout.strip()
+
+
+def test_no_arguments_at_all_show_the_help(waypost: CommandLine) -> None:
+    assert "Upkeep" in waypost(exits=2).stdout

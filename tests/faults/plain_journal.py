@@ -1,0 +1,273 @@
+"""The obvious version: a journal read line by line and added up with plain lists and dicts.
+
+It shares no code with the relay, so that both can only agree by being right. It knows nothing
+of indexes, checkpoints or repairs: a batch counts if its commit line is whole and its checksum
+is right, and what follows the first batch that is not is not looked at.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+@dataclass
+class Box:
+    """One mailbox: live messages in their order in line, and dead letters with their reasons."""
+
+    live: dict[str, Event] = field(default_factory=dict)
+    leased: set[str] = field(default_factory=set)
+    dead: dict[str, str] = field(default_factory=dict)
+    arrivals: list[Event] = field(default_factory=list)
+    replaced: int = 0
+
+    def arrive(self, event: Event) -> None:
+        """A message comes in. One with the id of a dead letter takes its place."""
+        self.arrivals.append(event)
+        if self.dead.pop(event["id"], None) is not None:
+            self.replaced += 1
+
+    def status(self) -> dict[str, str]:
+        """Id → folder for everything that lies here."""
+        live = {one: "cur" if one in self.leased else "new" for one in self.live}
+        return {**live, **dict.fromkeys(self.dead, "failed")}
+
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """Sender → messages and bytes of its that lie here."""
+        held: dict[str, tuple[int, int]] = {}
+        for event in self.live.values():
+            count, size = held.get(event["sender"], (0, 0))
+            held[event["sender"]] = (count + 1, size + event.get("size", 0))
+        return held
+
+
+@dataclass
+class Sum:
+    """What a list of events adds up to."""
+
+    boxes: dict[str, Box] = field(default_factory=dict)
+    endpoints: dict[str, int] = field(default_factory=dict)
+    last_seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    sent_ms: dict[str, list[int]] = field(default_factory=dict)
+    first_results: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    acked: set[tuple[str, str]] = field(default_factory=set)
+    accepted: set[tuple[str, str]] = field(default_factory=set)
+    seq: int = 0
+    at_us: int = 0
+
+    def box(self, endpoint: str) -> Box:
+        return self.boxes.setdefault(endpoint, Box())
+
+    def status(self) -> dict[str, dict[str, str]]:
+        """Endpoint → id → folder, for every mailbox that holds something."""
+        return {name: box.status() for name, box in self.boxes.items() if box.status()}
+
+    def order(self) -> dict[str, list[str]]:
+        """Endpoint → ids of live messages, in line."""
+        return {name: list(box.live) for name, box in self.boxes.items() if box.live}
+
+    def dead(self) -> dict[str, dict[str, str]]:
+        """Endpoint → id → reason."""
+        return {name: dict(box.dead) for name, box in self.boxes.items() if box.dead}
+
+
+def segments(data: Path) -> list[Path]:
+    """The journal's files in order."""
+    found = (data / "journal").glob("*")
+    return sorted(path for path in found if path.suffix in (".jsonl", ".open"))
+
+
+def batches(content: bytes) -> Iterator[tuple[int, int, list[Event]]]:
+    """Start, end and events of each whole batch; stops at the first that is not whole."""
+    start = offset = 0
+    lines: list[bytes] = []
+    for text in content.split(b"\n"):
+        line = content[offset : offset + len(text) + 1]
+        offset += len(line)
+        if not line.startswith(b'{"kind":"commit"'):
+            lines.append(line)
+            continue
+        if not line.endswith(b"\n"):
+            return
+        commit, body = json.loads(line), b"".join(lines)
+        if (commit["bytes"], commit["crc"]) != (len(body), zlib.crc32(body)):
+            return
+        assert commit["count"] == len(lines)
+        yield start, offset, [json.loads(one) for one in lines]
+        start, lines = offset, []
+
+
+def committed(data: Path) -> list[Event]:
+    """Every committed event, in order."""
+    return [
+        event
+        for path in segments(data)
+        for _, _, found in batches(path.read_bytes())
+        for event in found
+    ]
+
+
+def add_up(events: Iterable[Event]) -> Sum:
+    """Fold events, oldest first."""
+    total = Sum()
+    for event in events:
+        add_event(total, event)
+    return total
+
+
+def add_event(total: Sum, event: Event) -> None:
+    """Take note of one more event."""
+    total.seq, total.at_us = event["seq"], event["at_us"]
+    _ADD[event["kind"]](total, event)
+
+
+def add_up_directory(data: Path) -> Sum:
+    """Fold the journal of a data directory."""
+    return add_up(committed(data))
+
+
+def _arrived(total: Sum, event: Event) -> None:
+    uncounted = ("rate_limited", "access_denied", "storage_full")
+    if event.get("reason") in uncounted:
+        return
+    at_ms, endpoint = event["at_us"] // 1000, event.get("endpoint", "")
+    if event.get("part", 0) == 0:
+        total.sent_ms.setdefault(event["sender"], []).append(at_ms)
+    if endpoint:
+        total.last_seen[event["sender"], endpoint] = at_ms
+    if event.get("chosen_id"):
+        stored = total.first_results.get(event["id"], (0, []))[1] if event.get("part") else []
+        kept = [*stored, endpoint] if event["kind"] == "accepted" and endpoint else stored
+        total.first_results[event["id"]] = (event["at_us"], kept)
+
+
+def _accepted(total: Sum, event: Event) -> None:
+    _arrived(total, event)
+    endpoint = event.get("endpoint", "")
+    if endpoint:
+        total.accepted.add((endpoint, event["id"]))
+        box = total.box(endpoint)
+        assert event["id"] not in box.live, f"stored twice: {event}"
+        box.arrive(event)
+        box.live[event["id"]] = event
+
+
+def _rejected(total: Sum, event: Event) -> None:
+    _arrived(total, event)
+    if event["reason"] == "budget_exceeded":
+        box = total.box(event["endpoint"])
+        box.arrive(event)
+        box.dead[event["id"]] = event["detail"]
+
+
+def _leased(total: Sum, event: Event) -> None:
+    box = total.box(event["endpoint"])
+    assert event["id"] in box.live, f"handed out, but not there: {event}"
+    assert event["id"] not in box.leased, f"handed out twice: {event}"
+    box.leased.add(event["id"])
+
+
+def _returned(total: Sum, event: Event) -> None:
+    total.box(event["endpoint"]).leased.remove(event["id"])
+
+
+def _left(total: Sum, event: Event) -> None:
+    box = total.box(event["endpoint"])
+    if event.get("was") == "dead":
+        del box.dead[event["id"]]
+        return
+    del box.live[event["id"]]
+    box.leased.discard(event["id"])
+    if event["kind"] == "acked":
+        total.acked.add((event["endpoint"], event["id"]))
+    elif event["kind"] in ("failed", "evicted"):
+        box.dead[event["id"]] = event["reason"]
+
+
+def _redriven(total: Sum, event: Event) -> None:
+    box = total.box(event["endpoint"])
+    del box.dead[event["id"]]
+    arrivals = reversed(box.arrivals)
+    box.live[event["id"]] = next(one for one in arrivals if one["id"] == event["id"])
+
+
+def _endpoint(total: Sum, event: Event) -> None:
+    if event["action"] == "registered":
+        total.endpoints[event["endpoint"]] = event.get("since_us") or event["at_us"]
+    else:
+        del total.endpoints[event["endpoint"]]
+
+
+def _nothing(total: Sum, event: Event) -> None:
+    """Says nothing about mailboxes."""
+
+
+_ADD = {
+    "accepted": _accepted,
+    "rejected": _rejected,
+    "leased": _leased,
+    "returned": _returned,
+    **dict.fromkeys(("acked", "failed", "expired", "evicted"), _left),
+    "redriven": _redriven,
+    "endpoint": _endpoint,
+    **dict.fromkeys(("breaker", "session", "rules", "settings"), _nothing),
+}
+
+
+def files(data: Path) -> dict[str, dict[str, str]]:
+    """Mailbox hash → name → folder, for every file that lies there; `tmp/` is left out."""
+    found: dict[str, dict[str, str]] = {}
+    for path in sorted((data / "mailboxes").glob("*/*/*")):
+        folder, mailbox = path.parent.name, path.parent.parent.name
+        if folder == "tmp":
+            continue
+        names = found.setdefault(mailbox, {})
+        assert path.name not in names, f"{path.name} is in {folder}/ and in {names[path.name]}/"
+        names[path.name] = folder
+    return found
+
+
+def hash_of(subject: str) -> str:
+    """The directory name of a mailbox."""
+    return sha256(subject.encode()).hexdigest()[:12]
+
+
+def assert_files_are(data: Path, total: Sum) -> None:
+    """Mailbox files are exactly the messages, each in its folder."""
+    assert files(data) == {hash_of(name): names for name, names in total.status().items()}
+
+
+def assert_index_is_right(data: Path) -> None:
+    """The index of a closed relay is what the journal adds up to, as far as it says it stands.
+
+    What lies in mailboxes is complete; the position itself may stop short of trailing events
+    that changed none.
+    """
+    events = committed(data)
+    connection = sqlite3.connect(f"file:{data / 'index.db'}?mode=ro", uri=True)
+    try:
+        rows = connection.execute
+        seq, at_us = rows("select seq, at_us from position").fetchone()
+        total = add_up(event for event in events if event["seq"] <= seq)
+        assert (total.seq, total.at_us) == (seq, at_us)
+        found: dict[str, dict[str, str]] = {}
+        order = "select endpoint, id, status from messages order by ordering"
+        for endpoint, name, status in rows(order):
+            found.setdefault(endpoint, {})[name] = status
+        assert found == total.status() == add_up(events).status()
+        live = {
+            endpoint: [name for name, status in names.items() if status != "failed"]
+            for endpoint, names in found.items()
+        }
+        assert {name: ids for name, ids in live.items() if ids} == total.order()
+        assert dict(rows("select subject, since_us from endpoints")) == total.endpoints
+        seen = {(a, b): at for a, b, at in rows("select sender, recipient, at_ms from last_seen")}
+        assert seen == total.last_seen
+    finally:
+        connection.close()

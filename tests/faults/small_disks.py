@@ -1,0 +1,92 @@
+"""Disks that are soon full: a real one where mounting is allowed, and a pretended one anywhere."""
+
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from waypost.policy.bounds import ballast_bytes
+
+SIZE = 24 * 1024 * 1024
+LEFT_AFTER_BALLAST = 3 * 1024 * 1024
+
+
+class RealDisk:
+    """A tmpfs of its own. Something else takes up room on it, until `free`."""
+
+    kind = "tmpfs"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._filler = directory / "someone-elses-file"
+
+    def fill(self, *, leave: int = 0) -> None:
+        """Leave `leave` bytes."""
+        free = shutil.disk_usage(self.directory).free - leave
+        with self._filler.open("ab") as file:
+            while free > 0:
+                try:
+                    free -= os.write(file.fileno(), bytes(min(free, 65536)))
+                except OSError:
+                    return
+
+    def free(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+
+class PretendedDisk:
+    """`os.pwrite` and `os.posix_fallocate` refuse as they would on a full disk.
+
+    Only the journal is written with them, so the mailboxes and the index always have room.
+    """
+
+    kind = "pretended"
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directory = directory
+        self._left = SIZE
+        self._write, self._allocate = os.pwrite, os.posix_fallocate
+        monkeypatch.setattr(os, "pwrite", self._pwrite)
+        monkeypatch.setattr(os, "posix_fallocate", self._posix_fallocate)
+        self._ballast = directory / "data" / "journal" / "ballast"
+
+    def fill(self, *, leave: int = 0) -> None:
+        self._left = leave + (ballast_bytes if self._ballast.exists() else 0)
+
+    def free(self) -> None:
+        self._left = SIZE
+
+    def _room(self) -> int:
+        return self._left - (ballast_bytes if self._ballast.exists() else 0)
+
+    def _pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
+        room = self._room()
+        if room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = self._write(descriptor, memoryview(data)[:room], offset)
+        self._left -= done
+        return done
+
+    def _posix_fallocate(self, descriptor: int, offset: int, length: int) -> None:
+        if self._left < length:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._allocate(descriptor, offset, length)
+
+
+Disk = RealDisk | PretendedDisk
+
+
+def mount_tmpfs(directory: Path) -> bool:
+    """Whether a small file system now lies at `directory`."""
+    if shutil.which("mount") is None:
+        return False
+    options = f"size={SIZE},mode=700"
+    command = ["mount", "-t", "tmpfs", "-o", options, "waypost-test", str(directory)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def unmount(directory: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)

@@ -1,0 +1,55 @@
+"""Stands between the relay and `os.fdatasync`: counts, holds back, fails."""
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+
+class Syncs:
+    """Every `fdatasync` of this process while it is installed."""
+
+    def __init__(self) -> None:
+        self._real = os.fdatasync
+        self._open = threading.Event()
+        self._open.set()
+        self.begun = 0
+        self.done = 0
+        self.fail_next: list[OSError] = []
+
+    def __call__(self, descriptor: int) -> None:
+        self.begun += 1
+        assert self._open.wait(timeout=30), "a sync was held back for ever"
+        if self.fail_next:
+            raise self.fail_next.pop(0)
+        self._real(descriptor)
+        self.done += 1
+
+    def hold(self) -> None:
+        """Let no sync end until `release`."""
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    def fail(self, number: int = errno.EIO) -> None:
+        """The next sync fails."""
+        self.fail_next.append(OSError(number, os.strerror(number)))
+
+
+def install_syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    syncs = Syncs()
+    monkeypatch.setattr(os, "fdatasync", syncs)
+    return syncs
+
+
+async def until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+    """Wait for something that another thread brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"gave up waiting for {what}"
+        await asyncio.sleep(0.001)

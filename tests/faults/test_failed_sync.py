@@ -1,0 +1,185 @@
+"""A sync that failed once is never trusted again: the relay stops, and says so."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults import plain_journal
+from tests.faults.syncs import Syncs, until
+from waypost import RateLimitConfig, Relay, RelayStopped, Settings
+
+pytestmark = pytest.mark.parametrize("storage", ["journal", "maildir"])
+
+
+def settings(storage: str) -> Settings:
+    return Settings(
+        storage=storage,  # type: ignore[arg-type]
+        watch_files=False,
+        rate_limit=RateLimitConfig(enabled=False),
+    )
+
+
+def publish(relay: Relay, payload: object = None) -> asyncio.Task:
+    return asyncio.create_task(relay.publish("agent.a", payload, sender="agent.x"))
+
+
+async def with_three_confirmed(directory: Path, storage: str) -> tuple[Relay, list[str]]:
+    relay = await Relay(directory, settings=settings(storage)).open()
+    relay.register_endpoint("agent.a")
+    return relay, [(await publish(relay, n)).message_id for n in range(3)]
+
+
+async def test_waiting_and_later_publishes_are_told_and_no_sync_is_tried_again(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay, _ = await with_three_confirmed(tmp_path, storage)
+    syncs.hold()
+    begun = syncs.begun
+    first = [publish(relay, n) for n in range(3)]
+    await until(lambda: syncs.begun > begun, "the sync")
+    queued = [publish(relay, n) for n in range(3)]
+    await asyncio.sleep(0)
+    syncs.fail()
+    syncs.release()
+    told = await asyncio.gather(*first, *queued, return_exceptions=True)
+    assert all(isinstance(one, RelayStopped) for one in told), told
+    with pytest.raises(RelayStopped, match=os.strerror(errno.EIO)):
+        await publish(relay)
+    with pytest.raises(RelayStopped):
+        await relay.publish_many([{"subject": "agent.a", "payload": 1, "sender": "agent.x"}])
+    await relay.close()
+    assert syncs.begun == begun + 1
+
+
+async def test_reopening_keeps_what_was_confirmed_and_nothing_else(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    syncs.fail()
+    with pytest.raises(RelayStopped):
+        await publish(relay, "unconfirmed")
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        assert [one.id for one in await relay.lease("agent.a")] == confirmed
+        assert await relay.dead_letters() == []
+        if storage == "maildir":
+            await relay.idle()
+            (names,) = plain_journal.files(tmp_path).values()
+            assert sorted(names) == sorted(confirmed)
+        assert (await publish(relay)).delivered_to == 1
+
+
+async def test_a_stopped_relay_shows_why_and_answers_what_it_still_can(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    await relay.lease("agent.a", limit=1)
+    await relay.idle()
+    syncs.fail()
+    with pytest.raises(RelayStopped):
+        await relay.ack("agent.a", confirmed[0])
+    assert any(os.strerror(errno.EIO) in problem for problem in relay.metrics().problems)
+    assert [one.subject for one in relay.list_endpoints()] == ["agent.a"]
+    for refused in (
+        relay.ack("agent.a", confirmed[1]),
+        relay.nack("agent.a", confirmed[0]),
+        relay.lease("agent.a"),
+        relay.idle(),
+        relay.rebuild_index(),
+    ):
+        with pytest.raises(RelayStopped):
+            await refused
+    with pytest.raises(RelayStopped):
+        relay.register_endpoint("agent.b")
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        assert [one.id for one in await relay.lease("agent.a")] == confirmed
+
+
+async def test_a_failed_sync_of_a_large_payload_stops_it_too(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    syncs.fail()
+    with pytest.raises(RelayStopped):
+        await publish(relay, "x" * 10_000)
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        result = await publish(relay, "y" * 10_000)
+        leased = await relay.lease("agent.a")
+        assert [one.id for one in leased] == [*confirmed, result.message_id]
+        assert leased[-1].payload == "y" * 10_000
+
+
+async def test_no_handler_runs_on_a_claim_that_was_not_synced(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    handled: list[str] = []
+    syncs.fail()
+    relay.subscribe("agent.a", lambda envelope: handled.append(envelope.id))
+    await until(lambda: relay.metrics().problems, "the failure")
+    await relay.close()
+    assert handled == []
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        relay.subscribe("agent.a", lambda envelope: handled.append(envelope.id))
+        await relay.idle()
+        assert handled == confirmed
+
+
+async def test_a_sync_that_fails_for_want_of_room_is_a_full_disk(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    """Delayed allocation and quotas can say so as late as that."""
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    syncs.fail(errno.ENOSPC)
+    result = await publish(relay)
+    assert (result.message_id, result.delivered_to) == ("", 0)
+    assert [one.reason for one in result.rejected] == ["storage_full"]
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        assert [one.id for one in await relay.lease("agent.a")] == confirmed
+
+
+async def test_a_failed_seal_loses_nothing_that_was_confirmed(
+    tmp_path: Path, storage: str, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    real = os.rename
+
+    def refuse(source: str, target: str, **more: object) -> None:
+        if str(target).endswith(".jsonl"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(RelayStopped):
+        await relay.seal_journal()
+    await relay.close()
+    monkeypatch.undo()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        assert [one.id for one in await relay.lease("agent.a")] == confirmed
+
+
+async def test_a_file_dropped_into_a_stopped_relay_waits_for_the_next_one(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    if storage == "journal":
+        pytest.skip("only mailboxes kept as files take files")
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    syncs.fail()
+    with pytest.raises(RelayStopped):
+        await publish(relay)
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    assert endpoint.maildir_path is not None
+    (endpoint.maildir_path / "tmp" / "dropped").write_text('{"sender": "agent.y", "payload": 1}')
+    (endpoint.maildir_path / "tmp" / "dropped").rename(endpoint.maildir_path / "new" / "dropped")
+    relay.parts.drop_ins.scan_all()
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        await relay.idle()
+        assert [one.id for one in await relay.lease("agent.a")] == [*confirmed, "dropped"]

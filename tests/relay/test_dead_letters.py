@@ -1,0 +1,247 @@
+"""Dead letters: kept with their reason, listed, grouped, put back, thrown away."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.relay.looking import DAY_MS, UNLIMITED, events, files, payloads, pending, send
+from waypost import BackpressureConfig, Envelope, HousekeepingConfig, Relay
+from waypost.testing import ManualClock
+from waypost.wire.envelopes import instant
+
+
+async def bury(relay: Relay, payload: object = None, *, to: str = "agent.a") -> str:
+    """A dead letter with the reason "call budget exhausted"."""
+    result = await send(relay, payload, to=to, budget={"call_budget_remaining": 0})
+    return result.message_id
+
+
+async def test_a_dead_letter_tells_what_why_when_and_where(
+    relay: Relay, clock: ManualClock
+) -> None:
+    message_id = await bury(relay, "lost")
+    (letter,) = await relay.dead_letters()
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    assert (letter.envelope.id, letter.envelope.payload) == (message_id, "lost")
+    assert letter.reason == "call budget exhausted"
+    assert letter.failed_at == instant(clock())
+    assert (letter.endpoint, letter.endpoint_hash) == ("agent.a", endpoint.hash)
+
+
+async def test_a_dead_letter_lies_in_failed_with_its_reason(
+    relay: Relay, clock: ManualClock
+) -> None:
+    message_id = await bury(relay, "lost")
+    await relay.idle()
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    assert endpoint.maildir_path is not None
+    content = json.loads(read_bytes(endpoint.maildir_path / "failed" / message_id))
+    assert content["envelope"]["payload"] == "lost"
+    assert content["reason"] == "call budget exhausted"
+    assert content["failed_at"] == "2023-11-14T22:13:20Z"
+    assert files(endpoint)["new"] == []
+
+
+def read_bytes(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+async def test_the_oldest_failure_is_listed_first(relay: Relay, clock: ManualClock) -> None:
+    relay.register_endpoint("agent.c")
+    for number, to in enumerate(["agent.c", "agent.a", "agent.c"]):
+        await bury(relay, number, to=to)
+        clock.advance_ms(1)
+    assert [one.envelope.payload for one in await relay.dead_letters()] == [0, 1, 2]
+
+
+async def test_the_dead_letters_of_one_endpoint_may_be_listed_alone(relay: Relay) -> None:
+    relay.register_endpoint("agent.c")
+    await bury(relay, 1)
+    await bury(relay, 2, to="agent.c")
+    assert [one.envelope.payload for one in await relay.dead_letters("agent.c")] == [2]
+    assert await relay.dead_letters("agent.nobody") == []
+
+
+async def test_dead_letters_are_grouped_by_endpoint_and_reason(
+    relay: Relay, clock: ManualClock
+) -> None:
+    relay.register_endpoint("agent.c")
+    await send(relay, budget={"ttl": 1})
+    first = clock()
+    ids = []
+    for _ in range(3):
+        ids.append(await bury(relay))
+        clock.advance_ms(1000)
+    await bury(relay, to="agent.c")
+    largest, *others = await relay.dead_letter_groups()
+    assert (largest.endpoint, largest.reason, largest.count) == (
+        *("agent.a", "call budget exhausted"),
+        3,
+    )
+    assert largest.ids == ids
+    assert largest.first_failed_at == instant(first)
+    assert largest.last_failed_at == instant(first + 2_000_000)
+    assert sorted((one.endpoint, one.count) for one in others) == [("agent.a", 1), ("agent.c", 1)]
+
+
+async def test_the_groups_of_one_endpoint_may_be_asked_for_alone(relay: Relay) -> None:
+    relay.register_endpoint("agent.c")
+    await bury(relay)
+    await bury(relay, to="agent.c")
+    assert [one.endpoint for one in await relay.dead_letter_groups("agent.c")] == ["agent.c"]
+
+
+async def test_a_redriven_message_goes_to_the_end(relay: Relay) -> None:
+    message_id = await bury(relay, "second chance")
+    await send(relay, "first")
+    assert await relay.redrive(message_id) == 1
+    assert await relay.dead_letters() == []
+    assert payloads(await relay.lease("agent.a")) == ["first", "second chance"]
+
+
+async def test_a_redriven_message_keeps_its_id_and_its_sender(relay: Relay) -> None:
+    message_id = await bury(relay)
+    await relay.redrive(message_id)
+    (envelope,) = await relay.lease("agent.a")
+    assert (envelope.id, envelope.sender) == (message_id, "agent.b")
+
+
+async def test_a_redriven_message_is_checked_no_more(start) -> None:
+    relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
+    relay.register_endpoint("agent.a")
+    message_id = await bury(relay)
+    await send(relay)  # now the mailbox is full
+    assert await relay.redrive(message_id) == 1
+    assert pending(relay) == 2
+
+
+async def test_a_redriven_message_goes_to_its_handler(relay: Relay) -> None:
+    message_id = await bury(relay)
+    seen: list[Envelope] = []
+    relay.subscribe("agent.a", seen.append)
+    await relay.redrive(message_id)
+    await relay.idle()
+    assert [envelope.id for envelope in seen] == [message_id]
+
+
+async def test_a_redriven_message_whose_time_is_over_expires(
+    relay: Relay, clock: ManualClock
+) -> None:
+    result = await send(relay, budget={"ttl": clock() // 1000 - 1})
+    await relay.redrive(result.message_id)
+    assert await relay.lease("agent.a") == []
+    assert relay.metrics().total_messages == 0
+
+
+async def test_a_redriven_message_lies_in_new_again(relay: Relay) -> None:
+    message_id = await bury(relay)
+    await relay.redrive(message_id)
+    await relay.idle()
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    assert files(endpoint) == {"cur": [], "failed": [], "new": [message_id], "tmp": []}
+
+
+async def test_a_message_may_fail_and_be_redriven_again_and_again(relay: Relay) -> None:
+    def fail(envelope: Envelope) -> None:
+        raise ValueError
+
+    message_id = await bury(relay)
+    relay.subscribe("agent.a", fail)
+    for _ in range(3):
+        assert await relay.redrive(message_id) == 1
+        await relay.idle()
+    assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 1}
+
+
+async def test_a_copy_in_one_mailbox_may_be_redriven_alone(relay: Relay) -> None:
+    relay.register_endpoint("agent.c")
+    result = await send(relay, to="agent.*", budget={"call_budget_remaining": 0})
+    assert await relay.redrive(result.message_id, subject="agent.c") == 1
+    assert len(await relay.lease("agent.c")) == 1
+    assert [one.endpoint for one in await relay.dead_letters()] == ["agent.a"]
+
+
+async def test_an_id_that_is_no_dead_letter_is_not_redriven(relay: Relay) -> None:
+    alive = await send(relay)
+    assert await relay.redrive([alive.message_id, "never-existed"]) == 0
+
+
+async def test_purging_throws_everything_away(relay: Relay) -> None:
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    for _ in range(3):
+        await bury(relay)
+    await send(relay, "alive")
+    assert await relay.purge_dead_letters() == 3
+    await relay.idle()
+    assert await relay.dead_letters() == []
+    assert files(endpoint)["failed"] == []
+    assert payloads(await relay.lease("agent.a")) == ["alive"]
+
+
+@pytest.mark.parametrize("as_duration", [True, False])
+async def test_purging_spares_what_is_young_enough(
+    relay: Relay, clock: ManualClock, as_duration: bool
+) -> None:
+    await bury(relay, "old")
+    clock.advance_ms(1)
+    await bury(relay, "young")
+    clock.advance_ms(60_000)
+    limit = (
+        timedelta(minutes=1)
+        if as_duration
+        else datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC)
+    )
+    assert await relay.purge_dead_letters(older_than=limit) == 1
+    assert [one.envelope.payload for one in await relay.dead_letters()] == ["young"]
+
+
+async def test_purging_may_be_for_one_endpoint_alone(relay: Relay) -> None:
+    relay.register_endpoint("agent.c")
+    await bury(relay)
+    await bury(relay, to="agent.c")
+    assert await relay.purge_dead_letters(subject="agent.c") == 1
+    assert [one.endpoint for one in await relay.dead_letters()] == ["agent.a"]
+
+
+async def test_what_is_purged_is_in_the_journal(relay: Relay, data: Path) -> None:
+    message_id = await bury(relay)
+    await relay.purge_dead_letters()
+    (event,) = events(data, "expired")
+    assert (event["id"], event["was"], event["reason"]) == (message_id, "dead", "purged")
+
+
+async def test_dead_letters_past_their_retention_are_swept(start, clock: ManualClock) -> None:
+    relay = await start(
+        housekeeping=HousekeepingConfig(dead_letter_retention_ms=DAY_MS, sweep_interval_ms=DAY_MS)
+    )
+    relay.register_endpoint("agent.a")
+    await bury(relay)
+    clock.advance_ms(DAY_MS)
+    relay.sweep()
+    assert len(await relay.dead_letters()) == 1
+    clock.advance_ms(1)
+    relay.sweep()
+    assert await relay.dead_letters() == []
+
+
+async def test_the_dead_letters_of_an_unregistered_endpoint_stay(relay: Relay) -> None:
+    message_id = await bury(relay)
+    relay.unregister_endpoint("agent.a")
+    (letter,) = await relay.dead_letters()
+    assert letter.envelope.id == message_id
+
+
+async def test_a_dead_letter_with_a_large_payload_is_kept_whole(start) -> None:
+    relay = await start(rate_limit=UNLIMITED)
+    relay.register_endpoint("agent.a")
+    message_id = await bury(relay, "x" * 50_000)
+    (letter,) = await relay.dead_letters()
+    assert len(letter.envelope.payload) == 50_000
+    await relay.redrive(message_id)
+    assert len((await relay.lease("agent.a"))[0].payload) == 50_000

@@ -1,0 +1,198 @@
+"""A message id chosen by its sender: the same one again gives the first result again."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, reasons, send
+from waypost import BackpressureConfig, HousekeepingConfig, RateLimitConfig, Reason, Relay
+from waypost.relay import state
+from waypost.testing import ManualClock
+
+
+async def test_the_same_id_again_gives_the_same_result(relay: Relay) -> None:
+    first = await send(relay, message_id="order-1")
+    again = await send(relay, message_id="order-1")
+    assert first.message_id == "order-1"
+    assert again == first
+
+
+async def test_the_same_id_again_is_stored_once(relay: Relay) -> None:
+    for payload in ("first", "second"):
+        await send(relay, payload, message_id="order-1")
+    assert payloads(await relay.lease("agent.a")) == ["first"]
+
+
+async def test_the_same_id_while_the_first_is_under_way_is_stored_once(relay: Relay) -> None:
+    results = await asyncio.gather(*(send(relay, message_id="order-1") for _ in range(5)))
+    assert all(result == results[0] for result in results)
+    assert len(await relay.lease("agent.a")) == 1
+
+
+async def test_the_same_id_twice_in_one_batch_is_stored_once(relay: Relay) -> None:
+    draft = {"subject": "agent.a", "payload": 1, "sender": "agent.b", "message_id": "order-1"}
+    first, again = await relay.publish_many([draft, draft])
+    assert first == again
+    assert len(await relay.lease("agent.a")) == 1
+
+
+async def test_the_first_result_of_a_fan_out_is_told_whole(start) -> None:
+    relay = await start(backpressure=BackpressureConfig(max_mailbox_size=2))
+    relay.register_endpoint("agent.a")
+    relay.register_endpoint("agent.c")
+    for _ in range(2):
+        await send(relay)
+    first = await send(relay, to="agent.*", message_id="news-1")
+    again = await send(relay, to="agent.*", message_id="news-1")
+    assert (first.delivered_to, reasons(first)) == (1, [Reason.BACKPRESSURE])
+    assert again == first
+
+
+async def test_the_same_id_after_its_message_was_consumed_is_not_stored_again(
+    relay: Relay,
+) -> None:
+    await send(relay, message_id="order-1")
+    await relay.lease("agent.a")
+    await relay.ack("agent.a", "order-1")
+    assert (await send(relay, message_id="order-1")).delivered_to == 1
+    assert await relay.lease("agent.a") == []
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+async def test_the_same_id_after_a_restart_is_stored_once(
+    start, data: Path, with_index: bool
+) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    first = await send(relay, message_id="order-1")
+    await relay.ack("agent.a", "order-1")
+    await relay.close()
+    if not with_index:
+        (data / "index.db").unlink()
+    relay = await start()
+    assert await send(relay, message_id="order-1") == first
+    assert await relay.lease("agent.a") == []
+
+
+async def test_the_same_id_does_not_count_towards_the_rate_limit(start) -> None:
+    relay = await start(rate_limit=RateLimitConfig(max_per_window=2))
+    relay.register_endpoint("agent.a")
+    for _ in range(5):
+        await send(relay, message_id="order-1")
+    assert (await send(relay)).delivered_to == 1
+
+
+async def test_a_rate_limited_sender_still_learns_its_first_result(start) -> None:
+    relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
+    relay.register_endpoint("agent.a")
+    first = await send(relay, message_id="order-1")
+    assert await send(relay, message_id="order-1") == first
+
+
+async def test_an_id_that_was_rate_limited_may_be_tried_again(start, clock: ManualClock) -> None:
+    relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
+    relay.register_endpoint("agent.a")
+    await send(relay)
+    assert reasons(await send(relay, message_id="order-1")) == [Reason.RATE_LIMITED]
+    clock.advance_ms(60_000)
+    assert (await send(relay, message_id="order-1")).delivered_to == 1
+
+
+async def test_an_id_that_a_full_mailbox_refused_may_be_tried_again(start) -> None:
+    relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
+    relay.register_endpoint("agent.a")
+    first = await send(relay)
+    assert reasons(await send(relay, message_id="order-1")) == [Reason.BACKPRESSURE]
+    await relay.ack("agent.a", first.message_id)
+    assert (await send(relay, message_id="order-1")).delivered_to == 1
+
+
+async def test_an_id_that_found_nobody_may_be_tried_again(relay: Relay) -> None:
+    await send(relay, to="agent.new", message_id="order-1")
+    relay.register_endpoint("agent.new")
+    assert (await send(relay, to="agent.new", message_id="order-1")).delivered_to == 1
+
+
+async def retried(relay: Relay) -> None:
+    """A first try that became a dead letter, then a second that is stored."""
+    await send(relay, "first", message_id="order-1", budget={"call_budget_remaining": 0})
+    await send(relay, "second", message_id="order-1")
+
+
+async def test_a_second_try_that_is_stored_takes_the_place_of_its_dead_letter(
+    relay: Relay,
+) -> None:
+    await retried(relay)
+    assert await relay.dead_letters() == []
+    assert payloads(await relay.lease("agent.a")) == ["second"]
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+async def test_a_second_try_is_counted_once_after_a_restart(
+    start, relay: Relay, data: Path, with_index: bool
+) -> None:
+    await retried(relay)
+    await relay.close()
+    if not with_index:
+        (data / "index.db").unlink()
+    relay = await start()
+    assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 0}
+
+
+async def test_a_second_try_leaves_no_file_of_the_first(relay: Relay) -> None:
+    endpoint = relay.get_endpoint("agent.a")
+    assert endpoint is not None
+    assert endpoint.maildir_path is not None
+    await retried(relay)
+    await relay.idle()
+    assert sorted(path.parent.name for path in endpoint.maildir_path.glob("*/order-1")) == ["new"]
+
+
+async def test_after_the_window_an_id_is_new_again(start, clock: ManualClock) -> None:
+    relay = await start(housekeeping=HousekeepingConfig(duplicate_window_ms=DAY_MS))
+    relay.register_endpoint("agent.a")
+    await send(relay, message_id="order-1")
+    await relay.ack("agent.a", "order-1")
+    clock.advance_ms(DAY_MS)
+    await send(relay, message_id="order-1")
+    assert await relay.lease("agent.a") == []
+    clock.advance_ms(1)
+    await send(relay, message_id="order-1")
+    assert len(await relay.lease("agent.a")) == 1
+
+
+async def test_an_id_still_waiting_is_not_stored_twice_even_after_the_window(
+    start, clock: ManualClock
+) -> None:
+    relay = await start(
+        housekeeping=HousekeepingConfig(duplicate_window_ms=1000), default_ttl_ms=DAY_MS
+    )
+    relay.register_endpoint("agent.a")
+    await send(relay, "first", message_id="order-1")
+    clock.advance_ms(60_000)
+    again = await send(relay, "second", message_id="order-1")
+    assert again.delivered_to == 1
+    assert payloads(await relay.lease("agent.a")) == ["first"]
+
+
+async def test_ids_made_by_the_relay_are_not_remembered_as_chosen(relay: Relay, data: Path) -> None:
+    await send(relay)
+    await send(relay, message_id="order-1")
+    chosen = [event.get("chosen_id", False) for event in events(data, "accepted")]
+    assert chosen == [False, True]
+
+
+async def test_more_ids_than_fit_into_memory_are_still_known(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "duplicates_in_memory_max", 10)
+    relay = await start(rate_limit=UNLIMITED)
+    relay.register_endpoint("agent.a")
+    for number in range(30):
+        await send(relay, message_id=f"order-{number}")
+        await relay.ack("agent.a", f"order-{number}")
+    await relay.rebuild_index()
+    for number in range(30):
+        await send(relay, message_id=f"order-{number}")
+    assert await relay.lease("agent.a") == []

@@ -1,0 +1,305 @@
+"""Tiers and quotas: how much of an inbox one sender may fill, and who makes room."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, pending, reasons, send
+from waypost import (
+    BackpressureConfig,
+    HousekeepingConfig,
+    QosConfig,
+    RateLimitConfig,
+    Reason,
+    Relay,
+    Signal,
+    TierLimits,
+)
+from waypost.relay import state
+from waypost.testing import ManualClock
+
+WIDE = 1 << 40
+TIERS = QosConfig(
+    enabled=True,
+    tier1=TierLimits(1, WIDE),
+    tier2=TierLimits(2, WIDE),
+    tier3=TierLimits(3, WIDE),
+)
+WEEK_MS = 7 * DAY_MS
+
+
+@pytest.fixture
+async def strict(start) -> Relay:
+    """A sender may store 1, 2 or 3 messages in an inbox, by tier."""
+    # Swept once a day, because some tests let years go by.
+    rarely = HousekeepingConfig(sweep_interval_ms=DAY_MS)
+    relay = await start(qos=TIERS, rate_limit=UNLIMITED, housekeeping=rarely)
+    relay.register_endpoint("agent.a")
+    relay.register_endpoint("agent.b")
+    return relay
+
+
+async def room_for(relay: Relay) -> int:
+    """How many messages `agent.b` can put into the inbox of `agent.a` before it is refused."""
+    count = 0
+    while (await send(relay)).delivered_to:
+        count += 1
+    return count
+
+
+async def reply(relay: Relay) -> None:
+    await send(relay, to="agent.b", sender="agent.a")
+
+
+async def test_a_sender_never_written_to_is_in_the_lowest_tier(strict: Relay) -> None:
+    assert await room_for(strict) == 1
+
+
+async def test_writing_often_does_not_make_a_sender_known(strict: Relay) -> None:
+    result = await send(strict)
+    await strict.ack("agent.a", result.message_id)
+    assert await room_for(strict) == 1
+
+
+async def test_a_sender_who_was_answered_is_in_the_highest_tier(strict: Relay) -> None:
+    await reply(strict)
+    assert await room_for(strict) == 3
+
+
+async def test_an_answer_as_old_as_the_window_still_counts(
+    strict: Relay, clock: ManualClock
+) -> None:
+    await reply(strict)
+    clock.advance_ms(WEEK_MS)
+    assert await room_for(strict) == 3
+
+
+async def test_an_answer_older_than_the_window_is_the_middle_tier(
+    strict: Relay, clock: ManualClock
+) -> None:
+    await reply(strict)
+    clock.advance_ms(WEEK_MS + 1)
+    assert await room_for(strict) == 2
+
+
+async def test_an_answer_years_ago_still_counts_for_the_middle_tier(
+    strict: Relay, clock: ManualClock
+) -> None:
+    await reply(strict)
+    clock.advance_ms(100 * WEEK_MS)
+    assert await room_for(strict) == 2
+
+
+async def test_a_quota_rejection_says_the_same_in_every_tier(strict: Relay) -> None:
+    await room_for(strict)
+    stranger = await send(strict)
+    await reply(strict)
+    await room_for(strict)
+    friend = await send(strict)
+    assert stranger.rejected == friend.rejected
+    assert stranger.rejected[0].reason is Reason.QUOTA_EXCEEDED
+    assert stranger.rejected[0].detail == "sender quota exceeded for this inbox"
+
+
+async def test_a_quota_rejection_is_no_dead_letter(strict: Relay) -> None:
+    await room_for(strict)
+    assert await strict.dead_letters() == []
+
+
+async def test_the_quota_of_one_sender_is_no_concern_of_another(strict: Relay) -> None:
+    await room_for(strict)
+    assert (await send(strict, sender="agent.other")).delivered_to == 1
+
+
+async def test_the_bytes_of_a_quota_may_be_used_to_the_last(start) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay, "x")
+    size = relay.metrics().endpoints[0].bytes
+    relay = await start(qos=QosConfig(enabled=True, tier1=TierLimits(10, 3 * size)))
+    assert (await send(relay, "x")).delivered_to == 1
+    assert reasons(await send(relay, "xx")) == [Reason.QUOTA_EXCEEDED]
+    assert (await send(relay, "x")).delivered_to == 1
+    assert reasons(await send(relay, "x")) == [Reason.QUOTA_EXCEEDED]
+
+
+async def test_what_is_leased_still_counts(strict: Relay) -> None:
+    await room_for(strict)
+    await strict.lease("agent.a")
+    assert await room_for(strict) == 0
+
+
+async def test_an_acknowledged_message_frees_its_share(strict: Relay) -> None:
+    result = await send(strict)
+    await strict.lease("agent.a")
+    await strict.ack("agent.a", result.message_id)
+    assert await room_for(strict) == 1
+
+
+async def test_an_expired_message_frees_its_share(strict: Relay, clock: ManualClock) -> None:
+    await send(strict)
+    clock.advance_ms(3_600_001)
+    assert await room_for(strict) == 1
+
+
+async def test_a_dead_letter_takes_up_no_share(strict: Relay) -> None:
+    def fail(envelope: object) -> None:
+        raise ValueError
+
+    stop = strict.subscribe("agent.a", fail)
+    await send(strict)
+    await strict.idle()
+    stop()
+    assert len(await strict.dead_letters()) == 1
+    assert await room_for(strict) == 1
+
+
+async def test_a_publish_that_the_quota_rejects_is_still_a_sign_of_life(start) -> None:
+    no_strangers = msgspec.structs.replace(TIERS, tier1=TierLimits(0, WIDE))
+    relay = await start(qos=no_strangers, rate_limit=UNLIMITED)
+    for name in ("agent.a", "agent.b"):
+        relay.register_endpoint(name)
+    refused = await send(relay, to="agent.b", sender="agent.a")
+    assert reasons(refused) == [Reason.QUOTA_EXCEEDED]
+    assert await room_for(relay) == 3
+
+
+async def test_a_rate_limited_publish_is_no_sign_of_life(start) -> None:
+    slow = RateLimitConfig(per_sender_overrides={"agent.a": 1})
+    relay = await start(qos=TIERS, rate_limit=slow)
+    for name in ("agent.a", "agent.b"):
+        relay.register_endpoint(name)
+    await send(relay, to="agent.elsewhere", sender="agent.a")
+    refused = await send(relay, to="agent.b", sender="agent.a")
+    assert reasons(refused) == [Reason.RATE_LIMITED]
+    assert await room_for(relay) == 1
+
+
+async def test_with_quotas_off_nobody_is_refused_and_everybody_is_unknown(start) -> None:
+    relay = await start(rate_limit=UNLIMITED, qos=QosConfig(enabled=False, tier1=TierLimits(0, 0)))
+    relay.register_endpoint("agent.a")
+    assert (await send(relay)).delivered_to == 1
+
+
+async def test_more_pairs_than_fit_into_memory_are_still_known(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "last_seen_in_memory_max_pairs", 10)
+    relay = await start(qos=TIERS, rate_limit=UNLIMITED)
+    for name in ("agent.a", "agent.b"):
+        relay.register_endpoint(name)
+    await reply(relay)
+    for number in range(30):
+        await send(relay, to="agent.b", sender=f"crowd.{number}")
+    await relay.rebuild_index()
+    for number in range(30):
+        await send(relay, to="agent.b", sender=f"crowd.{number}")
+    assert await room_for(relay) == 3
+
+
+@pytest.fixture
+async def narrow(start) -> Relay:
+    """An inbox with room for three messages of 1,000 characters and a little more."""
+    relay = await start(
+        qos=QosConfig(enabled=True, tier1=TierLimits(100, WIDE), inbox_max_bytes=4200)
+    )
+    relay.register_endpoint("agent.a")
+    return relay
+
+
+async def test_a_full_inbox_evicts_the_oldest_of_whoever_holds_the_most(narrow: Relay) -> None:
+    await send(narrow, "small", sender="agent.modest")
+    for number in range(2):
+        await send(narrow, f"{number}" + "x" * 1000, sender="agent.greedy")
+    await send(narrow, "y" * 1000, sender="agent.new")
+    result = await send(narrow, "z" * 1000, sender="agent.new")
+    assert result.delivered_to == 1
+    kept = [(one.sender, one.payload[0]) for one in await narrow.lease("agent.a")]
+    assert kept == [
+        ("agent.modest", "s"),
+        ("agent.greedy", "1"),
+        ("agent.new", "y"),
+        ("agent.new", "z"),
+    ]
+
+
+async def fill(relay: Relay) -> str:
+    """Fill the inbox of `agent.a`; returns the id of the message that goes first."""
+    first = await send(relay, "x" * 1000, sender="agent.greedy")
+    for _ in range(2):
+        await send(relay, "x" * 1000, sender="agent.greedy")
+    return first.message_id
+
+
+async def test_an_eviction_is_never_silent(narrow: Relay, data: Path) -> None:
+    heard: list[Signal] = []
+    narrow.on_signal("agent.greedy", lambda subject, signal: heard.append(signal))
+    victim = await fill(narrow)
+    await send(narrow, "y" * 1000)
+    (event,) = events(data, "evicted")
+    (letter,) = await narrow.dead_letters()
+    (signal,) = heard
+    assert (event["id"], event["endpoint"], event["sender"]) == (victim, "agent.a", "agent.greedy")
+    assert (letter.envelope.id, letter.reason) == (victim, event["reason"])
+    assert (signal.state, signal.endpoint_subject) == ("evicted", "agent.a")
+    assert signal.data["message_id"] == victim
+
+
+async def test_as_many_make_room_as_are_needed(narrow: Relay) -> None:
+    await fill(narrow)
+    assert (await send(narrow, "y" * 2000)).delivered_to == 1
+    assert len(await narrow.dead_letters()) == 2
+
+
+async def test_a_message_larger_than_the_inbox_evicts_nobody(narrow: Relay) -> None:
+    await fill(narrow)
+    assert reasons(await send(narrow, "y" * 5000)) == [Reason.BACKPRESSURE]
+    assert pending(narrow) == 3
+
+
+async def test_what_a_consumer_holds_is_never_evicted(narrow: Relay) -> None:
+    await fill(narrow)
+    await narrow.lease("agent.a")
+    result = await send(narrow, "y" * 1000)
+    assert reasons(result) == [Reason.BACKPRESSURE]
+    assert await narrow.dead_letters() == []
+
+
+async def test_a_message_the_quota_refuses_evicts_nobody(start) -> None:
+    relay = await start(
+        qos=QosConfig(enabled=True, tier1=TierLimits(2, WIDE), inbox_max_bytes=2600)
+    )
+    relay.register_endpoint("agent.a")
+    for _ in range(2):
+        await send(relay, "x" * 1000)
+    assert reasons(await send(relay, "x" * 1000)) == [Reason.QUOTA_EXCEEDED]
+    assert pending(relay) == 2
+
+
+async def test_overflow_may_be_set_to_reject_instead(start) -> None:
+    relay = await start(
+        qos=QosConfig(
+            enabled=True, tier1=TierLimits(100, WIDE), inbox_max_bytes=4200, overflow="reject"
+        )
+    )
+    relay.register_endpoint("agent.a")
+    await fill(relay)
+    result = await send(relay, "y" * 1000)
+    assert reasons(result) == [Reason.BACKPRESSURE]
+    assert "inbox bytes full" in result.rejected[0].detail
+    assert await relay.dead_letters() == []
+
+
+async def test_a_full_count_is_told_before_the_quota(start) -> None:
+    relay = await start(qos=TIERS, backpressure=BackpressureConfig(max_mailbox_size=1))
+    relay.register_endpoint("agent.a")
+    await send(relay)
+    assert reasons(await send(relay)) == [Reason.BACKPRESSURE]
+
+
+async def test_an_evicted_message_can_be_put_back(narrow: Relay) -> None:
+    victim = await fill(narrow)
+    await send(narrow, "y" * 1000)
+    assert await narrow.redrive(victim) == 1
+    assert len(payloads(await narrow.lease("agent.a"))) == 4

@@ -1,0 +1,283 @@
+"""Looking a directory over: what is wrong is told, what is right is not, and repair lasts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.relay.looking import DAY_MS, HOUR_MS, send, tree
+from waypost import HousekeepingConfig, Relay, Settings
+from waypost.relay.data_dir import DataDir
+from waypost.relay.errors import DataDirInUse, DataDirUnusable
+from waypost.relay.findings import Outcome, VerifyReport
+from waypost.relay.index import Index
+from waypost.relay.index_check import read_index
+from waypost.relay.verify import rebuild_index, verify
+from waypost.testing import ManualClock
+
+Start = Callable[..., Awaitable[Relay]]
+
+SHORT = HousekeepingConfig(journal_retention_ms=HOUR_MS, segment_max_age_ms=HOUR_MS)
+
+
+def told(report: VerifyReport) -> list[str]:
+    return [f"{one.outcome} {one.where}: {one.text}" for one in report.findings]
+
+
+async def old_and_new_traffic(relay: Relay, clock: ManualClock) -> None:
+    """Mail that was read and whose segment is dropped, then mail that is still there."""
+    relay.register_endpoint("agent.a")
+    await send(relay, 1, sender="agent.old", message_id="old")
+    await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a")])
+    await relay.seal_journal()
+    await send(relay, 2, sender="agent.new", message_id="new")
+    clock.advance_ms(3 * HOUR_MS)
+    relay.sweep()
+    await relay.idle()
+    relay.sweep()
+    await relay.idle()
+    assert not (relay.parts.data.journal / f"{1:020d}.jsonl").exists()
+
+
+async def test_what_retention_dropped_is_not_missed(
+    start: Start, data: Path, clock: ManualClock
+) -> None:
+    relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
+    await old_and_new_traffic(relay, clock)
+    await relay.close()
+    rows, _ = read_index(DataDir(data))
+    assert rows is not None
+    assert ("agent.old", "agent.a") in rows.last_seen
+    assert told(verify(DataDir(data))) == []
+
+
+async def test_a_rebuild_keeps_what_only_the_index_remembers(
+    start: Start, data: Path, clock: ManualClock
+) -> None:
+    relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
+    await old_and_new_traffic(relay, clock)
+    await relay.close()
+    before, _ = read_index(DataDir(data))
+    messages, lossy = rebuild_index(DataDir(data))
+    after, _ = read_index(DataDir(data))
+    assert (messages, lossy) == (1, False)
+    assert before is not None
+    assert after == before
+
+
+async def test_an_index_that_stands_before_the_last_sweep_is_not_wrong(
+    start: Start, data: Path, clock: ManualClock
+) -> None:
+    """Endpoints are told again, and gone mail no more, after the point where it stands."""
+    relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
+    relay.register_endpoint("agent.a")
+    await send(relay, 1, message_id="old")
+    await relay.seal_journal()
+    await send(relay, 2, message_id="new")
+    await relay.rebuild_index()
+    behind = (data / "index.db").read_bytes(), (data / "index.db-wal").read_bytes()
+    await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a", 1)])
+    clock.advance_ms(3 * HOUR_MS)
+    relay.sweep()
+    await relay.idle()
+    await relay.close()
+    assert not (data / "journal" / f"{1:020d}.jsonl").exists()
+    for suffix, content in zip(("", "-wal"), behind, strict=True):
+        (data / f"index.db{suffix}").write_bytes(content)
+    assert told(verify(DataDir(data))) == []
+
+
+async def test_duplicate_ids_whose_window_is_over_may_be_gone(
+    start: Start, data: Path, clock: ManualClock
+) -> None:
+    relay = await start(housekeeping=HousekeepingConfig(duplicate_window_ms=HOUR_MS))
+    relay.register_endpoint("agent.a")
+    await send(relay, 1, message_id="mine")
+    clock.advance_ms(2 * HOUR_MS)
+    relay.sweep()
+    await relay.idle()
+    await relay.close()
+    rows, _ = read_index(DataDir(data))
+    assert rows is not None
+    assert rows.duplicates == {}
+    assert told(verify(DataDir(data))) == []
+
+
+async def test_a_running_relay_is_looked_at_without_being_disturbed(
+    start: Start, data: Path
+) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    for number in range(20):
+        await send(relay, number)
+    await relay.lease("agent.a", 5)
+    await relay.idle()
+    before = tree(data)
+    report = await asyncio.to_thread(verify, DataDir(data))
+    assert report.in_use_by
+    assert told(report) == []
+    assert tree(data) == before
+    with pytest.raises(DataDirInUse):
+        verify(DataDir(data), repair=True)
+
+
+async def test_an_unfinished_write_of_a_running_relay_is_not_damage(
+    start: Start, data: Path
+) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay)
+    [segment] = (data / "journal").glob("*.open")
+    with segment.open("ab") as file:
+        file.write(b'{"kind":"acce')
+    assert told(await asyncio.to_thread(verify, DataDir(data))) == []
+
+
+async def test_segments_are_counted_off_one_by_one(start: Start, data: Path) -> None:
+    relay = await start()
+    for _ in range(3):
+        relay.register_endpoint("agent.a")
+        await send(relay)
+        await relay.seal_journal()
+    await relay.close()
+    heard: list[tuple[int, int]] = []
+    verify(DataDir(data), on_segment=lambda done, total: heard.append((done, total)))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_a_directory_that_never_held_a_relay_is_refused(data: Path) -> None:
+    for repair in (False, True):
+        with pytest.raises(DataDirUnusable):
+            verify(DataDir(data), repair=repair)
+    with pytest.raises(DataDirUnusable):
+        rebuild_index(DataDir(data))
+    assert not data.exists()
+
+
+async def test_a_relay_that_never_did_anything_is_in_order(start: Start, data: Path) -> None:
+    await (await start()).close()
+    assert told(verify(DataDir(data))) == []
+
+
+async def test_an_empty_index_only_has_to_catch_up(start: Start, data: Path) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay)
+    await relay.close()
+    (data / "index.db").unlink()
+    Index(data / "index.db").close()
+    assert told(verify(DataDir(data))) == []
+
+
+async def test_a_payload_shared_by_several_endpoints_is_restored_for_all(
+    start: Start, data: Path
+) -> None:
+    relay = await start()
+    for subject in ("agent.a", "agent.c", "agent.d"):
+        relay.register_endpoint(subject)
+    await send(relay, "x" * 9000, to="agent.>", message_id="shared")
+    await relay.close()
+    [bodies] = (data / "journal").glob("*.bodies")
+    whole = bodies.read_bytes()
+    bodies.write_bytes(b"")
+    for file in list((data / "mailboxes").glob("*/new/shared"))[1:]:
+        file.unlink()
+    report = verify(DataDir(data), repair=True)
+    assert report.ok, told(report)
+    assert bodies.read_bytes() == whole
+    assert len(list((data / "mailboxes").glob("*/new/shared"))) == 3
+
+
+async def test_a_damaged_payload_that_nobody_needs_is_only_noted(start: Start, data: Path) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay, "x" * 9000)
+    await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a")])
+    await relay.close()
+    [bodies] = (data / "journal").glob("*.bodies")
+    bodies.write_bytes(b"")
+    report = verify(DataDir(data))
+    assert report.ok
+    [text] = told(report)
+    assert text.startswith("noted")
+
+
+async def test_an_index_is_trusted_where_the_journal_has_lost_events(
+    start: Start, data: Path
+) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay, 1, message_id="read")
+    await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a")])
+    await relay.seal_journal()
+    await relay.close()
+    [segment] = (data / "journal").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b'"kind":"acked"', b'"kind":"eaten"'))
+    report = verify(DataDir(data), repair=True)
+    assert not report.ok
+    assert report.messages == 0, "the message was acknowledged, and must not come back"
+    assert any("it is kept as it is" in text for text in told(report))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Every file of a directory with sealed and open segments, bodies and dead letters."""
+    data = tmp_path_factory.mktemp("pristine") / "data"
+
+    async def live() -> None:
+        async with Relay(data, settings=Settings(watch_files=False)) as relay:
+            relay.register_endpoint("agent.a")
+            for number in range(6):
+                await send(relay, {"number": number}, message_id=f"small-{number}")
+            await send(relay, "x" * 5000, message_id="large")
+            spent = {"call_budget_remaining": 0}
+            await send(relay, 1, message_id="broke", budget=spent)
+            await relay.seal_journal()
+            await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a", 2)])
+            await relay.lease("agent.a", 1)
+
+    asyncio.run(live())
+    return tree(data)
+
+
+def write_tree(files: dict[str, bytes], data: Path) -> None:
+    for name, content in files.items():
+        path = data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@hypothesis_settings(max_examples=40)
+@given(st.data())
+def test_whatever_is_damaged_verify_tells_and_repair_lasts(
+    pristine: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory, draw: st.DataObject
+) -> None:
+    data = tmp_path_factory.mktemp("damaged") / "data"
+    write_tree(pristine, data)
+    names = sorted(name for name in pristine if "journal/" in name or "mailboxes/" in name)
+    names = [name for name in [*names, "index.db"] if pristine[name]]
+    target = data / draw.draw(st.sampled_from(names))
+    content = bytearray(target.read_bytes())
+    start = draw.draw(st.integers(0, len(content) - 1))
+    end = draw.draw(st.integers(start + 1, len(content)))
+    if draw.draw(st.booleans()):
+        del content[start:end]
+    else:
+        content[start] ^= draw.draw(st.integers(1, 255))
+    target.write_bytes(content)
+    verify(DataDir(data))
+    verify(DataDir(data), repair=True)
+    after = verify(DataDir(data))
+    left = [one for one in after.findings if one.outcome in (Outcome.FOUND, Outcome.REPAIRED)]
+    assert not left, told(after)
+    asyncio.run(opens(data))
+
+
+async def opens(data: Path) -> None:
+    async with Relay(data, settings=Settings(watch_files=False)) as relay:
+        relay.register_endpoint("agent.a")
+        assert (await send(relay)).delivered_to == 1

@@ -1,0 +1,201 @@
+"""Payloads and signals: what can be sent as JSON, and the typed ones that are checked."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waypost import (
+    Attachment,
+    ChannelType,
+    InvalidMessage,
+    Performative,
+    ResponseContext,
+    Signal,
+    SignalType,
+    StandardPayload,
+)
+from waypost.policy.bounds import payload_nesting_max_levels
+from waypost.wire.messages import encode_payload, validate_signal
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FULL = StandardPayload(
+    content="Deployed.",
+    sender_name="Ada",
+    sender_avatar="ada.png",
+    channel_name="releases",
+    channel_type=ChannelType.THREAD,
+    attachments=[Attachment(path="/tmp/log", filename="log", mime_type="text/plain", size=3)],
+    response_context=ResponseContext(
+        platform="terminal", max_length=80, supported_formats=["text"], instructions="be brief"
+    ),
+    performative=Performative.INFORM,
+    conversation_id="c-1",
+    correlation_id="r-1",
+    platform_data={"thread_ts": 1.5},
+)
+
+
+def nested(levels: int, kind: str = "[") -> Any:
+    inner: Any = 1
+    for level in range(levels):
+        as_list = kind == "[" or (kind == "both" and level % 2)
+        inner = [inner] if as_list else {"a": inner}
+    return inner
+
+
+def test_the_words_agents_agree_on() -> None:
+    assert [str(one) for one in Performative] == [
+        *("request", "inform", "query", "propose", "accept", "reject", "cfp", "failure")
+    ]
+    assert [str(one) for one in ChannelType] == ["dm", "group", "channel", "thread"]
+    assert [str(one) for one in SignalType] == [
+        *("typing", "presence", "read_receipt", "delivery_receipt", "progress", "backpressure")
+    ]
+
+
+def test_a_standard_payload_says_only_what_it_was_given() -> None:
+    assert json.loads(encode_payload(StandardPayload(content="hi"))) == {"content": "hi"}
+
+
+def test_a_full_standard_payload_is_the_same_after_a_round_trip() -> None:
+    assert msgspec.json.decode(encode_payload(FULL), type=StandardPayload) == FULL
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"content": 7},
+        {"content": None},
+        {"channel_type": "room"},
+        {"performative": "shout"},
+        {"attachments": ["log"]},
+        {"attachments": [Attachment(path="/", filename="x", mime_type="a/b", size=-1)]},
+        {"response_context": ResponseContext(platform="x", max_length="long")},  # type: ignore[arg-type]
+        {"response_context": ResponseContext(platform="x", supported_formats="text")},  # type: ignore[arg-type]
+        {"conversation_id": 5},
+    ],
+)
+def test_a_standard_payload_of_the_wrong_kind_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
+        encode_payload(msgspec.structs.replace(FULL, **changes))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(1 << 53), 1 << 53) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_whatever_json_can_hold_is_the_same_after_a_round_trip(payload: object) -> None:
+    assert json.loads(encode_payload(payload)) == payload
+
+
+@pytest.mark.parametrize("payload", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")])
+def test_bytes_are_refused_with_a_word_on_what_to_do(payload: object) -> None:
+    with pytest.raises(InvalidMessage, match="base64"):
+        encode_payload(payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        object(),
+        {"a": object()},
+        lambda: None,
+        {1.5: 1, (1, 2): 3},
+        "\ud800",
+        {"a": 1j},
+        NOW.__class__,
+    ],
+    ids=repr,
+)
+def test_what_json_cannot_hold_is_refused(payload: object) -> None:
+    with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
+        encode_payload(payload)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"oops", b"1 2", b'{"a":', b'"a\nb"', b'"\xff"', b'["\xc3\x28"]', b"NaN"]
+)
+@pytest.mark.parametrize("place", ["alone", "in a list", "in a mapping", "in a typed payload"])
+def test_raw_text_that_is_no_json_is_refused_wherever_it_is(raw: bytes, place: str) -> None:
+    part = msgspec.Raw(raw)
+    payload = {
+        "alone": part,
+        "in a list": [1, part],
+        "in a mapping": {"a": {"b": part}},
+        "in a typed payload": StandardPayload(content="x", platform_data=part),
+    }[place]
+    with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
+        encode_payload(payload)
+
+
+@pytest.mark.parametrize("kind", ["[", "{", "both"])
+def test_a_payload_may_be_nested_so_deep_and_no_deeper(kind: str) -> None:
+    deepest = nested(payload_nesting_max_levels, kind)
+    assert json.loads(encode_payload(deepest)) == deepest
+    with pytest.raises(InvalidMessage, match="flatten it"):
+        encode_payload(nested(payload_nesting_max_levels + 1, kind))
+
+
+@pytest.mark.parametrize("levels", [900, 5_000])
+def test_a_payload_nested_beyond_reason_is_refused(levels: int) -> None:
+    with pytest.raises(InvalidMessage):
+        encode_payload(nested(levels))
+    with pytest.raises(InvalidMessage):
+        encode_payload(msgspec.Raw(b"[" * levels + b"]" * levels))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        [[]] * 500,
+        [{"a": [1, {"b": []}]}] * 100,
+        "[" * 500,
+        ['"[{\\"[' * 200, "\\", '\\"[[[', "]]}"],
+        {"[" * 50: "{" * 50, "\\" * 7: "[" * 80},
+    ],
+)
+def test_many_brackets_side_by_side_or_in_strings_are_not_deep(payload: object) -> None:
+    assert json.loads(encode_payload(payload)) == payload
+
+
+def signal(**changes: Any) -> Signal:
+    fields = {"type": SignalType.TYPING, "state": "active", "endpoint_subject": "agent.a"}
+    return Signal(**{**fields, "timestamp": NOW, **changes})
+
+
+def test_a_valid_signal_passes_unchanged() -> None:
+    given_signal = signal(data={"progress": 0.5})
+    assert validate_signal(given_signal) == given_signal
+
+
+def test_the_type_of_a_signal_may_be_given_as_its_word() -> None:
+    assert validate_signal(signal(type="presence")).type is SignalType.PRESENCE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"type": "shouting"},
+        {"state": 5},
+        {"endpoint_subject": None},
+        {"timestamp": "yesterday"},
+        {"data": object()},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_signal_with_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidMessage, match="invalid signal"):
+        validate_signal(signal(**changes))
+
+
+@pytest.mark.parametrize("given_signal", [None, "typing", {"type": "typing"}])
+def test_what_is_no_signal_is_refused(given_signal: object) -> None:
+    with pytest.raises(InvalidMessage, match="expected a Signal"):
+        validate_signal(given_signal)  # type: ignore[arg-type]
