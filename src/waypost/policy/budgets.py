@@ -81,7 +81,7 @@ def spend(budget: Budget, endpoint: str) -> Budget:
         max_hops=budget.max_hops,
         ancestor_chain=(*budget.ancestor_chain, endpoint),
         ttl=budget.ttl,
-        call_budget_remaining=budget.call_budget_remaining - 1,
+        call_budget_remaining=max(0, budget.call_budget_remaining - 1),
     )
 
 

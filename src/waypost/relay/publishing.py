@@ -57,16 +57,30 @@ class Publishing:
             if first is not None:
                 return first
         if self._ledger.journal.full:
-            return _refused(Reason.STORAGE_FULL, "the disk of the relay is full", 0)
+            return refused(Reason.STORAGE_FULL, "the disk of the relay is full")
         rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
         if rate.reason is not None:
             self._rejections.note(_rate_limited(draft, rate, budget, now_us))
-            return _refused(rate.reason, rate.detail, rate.retry_after_ms)
+            return refused(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
         if not targets:
             return self._nobody_there(prepared)
         return self._fan_out(prepared, targets, settings)
+
+    def take_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
+        """Decide about many drafts. One that is invalid fails them all, before any is decided."""
+        settings, now_ms = self._settings(), self._ledger.now_us() // 1000
+        contents = [load(draft, settings) for draft in drafts]
+        for draft in drafts:
+            allowance(draft, settings, now_ms)
+        results = []
+        for draft, content in zip(drafts, contents, strict=True):
+            try:
+                results.append(self.take(draft, content))
+            except AccessDenied as denied:
+                results.append(refused(Reason.ACCESS_DENIED, str(denied)))
+        return results
 
     def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
         """Steps 1 and 2: the mailboxes that may be written to."""
@@ -145,7 +159,8 @@ def _rate_limited(draft: Draft, rate: SenderVerdict, budget: Budget, now_us: int
     )
 
 
-def _refused(reason: Reason, detail: str, retry_after_ms: int) -> PublishResult:
+def refused(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
+    """The result of a publish of which nothing came."""
     return PublishResult(
         message_id="",
         delivered_to=0,

@@ -17,7 +17,7 @@ import msgspec
 
 from waypost.policy.bounds import endpoints_max, publish_many_max_messages
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import AccessDenied, InvalidInput
+from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import validate_subject
 from waypost.policy.verdicts import Reason
@@ -25,18 +25,19 @@ from waypost.relay.access_file import AccessFile
 from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.drafts import Draft, allowance, load
+from waypost.relay.drafts import Draft
 from waypost.relay.errors import RelayStopped, UnknownEndpoint
 from waypost.relay.lifecycle import close_parts, open_parts
 from waypost.relay.mailbox import Mailbox
 from waypost.relay.operating import Operating
+from waypost.relay.publishing import refused
 from waypost.relay.requests import PendingReply, reply_subject
 from waypost.relay.signals import SignalHandler
 from waypost.relay.subscriptions import Handler, Subscription
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.events import EndpointChanged
 from waypost.wire.messages import Signal
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import PublishResult
 
 Stop = Callable[[], None]
 
@@ -181,16 +182,7 @@ class Relay(Operating):
         wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        settings, now_ms = parts.settings.current, parts.ledger.now_us() // 1000
-        contents = [load(draft, settings) for draft in wanted]
-        for draft in wanted:
-            allowance(draft, settings, now_ms)
-        results = []
-        for draft, content in zip(wanted, contents, strict=True):
-            try:
-                results.append(parts.publishing.take(draft, content))
-            except AccessDenied as denied:
-                results.append(_rejected(Reason.ACCESS_DENIED, str(denied)))
+        results = parts.publishing.take_many(wanted)
         try:
             await parts.journal.sync()
         except RelayStopped as stopped:
@@ -280,9 +272,10 @@ class Relay(Operating):
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""
         parts = self.parts
+        await parts.ledger.sync()
         while parts.dispatch.busy or parts.journal.busy:
-            await parts.ledger.sync()
             await parts.dispatch.quiet()
+            await parts.ledger.sync()
 
     def _endpoint(self, mailbox: Mailbox) -> Endpoint:
         path = self.parts.view.path(mailbox)
@@ -304,8 +297,4 @@ def _not_stored(stopped: RelayStopped) -> PublishResult:
     """A full disk is a refusal like others; any other failure of the journal is an error."""
     if not stopped.full:
         raise stopped
-    return _rejected(Reason.STORAGE_FULL, str(stopped))
-
-
-def _rejected(reason: Reason, detail: str) -> PublishResult:
-    return PublishResult(message_id="", delivered_to=0, rejected=[Rejection("", reason, detail)])
+    return refused(Reason.STORAGE_FULL, str(stopped))

@@ -49,7 +49,7 @@ def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes:
     """
     size = _FIXED_BYTES + payload_bytes + len(header.id) + len(header.subject) + len(header.sender)
     size += 4 if header.reply_to is None else len(header.reply_to) + 2
-    size += _digits(budget.hop_count + 1, budget.max_hops, budget.call_budget_remaining - 1)
+    size += _digits(budget.hop_count + 1, budget.max_hops, max(0, budget.call_budget_remaining - 1))
     size += len(str(budget.ttl)) + len(endpoint) + 2
     for ancestor in budget.ancestor_chain:
         size += len(ancestor) + 3
