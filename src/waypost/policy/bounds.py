@@ -36,6 +36,13 @@ subscriptions_max: Final = 1_000_000
 signal_listeners_max: Final = 10_000
 ancestor_chain_max: Final = 256
 
+number_max: Final = 1 << 53
+"""No number in a setting or a budget is larger: every reader of JSON takes it exactly, and a time
+that far ahead still fits into 64 bits of microseconds."""
+
+wait_max_s: Final = 366 * 24 * 3600
+"""No delay, wait or timeout that a caller asks for is longer."""
+
 journaled_rejections_per_sender_minute_max: Final = 1000
 """Past this, one counted event stands for the rest: a flood cannot fill the disk."""
 
@@ -44,4 +51,5 @@ last_seen_in_memory_max_pairs: Final = 100_000
 bodies_in_memory_max_bytes: Final = 32 * 1024 * 1024
 
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
+assert number_max * 1000 < 1 << 63
 assert handler_claim_max_messages <= lease_max_messages <= publish_many_max_messages

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from waypost.policy.bounds import ancestor_chain_max
+from waypost.policy.bounds import ancestor_chain_max, number_max
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.policy.subjects import validate_subject
 
@@ -91,11 +91,12 @@ def shrink(allowance: Budget, wish: "Budget | Mapping[str, object]") -> Budget:
     Raises `InvalidMessage` for unknown fields, values of the wrong kind, or a chain that would
     grow too long.
     """
-    fields = (
-        {name: getattr(wish, name) for name in wish.__struct_fields__}
-        if isinstance(wish, Budget)
-        else dict(wish)
-    )
+    if isinstance(wish, Budget):
+        fields = msgspec.structs.asdict(wish)
+        # That of a message put back by hand may be overdrawn.
+        fields["call_budget_remaining"] = max(0, wish.call_budget_remaining)
+    else:
+        fields = dict(wish)
     asked = _checked({**msgspec.structs.asdict(allowance), **fields})
     chain = tuple(dict.fromkeys(allowance.ancestor_chain + asked.ancestor_chain))
     _check_chain(chain)
@@ -121,10 +122,11 @@ def _checked(fields: Mapping[str, object]) -> Budget:
         given = msgspec.convert(dict(fields), _Fields)
     except msgspec.ValidationError as problem:
         raise InvalidMessage(f"invalid budget: {problem}") from None
-    if given.hop_count < 0 or given.max_hops < 1 or given.call_budget_remaining < 0:
+    numbers = (given.hop_count, given.max_hops, given.ttl, given.call_budget_remaining)
+    if min(numbers) < 0 or max(numbers) > number_max or given.max_hops < 1:
         raise InvalidMessage(
-            "invalid budget: hop_count and call_budget_remaining must be 0 or more, max_hops 1"
-            " or more"
+            "invalid budget: hop_count, ttl and call_budget_remaining must be 0 or more, max_hops"
+            f" 1 or more, and none more than {number_max}"
         )
     _check_chain(given.ancestor_chain)
     return Budget(**msgspec.structs.asdict(given))

@@ -12,7 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+from waypost.policy.bounds import number_max
+
+PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=number_max)]
 
 
 class RateLimitConfig(

@@ -6,7 +6,6 @@ will hold; it is written once that batch is durable, in a thread.
 
 import asyncio
 import logging
-import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -116,10 +115,8 @@ class Checkpoints:
             self._written_seq = self._writing_seq
             self.committed()
             return
-        if not isinstance(problem, sqlite3.Error | OSError):
-            raise problem
         # The journal has it all: an index that falls behind only makes the next start slower.
         # It is tried again before anything newer is taken: a checkpoint stands for all before it.
         self._taken = changes
         self.problem = f"index not written: {problem}"
-        log.warning("%s", self.problem)
+        log.warning("%s", self.problem, exc_info=problem)

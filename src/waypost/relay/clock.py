@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from waypost.policy.bounds import wait_max_s
+from waypost.policy.errors import InvalidInput
+
 Clock = Callable[[], int]
 Cancel = Callable[[], None]
 
@@ -17,6 +20,14 @@ Cancel = Callable[[], None]
 def system_clock() -> int:
     """Microseconds since the epoch."""
     return time.time_ns() // 1000
+
+
+def microseconds(name: str, seconds: float) -> int:
+    """A length of time that a caller gave as `name`; raises `InvalidInput` when it makes no sense."""
+    given: object = seconds
+    if isinstance(given, int | float) and 0 <= given <= wait_max_s:
+        return int(given * 1_000_000)
+    raise InvalidInput(f"{name} must be 0 to {wait_max_s:,} seconds, not {seconds!r}")
 
 
 @runtime_checkable

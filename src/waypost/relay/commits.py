@@ -9,9 +9,11 @@ Failures and answers:
 """
 
 import errno
+import fcntl
 import logging
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -110,11 +112,11 @@ class Writer:
         if job.bodies:
             self._append(job, self._bodies(), job.bodies, job.bodies_offset)
             if job.sync:
-                os.fdatasync(self._bodies_fd)
+                sync_file(self._bodies_fd)
         if job.lines:
             self._append(job, self._lines_fd, job.lines, job.offset)
             if job.sync:
-                os.fdatasync(self._lines_fd)
+                sync_file(self._lines_fd)
 
     def _cut_off(self, job: Job) -> None:
         """Leave nothing of a batch that nobody will be told is safe."""
@@ -166,7 +168,7 @@ class Writer:
         for descriptor in (self._bodies_fd, self._lines_fd):
             if descriptor >= 0:
                 if sync:
-                    os.fdatasync(descriptor)
+                    sync_file(descriptor)
                 os.close(descriptor)
         self._bodies_fd = self._lines_fd = -1
 
@@ -197,6 +199,14 @@ class Ballast:
             self.release()
             return False
         return True
+
+
+def sync_file(descriptor: int) -> None:
+    """Make what was written to a file durable."""
+    if sys.platform == "darwin":  # where only this reaches the disk itself
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
 
 
 def sync_directory(directory: Path) -> None:

@@ -118,8 +118,15 @@ def _checks(event: Accepted | Rejected) -> Iterator[str]:
     yield (
         f"budget {verdict['budget_exceeded']}: hop {budget.hop_count} of {budget.max_hops},"
         f" {budget.call_budget_remaining} calls left,"
-        f" expires {instant(budget.ttl * 1000):%Y-%m-%d %H:%M:%S} UTC"
+        f" expires {_date(budget.ttl)}"
     )
+
+
+def _date(at_ms: int) -> str:
+    try:
+        return f"{instant(at_ms * 1000):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return "after the year 9999"
 
 
 _CHECKS = ("rate_limited", "backpressure", "quota_exceeded", "circuit_open", "budget_exceeded")

@@ -12,7 +12,7 @@ from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.bodies import Bodies
-from waypost.relay.clock import Cancel, Timers
+from waypost.relay.clock import Cancel, Timers, microseconds
 from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.index import all_messages
 from waypost.relay.ledger import Ledger
@@ -54,9 +54,9 @@ class Leases:
         self, subject: str, limit: int, max_size_bytes: int | None, wait_s: float
     ) -> list[Envelope]:
         """Up to `limit` messages, waiting up to `wait_s` for the first."""
-        if not 1 <= limit <= lease_max_messages:
-            raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit}")
-        until_us = self._ledger.now_us() + int(wait_s * 1_000_000)
+        if not isinstance(limit, int) or not 1 <= limit <= lease_max_messages:
+            raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit!r}")
+        until_us = self._ledger.now_us() + microseconds("wait", wait_s)
         taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))
         while not taken and self._ledger.now_us() < until_us:
             if not await self._arrival(subject, until_us) or self._stopped:
@@ -91,7 +91,8 @@ class Leases:
 
     def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> int:
         """These were not done: they wait again, not before `delay_s` has passed."""
-        not_before_us = self._ledger.now_us() + int(delay_s * 1_000_000) if delay_s > 0 else 0
+        delay_us = microseconds("delay", delay_s)
+        not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
         messages = [m for m in self._live(subject, ids) if m.state is MessageState.LEASED]
         for message in messages:
             self._movements.give_back(message, "nack", not_before_us)

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 
 from waypost.relay.assembly import Parts
+from waypost.relay.clock import microseconds
 from waypost.relay.errors import RequestRejected, RequestTimedOut
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult
@@ -37,7 +38,7 @@ class PendingReply:
         """The reply to the request that `result` is about."""
         if result.delivered_to == 0:
             raise RequestRejected(self._subject, result)
-        until_us = self._parts.ledger.now_us() + int(timeout_s * 1_000_000)
+        until_us = self._parts.ledger.now_us() + microseconds("timeout", timeout_s)
         await self._parts.timers.wait(self._arrived, until_us)
         if self._reply is None:
             raise RequestTimedOut(f"no reply from {self._subject} within {timeout_s:g} s")

@@ -205,6 +205,8 @@ class JournalDuties:
             default=self._ledger.journal.segment,
         )
         segments = list(list_segments(self._directory).items())
+        if not segments:
+            return []
         following = [first for first, _ in segments[1:]] + [self._ledger.journal.segment]
         return [
             (path, after)
