@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from waypost.relay.errors import (
         DataDirInUse,
         DataDirUnusable,
+        JournalUnreadable,
         RelayError,
         RelayStopped,
         RequestRejected,
@@ -75,7 +76,7 @@ _HOMES = {
     "waypost.policy.verdicts": ("Reason",),
     "waypost.relay.drafts": ("Draft",),
     "waypost.relay.errors": (
-        *("DataDirInUse", "DataDirUnusable", "RelayError", "RelayStopped"),
+        *("DataDirInUse", "DataDirUnusable", "JournalUnreadable", "RelayError", "RelayStopped"),
         *("RequestRejected", "RequestTimedOut", "RulesFileBroken", "UnknownEndpoint"),
     ),
     "waypost.relay.relay": ("Endpoint", "Relay"),

@@ -128,3 +128,16 @@ async def test_no_request_leaves_anything_behind(relay: Relay, data: Path, targe
     assert relay.list_subscriptions() == subscriptions
     assert len(list((data / "mailboxes").iterdir())) == 1
     assert len(events(data, "endpoint")) == 3
+
+
+async def test_a_broadcast_does_not_pass_for_a_reply(data: Path) -> None:
+    async with Relay(data) as relay:
+        relay.register_endpoint("agent.slow")
+        asked = asyncio.ensure_future(
+            relay.request("agent.slow", "?", sender="agent.me", timeout=5)
+        )
+        (question,) = await relay.lease("agent.slow", wait=5)
+        shouted = await relay.publish(">", "hear ye", sender="agent.crier")
+        assert shouted.delivered_to == 1
+        await relay.publish(question.reply_to, "!", sender="agent.slow", parent=question)
+        assert (await asked).payload == "!"

@@ -117,6 +117,8 @@ class Parts:
         get = self.settings.get
         mail = MailDuties(self.ledger, self.movements, self.leases, self.dead_letters, get)
         memory = MemoryDuties(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
+        if self.uses_files:
+            memory.on_room = self.drop_ins.scan_all
         journal = JournalDuties(self.ledger, self.checkpoints, self.data.journal, get)
         sweeper = Sweeper(self.ledger, self.timers, get)
         for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):

@@ -31,6 +31,7 @@ class Checkpoints:
         self._in_flight: Changes | None = None
         self._writing: asyncio.Future[None] | None = None
         self._last = time.monotonic()
+        self._anew = False
         self.problem = ""
         self._writing_seq = self._written_seq = 0
         journal.on_close = self._batch_closed
@@ -55,14 +56,13 @@ class Checkpoints:
 
     async def rebuild(self) -> int:
         """Write everything anew; gives how many messages there are."""
+        self._anew = True
+        while self._anew:  # until a moment is found at which everything is taken
+            await self._journal.sync()
+            await self._settle()
+            self.nudge()
         await self._settle()
-        self._state.dirty = {message.order: message for message in all_messages(self._state)}
-        self._state.dirty_endpoints = set(self._state.mailboxes)
-        count = len(self._state.dirty)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._index.clear_messages)
-        self.nudge()
-        await self._settle()
-        return count
+        return sum(1 for _ in all_messages(self._state))
 
     def forget_duplicates(self, before_us: int) -> None:
         """Drop duplicate ids whose window is over."""
@@ -94,15 +94,16 @@ class Checkpoints:
         if self._taken is not None or self._writing is not None:
             return
         due = time.monotonic() - self._last >= _SECONDS
-        if due or len(self._state.dirty) >= _EVENTS:
+        if due or self._anew or len(self._state.dirty) >= _EVENTS:
             self._take(position)
 
     def _take(self, position: Position) -> None:
-        self._taken = take_changes(self._state, position)
+        self._taken = take_changes(self._state, position, anew=self._anew)
+        self._anew = False
         self._last = time.monotonic()
 
     def _is_new(self) -> bool:
-        return bool(self._state.dirty or self._state.dirty_endpoints)
+        return bool(self._anew or self._state.dirty or self._state.dirty_endpoints)
 
     def _written(self, done: asyncio.Future[None]) -> None:
         self._writing = None

@@ -23,7 +23,7 @@ def system_clock() -> int:
 
 
 def microseconds(name: str, seconds: float) -> int:
-    """A length of time that a caller gave as `name`; raises `InvalidInput` when it makes no sense."""
+    """A length of time that a caller gave as `name`, or `InvalidInput` when it makes no sense."""
     given: object = seconds
     if isinstance(given, int | float) and 0 <= given <= wait_max_s:
         return int(given * 1_000_000)

@@ -101,7 +101,7 @@ class Delivery:
         self._ledger.record(rejected, _attach(rejected, content))
         message = mailbox.dead[event.id]
         self._bodies.keep(message, rejected, content)
-        self._view.buried(mailbox, message)
+        self._movements.buried(mailbox, message)
 
     def _tier(self, sender: str, endpoint: str, settings: Settings, now_ms: int) -> Tier:
         seen = self._state.last_seen.get

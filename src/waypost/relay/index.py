@@ -48,6 +48,7 @@ class Changes(msgspec.Struct):
     gone: list[int]
     last_seen: Mapping[tuple[str, str], int]
     duplicates: Mapping[str, Duplicate]
+    anew: bool = False
 
 
 class Index:
@@ -102,20 +103,6 @@ class Index:
         ).fetchone()
         return Position(*row[1:]) if row and row[0] == FORMAT else None
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._empty("position", "endpoints", "messages", "last_seen", "duplicates")
-
-    def clear_messages(self) -> None:
-        """Forget endpoints, messages, and how far they stood."""
-        self._empty("position", "endpoints", "messages")
-
-    def _empty(self, *tables: str) -> None:
-        self._connection.execute("begin immediate")
-        for table in tables:
-            self._connection.execute(f"delete from {table}")
-        self._connection.execute("commit")
-
     def load(self, state: RelayState) -> None:
         """Fill an empty state with endpoints and messages."""
         for subject, since_us in self._connection.execute(
@@ -165,6 +152,9 @@ class Index:
         run = self._connection.execute
         run("begin immediate")
         try:
+            if changes.anew:
+                run("delete from endpoints")
+                run("delete from messages")
             self._delete("endpoints", "subject", [s for s, at in changes.endpoints if at is None])
             self._put("endpoints", [row for row in changes.endpoints if row[1] is not None])
             self._delete("messages", "ordering", changes.gone)
@@ -215,8 +205,14 @@ class Index:
         return sorted(self._connection.execute(f"select * from {table}").fetchall())
 
 
-def take_changes(state: RelayState, position: Position) -> Changes:
-    """Everything in `state` that the index does not know yet; the state forgets that it is new."""
+def take_changes(state: RelayState, position: Position, *, anew: bool = False) -> Changes:
+    """Everything in `state` that the index does not know yet; the state forgets that it is new.
+
+    With `anew`, all of it, to be written in the place of what the index holds.
+    """
+    if anew:
+        state.dirty = {message.order: message for message in all_messages(state)}
+        state.dirty_endpoints = set(state.mailboxes)
     messages: list[tuple[str | int, ...]] = []
     gone: list[int] = []
     for order, message in state.dirty.items():
@@ -238,6 +234,7 @@ def take_changes(state: RelayState, position: Position) -> Changes:
         gone=gone,
         last_seen=state.last_seen.begin_flush(),
         duplicates=state.duplicates.begin_flush(),
+        anew=anew,
     )
 
 

@@ -54,7 +54,8 @@ class Leases:
         self, subject: str, limit: int, max_size_bytes: int | None, wait_s: float
     ) -> list[Envelope]:
         """Up to `limit` messages, waiting up to `wait_s` for the first."""
-        if not isinstance(limit, int) or not 1 <= limit <= lease_max_messages:
+        wanted: object = limit
+        if not isinstance(wanted, int) or not 1 <= wanted <= lease_max_messages:
             raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit!r}")
         until_us = self._ledger.now_us() + microseconds("wait", wait_s)
         taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))

@@ -4,6 +4,7 @@ A step records the event, shows it in the mailbox's files, and tells the breaker
 take the step is up to the caller.
 """
 
+from waypost.policy.bounds import dead_letters_per_mailbox_max
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox, Message
 from waypost.relay.outcomes import Outcomes
@@ -59,7 +60,7 @@ class Movements:
                 at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
             )
         )
-        self._view.buried(self._mailbox(message), message)
+        self.buried(self._mailbox(message), message)
         if via == "handler":
             self._outcomes.failed(message, at_us)
         else:
@@ -77,8 +78,14 @@ class Movements:
                 reason=reason,
             )
         )
-        self._view.buried(self._mailbox(message), message)
+        self.buried(self._mailbox(message), message)
         self._outcomes.abandoned(message)
+
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
+        """Show a new dead letter; if there are too many now, the oldest goes."""
+        self._view.buried(mailbox, message)
+        while len(mailbox.dead) > dead_letters_per_mailbox_max:
+            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
 
     def expire(self, message: Message) -> None:
         """The message's time is up."""

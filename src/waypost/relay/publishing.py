@@ -19,6 +19,7 @@ from waypost.relay.drafts import Draft, Prepared, allowance, load
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox
 from waypost.relay.rejections import RejectionLog
+from waypost.relay.reply_subjects import REPLY_PREFIX
 from waypost.wire.events import Accepted, Rejected
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.results import PublishResult, Rejection
@@ -91,7 +92,7 @@ class Publishing:
             if mailbox is not None and mailbox.registered:
                 found = (mailbox,)
         else:
-            found = self._state.endpoints.within(subject)
+            found = self._covered(subject)
         if not self._access.restricts:
             return found
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
@@ -99,6 +100,14 @@ class Publishing:
             self._rejections.denied(draft.message_id or "", sender, subject, now_us)
             raise AccessDenied(sender, subject)
         return allowed
+
+    def _covered(self, pattern: str) -> list[Mailbox]:
+        """Endpoints within a pattern. Those of pending requests only if it names them: a broadcast
+        must not pass for a reply."""
+        found = self._state.endpoints.within(pattern)
+        if pattern.startswith(REPLY_PREFIX):
+            return found
+        return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
 
     def _first_result(self, message_id: str, targets: Sequence[Mailbox]) -> PublishResult | None:
         """Step 3: what came of this id before. One that was stored nowhere may be tried again."""

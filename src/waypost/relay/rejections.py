@@ -4,7 +4,7 @@ import msgspec
 
 from waypost.policy.bounds import journaled_rejections_per_sender_minute_max
 from waypost.policy.budgets import Budget
-from waypost.policy.verdicts import Reason
+from waypost.policy.verdicts import UNCOUNTED, Reason
 from waypost.relay.ledger import Ledger
 from waypost.wire.events import Rejected
 
@@ -33,12 +33,16 @@ class RejectionLog:
             tally = None
         if tally is None:
             tally = self._tallies[event.sender] = _Tally(minute, 0, {})
-        if tally.written < journaled_rejections_per_sender_minute_max:
+        # What got past a rate limit is bounded by it, and counts in its window: always written.
+        counts = event.rate_limit > 0 and event.reason not in UNCOUNTED
+        if counts or tally.written < journaled_rejections_per_sender_minute_max:
             tally.written += 1
             self._ledger.record(event)
             return
         alike = tally.unwritten.setdefault((event.endpoint, event.reason), event)
-        if alike is not event:
+        if alike is event:  # from now on it stands for many, not for one message
+            event.id, event.chosen_id = "", False
+        else:
             alike.count += 1
 
     def denied(self, message_id: str, sender: str, subject: str, at_us: int) -> None:

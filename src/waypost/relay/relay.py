@@ -31,7 +31,8 @@ from waypost.relay.lifecycle import close_parts, open_parts
 from waypost.relay.mailbox import Mailbox
 from waypost.relay.operating import Operating
 from waypost.relay.publishing import refused
-from waypost.relay.requests import PendingReply, reply_subject
+from waypost.relay.reply_subjects import reply_subject
+from waypost.relay.requests import PendingReply
 from waypost.relay.signals import SignalHandler
 from waypost.relay.subscriptions import Handler, Subscription
 from waypost.wire.envelopes import Envelope, instant
@@ -204,14 +205,14 @@ class Relay(Operating):
         Raises `RequestRejected` when nobody got the request, `RequestTimedOut` without a reply.
         """
         reply_to = reply_subject()
-        pending = PendingReply(self.parts, subject, reply_to)
+        pending = PendingReply(self.parts, subject, timeout)
         self.register_endpoint(reply_to)
         stop = self.subscribe(reply_to, pending.take)
         try:
             result = await self.publish(
                 subject, payload, sender=sender, reply_to=reply_to, budget=budget, parent=parent
             )
-            return await pending.wait(result, timeout)
+            return await pending.wait(result)
         finally:
             stop()
             self.unregister_endpoint(reply_to)

@@ -163,6 +163,8 @@ class RelayState:
         message = mailbox.live.get(event.id)
         if message is not None:
             self.dirty[message.order] = message
+        else:
+            self._tidy(mailbox)  # how it came is in a segment that was dropped
         return mailbox, message
 
     def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:

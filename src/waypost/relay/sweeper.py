@@ -124,6 +124,8 @@ class MemoryDuties:
         self._rejections = rejections
         self._checkpoints = checkpoints
         self._settings = settings
+        self.on_room: Callable[[], object] = lambda: None
+        """Called when a full disk has room again."""
 
     def forget(self, now_us: int) -> None:
         """Forget idle senders and breakers; write counted refusals of minutes that are over."""
@@ -145,6 +147,7 @@ class MemoryDuties:
         """After a full disk, see whether there is room again."""
         if self._ledger.journal.full and self._ledger.journal.restore_ballast():
             log.warning("there is room on the disk again: publishes are taken")
+            self.on_room()
 
 
 class JournalDuties:

@@ -14,7 +14,10 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishResult(msgspec.Struct, kw_only=True, gc=False):
-    """What became of a publish. It is on disk when you hold this.
+    """What became of a publish.
+
+    A decision about a message is on disk when you hold this; a refusal of the whole publish
+    (`message_id` is empty) is not waited for.
 
     `message_id` is empty when no message came to be. `retry_after_ms` is how long to wait before
     a rejected publish can pass, where that is known. `mailbox_pressure` maps endpoint hashes to
