@@ -243,13 +243,13 @@ def assert_files_are(data: Path, total: Sum) -> None:
     assert files(data) == {hash_of(name): names for name, names in total.status().items()}
 
 
-def assert_index_is_right(data: Path) -> None:
+def assert_index_is_right(data: Path, events: list[Event] | None = None) -> None:
     """The index of a closed relay is what the journal adds up to, as far as it says it stands.
 
     What lies in mailboxes is complete; the position itself may stop short of trailing events
-    that changed none.
+    that changed none. `events` is the whole history, where the journal has forgotten some.
     """
-    events = committed(data)
+    events = committed(data) if events is None else events
     connection = sqlite3.connect(f"file:{data / 'index.db'}?mode=ro", uri=True)
     try:
         rows = connection.execute

@@ -20,12 +20,15 @@ UNITS = (
     "max_pairs",
     "ballast_bytes",
     "rules_max",
+    "letters_max",
     "endpoints_max",
     "subscriptions_max",
     "listeners_max",
     "chain_max",
     "minute_max",
     "memory_max",
+    "number_max",
+    "wait_max_s",
 )
 
 

@@ -245,3 +245,16 @@ async def test_a_dead_letter_with_a_large_payload_is_kept_whole(start) -> None:
     assert len(letter.envelope.payload) == 50_000
     await relay.redrive(message_id)
     assert len((await relay.lease("agent.a"))[0].payload) == 50_000
+
+
+async def test_a_mailbox_keeps_no_more_dead_letters_than_its_bound(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waypost.relay.movements.mailbox_dead_letters_max", 3)
+    async with Relay(data) as relay:
+        relay.register_endpoint("agent.a")
+        for number in range(5):
+            await relay.publish(
+                "agent.a", number, sender="agent.b", budget={"call_budget_remaining": 0}
+            )
+        assert [letter.envelope.payload for letter in await relay.dead_letters()] == [2, 3, 4]

@@ -229,7 +229,7 @@ async def test_a_story_is_found_after_a_restart_and_long_afterwards(
 
 
 async def test_a_message_that_practically_never_expires_has_a_story(start) -> None:
-    relay = await start(default_ttl_ms=1 << 60)
+    relay = await start(default_ttl_ms=1 << 52)
     relay.register_endpoint("agent.a")
     result = await send(relay)
     assert (await told(relay, result.message_id))[-1][0] == "accepted"

@@ -34,6 +34,7 @@ class Model:
     handlers: dict[int, tuple[str, bool]] = field(default_factory=dict)
     handled: list[tuple[str, str]] = field(default_factory=list)
     first: dict[str, tuple[int, PublishResult]] = field(default_factory=dict)
+    evicted: list[tuple[str, str]] = field(default_factory=list)
 
     def box(self, endpoint: str) -> list[Letter]:
         return self.boxes.setdefault(endpoint, [])
@@ -94,9 +95,12 @@ class Model:
         return len(found)
 
     def signalled(self, subject: str, signal: Signal) -> None:
-        """A sender was told something; an eviction is the one thing the model must know."""
+        """A sender was told something; an eviction is the one thing the model must know.
+
+        It may be about a message whose own publish has not returned yet.
+        """
         if signal.state == "evicted":
-            self.bury(signal.endpoint_subject, signal.data["message_id"])
+            self.evicted.append((signal.endpoint_subject, signal.data["message_id"]))
 
     def bury(self, endpoint: str, message_id: str) -> None:
         letter = self.find(endpoint, message_id)
@@ -109,11 +113,14 @@ class Model:
         self.box(endpoint).append(self.dead[endpoint].pop(message_id))
 
     def settle(self, now_us: int) -> None:
-        """Leases past their deadline come back, then handlers take what is ready."""
+        """Leases past their deadline come back, old mail goes, handlers take what is ready."""
+        while self.evicted:
+            self.bury(*self.evicted.pop())
         for endpoint, box in self.boxes.items():
             for letter in box:
                 if letter.until_us and letter.until_us <= now_us:
                     letter.until_us = letter.not_before_us = 0
+            box[:] = [letter for letter in box if letter.alive(now_us)]
             fates = [
                 fails for pattern, fails in self.handlers.values() if covers(pattern, endpoint)
             ]

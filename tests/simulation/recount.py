@@ -102,7 +102,7 @@ class Recount:
     def _accepted(self, event: Event, before: list[Event]) -> None:
         self._has_room(event, before)
         assert self._fits_quota(event, before)
-        assert self._breakers.get(event["endpoint"], "CLOSED") != "OPEN"
+        assert self._breaker(event["endpoint"]) != "OPEN"
         assert overdrawn(event) == ""
         qos = self._settings["qos"]
         if qos["enabled"]:
@@ -124,12 +124,16 @@ class Recount:
     def _circuit_open(self, event: Event, before: list[Event]) -> None:
         self._has_room(event, before)
         assert self._fits_quota(event, before)
-        assert self._breakers.get(event["endpoint"], "CLOSED") != "CLOSED"
+        assert self._breaker(event["endpoint"]) != "CLOSED"
 
     def _budget_exceeded(self, event: Event, before: list[Event]) -> None:
         self._has_room(event, before)
         assert self._fits_quota(event, before)
         assert event["detail"] == overdrawn(event) != ""
+
+    def _breaker(self, endpoint: str) -> str:
+        enabled = self._settings["reliability"]["circuitBreaker"]["enabled"]
+        return self._breakers.get(endpoint, "CLOSED") if enabled else "CLOSED"
 
     def _has_room(self, event: Event, before: list[Event]) -> None:
         cap = self._settings["reliability"]["backpressure"]

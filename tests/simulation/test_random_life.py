@@ -6,6 +6,7 @@ A failing life is shrunk to its shortest form and printed as a program, with a b
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.simulation.life import Life
 from waypost import HousekeepingConfig
@@ -29,14 +30,13 @@ class LifeOfAForgetfulJournal(Life):
 
 @pytest.mark.parametrize("life", [Life, LifeInFiles, LifeOfAForgetfulJournal])
 def test_a_relay_is_what_its_journal_adds_up_to(life: type[Life]) -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
     run_state_machine_as_test(
         life,
         settings=settings(
             max_examples=60,
             stateful_step_count=40,
             deadline=None,
+            report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -112,7 +112,7 @@ def test_bytes_are_refused_with_a_word_on_what_to_do(payload: object) -> None:
         {"a": 1j},
         NOW.__class__,
     ],
-    ids=repr,
+    ids=lambda payload: type(payload).__name__,
 )
 def test_what_json_cannot_hold_is_refused(payload: object) -> None:
     with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):

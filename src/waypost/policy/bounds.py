@@ -43,7 +43,7 @@ that far ahead still fits into 64 bits of microseconds."""
 wait_max_s: Final = 366 * 24 * 3600
 """No delay, wait or timeout that a caller asks for is longer."""
 
-dead_letters_per_mailbox_max: Final = 10_000
+mailbox_dead_letters_max: Final = 10_000
 """Past this, the oldest goes."""
 
 journaled_rejections_per_sender_minute_max: Final = 1000

@@ -33,7 +33,7 @@ class Checkpoints:
         self._last = time.monotonic()
         self._anew = False
         self.problem = ""
-        self._writing_seq = self._written_seq = 0
+        self._writing_seq = self._written_seq = (index.position() or Position()).seq
         journal.on_close = self._batch_closed
 
     def committed(self) -> None:
@@ -49,8 +49,8 @@ class Checkpoints:
 
     def nudge(self) -> None:
         """Take what is left while nothing is under way."""
-        under_way = self._journal.busy or self._taken or self._writing
-        if under_way is None and self._is_new():
+        under_way = self._journal.busy or self._taken is not None or self._writing is not None
+        if not under_way and (self._anew or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)
             self.committed()
 
@@ -101,9 +101,6 @@ class Checkpoints:
         self._taken = take_changes(self._state, position, anew=self._anew)
         self._anew = False
         self._last = time.monotonic()
-
-    def _is_new(self) -> bool:
-        return bool(self._anew or self._state.dirty or self._state.dirty_endpoints)
 
     def _written(self, done: asyncio.Future[None]) -> None:
         self._writing = None

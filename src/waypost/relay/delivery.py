@@ -82,10 +82,11 @@ class Delivery:
 
     def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
         event.deferred = bool(self.handlers(mailbox.subject))
+        again = event.chosen_id and event.id in mailbox.dead
         self._ledger.record(event, _attach(event, content))
         message = mailbox.live[event.id]
         self._bodies.keep(message, event, content)
-        self._view.stored(mailbox, message)
+        self._view.stored(mailbox, message, again=again)
         self._ledger.wake(mailbox.subject)
         if not event.deferred and self._outcomes.breakers:
             self._outcomes.stored(mailbox.subject, event.at_us)

@@ -81,6 +81,13 @@ class Mailbox:
         """Nothing is kept here."""
         return not self.live and not self.dead
 
+    def holds(self, message_id: str, now_ms: int) -> bool:
+        """Whether a message of this id is here and alive; one that is leased is, whatever its age."""
+        message = self.live.get(message_id)
+        return message is not None and (
+            message.state is MessageState.LEASED or message.ttl >= now_ms
+        )
+
     def add(self, message: Message) -> None:
         """Put a new message at the end of the line."""
         self.live[message.id] = message

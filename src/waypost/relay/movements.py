@@ -4,7 +4,7 @@ A step records the event, shows it in the mailbox's files, and tells the breaker
 take the step is up to the caller.
 """
 
-from waypost.policy.bounds import dead_letters_per_mailbox_max
+from waypost.policy.bounds import mailbox_dead_letters_max
 from waypost.relay.ledger import Ledger
 from waypost.relay.mailbox import Mailbox, Message
 from waypost.relay.outcomes import Outcomes
@@ -84,7 +84,7 @@ class Movements:
     def buried(self, mailbox: Mailbox, message: Message) -> None:
         """Show a new dead letter; if there are too many now, the oldest goes."""
         self._view.buried(mailbox, message)
-        while len(mailbox.dead) > dead_letters_per_mailbox_max:
+        while len(mailbox.dead) > mailbox_dead_letters_max:
             self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
 
     def expire(self, message: Message) -> None:

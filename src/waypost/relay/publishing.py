@@ -116,7 +116,8 @@ class Publishing:
         recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
         if first is not None and recent and first.result.delivered_to:
             return first.result
-        holders = sum(message_id in mailbox.live for mailbox in targets)
+        now_ms = self._ledger.now_us() // 1000
+        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
 
     def _nobody_there(self, prepared: Prepared) -> PublishResult:

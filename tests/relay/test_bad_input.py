@@ -1,0 +1,290 @@
+"""Misuse: each kind has its exception, and a message that says what to do."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import waypost
+from tests.relay.looking import send, write
+from waypost import (
+    AccessRule,
+    DataDirInUse,
+    DataDirUnusable,
+    InvalidInput,
+    InvalidMessage,
+    InvalidSubject,
+    Relay,
+    RelayStopped,
+    Settings,
+    Signal,
+    SignalType,
+    WaypostError,
+)
+from waypost.testing import ManualClock
+
+NO_SUBJECTS = ["", ".", "a..b", ".a", "a.", "a b", "a\n", "ü", "a*", None, 5, b"a", "x" * 256]
+TOO_LONG = ".".join(["a"] * 17)
+
+
+@pytest.mark.parametrize("subject", [*NO_SUBJECTS, "agent.>.a", TOO_LONG])
+async def test_publishing_to_no_subject_is_refused(relay: Relay, subject: Any) -> None:
+    with pytest.raises(InvalidSubject, match="invalid subject"):
+        await send(relay, to=subject)
+
+
+@pytest.mark.parametrize("sender", [*NO_SUBJECTS, "agent.*", ">", TOO_LONG])
+async def test_a_sender_must_be_a_subject(relay: Relay, sender: Any) -> None:
+    with pytest.raises(InvalidSubject):
+        await send(relay, sender=sender)
+
+
+@pytest.mark.parametrize("reply_to", ["", "agent.*", "a b", 5])
+async def test_a_reply_address_must_be_a_subject(relay: Relay, reply_to: Any) -> None:
+    with pytest.raises(InvalidSubject):
+        await send(relay, reply_to=reply_to)
+
+
+async def test_sixteen_tokens_and_255_characters_are_still_a_subject(relay: Relay) -> None:
+    for subject in (".".join(["a"] * 16), "x" * 255):
+        relay.register_endpoint(subject)
+        assert (await send(relay, to=subject)).delivered_to == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"bytes", object(), {"a": object()}, "\ud800", {"a": {1j: 1}}],
+    ids=lambda payload: type(payload).__name__,
+)
+async def test_a_payload_that_is_no_json_is_refused(relay: Relay, payload: object) -> None:
+    with pytest.raises(InvalidMessage):
+        await send(relay, payload)
+
+
+async def test_a_payload_nested_too_deep_is_refused(relay: Relay) -> None:
+    payload: object = 1
+    for _ in range(65):
+        payload = [payload]
+    with pytest.raises(InvalidMessage, match="64 levels"):
+        await send(relay, payload)
+
+
+@pytest.mark.parametrize("message_id", ["", "a/b", "../../x", "x" * 65, "a b", 5, b"a"])
+async def test_a_message_id_must_be_a_plain_token(relay: Relay, message_id: Any) -> None:
+    with pytest.raises(InvalidMessage, match="letters, digits"):
+        await send(relay, message_id=message_id)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        5,
+        "soon",
+        ["ttl"],
+        {"ttl": "soon"},
+        {"ttl": 1.5},
+        {"ttl": -1},
+        {"ttl": -(1 << 70)},
+        {"ttl": 1 << 70},
+        {"hop_count": -1},
+        {"hop_count": 1 << 70},
+        {"max_hops": 0},
+        {"call_budget_remaining": -1},
+        {"ancestor_chain": "agent.a"},
+        {"ancestor_chain": ["not a subject"]},
+        {"ancestor_chain": [f"a.{number}" for number in range(300)]},
+        {"colour": "red"},
+    ],
+    ids=str,
+)
+async def test_a_budget_that_makes_no_sense_is_refused(relay: Relay, budget: Any) -> None:
+    with pytest.raises(InvalidMessage, match="budget"):
+        await send(relay, budget=budget)
+
+
+@pytest.mark.parametrize("parent", ["order-1", 5, {"budget": {}}])
+async def test_a_parent_must_be_an_envelope(relay: Relay, parent: Any) -> None:
+    with pytest.raises(InvalidMessage, match="parent must be an Envelope"):
+        await send(relay, parent=parent)
+
+
+async def test_bad_input_leaves_no_trace(relay: Relay) -> None:
+    await relay.idle()
+    before = relay.metrics()
+    for bad in ({"payload": b"x"}, {"to": "a b"}, {"budget": 5}, {"parent": 5}, {"sender": ""}):
+        with pytest.raises(InvalidInput):
+            await send(relay, **bad)
+    assert relay.metrics() == before
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan"), 1e12, "5", None])
+async def test_a_length_of_time_that_makes_no_sense_is_refused(relay: Relay, seconds: Any) -> None:
+    result = await send(relay)
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("wait", lambda: relay.lease("agent.a", wait=seconds)),
+        ("delay", lambda: relay.nack("agent.a", result.message_id, delay=seconds)),
+        ("timeout", lambda: relay.request("agent.a", 1, sender="agent.b", timeout=seconds)),
+    ]
+    for name, call in calls:
+        with pytest.raises(InvalidInput, match=f"{name} must be 0 to"):
+            await call()
+    assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 0}
+
+
+@pytest.mark.parametrize("limit", ["5", 2.5, None])
+async def test_a_limit_must_be_a_whole_number(relay: Relay, limit: Any) -> None:
+    with pytest.raises(InvalidInput, match="limit must be"):
+        await relay.lease("agent.a", limit=limit)
+
+
+async def test_a_follow_up_to_a_message_put_back_by_hand_is_refused_by_its_budget(
+    relay: Relay,
+) -> None:
+    dead = await send(relay, budget={"call_budget_remaining": 0})
+    await relay.redrive(dead.message_id)
+    (envelope,) = await relay.lease("agent.a")
+    relay.register_endpoint("agent.c")
+    result = await send(relay, to="agent.c", parent=envelope)
+    assert result.rejected[0].detail == "call budget exhausted"
+
+
+def test_what_the_package_raises_on_purpose_has_one_base() -> None:
+    raised = [
+        value
+        for value in (getattr(waypost, name) for name in waypost.__all__)
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    assert all(issubclass(one, WaypostError) for one in raised)
+    assert len(raised) == 16
+
+
+async def test_a_directory_below_a_file_cannot_be_used(tmp_path: Path) -> None:
+    write(tmp_path / "file", "")
+    for path in (tmp_path / "file" / "data", tmp_path / "file", Path("/dev/null/x")):
+        with pytest.raises(DataDirUnusable, match="choose another"):
+            await Relay(path).open()
+
+
+async def test_two_relays_cannot_own_one_directory(relay: Relay, data: Path) -> None:
+    with pytest.raises(DataDirInUse, match=f"pid {os.getpid()}"):
+        await Relay(data).open()
+    assert (await send(relay)).delivered_to == 1
+
+
+OWNER = """
+import asyncio, sys
+from waypost import Relay
+
+async def main():
+    async with Relay(sys.argv[1]):
+        print("open", flush=True)
+        sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+def other_process(data: Path) -> "subprocess.Popen[str]":
+    """A relay of another process; ends when it is written to."""
+    source = str(Path(waypost.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(data)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+def test_a_directory_that_another_process_owns_cannot_be_opened_until_it_is_done(
+    data: Path,
+) -> None:
+    with other_process(data) as process:
+        with pytest.raises(DataDirInUse, match=rf"pid {process.pid}.*stop that one or talk to it"):
+            asyncio.run(Relay(data).open())
+        process.communicate("\n")
+
+    async def open_and_close() -> None:
+        async with Relay(data, clock=ManualClock()):
+            pass
+
+    asyncio.run(open_and_close())
+
+
+def test_a_directory_whose_owner_was_killed_can_be_opened(data: Path) -> None:
+    with other_process(data) as process:
+        process.kill()
+        process.communicate()
+
+    async def open_and_close() -> None:
+        async with Relay(data, clock=ManualClock()):
+            pass
+
+    asyncio.run(open_and_close())
+
+
+SIGNAL = Signal(
+    type=SignalType.TYPING,
+    state="on",
+    endpoint_subject="agent.a",
+    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+)
+CALLS: dict[str, Callable[[Relay], Any]] = {
+    "publish": lambda relay: relay.publish("agent.a", 1, sender="agent.b"),
+    "publish_many": lambda relay: relay.publish_many([]),
+    "request": lambda relay: relay.request("agent.a", 1, sender="agent.b"),
+    "lease": lambda relay: relay.lease("agent.a"),
+    "ack": lambda relay: relay.ack("agent.a", "x"),
+    "nack": lambda relay: relay.nack("agent.a", "x"),
+    "idle": lambda relay: relay.idle(),
+    "dead_letters": lambda relay: relay.dead_letters(),
+    "dead_letter_groups": lambda relay: relay.dead_letter_groups(),
+    "redrive": lambda relay: relay.redrive("x"),
+    "purge_dead_letters": lambda relay: relay.purge_dead_letters(),
+    "explain": lambda relay: relay.explain("x"),
+    "rebuild_index": lambda relay: relay.rebuild_index(),
+    "seal_journal": lambda relay: relay.seal_journal(),
+    "subscribe": lambda relay: relay.subscribe("agent.a", print),
+    "list_subscriptions": lambda relay: relay.list_subscriptions(),
+    "register_endpoint": lambda relay: relay.register_endpoint("agent.a"),
+    "unregister_endpoint": lambda relay: relay.unregister_endpoint("agent.a"),
+    "get_endpoint": lambda relay: relay.get_endpoint("agent.a"),
+    "list_endpoints": lambda relay: relay.list_endpoints(),
+    "signal": lambda relay: relay.signal("agent.a", SIGNAL),
+    "on_signal": lambda relay: relay.on_signal("agent.a", print),
+    "metrics": lambda relay: relay.metrics(),
+    "sweep": lambda relay: relay.sweep(),
+    "settings": lambda relay: relay.settings,
+    "access": lambda relay: relay.access.add_rule(AccessRule(">", ">", "deny")),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("when", ["before it is opened", "after it is closed"])
+async def test_a_relay_that_is_not_open_says_how_to_open_it(
+    data: Path, name: str, when: str
+) -> None:
+    relay = Relay(data, settings=Settings(watch_files=False), clock=ManualClock())
+    if when == "after it is closed":
+        async with relay:
+            relay.register_endpoint("agent.a")
+    with pytest.raises(RelayStopped, match=r"async with Relay\(\.\.\.\)"):
+        await as_awaitable(CALLS[name](relay))
+
+
+async def as_awaitable(value: Any) -> Any:
+    return await value if asyncio.iscoroutine(value) else value
+
+
+def test_every_public_call_of_a_relay_is_tried_while_it_is_closed() -> None:
+    public = {name for name in dir(Relay) if not name.startswith("_")}
+    assert public - {"open", "close", "parts"} == set(CALLS)

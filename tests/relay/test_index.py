@@ -1,0 +1,145 @@
+"""The index: derived from the journal, and made again whenever it is no use."""
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.relay.looking import payloads, send, write
+from waypost import QosConfig, Relay
+
+TABLES = ("endpoints", "messages", "last_seen", "duplicates")
+
+
+def rows(data: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(data / "index.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def change(data: Path, statement: str) -> None:
+    connection = sqlite3.connect(data / "index.db")
+    try:
+        connection.execute(statement)
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def contents(data: Path) -> dict[str, list[tuple[object, ...]]]:
+    return {table: sorted(rows(data, f"select * from {table}")) for table in TABLES}
+
+
+@pytest.fixture
+async def busy(start) -> Relay:
+    """A relay with something in every table: waiting, leased and dead."""
+    relay: Relay = await start(qos=QosConfig(enabled=True))
+    for name in ("agent.a", "agent.b"):
+        relay.register_endpoint(name)
+    for number in range(3):
+        await send(relay, number)
+    await relay.lease("agent.a", limit=1)
+    await send(relay, "chosen", to="agent.b", message_id="order-1")
+    await send(relay, "dead", budget={"call_budget_remaining": 0})
+    return relay
+
+
+async def test_the_index_writes_ahead(busy: Relay, data: Path) -> None:
+    assert rows(data, "pragma journal_mode") == [("wal",)]
+
+
+async def test_the_index_is_the_owners_alone(busy: Relay, data: Path) -> None:
+    assert mode_of(data / "index.db") == 0o600
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_there_is_one_row_for_each_message_with_its_status(busy: Relay, data: Path) -> None:
+    assert await busy.rebuild_index() == 5
+    found = rows(data, "select endpoint, status from messages order by ordering")
+    assert found == [
+        ("agent.a", "cur"),
+        ("agent.a", "new"),
+        ("agent.a", "new"),
+        ("agent.b", "new"),
+        ("agent.a", "failed"),
+    ]
+
+
+async def test_a_message_that_left_has_no_row(busy: Relay, data: Path) -> None:
+    await busy.ack("agent.b", "order-1")
+    await busy.rebuild_index()
+    assert rows(data, "select * from messages where id = 'order-1'") == []
+
+
+async def test_an_index_that_was_deleted_is_made_again_the_same(
+    busy: Relay, start, data: Path
+) -> None:
+    fields = {"qos": QosConfig(enabled=True)}
+    await (await start(**fields)).close()  # leases have come back by now
+    before = contents(data)
+    (data / "index.db").unlink()
+    await (await start(**fields)).close()
+    assert contents(data) == before
+    assert all(before.values())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "garbage",
+        "empty",
+        "update position set format = 999",
+        "update position set seq = seq + 1000, offset = offset + 1000000",
+        "drop table messages",
+        "update messages set status = 'new', size = 'large'",
+    ],
+)
+async def test_an_index_that_is_no_use_is_made_again(
+    busy: Relay, start, data: Path, damage: str
+) -> None:
+    before = busy.metrics().by_status
+    await busy.close()
+    if damage in ("garbage", "empty"):
+        write(data / "index.db", "x" * 5000 if damage == "garbage" else "")
+    else:
+        change(data, damage)
+    relay = await start()
+    assert relay.metrics().by_status == {**before, "pending": 4, "leased": 0}
+    assert payloads(await relay.lease("agent.a")) == [0, 1, 2]
+
+
+async def test_while_the_index_cannot_be_written_nothing_is_lost(
+    busy: Relay, start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(changes: object) -> None:
+        raise OverflowError("some number")
+
+    await busy.rebuild_index()
+    with monkeypatch.context() as broken:
+        broken.setattr(busy.parts.index, "write", fail)
+        await send(busy, "meanwhile")
+        await busy.rebuild_index()
+        assert "index not written" in busy.metrics().problems[0]
+    await send(busy, "afterwards")
+    relay = await start()
+    assert payloads(await relay.lease("agent.a")) == [0, 1, 2, "meanwhile", "afterwards"]
+
+
+async def test_a_problem_with_the_index_is_over_when_it_can_be_written_again(
+    busy: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(changes: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(busy.parts.index, "write", fail)
+        await busy.rebuild_index()
+        assert busy.metrics().problems == ["index not written: disk I/O error"]
+    await busy.rebuild_index()
+    assert busy.metrics().problems == []
