@@ -216,6 +216,7 @@ async def stored_twice_after_five_seconds(bench: Bench) -> int:
 
 async def segments_after_five_seconds(bench: Bench) -> int:
     await bench.relay.seal_journal()
+    await send(bench.relay, to="agent.nobody")  # the journal goes on in a new segment
     bench.clock.advance_ms(5_000)
     await bench.relay.rebuild_index()
     bench.relay.sweep()

@@ -281,6 +281,14 @@ async def test_expired_mail_is_not_leased(relay: Relay, clock: ManualClock) -> N
     assert payloads(await relay.lease("agent.a")) == ["long"]
 
 
+async def test_mail_at_the_very_end_of_its_time_is_still_leased(
+    relay: Relay, clock: ManualClock
+) -> None:
+    await send(relay, budget={"ttl": clock() // 1000 + 10})
+    clock.advance_ms(10)
+    assert len(await relay.lease("agent.a")) == 1
+
+
 async def test_expired_mail_is_not_counted(relay: Relay, clock: ManualClock) -> None:
     await send(relay)
     clock.advance_ms(HOUR_MS)

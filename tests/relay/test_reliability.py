@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.relay.looking import HOUR_MS, events, files, payloads, reasons, send
+from tests.relay.looking import events, files, payloads, reasons, send
 from waypost import (
     BackpressureConfig,
     CircuitBreakerConfig,
@@ -226,9 +227,9 @@ async def test_a_probe_that_the_budget_refuses_gives_its_slot_back(
     assert (await send(opened)).delivered_to == 1
 
 
-async def leave_unread(relay: Relay, moody: Moody) -> str:
+async def leave_unread(relay: Relay, moody: Moody, **more: Any) -> str:
     """Publish while a handler is there, which goes before the message is durable."""
-    publishing = asyncio.ensure_future(send(relay))
+    publishing = asyncio.ensure_future(send(relay, **more))
     await asyncio.sleep(0)
     moody.stop()
     return (await publishing).message_id
@@ -238,10 +239,36 @@ async def test_a_probe_nobody_took_holds_its_slot_until_it_expires(
     opened: Relay, clock: ManualClock, moody: Moody
 ) -> None:
     clock.advance_ms(10_000)
-    await leave_unread(opened, moody)
+    await leave_unread(opened, moody, budget={"ttl": clock() // 1000 + 5_000})
     assert reasons(await send(opened)) == [Reason.CIRCUIT_OPEN]
-    clock.advance_ms(HOUR_MS + 1)
+    clock.advance_ms(5_001)
+    opened.sweep()
     assert (await send(opened)).delivered_to == 1
+
+
+async def test_a_half_open_breaker_hears_of_its_probes_only(start, clock: ManualClock) -> None:
+    relay = await start(
+        circuit_breaker=CircuitBreakerConfig(failure_threshold=1, cooldown_ms=1_000)
+    )
+    relay.register_endpoint("agent.a")
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(envelope: Envelope) -> None:
+        if envelope.payload == "fails":
+            raise ValueError
+        if envelope.payload == "old":
+            began.set()
+            await may_end.wait()
+
+    for payload in ("fails", "old"):
+        await send(relay, payload)
+    relay.subscribe("agent.a", handle)
+    await began.wait()
+    clock.advance_ms(1_000)
+    assert (await send(relay, "probe")).delivered_to == 1
+    may_end.set()
+    await relay.idle()
+    assert relay.metrics().breakers["agent.a"].half_open_successes == 1
 
 
 async def test_acknowledging_a_probe_by_lease_counts_as_its_success(

@@ -45,8 +45,10 @@ async def test_requests_at_the_same_time_get_each_their_own_reply(relay: Relay) 
 async def test_the_first_of_several_replies_counts(relay: Relay) -> None:
     async def answer_twice(envelope: Envelope) -> None:
         assert envelope.reply_to is not None
-        for text in ("first", "second"):
-            await send(relay, text, to=envelope.reply_to, sender="agent.a")
+        await relay.publish_many(
+            {"subject": envelope.reply_to, "payload": text, "sender": "agent.a"}
+            for text in ("first", "second")
+        )
 
     relay.subscribe("agent.a", answer_twice)
     reply = await relay.request("agent.a", None, sender="agent.b")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import zlib
 from pathlib import Path
 
@@ -28,9 +29,15 @@ async def brief(start) -> Relay:
     return relay
 
 
+async def seal(relay: Relay) -> None:
+    """Seal what there is, and go on in a new segment."""
+    await relay.seal_journal()
+    await send(relay, to="agent.nobody")
+
+
 async def an_hour_later(relay: Relay, clock: ManualClock) -> None:
     """Seal what there is, let its retention pass, and sweep."""
-    await relay.seal_journal()
+    await seal(relay)
     clock.advance_ms(HOUR_MS + 1)
     await relay.rebuild_index()
     relay.sweep()
@@ -113,7 +120,7 @@ async def test_a_segment_is_named_after_its_first_event(relay: Relay, data: Path
 async def test_a_segment_past_its_retention_is_dropped(
     brief: Relay, clock: ManualClock, data: Path
 ) -> None:
-    await brief.seal_journal()
+    await seal(brief)
     old = first_segment(data)
     clock.advance_ms(HOUR_MS)
     await brief.rebuild_index()
@@ -124,6 +131,20 @@ async def test_a_segment_past_its_retention_is_dropped(
     brief.sweep()
     await brief.idle()
     assert old not in segments(data)
+
+
+async def test_a_segment_that_the_index_does_not_cover_yet_stays(
+    brief: Relay, clock: ManualClock, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(changes: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(brief.parts.index, "write", fail)
+        await an_hour_later(brief, clock)
+        assert len(segments(data)) == 1
+    await an_hour_later(brief, clock)
+    assert segments(data) == []
 
 
 async def test_a_segment_that_waiting_mail_needs_stays(

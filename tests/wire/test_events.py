@@ -111,6 +111,7 @@ def test_a_field_that_has_its_default_is_left_out() -> None:
         "emoji 🜁 and ü",
         msgspec.Raw(b'{\n  "a": [1,\r\n 2]\t}'),
         {"within": msgspec.Raw(b'[1,\n2,\r\n{"deep":\n3}]')},
+        {"within": msgspec.Raw(b"[1,\r2]")},
         ["\n", {"\n": "\n"}],
     ],
 )

@@ -82,7 +82,7 @@ class Mailbox:
         return not self.live and not self.dead
 
     def holds(self, message_id: str, now_ms: int) -> bool:
-        """Whether a message of this id is here and alive; one that is leased is, whatever its age."""
+        """Whether a message of this id is here and alive; one that is leased is, at any age."""
         message = self.live.get(message_id)
         return message is not None and (
             message.state is MessageState.LEASED or message.ttl >= now_ms

@@ -202,7 +202,10 @@ class JournalDuties:
         return bool(old)
 
     def _unneeded(self) -> list[tuple[Path, int]]:
-        """Sealed segments that only retention keeps, each with the first seq after it."""
+        """Sealed segments that only retention keeps, each with the first seq after it.
+
+        Never the last one: it tells how far the numbers have come.
+        """
         needed = min(
             (message.place.segment for message in all_messages(self._ledger.state)),
             default=self._ledger.journal.segment,
@@ -210,10 +213,10 @@ class JournalDuties:
         segments = list(list_segments(self._directory).items())
         if not segments:
             return []
-        following = [first for first, _ in segments[1:]] + [self._ledger.journal.segment]
+        following = [first for first, _ in segments[1:]]
         return [
             (path, after)
-            for (first, path), after in zip(segments, following, strict=True)
+            for (first, path), after in zip(segments[:-1], following, strict=True)
             if path.suffix == ".jsonl"
             and first < needed
             and after - 1 <= self._checkpoints.written_seq
