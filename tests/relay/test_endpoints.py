@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.relay.looking import events, files, payloads, send
-from waypost import InvalidSubject, Relay, UnknownEndpoint
+from waypost import InvalidInput, InvalidSubject, Relay, UnknownEndpoint
+from waypost.relay import relay as relay_module
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 
@@ -138,3 +139,13 @@ async def test_subjects_are_told_apart_by_case(relay: Relay) -> None:
     relay.register_endpoint("Agent.a")
     await send(relay, to="Agent.a")
     assert await relay.lease("agent.a") == []
+
+
+async def test_there_is_a_bound_on_endpoints(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "endpoints_max", 2)
+    relay.register_endpoint("agent.c")
+    with pytest.raises(InvalidInput, match="no more than 2 endpoints"):
+        relay.register_endpoint("agent.d")
+    relay.unregister_endpoint("agent.a")
+    relay.register_endpoint("agent.d")
+    assert [one.subject for one in relay.list_endpoints()] == ["agent.c", "agent.d"]

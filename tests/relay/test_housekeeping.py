@@ -19,12 +19,14 @@ from waypost import (
     BackpressureConfig,
     CircuitBreakerConfig,
     Envelope,
+    HousekeepingConfig,
     QosConfig,
     RateLimitConfig,
     Reason,
     Relay,
     TierLimits,
 )
+from waypost.relay import bodies
 from waypost.testing import ManualClock
 
 
@@ -109,6 +111,34 @@ async def test_what_a_flood_was_is_written_down_when_the_relay_closes(start, dat
     await relay.publish_many(drafts(2_001))
     await relay.close()
     assert sum(event.get("count", 1) for event in events(data, "rejected")) == 2_000
+
+
+async def test_a_flood_that_goes_on_is_counted_minute_by_minute(
+    start, clock: ManualClock, data: Path
+) -> None:
+    rarely = HousekeepingConfig(sweep_interval_ms=24 * HOUR_MS)
+    relay = await start(rate_limit=RateLimitConfig(max_per_window=1), housekeeping=rarely)
+    for _ in range(3):
+        await relay.publish_many(drafts(1_501))
+        clock.advance_ms(60_000)
+    await relay.close()
+    counts = [event.get("count", 1) for event in events(data, "rejected")]
+    assert [count for count in counts if count > 1] == [500, 500, 500]
+    assert sum(counts) == 4_500
+
+
+async def test_mail_that_does_not_fit_into_memory_is_read_from_the_journal(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "bodies_in_memory_max_bytes", 8_000)
+    relay = await start(rate_limit=UNLIMITED)
+    relay.register_endpoint("agent.a")
+    sent = []
+    for number in range(40):
+        sent.append([number, "x" * (100 if number % 2 else 5_000)])
+        await send(relay, sent[-1])
+        await relay.seal_journal()
+    assert payloads(await relay.lease("agent.a")) == sent
 
 
 async def test_the_flood_of_one_sender_hides_no_refusal_of_another(start, data: Path) -> None:

@@ -1,5 +1,6 @@
 """One publish: what its result says, what is stored, and who is asked first."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,13 @@ async def test_a_payload_as_large_as_allowed_is_taken_and_one_byte_more_is_not(s
     assert (await send(relay, "x" * 10)).delivered_to == 1  # ten characters and two quotes
     with pytest.raises(InvalidMessage, match=r"13 bytes.*max_payload_bytes"):
         await send(relay, "x" * 11)
+
+
+async def test_one_publisher_who_gives_up_takes_no_other_with_it(relay: Relay) -> None:
+    impatient = asyncio.ensure_future(send(relay, "impatient"))
+    patient = asyncio.ensure_future(send(relay, "patient"))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert (await patient).delivered_to == 1
+    await relay.idle()
+    assert payloads(await relay.lease("agent.a")) == ["impatient", "patient"]

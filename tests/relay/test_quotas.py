@@ -5,9 +5,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, pending, reasons, send
+from tests.relay.looking import (
+    DAY_MS,
+    UNLIMITED,
+    drafts,
+    events,
+    files,
+    payloads,
+    pending,
+    reasons,
+    send,
+)
 from waypost import (
     BackpressureConfig,
+    CircuitBreakerConfig,
     HousekeepingConfig,
     QosConfig,
     RateLimitConfig,
@@ -16,7 +27,7 @@ from waypost import (
     Signal,
     TierLimits,
 )
-from waypost.relay import state
+from waypost.relay import bodies, state
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40
@@ -193,6 +204,7 @@ async def test_more_pairs_than_fit_into_memory_are_still_known(
     for number in range(30):
         await send(relay, to="agent.b", sender=f"crowd.{number}")
     await relay.rebuild_index()
+    relay = await start(qos=TIERS, rate_limit=UNLIMITED)
     for number in range(30):
         await send(relay, to="agent.b", sender=f"crowd.{number}")
     assert await room_for(relay) == 3
@@ -277,6 +289,31 @@ async def test_a_message_the_quota_refuses_evicts_nobody(start) -> None:
     assert pending(relay) == 2
 
 
+async def test_a_probe_for_which_no_room_can_be_made_gives_its_slot_back(
+    start, clock: ManualClock
+) -> None:
+    relay = await start(
+        qos=QosConfig(enabled=True, tier1=TierLimits(100, WIDE), inbox_max_bytes=2600),
+        circuit_breaker=CircuitBreakerConfig(failure_threshold=1, cooldown_ms=1000),
+    )
+    relay.register_endpoint("agent.a")
+
+    def fail(envelope: object) -> None:
+        raise ValueError
+
+    stop = relay.subscribe("agent.a", fail)
+    await send(relay)
+    await relay.idle()
+    stop()
+    for letter in await relay.dead_letters():
+        await relay.redrive(letter.envelope.id)
+    (held,) = await relay.lease("agent.a")
+    clock.advance_ms(1000)
+    assert reasons(await send(relay, "x" * 2300)) == [Reason.BACKPRESSURE]
+    await relay.ack("agent.a", held.id)
+    assert (await send(relay, "x" * 2000)).delivered_to == 1
+
+
 async def test_overflow_may_be_set_to_reject_instead(start) -> None:
     relay = await start(
         qos=QosConfig(
@@ -303,3 +340,19 @@ async def test_an_evicted_message_can_be_put_back(narrow: Relay) -> None:
     await send(narrow, "y" * 1000)
     assert await narrow.redrive(victim) == 1
     assert len(payloads(await narrow.lease("agent.a"))) == 4
+
+
+async def test_a_message_evicted_before_it_was_durable_is_a_whole_dead_letter(
+    start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "bodies_in_memory_max_bytes", 10_000)
+    relay = await start(
+        qos=QosConfig(enabled=True, tier1=TierLimits(100, WIDE), inbox_max_bytes=20_000)
+    )
+    endpoint = relay.register_endpoint("agent.a")
+    await relay.publish_many(drafts(30, payload="x" * 1_000))
+    await relay.idle()
+    letters = await relay.dead_letters()
+    assert len(letters) > 10
+    assert all(len(letter.envelope.payload) == 1_000 for letter in letters)
+    assert files(endpoint)["failed"] == sorted(letter.envelope.id for letter in letters)

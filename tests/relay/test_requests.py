@@ -143,3 +143,23 @@ async def test_a_broadcast_does_not_pass_for_a_reply(data: Path) -> None:
         assert shouted.delivered_to == 1
         await relay.publish(question.reply_to, "!", sender="agent.slow", parent=question)
         assert (await asked).payload == "!"
+
+
+async def test_a_request_that_is_given_up_leaves_nothing_behind(relay: Relay) -> None:
+    asking = await begun(relay, relay.request("agent.a", None, sender="agent.b"))
+    assert len(relay.list_endpoints()) == 2
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert [one.subject for one in relay.list_endpoints()] == ["agent.a"]
+    assert relay.list_subscriptions() == []
+
+
+async def test_a_reply_that_comes_too_late_finds_nobody(relay: Relay, clock: ManualClock) -> None:
+    asking = await begun(relay, relay.request("agent.a", None, sender="agent.b", timeout=1))
+    (request,) = await relay.lease("agent.a")
+    clock.advance_ms(1_000)
+    with pytest.raises(RequestTimedOut):
+        await asking
+    assert request.reply_to is not None
+    assert (await send(relay, to=request.reply_to, sender="agent.a")).delivered_to == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from waypost import (
     RateLimitConfig,
     Reason,
     Relay,
+    RequestTimedOut,
     Settings,
     TierLimits,
     UnknownEndpoint,
@@ -311,3 +313,29 @@ async def test_what_a_handler_held_when_the_relay_died_is_a_dead_letter(
         assert letter.envelope.payload == "half done"
         assert letter.reason.startswith("interrupted: the relay stopped while its handler")
         assert await after.lease("agent.a") == []
+
+
+async def test_closing_leaves_no_task_and_no_thread_behind(data: Path) -> None:
+    tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
+    async with Relay(data, settings=Settings(), clock=ManualClock()) as relay:
+        relay.register_endpoint("agent.a")
+        relay.subscribe("agent.a", lambda envelope: None)
+        await send(relay)
+        await relay.idle()
+        assert asyncio.all_tasks() > tasks
+        assert any(thread.name == "waypost-journal" for thread in threading.enumerate())
+    assert asyncio.all_tasks() == tasks
+    left = {one.name for one in set(threading.enumerate()) - threads}
+    assert not any(name.startswith("waypost") for name in left)
+
+
+async def test_without_a_clock_of_its_own_a_relay_waits_in_real_time(data: Path) -> None:
+    settings = Settings(watch_files=False, lease_timeout_ms=20)
+    async with Relay(data, settings=settings) as relay:
+        relay.register_endpoint("agent.a")
+        assert await relay.lease("agent.a", wait=0.01) == []
+        await send(relay)
+        first = await relay.lease("agent.a")
+        assert await relay.lease("agent.a", wait=10) == first
+        with pytest.raises(RequestTimedOut):
+            await relay.request("agent.a", None, sender="agent.b", timeout=0.01)

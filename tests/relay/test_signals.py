@@ -124,7 +124,7 @@ async def test_listening_to_no_pattern_is_refused(relay: Relay) -> None:
         relay.on_signal("agent.>.b", lambda subject, signal: None)
 
 
-@pytest.mark.parametrize("bad", [None, {"type": "typing"}, typing(state=5), typing(data={1j: 1})])  # type: ignore[arg-type]
+@pytest.mark.parametrize("bad", [None, {"type": "typing"}, typing(state=5), typing(data={1j: 1})])
 async def test_what_is_no_signal_is_refused_and_nobody_hears_it(relay: Relay, bad: Any) -> None:
     heard: list[str] = []
     relay.on_signal(">", lambda subject, signal: heard.append(subject))

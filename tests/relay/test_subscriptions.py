@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.relay.looking import read, send, write
-from waypost import Envelope, InvalidSubject, Relay
+from waypost import Envelope, InvalidInput, InvalidSubject, Relay
+from waypost.relay import subscriptions
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 
@@ -118,3 +119,14 @@ async def test_closing_detaches_every_handler(relay: Relay, start) -> None:
     await send(again)
     await again.idle()
     assert seen == []
+
+
+async def test_there_is_a_bound_on_subscriptions(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "subscriptions_max", 1)
+    stop = relay.subscribe("agent.a", ignore)
+    with pytest.raises(InvalidInput, match="no more than 1 subscriptions"):
+        relay.subscribe("agent.b", ignore)
+    stop()
+    relay.subscribe("agent.b", ignore)

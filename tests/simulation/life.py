@@ -1,7 +1,7 @@
 """A relay that anything may happen to, on a clock moved by hand, watched at every step.
 
-`Life` is a Hypothesis state machine. After every step the relay's memory, its mailbox files and
-what its callers were told must be what its journal adds up to.
+After every step, `everything_adds_up` says whether the relay's memory, its mailbox files and what
+its callers were told are what its journal adds up to.
 """
 
 import asyncio
@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
 from tests.faults import plain_journal
+from tests.simulation.agreement import assert_callers_know, assert_memory_is, order_at
+from tests.simulation.choices import ENDPOINTS, LIMITS
 from tests.simulation.model import Model, covers
 from tests.simulation.recount import Recount
 from waypost import Envelope, PublishResult, Relay, Settings, Signal, SignalType
@@ -26,55 +25,8 @@ from waypost.policy.settings import HousekeepingConfig, merge_settings
 from waypost.relay import checkpoints
 from waypost.testing import ManualClock
 
-ENDPOINTS = ("agent.a", "agent.b", "agent.c", "team.x.y")
-SENDERS = ("agent.a", "agent.b", "out.s", "out.t")
-PATTERNS = (*ENDPOINTS, "agent.*", "agent.>", ">", "team.*.y", "nobody.here")
-IDS = ("id-1", "id-2", "id-3")
-LIMITS = {
-    "defaultTtlMs": 20_000,
-    "defaultCallBudget": 3,
-    "maxHops": 3,
-    "leaseTimeoutMs": 4_000,
-    "reliability": {
-        "rateLimit": {"windowSecs": 10, "maxPerWindow": 9},
-        "circuitBreaker": {"failureThreshold": 2, "cooldownMs": 3_000},
-        "backpressure": {"maxMailboxSize": 5},
-    },
-    "qos": {
-        "enabled": True,
-        "tier1": {"maxEnvelopes": 3, "maxBytes": 1_500},
-        "tier2": {"maxEnvelopes": 4, "maxBytes": 2_000},
-        "tier3": {"maxEnvelopes": 5, "maxBytes": 3_000},
-        "bidirectionalWindowMs": 8_000,
-        "inboxMaxBytes": 2_600,
-    },
-}
-CHANGES: list[dict[str, Any]] = [
-    {},
-    {"reliability": {"backpressure": {"maxMailboxSize": 2}}},
-    {"reliability": {"backpressure": {"enabled": False}}},
-    {"reliability": {"rateLimit": {"maxPerWindow": 3}}},
-    {"reliability": {"rateLimit": {"enabled": False}}},
-    {"reliability": {"circuitBreaker": {"enabled": False}}},
-    {"qos": {"enabled": False}},
-    {"qos": {"overflow": "reject"}},
-    {"qos": {"inboxMaxBytes": 1_200}},
-    {"defaultTtlMs": 2_000, "leaseTimeoutMs": 1_000},
-    {"maxHops": 1},
-    {"maxHops": "many"},  # bad, so it is ignored whole
-]
-BUDGETS: list[dict[str, Any] | None] = [
-    None,
-    {"call_budget_remaining": 0},
-    {"call_budget_remaining": 99},
-    {"max_hops": 1},
-    {"hop_count": 2},
-    {"ancestor_chain": ["agent.a", "agent.c"]},
-    {"ttl": 1},
-]
 
-
-class Life(RuleBasedStateMachine):
+class Life:
     """One relay's life. Subclasses choose how it keeps its mail and its journal."""
 
     storage: ClassVar[str] = "journal"
@@ -85,8 +37,7 @@ class Life(RuleBasedStateMachine):
 
     # The machine itself
 
-    @initialize()
-    def begin(self) -> None:
+    def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.scratch = Path(tempfile.mkdtemp(prefix="waypost-life-"))
         self.data = self.scratch / "0"
@@ -113,9 +64,8 @@ class Life(RuleBasedStateMachine):
             self.model.registered[endpoint] = None
         self.settle()
 
-    def teardown(self) -> None:
-        if not hasattr(self, "relay"):
-            return
+    def end(self) -> None:
+        """Close the relay; if all was well until here, its index must be right."""
         try:
             sound = self.sound  # or a second failure would hide the first
             self.do(self.relay.close())
@@ -168,13 +118,11 @@ class Life(RuleBasedStateMachine):
 
     # What may happen
 
-    @rule(endpoint=st.sampled_from(ENDPOINTS))
     def register(self, endpoint: str) -> None:
         self.call(self.relay.register_endpoint, endpoint)
         self.model.registered[endpoint] = None
         self.settle()
 
-    @rule(endpoint=st.sampled_from(ENDPOINTS))
     def unregister(self, endpoint: str) -> None:
         handled = any(covers(pattern, endpoint) for pattern, _ in self.model.handlers.values())
         if endpoint in self.model.registered and not handled:
@@ -182,14 +130,6 @@ class Life(RuleBasedStateMachine):
             del self.model.registered[endpoint]
             self.settle()
 
-    @rule(
-        subject=st.sampled_from(PATTERNS),
-        sender=st.sampled_from(SENDERS),
-        size=st.integers(0, 700),
-        budget=st.sampled_from(BUDGETS),
-        parent=st.integers(0, 5),
-        message_id=st.sampled_from([None, None, None, *IDS]),
-    )
     def publish(
         self,
         subject: str,
@@ -237,10 +177,6 @@ class Life(RuleBasedStateMachine):
         if draft["message_id"] is not None and result.message_id:
             self.model.first[result.message_id] = (self.clock(), result)
 
-    @rule(
-        subjects=st.lists(st.sampled_from(PATTERNS), min_size=1, max_size=6),
-        sender=st.sampled_from(SENDERS),
-    )
     def publish_many(self, subjects: list[str], sender: str) -> None:
         drafts = [{"subject": one, "payload": one, "sender": sender} for one in subjects]
         results = self.do(self.relay.publish_many(drafts))
@@ -249,7 +185,11 @@ class Life(RuleBasedStateMachine):
             self.note_publish(result, subject, nothing, None)
         self.settle()
 
-    @rule(endpoint=st.sampled_from(ENDPOINTS), limit=st.integers(1, 6), small=st.booleans())
+    def flood(self, endpoint: str, sender: str, count: int, size: int) -> None:
+        """One sender, one mailbox, many messages."""
+        for _ in range(count):
+            self.publish(endpoint, sender, size, None, 9, None)
+
     def lease(self, endpoint: str, limit: int, small: bool) -> None:
         if self.relay.get_endpoint(endpoint) is None:
             return
@@ -260,7 +200,6 @@ class Life(RuleBasedStateMachine):
         self.held.setdefault(endpoint, {}).update({one.id: one for one in leased})
         self.settle()
 
-    @rule(endpoint=st.sampled_from(ENDPOINTS), share=st.integers(1, 3))
     def ack(self, endpoint: str, share: int) -> None:
         ids = list(self.held.get(endpoint, {}))[::share]
         if ids and endpoint in self.relay.parts.ledger.state.mailboxes:
@@ -268,7 +207,6 @@ class Life(RuleBasedStateMachine):
             assert self.do(self.relay.ack(endpoint, ids)) == expected
             self.settle()
 
-    @rule(endpoint=st.sampled_from(ENDPOINTS), delay=st.sampled_from([0.0, 0.0, 1.5, 30.0]))
     def nack(self, endpoint: str, delay: float) -> None:
         ids = list(self.held.get(endpoint, {}))[::2]
         if ids and endpoint in self.relay.parts.ledger.state.mailboxes:
@@ -277,7 +215,6 @@ class Life(RuleBasedStateMachine):
             assert self.do(self.relay.nack(endpoint, ids, delay)) == expected
             self.settle()
 
-    @rule(pattern=st.sampled_from(PATTERNS), fails=st.booleans())
     def subscribe(self, pattern: str, fails: bool) -> None:
         waiting = [one for one, box in self.model.boxes.items() if box]
         if any(covers(pattern, one) and one not in self.model.registered for one in waiting):
@@ -301,14 +238,12 @@ class Life(RuleBasedStateMachine):
     def meant(self, pattern: str, envelope: Envelope) -> bool:
         return covers(pattern, envelope.budget.ancestor_chain[-1])
 
-    @rule(number=st.integers(0, 5))
     def unsubscribe(self, number: int) -> None:
         if number in self.model.handlers:
             self.call(self.stops[number])
             del self.model.handlers[number]
             self.settle()
 
-    @rule(subject=st.sampled_from(ENDPOINTS))
     def signal(self, subject: str) -> None:
         seq = self.relay.metrics().seq
         told = Signal(
@@ -320,23 +255,19 @@ class Life(RuleBasedStateMachine):
         assert self.call(self.relay.signal, subject, told) == 1
         assert self.relay.metrics().seq == seq
 
-    @rule(milliseconds=st.sampled_from([0, 1, 500, 1_000, 3_000, 4_000, 8_001, 20_000, 60_000]))
     def advance(self, milliseconds: int) -> None:
         self.call(self.clock.advance_ms, milliseconds)
         self.settle()
 
-    @rule()
     def sweep(self) -> None:
         self.call(self.relay.sweep)
         self.settle()
 
-    @rule(change=st.sampled_from(CHANGES))
     def change_settings(self, change: dict[str, Any]) -> None:
         (self.data / "config.json").write_text(json.dumps(change))
         self.call(self.relay.parts.settings.reload)
         self.settle()
 
-    @rule(which=st.integers(0, 3))
     def redrive(self, which: int) -> None:
         dead = [(endpoint, one) for endpoint, box in self.model.dead.items() for one in box]
         if which < len(dead):
@@ -345,40 +276,34 @@ class Life(RuleBasedStateMachine):
             self.model.redriven(endpoint, message_id)
             self.settle()
 
-    @rule()
     def purge(self) -> None:
         count = sum(len(box) for box in self.model.dead.values())
         assert self.do(self.relay.purge_dead_letters()) == count
         self.model.dead.clear()
         self.settle()
 
-    @rule()
     def rebuild_index(self) -> None:
         self.do(self.relay.rebuild_index())
 
-    @rule()
-    def restart(self) -> None:
-        self.close()
-        plain_journal.assert_index_is_right(self.data, self.events)
+    def restart(self, how: str) -> None:
+        """`how` is "cleanly" or "by crash", with or without the index."""
+        keeps_index = "no index" not in how or self.drops_segments
+        if "crash" in how:
+            self.leave_files_as_they_lie(with_index=keeps_index)
+        else:
+            self.close()
+            plain_journal.assert_index_is_right(self.data, self.events)
+            if not keeps_index:
+                for path in self.data.glob("index.db*"):
+                    path.unlink()
         self.open()
         self.settle()
 
-    @precondition(lambda self: not self.drops_segments)
-    @rule()
-    def restart_without_index(self) -> None:
-        self.close()
-        for path in self.data.glob("index.db*"):
-            path.unlink()
-        self.open()
-        self.settle()
-
-    @rule(with_index=st.booleans())
-    def crash(self, with_index: bool) -> None:
-        """Go on with the files as they lie there now."""
+    def leave_files_as_they_lie(self, *, with_index: bool) -> None:
         copy = self.scratch / str(int(self.data.name) + 1)
         ignore = shutil.ignore_patterns("index.db*", "ballast", "lock")
         shutil.copytree(self.data, copy, symlinks=True, ignore=ignore)
-        if with_index or self.drops_segments:
+        if with_index:
             source = sqlite3.connect(self.data / "index.db")
             target = sqlite3.connect(copy / "index.db")
             source.backup(target)
@@ -387,65 +312,35 @@ class Life(RuleBasedStateMachine):
         self.do(self.relay.close())
         shutil.rmtree(self.data)
         self.data = copy
-        self.open()
-        self.settle()
 
     # What must hold
 
-    @invariant()
     def everything_adds_up(self) -> None:
-        if not hasattr(self, "relay"):
-            return
         self.read_journal()
         self.recount.assert_every_message_has_one_end()
-        self.memory_is_the_journal()
-        self.callers_see_the_journal()
+        total = self.recount.total
+        assert_memory_is(self.relay, total, self.now_ms())
+        assert_callers_know(self.model, total, self.now_ms())
+        for endpoint in ENDPOINTS:
+            assert order_at(endpoint, self.handled) == order_at(endpoint, self.model.handled)
         if self.storage == "maildir":
-            plain_journal.assert_files_are(self.data, self.recount.total)
+            plain_journal.assert_files_are(self.data, total)
         self.sound = True
 
-    def memory_is_the_journal(self) -> None:
-        state, total = self.relay.parts.ledger.state, self.recount.total
-        boxes = state.mailboxes.values()
-        assert {box.subject: list(box.live) for box in boxes if box.live} == total.order()
-        dead = {box.subject: {m.id: m.reason for m in box.dead.values()} for box in boxes}
-        assert {name: found for name, found in dead.items() if found} == total.dead()
-        leased = {(name, one) for name, box in total.boxes.items() for one in box.leased}
-        assert set(state.leased) == leased
-        for box in boxes:
-            held = total.box(box.subject).usage()
-            assert box.occupancy.by_sender == held
-            assert box.occupancy.depth == sum(count for count, _ in held.values())
-            assert box.occupancy.bytes == sum(size for _, size in held.values())
-            assert box.registered == (box.subject in total.endpoints)
-        assert {box.subject: box.since_us for box in state.registered()} == total.endpoints
-        assert {pair: state.last_seen.get(pair) for pair in total.last_seen} == total.last_seen
-        self.windows_are_the_journal()
 
-    def windows_are_the_journal(self) -> None:
-        window_ms = self.relay.settings.rate_limit.window_secs * 1000
-        since = self.now_ms() - window_ms
-        sent = {name: [at for at in all_ if at > since] for name, all_ in self.sent().items()}
-        found = self.relay.parts.ledger.state.windows.snapshot(self.now_ms(), window_ms)
-        assert found == {name: instants for name, instants in sent.items() if instants}
+class LifeInFiles(Life):
+    """The same with a file for every message."""
 
-    def sent(self) -> dict[str, list[int]]:
-        return self.recount.total.sent_ms
+    storage = "maildir"
 
-    def callers_see_the_journal(self) -> None:
-        total = self.recount.total
-        for endpoint in ENDPOINTS:
-            box = total.box(endpoint)
-            live = [
-                name
-                for name, event in box.live.items()
-                if name in box.leased or event["budget"]["ttl"] >= self.now_ms()
-            ]
-            assert live == [one.id for one in self.model.box(endpoint)]
-            assert set(total.box(endpoint).dead) == set(self.model.dead.get(endpoint, {}))
-            assert self.order_at(endpoint, self.handled) == self.order_at(
-                endpoint, self.model.handled
-            )
 
-    def order_at(self, endpoint: str, handled: list[tuple[str, str]]) -> list[str]:
-        return [message_id for where, message_id in handled if where == endpoint]
+class ForgetfulLife(Life):
+    """The same with a journal that is dropped as soon as no message needs it."""
+
+    drops_segments = True
+    keep = HousekeepingConfig(
+        segment_max_bytes=4_096,
+        segment_max_age_ms=5_000,
+        journal_retention_ms=12_000,
+        duplicate_window_ms=15_000,
+    )

@@ -156,7 +156,9 @@ class Recount:
         )
 
     def _budget_shrinks(self, event: Event) -> None:
-        budget = self._budgets[event["id"]] = full_budget(event["budget"])
+        budget = full_budget(event["budget"])
+        if not event.get("chosen_id"):  # a chosen id may name several messages over time
+            self._budgets[event["id"]] = budget
         settings = self._settings
         assert budget["max_hops"] <= settings["maxHops"]
         assert budget["ttl"] <= event["at_us"] // 1000 + settings["defaultTtlMs"]
@@ -166,7 +168,7 @@ class Recount:
             assert budget["hop_count"] > parent["hop_count"]
             assert budget["max_hops"] <= parent["max_hops"]
             assert budget["ttl"] <= parent["ttl"]
-            assert set(budget["ancestor_chain"]) > set(parent["ancestor_chain"])
+            assert set(budget["ancestor_chain"]) >= set(parent["ancestor_chain"])
             left = parent["call_budget_remaining"]
             assert budget["call_budget_remaining"] < left or left <= 0
 

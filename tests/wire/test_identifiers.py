@@ -90,4 +90,4 @@ def test_a_short_plain_token_may_be_a_message_id(given_id: str) -> None:
 )
 def test_what_could_not_be_a_file_name_is_no_message_id(given_id: object) -> None:
     with pytest.raises(InvalidMessage, match="letters, digits"):
-        validate_message_id(given_id)  # type: ignore[arg-type]
+        validate_message_id(given_id)

@@ -75,8 +75,8 @@ def test_a_full_standard_payload_is_the_same_after_a_round_trip() -> None:
         {"performative": "shout"},
         {"attachments": ["log"]},
         {"attachments": [Attachment(path="/", filename="x", mime_type="a/b", size=-1)]},
-        {"response_context": ResponseContext(platform="x", max_length="long")},  # type: ignore[arg-type]
-        {"response_context": ResponseContext(platform="x", supported_formats="text")},  # type: ignore[arg-type]
+        {"response_context": ResponseContext(platform="x", max_length="long")},
+        {"response_context": ResponseContext(platform="x", supported_formats="text")},
         {"conversation_id": 5},
     ],
 )
@@ -198,4 +198,4 @@ def test_a_signal_with_a_wrong_field_is_refused(changes: dict[str, Any]) -> None
 @pytest.mark.parametrize("given_signal", [None, "typing", {"type": "typing"}])
 def test_what_is_no_signal_is_refused(given_signal: object) -> None:
     with pytest.raises(InvalidMessage, match="expected a Signal"):
-        validate_signal(given_signal)  # type: ignore[arg-type]
+        validate_signal(given_signal)

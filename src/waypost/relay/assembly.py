@@ -46,11 +46,11 @@ class Parts:
     ) -> None:
         self.data, self.settings, self.access = data, settings, access
         self.index, self.report = recovered.index, recovered.report
-        self.timers = Timers(clock)
         self.journal = Journal(data.journal, recovered.position, settings.current)
         self.ledger = Ledger(self.journal, recovered.state, clock)
+        self.timers = Timers(clock, self.ledger.now_us)
         self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
-        self.bodies = Bodies(data.journal)
+        self.bodies = Bodies(data.journal, lambda: self.journal.committed.seq)
         self.outcomes = Outcomes(self.ledger, settings.current)
         self.maildir = Maildir(data.mailboxes)
         self.view = self._make_view()

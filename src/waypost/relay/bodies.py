@@ -3,6 +3,7 @@
 import os
 import zlib
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,10 +20,11 @@ _OPEN_FILES_MAX = 16
 
 
 class Bodies:
-    """Reads what the journal of one directory holds."""
+    """Reads what the journal of one directory holds, up to event `committed_seq`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, committed_seq: Callable[[], int] = lambda: 0) -> None:
         self._directory = directory
+        self._committed_seq = committed_seq
         self._fresh: deque[Message] = deque()
         self._fresh_bytes = 0
         self._files: dict[Path, int] = {}
@@ -32,7 +34,10 @@ class Bodies:
         message.fresh = (event, content)
         self._fresh.append(message)
         self._fresh_bytes += message.size
-        while self._fresh_bytes > bodies_in_memory_max_bytes:
+        while (
+            self._fresh_bytes > bodies_in_memory_max_bytes
+            and self._fresh[0].order <= self._committed_seq()  # else it is nowhere but here
+        ):
             oldest = self._fresh.popleft()
             oldest.fresh = None
             self._fresh_bytes -= oldest.size

@@ -38,17 +38,21 @@ class DrivenClock(Protocol):
 
 
 class Timers:
-    """Calls back on the event loop when the clock reaches an instant."""
+    """Calls back on the event loop when an instant of the relay's time is reached.
 
-    def __init__(self, clock: Clock) -> None:
+    `now` gives that time: the clock's, unless the clock was set back.
+    """
+
+    def __init__(self, clock: Clock, now: Clock) -> None:
         self._clock = clock
+        self._now = now
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel:
         """Call `callback` at `at_us`, or soon if that has passed. Returns a cancel function."""
+        delay_us = max(0, at_us - self._now())
         if isinstance(self._clock, DrivenClock):
-            return self._clock.call_at(at_us, callback)
-        delay_s = max(0, at_us - self._clock()) / 1_000_000
-        return asyncio.get_running_loop().call_later(delay_s, callback).cancel
+            return self._clock.call_at(self._clock() + delay_us, callback)
+        return asyncio.get_running_loop().call_later(delay_us / 1_000_000, callback).cancel
 
     async def wait(self, future: asyncio.Future[None], until_us: int) -> bool:
         """Wait for `future`, at most until `until_us`; whether it was done in time."""

@@ -21,16 +21,22 @@ class Ledger:
         self.state = state
         self._clock = clock
         self._last_us = state.at_us
+        self._ahead_us = 0
         self._woken: dict[str, None] = {}
         self.on_visible: Callable[[str], None] = lambda endpoint: None
         journal.on_commit = self._notify
 
     def now_us(self) -> int:
-        """The time, never going back."""
-        now_us = self._clock()
-        if now_us > self._last_us:
+        """The time, never going back. After the clock was set back, it goes on from where it was.
+
+        Standing still until the clock has caught up would be worse: no lease and no wait would
+        end, and a sender at its limit would stay there.
+        """
+        now_us = self._clock() + self._ahead_us
+        if now_us >= self._last_us:
             self._last_us = now_us
             return now_us
+        self._ahead_us += self._last_us - now_us
         return self._last_us
 
     def record(self, event: AnyEvent, body: bytes | None = None) -> None:
