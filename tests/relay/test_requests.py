@@ -163,3 +163,11 @@ async def test_a_reply_that_comes_too_late_finds_nobody(relay: Relay, clock: Man
         await asking
     assert request.reply_to is not None
     assert (await send(relay, to=request.reply_to, sender="agent.a")).delivered_to == 0
+
+
+async def test_a_request_cut_off_by_a_crash_leaves_no_endpoint_behind(data: Path) -> None:
+    async with Relay(data) as relay:
+        relay.register_endpoint("_reply.0123456789abcdef01234567")
+        relay.register_endpoint("agent.a")
+    async with Relay(data) as again:
+        assert [endpoint.subject for endpoint in again.list_endpoints()] == ["agent.a"]

@@ -1,5 +1,6 @@
 """Signals: for whoever listens now, and never on disk."""
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,3 +143,22 @@ async def test_there_is_a_bound_on_listeners(relay: Relay) -> None:
         relay.on_signal("agent.a", lambda subject, signal: None)
     stops[0]()
     relay.on_signal("agent.a", lambda subject, signal: None)
+
+
+async def test_an_async_listener_is_run_and_its_failure_stops_nobody(relay: Relay) -> None:
+    heard: list[str] = []
+    done = asyncio.Event()
+
+    async def fail(subject: str, signal: Signal) -> None:
+        raise RuntimeError("deaf")
+
+    async def listen(subject: str, signal: Signal) -> None:
+        await asyncio.sleep(0)
+        heard.append(subject)
+        done.set()
+
+    relay.on_signal(">", fail)
+    relay.on_signal(">", listen)
+    assert relay.signal("agent.a", typing()) == 2
+    await asyncio.wait_for(done.wait(), 5)
+    assert heard == ["agent.a"]

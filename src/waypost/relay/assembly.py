@@ -23,12 +23,14 @@ from waypost.relay.publishing import Publishing
 from waypost.relay.reconcile import reconcile
 from waypost.relay.recovery import Recovered
 from waypost.relay.rejections import RejectionLog
+from waypost.relay.reply_subjects import REPLY_PREFIX
 from waypost.relay.settings_file import SettingsFile
 from waypost.relay.signals import Signals
 from waypost.relay.subscriptions import Subscriptions
 from waypost.relay.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
 from waypost.relay.views import MailboxView, MaildirFiles, NoFiles
 from waypost.relay.watching import Watching
+from waypost.wire.events import EndpointChanged
 
 log = logging.getLogger("waypost.relay")
 
@@ -102,6 +104,17 @@ class Parts:
                 self.movements.fail(message, reason, via="restart")
             else:
                 self.movements.give_back(message, "the relay restarted")
+
+    def end_old_requests(self) -> None:
+        """Nobody waits any more for replies to requests of an earlier run."""
+        for mailbox in list(self.ledger.state.registered()):
+            if mailbox.subject.startswith(REPLY_PREFIX):
+                event = EndpointChanged(
+                    at_us=self.ledger.now_us(), endpoint=mailbox.subject, action="unregistered"
+                )
+                self.ledger.record(event)
+                if mailbox.empty:
+                    self.view.closed(mailbox)
 
     def _make_view(self) -> MailboxView:
         if not self.uses_files:

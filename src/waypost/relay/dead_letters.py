@@ -45,9 +45,6 @@ class DeadLetters:
         self._movements = movements
         self._bodies = bodies
 
-    def __len__(self) -> int:
-        return sum(len(mailbox.dead) for mailbox in self._ledger.state.mailboxes.values())
-
     def listing(self, subject: str | None) -> list[DeadLetter]:
         """Dead letters of one endpoint or all, the oldest failure first."""
         return list_dead_letters(self._ledger.state, self._bodies, subject)

@@ -40,6 +40,7 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
         parts.end_old_leases()
+        parts.end_old_requests()
         parts.leases.resume()
         await parts.ledger.sync()
         parts.sweeper.start()

@@ -21,6 +21,8 @@ from waypost.wire.envelopes import Envelope
 
 FOLDERS = ("new", "cur", "failed")
 INCOMING = "incoming"
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
+"""What file systems without nameless files answer."""
 SPARES = "spares"
 
 
@@ -74,9 +76,9 @@ class Maildir:
         """
         try:
             descriptor = os.open(os.path.dirname(target), os.O_WRONLY | os.O_TMPFILE, 0o600)
-        except FileNotFoundError:
-            raise
-        except OSError:
+        except OSError as problem:
+            if problem.errno not in _NOT_SUPPORTED:
+                raise
             self._nameless = False
             return False
         try:

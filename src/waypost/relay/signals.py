@@ -1,7 +1,10 @@
 """Ephemeral signals: delivered to whoever listens now, never stored, never journaled."""
 
+import asyncio
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from waypost.policy.bounds import signal_listeners_max
 from waypost.policy.errors import InvalidInput
@@ -19,6 +22,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._listeners: SubjectIndex[SignalHandler] = SubjectIndex()
+        self._at_work: set[asyncio.Task[None]] = set()
 
     @property
     def anyone(self) -> bool:
@@ -32,10 +36,26 @@ class Signals:
         listeners = self._listeners.matching(subject)
         for listener in listeners:
             try:
-                listener(subject, checked)
+                result = listener(subject, checked)
             except Exception:
                 log.exception("a signal listener for %s raised", subject)
+                continue
+            if inspect.iscoroutine(result):
+                self._go_on(subject, result)
         return len(listeners)
+
+    def _go_on(self, subject: str, listening: Coroutine[Any, Any, object]) -> None:
+        """Let an async listener do its work; it is kept until it is done."""
+
+        async def work() -> None:
+            try:
+                await listening
+            except Exception:
+                log.exception("a signal listener for %s raised", subject)
+
+        task = asyncio.get_running_loop().create_task(work())
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
 
     def listen(self, pattern: str, handler: SignalHandler) -> Callable[[], None]:
         """Attach a listener; returns the function that detaches it."""
@@ -50,5 +70,7 @@ class Signals:
         return stop
 
     def detach_all(self) -> None:
-        """Drop every listener."""
+        """Drop every listener; those at work are cancelled."""
+        for task in self._at_work:
+            task.cancel()
         self._listeners = SubjectIndex()

@@ -82,13 +82,6 @@ class RelayState:
         """Mailboxes of registered endpoints, in order of registration."""
         return (self.mailboxes[subject] for subject in self._tickets)
 
-    def message(self, endpoint: str, message_id: str) -> Message | None:
-        """A live or dead message."""
-        mailbox = self.mailboxes.get(endpoint)
-        if mailbox is None:
-            return None
-        return mailbox.live.get(message_id) or mailbox.dead.get(message_id)
-
     def restore_endpoint(self, subject: str, since_us: int) -> None:
         """An endpoint is registered since `since_us`."""
         mailbox = self.mailbox(subject)

@@ -23,9 +23,6 @@ class WriteBehind(Generic[K, V]):
         self._clean: dict[K, V | None] = {}
         self._table: Callable[[K], V | None] | None = None
 
-    def __len__(self) -> int:
-        return len(self._dirty) + len(self._flushing) + len(self._clean)
-
     def get(self, key: K) -> V | None:
         """The value of `key`, or None."""
         if key in self._dirty:
