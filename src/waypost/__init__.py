@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from waypost.policy.subjects import matches_pattern, validate_subject
     from waypost.policy.tiers import QosConfig, TierLimits
     from waypost.policy.verdicts import Reason
-    from waypost.relay.drafts import Draft
     from waypost.relay.errors import (
         DataDirInUse,
         DataDirUnusable,
@@ -45,7 +44,9 @@ if TYPE_CHECKING:
         RulesFileBroken,
         UnknownEndpoint,
     )
-    from waypost.relay.relay import Endpoint, Relay
+    from waypost.relay.relay import Relay
+    from waypost.relay.traffic.drafts import Draft
+    from waypost.relay.traffic.endpoints import Endpoint
     from waypost.wire.envelopes import Envelope
     from waypost.wire.messages import (
         Attachment,
@@ -74,12 +75,13 @@ _HOMES = {
     "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
     "waypost.policy.tiers": ("QosConfig", "TierLimits"),
     "waypost.policy.verdicts": ("Reason",),
-    "waypost.relay.drafts": ("Draft",),
+    "waypost.relay.traffic.drafts": ("Draft",),
     "waypost.relay.errors": (
         *("DataDirInUse", "DataDirUnusable", "JournalUnreadable", "RelayError", "RelayStopped"),
         *("RequestRejected", "RequestTimedOut", "RulesFileBroken", "UnknownEndpoint"),
     ),
-    "waypost.relay.relay": ("Endpoint", "Relay"),
+    "waypost.relay.relay": ("Relay",),
+    "waypost.relay.traffic.endpoints": ("Endpoint",),
     "waypost.wire.envelopes": ("Envelope",),
     "waypost.wire.messages": (
         *("Attachment", "ChannelType", "Performative", "ResponseContext"),

@@ -274,7 +274,7 @@ def test_tests_named_on_any_page_exist() -> None:
 
 def test_the_map_of_the_relay_names_every_module_and_no_other() -> None:
     page = read("ARCHITECTURE.md").split("Inside `relay`:", 1)[1].split("\n## ", 1)[0]
-    modules = {path.name for path in (ROOT / "src" / "waypost" / "relay").glob("[!_]*.py")}
+    modules = {path.name for path in (ROOT / "src" / "waypost" / "relay").rglob("[!_]*.py")}
     assert set(re.findall(r"`(\w+\.py)`", page)) == modules
 
 

@@ -250,7 +250,7 @@ async def test_a_dead_letter_with_a_large_payload_is_kept_whole(start) -> None:
 async def test_a_mailbox_keeps_no_more_dead_letters_than_its_bound(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waypost.relay.movements.mailbox_dead_letters_max", 3)
+    monkeypatch.setattr("waypost.relay.traffic.movements.mailbox_dead_letters_max", 3)
     async with Relay(data) as relay:
         relay.register_endpoint("agent.a")
         for number in range(5):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, reasons, send
 from waypost import BackpressureConfig, HousekeepingConfig, RateLimitConfig, Reason, Relay
-from waypost.relay import state
+from waypost.relay.memory import state
 from waypost.testing import ManualClock
 
 

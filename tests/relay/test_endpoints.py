@@ -8,7 +8,7 @@ import pytest
 
 from tests.relay.looking import events, files, payloads, send
 from waypost import InvalidInput, InvalidSubject, Relay, UnknownEndpoint
-from waypost.relay import relay as relay_module
+from waypost.relay.traffic import endpoints
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 
@@ -142,7 +142,7 @@ async def test_subjects_are_told_apart_by_case(relay: Relay) -> None:
 
 
 async def test_there_is_a_bound_on_endpoints(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "endpoints_max", 2)
+    monkeypatch.setattr(endpoints, "endpoints_max", 2)
     relay.register_endpoint("agent.c")
     with pytest.raises(InvalidInput, match="no more than 2 endpoints"):
         relay.register_endpoint("agent.d")

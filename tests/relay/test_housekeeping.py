@@ -26,7 +26,7 @@ from waypost import (
     Relay,
     TierLimits,
 )
-from waypost.relay import bodies
+from waypost.relay.record import bodies
 from waypost.testing import ManualClock
 
 

@@ -27,7 +27,8 @@ from waypost import (
     Signal,
     TierLimits,
 )
-from waypost.relay import bodies, state
+from waypost.relay.memory import state
+from waypost.relay.record import bodies
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40

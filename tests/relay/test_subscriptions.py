@@ -7,7 +7,7 @@ import pytest
 
 from tests.relay.looking import read, send, write
 from waypost import Envelope, InvalidInput, InvalidSubject, Relay
-from waypost.relay import subscriptions
+from waypost.relay.traffic import subscriptions
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 

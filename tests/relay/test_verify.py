@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.relay.looking import DAY_MS, HOUR_MS, send, tree
 from waypost import HousekeepingConfig, Relay, Settings
+from waypost.relay.checks.findings import Outcome, VerifyReport
+from waypost.relay.checks.index_check import read_index
+from waypost.relay.checks.verify import rebuild_index, verify
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirInUse, DataDirUnusable
-from waypost.relay.findings import Outcome, VerifyReport
-from waypost.relay.index import Index
-from waypost.relay.index_check import read_index
-from waypost.relay.verify import rebuild_index, verify
+from waypost.relay.memory.index import Index
 from waypost.testing import ManualClock
 
 Start = Callable[..., Awaitable[Relay]]

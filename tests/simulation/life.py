@@ -22,7 +22,7 @@ from tests.simulation.model import Model, covers
 from tests.simulation.recount import Recount
 from waypost import Envelope, PublishResult, Relay, Settings, Signal, SignalType
 from waypost.policy.settings import HousekeepingConfig, merge_settings
-from waypost.relay import checkpoints
+from waypost.relay.memory import checkpoints
 from waypost.testing import ManualClock
 
 

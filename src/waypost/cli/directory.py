@@ -13,25 +13,25 @@ from typing import TypeVar
 from waypost.cli.advice import advice
 from waypost.cli.facts import EndpointFacts, Inbox, Redriven, Refusal, Sent
 from waypost.policy.subjects import is_literal, validate_subject
-from waypost.relay.bodies import Bodies
+from waypost.relay.checks.findings import VerifyReport
+from waypost.relay.checks.journal_check import OnSegment
+from waypost.relay.checks.verify import rebuild_index, verify
 from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir, endpoint_hash
-from waypost.relay.dead_letters import (
+from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
+from waypost.relay.memory.mailbox import Mailbox, MessageState
+from waypost.relay.record.bodies import Bodies
+from waypost.relay.record.history import Story, tell
+from waypost.relay.relay import Relay
+from waypost.relay.traffic.dead_letters import (
     DeadLetter,
     DeadLetterGroup,
     find_dead,
     group_dead_letters,
     list_dead_letters,
 )
-from waypost.relay.drafts import Draft
-from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
-from waypost.relay.findings import VerifyReport
-from waypost.relay.history import Story, tell
-from waypost.relay.journal_check import OnSegment
-from waypost.relay.mailbox import Mailbox, MessageState
-from waypost.relay.onlooker import Look, look, starting_settings, steadily
-from waypost.relay.relay import Relay
-from waypost.relay.verify import rebuild_index, verify
+from waypost.relay.traffic.drafts import Draft
+from waypost.relay.upkeep.onlooker import Look, look, starting_settings, steadily
 from waypost.wire.envelopes import instant
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.results import PublishResult

@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 from waypost.policy.verdicts import Reason
-from waypost.relay.metrics import EndpointMetrics
+from waypost.relay.upkeep.metrics import EndpointMetrics
 from waypost.wire.envelopes import Envelope
 
 

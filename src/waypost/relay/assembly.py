@@ -3,34 +3,33 @@
 import asyncio
 import logging
 
-from waypost.relay.access_file import AccessFile
-from waypost.relay.bodies import Bodies
-from waypost.relay.checkpoints import Checkpoints
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.data_dir import DataDir
-from waypost.relay.dead_letters import DeadLetters
-from waypost.relay.delivery import Delivery
-from waypost.relay.dispatch import Dispatch
-from waypost.relay.drop_ins import DropIns
-from waypost.relay.journal import Journal
-from waypost.relay.leases import Leases
-from waypost.relay.ledger import Ledger
-from waypost.relay.maildir import Maildir
-from waypost.relay.movements import Movements
-from waypost.relay.notices import Notices
-from waypost.relay.outcomes import Outcomes
-from waypost.relay.publishing import Publishing
-from waypost.relay.reconcile import reconcile
-from waypost.relay.recovery import Recovered
-from waypost.relay.rejections import RejectionLog
-from waypost.relay.reply_subjects import REPLY_PREFIX
-from waypost.relay.settings_file import SettingsFile
-from waypost.relay.signals import Signals
-from waypost.relay.subscriptions import Subscriptions
-from waypost.relay.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
-from waypost.relay.views import MailboxView, MaildirFiles, NoFiles
-from waypost.relay.watching import Watching
-from waypost.wire.events import EndpointChanged
+from waypost.relay.mailboxes.drop_ins import DropIns
+from waypost.relay.mailboxes.maildir import Maildir
+from waypost.relay.mailboxes.reconcile import reconcile
+from waypost.relay.mailboxes.views import MailboxView, MaildirFiles, NoFiles
+from waypost.relay.memory.checkpoints import Checkpoints
+from waypost.relay.memory.recovery import Recovered
+from waypost.relay.record.bodies import Bodies
+from waypost.relay.record.journal import Journal
+from waypost.relay.record.ledger import Ledger
+from waypost.relay.traffic.dead_letters import DeadLetters
+from waypost.relay.traffic.delivery import Delivery
+from waypost.relay.traffic.dispatch import Dispatch
+from waypost.relay.traffic.endpoints import Endpoints
+from waypost.relay.traffic.leases import Leases
+from waypost.relay.traffic.movements import Movements
+from waypost.relay.traffic.notices import Notices
+from waypost.relay.traffic.outcomes import Outcomes
+from waypost.relay.traffic.publishing import Publishing
+from waypost.relay.traffic.rejections import RejectionLog
+from waypost.relay.traffic.signals import Signals
+from waypost.relay.traffic.subscriptions import Subscriptions
+from waypost.relay.upkeep.access_file import AccessFile
+from waypost.relay.upkeep.settings_file import SettingsFile
+from waypost.relay.upkeep.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
+from waypost.relay.upkeep.watching import Watching
 
 log = logging.getLogger("waypost.relay")
 
@@ -70,6 +69,7 @@ class Parts:
         self.dispatch = Dispatch(
             self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
         )
+        self.endpoints = Endpoints(self.ledger, self.view)
         self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
         leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
@@ -104,17 +104,6 @@ class Parts:
                 self.movements.fail(message, reason, via="restart")
             else:
                 self.movements.give_back(message, "the relay restarted")
-
-    def end_old_requests(self) -> None:
-        """Nobody waits any more for replies to requests of an earlier run."""
-        for mailbox in list(self.ledger.state.registered()):
-            if mailbox.subject.startswith(REPLY_PREFIX):
-                event = EndpointChanged(
-                    at_us=self.ledger.now_us(), endpoint=mailbox.subject, action="unregistered"
-                )
-                self.ledger.record(event)
-                if mailbox.empty:
-                    self.view.closed(mailbox)
 
     def _make_view(self) -> MailboxView:
         if not self.uses_files:

@@ -4,13 +4,13 @@ import asyncio
 import sqlite3
 
 from waypost.policy.settings import Settings, to_config_document
-from waypost.relay.access_file import AccessFile
 from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.errors import DataDirUnusable, RelayStopped
-from waypost.relay.recovery import recover
-from waypost.relay.settings_file import SettingsFile
+from waypost.relay.memory.recovery import recover
+from waypost.relay.upkeep.access_file import AccessFile
+from waypost.relay.upkeep.settings_file import SettingsFile
 from waypost.wire.events import RulesChanged, SettingsChanged
 
 HANDLER_GRACE_S = 5.0
@@ -40,7 +40,7 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
         parts.end_old_leases()
-        parts.end_old_requests()
+        parts.endpoints.end_old_requests()
         parts.leases.resume()
         await parts.ledger.sync()
         parts.sweeper.start()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from waypost.relay.assembly import Parts
-from waypost.relay.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.history import Story, tell
-from waypost.relay.metrics import Metrics, measure
+from waypost.relay.record.history import Story, tell
+from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.upkeep.metrics import Metrics, measure
 
 
 class Operating(Protocol):

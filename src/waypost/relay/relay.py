@@ -9,47 +9,32 @@ async with Relay("~/.waypost") as relay:
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from pathlib import Path
 from typing import Self
 
-import msgspec
-
-from waypost.policy.bounds import endpoints_max, publish_many_max_messages
+from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
-from waypost.policy.subjects import validate_subject
 from waypost.policy.verdicts import Reason
-from waypost.relay.access_file import AccessFile
 from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.drafts import Draft
-from waypost.relay.errors import RelayStopped, UnknownEndpoint
+from waypost.relay.errors import RelayStopped
 from waypost.relay.lifecycle import close_parts, open_parts
-from waypost.relay.mailbox import Mailbox
 from waypost.relay.operating import Operating
-from waypost.relay.publishing import refused
-from waypost.relay.reply_subjects import reply_subject
-from waypost.relay.requests import PendingReply
-from waypost.relay.signals import SignalHandler
-from waypost.relay.subscriptions import Handler, Subscription
+from waypost.relay.traffic.drafts import Draft
+from waypost.relay.traffic.endpoints import Endpoint
+from waypost.relay.traffic.publishing import refused
+from waypost.relay.traffic.reply_subjects import reply_subject
+from waypost.relay.traffic.requests import PendingReply
+from waypost.relay.traffic.signals import SignalHandler
+from waypost.relay.traffic.subscriptions import Handler, Subscription
+from waypost.relay.upkeep.access_file import AccessFile
 from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.events import EndpointChanged
 from waypost.wire.messages import Signal
 from waypost.wire.results import PublishResult
 
 Stop = Callable[[], None]
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """A registered subject; `maildir_path` is None when mailboxes are not kept as files."""
-
-    subject: str
-    hash: str
-    maildir_path: Path | None
-    registered_at: datetime
 
 
 class Relay(Operating):
@@ -106,36 +91,22 @@ class Relay(Operating):
 
     def register_endpoint(self, subject: str) -> Endpoint:
         """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
-        validate_subject(subject)
-        parts = self.parts
-        mailbox = parts.ledger.state.mailbox(subject)
-        if not mailbox.registered:
-            if len(parts.ledger.state.endpoints) >= endpoints_max:
-                raise InvalidInput(f"no more than {endpoints_max:,} endpoints are kept")
-            parts.view.opened(mailbox)
-            self._change_endpoint(subject, "registered")
-            parts.dispatch.wake(subject)
-        return self._endpoint(mailbox)
+        endpoint = self.parts.endpoints.register(subject)
+        self.parts.dispatch.wake(subject)
+        return endpoint
 
     def unregister_endpoint(self, subject: str) -> None:
         """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
-        parts = self.parts
-        mailbox = parts.ledger.state.mailboxes.get(subject)
-        if mailbox is None or not mailbox.registered:
-            raise UnknownEndpoint(subject)
-        self._change_endpoint(subject, "unregistered")
-        parts.subscriptions.forget(subject)
-        if mailbox.empty:
-            parts.view.closed(mailbox)
+        self.parts.endpoints.unregister(subject)
+        self.parts.subscriptions.forget(subject)
 
     def get_endpoint(self, subject: str) -> Endpoint | None:
         """The endpoint registered under `subject`, if there is one."""
-        mailbox = self.parts.ledger.state.mailboxes.get(subject)
-        return self._endpoint(mailbox) if mailbox is not None and mailbox.registered else None
+        return self.parts.endpoints.get(subject)
 
     def list_endpoints(self) -> list[Endpoint]:
         """Every registered endpoint, in order of registration."""
-        return [self._endpoint(mailbox) for mailbox in self.parts.ledger.state.registered()]
+        return self.parts.endpoints.listing()
 
     # Messages
 
@@ -277,14 +248,6 @@ class Relay(Operating):
         while parts.dispatch.busy or parts.journal.busy:
             await parts.dispatch.quiet()
             await parts.ledger.sync()
-
-    def _endpoint(self, mailbox: Mailbox) -> Endpoint:
-        path = self.parts.view.path(mailbox)
-        return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
-
-    def _change_endpoint(self, subject: str, action: str) -> None:
-        ledger = self.parts.ledger
-        ledger.record(EndpointChanged(at_us=ledger.now_us(), endpoint=subject, action=action))
 
 
 def _draft(fields: Mapping[str, object]) -> Draft:

@@ -43,7 +43,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     """
     content = read_payload(payload)
     from waypost.cli.rendering import console, messages
-    from waypost.relay.drafts import Draft
+    from waypost.relay.traffic.drafts import Draft
 
     draft = Draft(subject, content, sender, reply_to, message_id=message_id)
     sent = directory(data_dir).send(draft, register=register)

@@ -10,7 +10,7 @@ from rich.text import Text
 from waypost.cli.facts import Inbox, Sent
 from waypost.cli.rendering.console import ago, at, console, duration, plain, plural, styled
 from waypost.policy.verdicts import Reason
-from waypost.relay.history import Step, Story
+from waypost.relay.record.history import Step, Story
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400

@@ -1,0 +1,1 @@
+"""Looking a data directory over: journal, index and mailboxes, each against the others."""

@@ -1,0 +1,1 @@
+"""Mailboxes as files: what people and other processes can look at and drop into."""

@@ -1,0 +1,259 @@
+"""What the journal adds up to.
+
+Rule 1  State is the fold of the journal: `apply` is the only way to change it, live and in
+        recovery alike.
+Rule 2  `apply` cannot refuse: it takes note of what was decided. Deciding is done before.
+Rule 3  Breakers are not part of it; they start closed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from waypost.policy.bounds import duplicates_in_memory_max, last_seen_in_memory_max_pairs
+from waypost.policy.rate_limits import RateWindows
+from waypost.policy.subject_index import SubjectIndex
+from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED
+from waypost.relay.data_dir import endpoint_hash
+from waypost.relay.memory.mailbox import Mailbox, Message, MessageState
+from waypost.relay.memory.write_behind import WriteBehind
+from waypost.relay.record.segments import Place
+from waypost.wire import events
+from waypost.wire.results import PublishResult, Rejection
+
+
+class Duplicate(msgspec.Struct):
+    """The first result of a publish whose sender chose the id, and when (µs)."""
+
+    at_us: int
+    result: PublishResult
+
+
+class RelayState:
+    """Mailboxes, rate windows, last-seen pairs and duplicate ids."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.at_us = 0
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.endpoints: SubjectIndex[Mailbox] = SubjectIndex()
+        self.windows = RateWindows()
+        self.last_seen: WriteBehind[tuple[str, str], int] = WriteBehind(
+            last_seen_in_memory_max_pairs
+        )
+        self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
+        self.leased: dict[tuple[str, str], Message] = {}
+        self.dirty: dict[int, Message] = {}
+        """Messages the index does not know as they are now, by order."""
+        self.dirty_endpoints: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self._tickets: dict[str, int] = {}
+        self._appliers: dict[type[Any], Callable[[Any, Place], None]] = {
+            events.Accepted: self._accepted,
+            events.Rejected: self._rejected,
+            events.Leased: self._leased,
+            events.Acked: self._acked,
+            events.Returned: self._returned,
+            events.Failed: self._failed,
+            events.Expired: self._expired,
+            events.Evicted: self._evicted,
+            events.Redriven: self._redriven,
+            events.EndpointChanged: self._endpoint_changed,
+        }
+
+    def apply(self, event: events.AnyEvent, place: Place) -> None:
+        """Take note of an event whose line lies at `place`."""
+        self.seq = event.seq
+        self.at_us = event.at_us
+        applier = self._appliers.get(type(event))
+        if applier is not None:
+            applier(event, place)
+
+    def mailbox(self, subject: str) -> Mailbox:
+        """The mailbox of `subject`, made if it is new."""
+        mailbox = self.mailboxes.get(subject)
+        if mailbox is None:
+            mailbox = self.mailboxes[subject] = Mailbox(subject, endpoint_hash(subject))
+        return mailbox
+
+    def registered(self) -> Iterator[Mailbox]:
+        """Mailboxes of registered endpoints, in order of registration."""
+        return (self.mailboxes[subject] for subject in self._tickets)
+
+    def restore_endpoint(self, subject: str, since_us: int) -> None:
+        """An endpoint is registered since `since_us`."""
+        mailbox = self.mailbox(subject)
+        mailbox.since_us = since_us
+        if not mailbox.registered:
+            mailbox.registered = True
+            self._tickets[subject] = self.endpoints.add(subject, mailbox)
+
+    def count_publish(self, event: events.Accepted | events.Rejected) -> None:
+        """Only the rate window: a publish that got past the limit counts there, once."""
+        if event.part == 0 and _passed_rate_limit(event):
+            self.windows.record(event.sender, event.at_us // 1000)
+
+    def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
+        """What an arrival leaves behind besides the message: windows, pairs, duplicate ids."""
+        at_ms = event.at_us // 1000
+        if event.part == 0:
+            self.windows.record(event.sender, at_ms)
+        if event.endpoint:
+            self.last_seen.put((event.sender, event.endpoint), at_ms)
+        if event.chosen_id:
+            self._note_duplicate(event)
+
+    def _note_duplicate(self, event: events.Accepted | events.Rejected) -> None:
+        known = self.duplicates.get(event.id) if event.part else None
+        result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
+        hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
+        if event.depth_max:
+            result.mailbox_pressure[hash_] = min(event.depth / event.depth_max, 1.0)
+        if isinstance(event, events.Rejected):
+            result.rejected.append(Rejection(hash_, event.reason, event.detail))
+            result.retry_after_ms = max(result.retry_after_ms, event.retry_after_ms)
+        elif event.endpoint:
+            result.delivered_to += 1
+        self.duplicates.put(event.id, Duplicate(event.at_us, result))
+
+    def _accepted(self, event: events.Accepted, place: Place) -> None:
+        self.counts["accepted"] += 1
+        self._note_arrival(event)
+        endpoint = event.endpoint
+        if endpoint:
+            message = _arrived(event, place)
+            message.probe = event.probe and event.deferred
+            mailbox = self.mailbox(endpoint)
+            if event.chosen_id:
+                self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
+            mailbox.add(message)
+            self.dirty[event.seq] = message
+
+    def _rejected(self, event: events.Rejected, place: Place) -> None:
+        self.counts[f"rejected.{event.reason}"] += event.count
+        if _passed_rate_limit(event):
+            self._note_arrival(event)
+        if event.reason in DEAD_LETTERED:
+            mailbox = self.mailbox(event.endpoint)
+            message = _arrived(event, place)
+            message.state = MessageState.DEAD
+            message.queued = False
+            message.reason = event.detail
+            message.failed_at_us = event.at_us
+            self._forget_dead(mailbox, event.id)
+            mailbox.dead[event.id] = message
+            self.dirty[event.seq] = message
+
+    def _tidy(self, mailbox: Mailbox) -> None:
+        """The mailbox of an endpoint that is gone goes with its last message."""
+        if not mailbox.registered and mailbox.empty:
+            self.mailboxes.pop(mailbox.subject, None)
+
+    def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
+        mailbox = self.mailbox(event.endpoint)
+        message = mailbox.live.get(event.id)
+        if message is not None:
+            self.dirty[message.order] = message
+        else:
+            self._tidy(mailbox)  # how it came is in a segment that was dropped
+        return mailbox, message
+
+    def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
+        message = mailbox.dead.pop(message_id, None)
+        if message is not None:
+            message.state = MessageState.GONE
+            self.dirty[message.order] = message
+        return message
+
+    def _leased(self, event: events.Leased, place: Place) -> None:
+        self.counts["leased"] += 1
+        _, message = self._live(event)
+        if message is not None:
+            message.state = MessageState.LEASED
+            message.attempt = event.attempt
+            message.until_us = event.until_us
+            message.via = event.via
+            self.leased[event.endpoint, event.id] = message
+
+    def _acked(self, event: events.Acked, place: Place) -> None:
+        self.counts["acked"] += 1
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            mailbox.remove(message)
+            self._tidy(mailbox)
+
+    def _returned(self, event: events.Returned, place: Place) -> None:
+        self.counts["returned"] += 1
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            message.not_before_us = event.not_before_us
+            mailbox.put_back(message)
+
+    def _failed(self, event: events.Failed, place: Place) -> None:
+        self.counts["failed"] += 1
+        self._bury(event, event.reason)
+
+    def _evicted(self, event: events.Evicted, place: Place) -> None:
+        self.counts["evicted"] += 1
+        self._bury(event, event.reason)
+
+    def _bury(self, event: events.Failed | events.Evicted, reason: str) -> None:
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            mailbox.bury(message, reason, event.at_us)
+
+    def _expired(self, event: events.Expired, place: Place) -> None:
+        self.counts["purged" if event.was == "dead" else "expired"] += 1
+        mailbox, message = self._live(event)
+        if event.was == "dead":
+            self._forget_dead(mailbox, event.id)
+        elif message is not None:
+            self.leased.pop((event.endpoint, event.id), None)
+            mailbox.remove(message)
+        self._tidy(mailbox)
+
+    def _redriven(self, event: events.Redriven, place: Place) -> None:
+        self.counts["redriven"] += 1
+        mailbox = self.mailbox(event.endpoint)
+        dead = self._forget_dead(mailbox, event.id)
+        if dead is not None:
+            message = msgspec.structs.replace(
+                dead,
+                order=event.seq,
+                state=MessageState.PENDING,
+                queued=True,
+                probe=False,
+                reason="",
+                failed_at_us=0,
+            )
+            mailbox.add(message)
+            self.dirty[message.order] = message
+
+    def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
+        self.dirty_endpoints.add(event.endpoint)
+        if event.action == "registered":
+            self.restore_endpoint(event.endpoint, event.since_us or event.at_us)
+            self.mailboxes[event.endpoint].registered_seq = event.seq
+            return
+        mailbox = self.mailbox(event.endpoint)
+        if mailbox.registered:
+            mailbox.registered = False
+            self.endpoints.remove(event.endpoint, self._tickets.pop(event.endpoint))
+        self._tidy(mailbox)
+
+
+def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
+    """Whether an arrival got past its sender's rate limit, whatever came of it then."""
+    return not (isinstance(event, events.Rejected) and event.reason in UNCOUNTED)
+
+
+def _arrived(event: events.Accepted | events.Rejected, place: Place) -> Message:
+    return Message(
+        *(event.id, event.seq, event.endpoint, event.sender),
+        *(event.size, event.budget.ttl, event.at_us, place),
+    )

@@ -1,0 +1,1 @@
+"""Messages on their way: in, through the mailboxes, and out."""

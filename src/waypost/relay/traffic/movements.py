@@ -1,0 +1,133 @@
+"""Everything that can happen to a stored message, each as one step.
+
+A step records the event, shows it in the mailbox's files, and tells the breakers. Deciding to
+take the step is up to the caller.
+"""
+
+from waypost.policy.bounds import mailbox_dead_letters_max
+from waypost.relay.mailboxes.views import MailboxView
+from waypost.relay.memory.mailbox import Mailbox, Message
+from waypost.relay.record.ledger import Ledger
+from waypost.relay.traffic.outcomes import Outcomes
+from waypost.wire import events
+
+
+class Movements:
+    """The steps of messages in the mailboxes of one relay."""
+
+    def __init__(self, ledger: Ledger, view: MailboxView, outcomes: Outcomes) -> None:
+        self._ledger = ledger
+        self._view = view
+        self._outcomes = outcomes
+
+    def lease(self, message: Message, via: str, until_us: int) -> None:
+        """Hand a message out until `until_us`; 0 is until its handler ends."""
+        self._follow(
+            events.Leased(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                via=via,
+                until_us=until_us,
+                attempt=message.attempt + 1,
+            )
+        )
+
+    def ack(self, message: Message, via: str) -> None:
+        """The message is done."""
+        at_us = self._ledger.now_us()
+        self._follow(events.Acked(at_us=at_us, endpoint=message.endpoint, id=message.id, via=via))
+        self._outcomes.handled(message, at_us)
+
+    def give_back(self, message: Message, reason: str, not_before_us: int = 0) -> None:
+        """A lease ends; the message waits again."""
+        self._follow(
+            events.Returned(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                reason=reason,
+                not_before_us=not_before_us,
+            )
+        )
+        self._ledger.wake(message.endpoint)
+
+    def fail(self, message: Message, reason: str, via: str = "handler") -> None:
+        """The message becomes a dead letter."""
+        at_us = self._ledger.now_us()
+        self._ledger.record(
+            events.Failed(
+                at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
+            )
+        )
+        self.buried(self._mailbox(message), message)
+        if via == "handler":
+            self._outcomes.failed(message, at_us)
+        else:
+            self._outcomes.abandoned(message)
+
+    def evict(self, message: Message, reason: str) -> None:
+        """The message makes room and becomes a dead letter."""
+        at_us = self._ledger.now_us()
+        self._ledger.record(
+            events.Evicted(
+                at_us=at_us,
+                endpoint=message.endpoint,
+                id=message.id,
+                sender=message.sender,
+                reason=reason,
+            )
+        )
+        self.buried(self._mailbox(message), message)
+        self._outcomes.abandoned(message)
+
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
+        """Show a new dead letter; if there are too many now, the oldest goes."""
+        self._view.buried(mailbox, message)
+        while len(mailbox.dead) > mailbox_dead_letters_max:
+            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
+
+    def expire(self, message: Message) -> None:
+        """The message's time is up."""
+        self._follow(
+            events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
+        )
+        self._outcomes.abandoned(message)
+
+    def expire_due(self, mailbox: Mailbox) -> int:
+        """Expire whatever in `mailbox` is past its time; returns how many."""
+        due = mailbox.take_expired(self._ledger.now_us() // 1000)
+        for message in due:
+            self.expire(message)
+        return len(due)
+
+    def purge(self, message: Message, reason: str) -> None:
+        """A dead letter is thrown away."""
+        self._follow(
+            events.Expired(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                was="dead",
+                reason=reason,
+            )
+        )
+
+    def redrive(self, message: Message) -> None:
+        """A dead letter goes back into its mailbox, at the end."""
+        self._ledger.record(
+            events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
+        )
+        mailbox = self._mailbox(message)
+        self._view.stored(mailbox, mailbox.live[message.id], again=True)
+        self._ledger.wake(message.endpoint)
+
+    def _follow(self, event: events.MailboxEvent) -> None:
+        mailbox = self._ledger.state.mailboxes[event.endpoint]
+        self._ledger.record(event)
+        self._view.followed(mailbox, event)
+        if event.endpoint not in self._ledger.state.mailboxes:
+            self._view.closed(mailbox)
+
+    def _mailbox(self, message: Message) -> Mailbox:
+        return self._ledger.state.mailboxes[message.endpoint]

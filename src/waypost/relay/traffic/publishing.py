@@ -1,0 +1,179 @@
+"""The way of one publish: load → decide → journal → apply → notify.
+
+Crash points, read top to bottom: before `record` nothing happened; after it and before the
+commit, nothing was promised; after the commit, recovery finds everything.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from waypost.policy.admission import SenderVerdict, admit_sender
+from waypost.policy.budgets import Budget
+from waypost.policy.errors import AccessDenied
+from waypost.policy.settings import Settings
+from waypost.policy.subjects import is_literal
+from waypost.policy.verdicts import Reason
+from waypost.relay.memory.mailbox import Mailbox
+from waypost.relay.record.ledger import Ledger
+from waypost.relay.traffic.delivery import Delivery
+from waypost.relay.traffic.drafts import Draft, Prepared, allowance, load
+from waypost.relay.traffic.rejections import RejectionLog
+from waypost.relay.traffic.reply_subjects import REPLY_PREFIX
+from waypost.relay.upkeep.access_file import AccessFile
+from waypost.wire.events import Accepted, Rejected
+from waypost.wire.identifiers import UlidFactory
+from waypost.wire.results import PublishResult, Rejection
+
+
+class Publishing:
+    """Takes drafts in. Synchronous throughout: what it records is durable after the commit."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Callable[[], Settings],
+        access: AccessFile,
+        delivery: Delivery,
+        rejections: RejectionLog,
+    ) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._settings = settings
+        self._access = access
+        self._delivery = delivery
+        self._rejections = rejections
+        self._make_id = UlidFactory(secrets.token_bytes).make
+
+    def take(self, draft: Draft, content: bytes | None = None) -> PublishResult:
+        """Decide about a draft and record the decision; `content` if it was loaded before."""
+        settings = self._settings()
+        if content is None:
+            content = load(draft, settings)
+        now_us = self._ledger.now_us()
+        now_ms = now_us // 1000
+        budget = allowance(draft, settings, now_ms)
+        targets = self._reachable(draft, now_us)
+        if draft.message_id is not None:
+            first = self._first_result(draft.message_id, targets)
+            if first is not None:
+                return first
+        if self._ledger.journal.full:
+            return refused(Reason.STORAGE_FULL, "the disk of the relay is full")
+        rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
+        if rate.reason is not None:
+            self._rejections.note(_rate_limited(draft, rate, budget, now_us))
+            return refused(rate.reason, rate.detail, rate.retry_after_ms)
+        message_id = draft.message_id or self._make_id(now_ms)
+        prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
+        if not targets:
+            return self._nobody_there(prepared)
+        return self._fan_out(prepared, targets, settings)
+
+    def take_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
+        """Decide about many drafts. One that is invalid fails them all, before any is decided."""
+        settings, now_ms = self._settings(), self._ledger.now_us() // 1000
+        contents = [load(draft, settings) for draft in drafts]
+        for draft in drafts:
+            allowance(draft, settings, now_ms)
+        results = []
+        for draft, content in zip(drafts, contents, strict=True):
+            try:
+                results.append(self.take(draft, content))
+            except AccessDenied as denied:
+                results.append(refused(Reason.ACCESS_DENIED, str(denied)))
+        return results
+
+    def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
+        """Steps 1 and 2: the mailboxes that may be written to."""
+        subject, sender = draft.subject, draft.sender
+        found: Sequence[Mailbox] = ()
+        if is_literal(subject):
+            mailbox = self._state.mailboxes.get(subject)
+            if mailbox is not None and mailbox.registered:
+                found = (mailbox,)
+        else:
+            found = self._covered(subject)
+        if not self._access.restricts:
+            return found
+        allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
+        if not allowed and (found or not self._access.check_access(sender, subject).allowed):
+            self._rejections.denied(draft.message_id or "", sender, subject, now_us)
+            raise AccessDenied(sender, subject)
+        return allowed
+
+    def _covered(self, pattern: str) -> list[Mailbox]:
+        """Endpoints within a pattern. Those of pending requests only if it names them: a broadcast
+        must not pass for a reply."""
+        found = self._state.endpoints.within(pattern)
+        if pattern.startswith(REPLY_PREFIX):
+            return found
+        return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
+
+    def _first_result(self, message_id: str, targets: Sequence[Mailbox]) -> PublishResult | None:
+        """Step 3: what came of this id before. One that was stored nowhere may be tried again."""
+        first = self._state.duplicates.get(message_id)
+        window_us = self._settings().housekeeping.duplicate_window_ms * 1000
+        recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
+        if first is not None and recent and first.result.delivered_to:
+            return first.result
+        now_ms = self._ledger.now_us() // 1000
+        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
+        return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
+
+    def _nobody_there(self, prepared: Prepared) -> PublishResult:
+        draft = prepared.draft
+        self._ledger.record(
+            Accepted(
+                at_us=prepared.at_us,
+                id=prepared.id,
+                sender=draft.sender,
+                subject=draft.subject,
+                parts=0,
+                chosen_id=draft.message_id is not None,
+                budget=prepared.budget,
+                rate_count=prepared.rate.count,
+                rate_limit=prepared.rate.limit,
+            )
+        )
+        return PublishResult(message_id=prepared.id, delivered_to=0)
+
+    def _fan_out(
+        self, prepared: Prepared, targets: Sequence[Mailbox], settings: Settings
+    ) -> PublishResult:
+        """Step 5, for each mailbox."""
+        result = PublishResult(message_id=prepared.id, delivered_to=0)
+        for part, mailbox in enumerate(targets):
+            verdict = self._delivery.deliver(prepared, mailbox, (part, len(targets)), settings)
+            if settings.backpressure.enabled:
+                result.mailbox_pressure[mailbox.hash] = verdict.pressure
+            if verdict.reason is None:
+                result.delivered_to += 1
+                continue
+            result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
+            result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
+        return result
+
+
+def _rate_limited(draft: Draft, rate: SenderVerdict, budget: Budget, now_us: int) -> Rejected:
+    return Rejected(
+        at_us=now_us,
+        id=draft.message_id or "",
+        sender=draft.sender,
+        subject=draft.subject,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
+        reason=Reason.RATE_LIMITED,
+        detail=rate.detail,
+        retry_after_ms=rate.retry_after_ms,
+    )
+
+
+def refused(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
+    """The result of a publish of which nothing came."""
+    return PublishResult(
+        message_id="",
+        delivered_to=0,
+        rejected=[Rejection("", reason, detail)],
+        retry_after_ms=retry_after_ms,
+    )

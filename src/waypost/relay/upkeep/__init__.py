@@ -1,0 +1,1 @@
+"""What keeps a relay in order: housekeeping, watched files, settings, rules, numbers."""
