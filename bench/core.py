@@ -5,6 +5,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -92,7 +93,7 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
         report = table.to_json(measurements, baseline=baseline, skipped=skipped)
         report["publishes_per_sync"] = _served(peers)
         report["admission_us"] = admission_us
-        report["growth"] = {one.kind: one.ratio for one in growth}
+        report["growth"] = {one.kind: {**asdict(one), "ratio": one.ratio} for one in growth}
         print(json.dumps(report, indent=2))
         return
     table.show(measurements, baseline=baseline, skipped=skipped)

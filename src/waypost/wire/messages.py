@@ -116,30 +116,24 @@ def encode_payload(payload: object) -> bytes:
         encoded = _encode(payload)
         if isinstance(payload, msgspec.Struct):
             msgspec.json.decode(encoded, type=type(payload))
-        encoded = _one_line(encoded)
+        # Raw parts were copied as they are, so they are checked here, wherever they were.
+        _skim(encoded)
+        if not encoded.isascii():
+            encoded.decode()
+        if b"\n" in encoded or b"\r" in encoded:  # in strings both are escaped
+            encoded = msgspec.json.format(encoded, indent=-1)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidMessage(f"payload cannot be sent as JSON: {problem}") from None
-    if _too_deep(encoded):
+    brackets = encoded.count(b"[") + encoded.count(b"{")
+    if brackets > payload_nesting_max_levels and _too_deep(encoded):
         raise InvalidMessage(
             f"payload is nested more than {payload_nesting_max_levels} levels deep: flatten it"
         )
     return encoded
 
 
-def _one_line(encoded: bytes) -> bytes:
-    """Raw parts were copied as they are, so they are checked here, wherever they were."""
-    _skim(encoded)
-    if not encoded.isascii():
-        encoded.decode()
-    if b"\n" in encoded or b"\r" in encoded:  # in strings both are escaped
-        return msgspec.json.format(encoded, indent=-1)
-    return encoded
-
-
 def _too_deep(encoded: bytes) -> bool:
     """Whoever reads JSON runs out of stack at some depth; what is stored must be readable."""
-    if encoded.count(b"[") + encoded.count(b"{") <= payload_nesting_max_levels:
-        return False
     outline = _outline(encoded)
     for _ in range(payload_nesting_max_levels):  # each time, the innermost level goes
         outline = outline.replace(b"[]", b"")
