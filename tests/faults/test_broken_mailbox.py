@@ -1,5 +1,6 @@
 """Mailbox files are a view: when they cannot be written, mail still arrives."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,24 @@ async def test_a_mailbox_still_broken_does_not_keep_the_relay_from_opening(
     async with Relay(tmp_path, settings=SETTINGS) as relay:
         assert [one.id for one in await relay.lease("agent.a")] == [sent]
         assert [one.id for one in await relay.lease("agent.b")] == [sent]
+
+
+async def test_a_file_with_the_content_of_another_is_written_again_after_a_power_cut(
+    tmp_path: Path,
+) -> None:
+    """Files are used again, and not synced: a new name may survive with the old content."""
+    async with Relay(tmp_path, settings=SETTINGS) as relay:
+        mailbox = relay.register_endpoint("agent.a").maildir_path
+        sent = [(await relay.publish("agent.a", n, sender="agent.x")).message_id for n in range(3)]
+    assert mailbox is not None
+    first, second, _ = (mailbox / "new" / message_id for message_id in sent)
+    first.write_bytes(second.read_bytes())
+    (tmp_path / "spares" / "boot").write_text("another start of the machine")
+    async with Relay(tmp_path, settings=SETTINGS) as relay:
+        contents = [json.loads((mailbox / "new" / one).read_bytes()) for one in sent]
+        assert [(one["id"], one["payload"]) for one in contents] == list(
+            zip(sent, range(3), strict=True)
+        )
 
 
 async def test_a_file_dropped_in_again_is_taken_once_and_removed_twice(tmp_path: Path) -> None:

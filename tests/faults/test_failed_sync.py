@@ -183,3 +183,29 @@ async def test_a_file_dropped_into_a_stopped_relay_waits_for_the_next_one(
     async with Relay(tmp_path, settings=settings(storage)) as relay:
         await relay.idle()
         assert [one.id for one in await relay.lease("agent.a")] == [*confirmed, "dropped"]
+
+
+async def test_housekeeping_of_a_stopped_relay_writes_nothing_down(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    """Its memory is ahead of its journal: the index must not be."""
+    relay, confirmed = await with_three_confirmed(tmp_path, storage)
+    await relay.idle()
+    syncs.hold()
+    begun = syncs.begun
+    unconfirmed = [publish(relay), asyncio.create_task(relay.ack("agent.a", confirmed[0]))]
+    await until(lambda: syncs.begun > begun, "the sync")
+    syncs.fail()
+    syncs.release()
+    told = await asyncio.gather(*unconfirmed, return_exceptions=True)
+    assert all(isinstance(one, RelayStopped) for one in told), told
+    for _ in range(3):
+        try:
+            relay.sweep()
+        except RelayStopped:
+            pass
+        await asyncio.sleep(0.01)
+    await relay.close()
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        assert [one.id for one in await relay.lease("agent.a")] == confirmed
+    plain_journal.assert_index_is_right(tmp_path)

@@ -1,10 +1,13 @@
 """A full disk refuses what is new, finishes what was promised, and recovers by itself."""
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,5 +226,29 @@ async def test_housekeeping_goes_on_while_the_disk_is_full(disk: Disk, storage: 
             relay.subscribe(f"agent.wanted-{n}.>", print)
         relay.sweep()
         disk.free()
+        relay.sweep()
+        assert (await publish(relay)).delivered_to == 1
+
+
+async def test_a_disk_too_full_for_a_new_name_makes_room_for_it(
+    tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = os.open, []
+
+    def open_unless_full(path: str, *arguments: Any, **more: Any) -> int:
+        ballast = tmp_path / "journal" / "ballast"
+        if str(path).endswith((".open", ".bodies")) and ballast.exists():
+            refused.append(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, *arguments, **more)
+
+    async with Relay(tmp_path, settings=settings(storage)) as relay:
+        relay.register_endpoint("agent.a")
+        await relay.seal_journal()
+        monkeypatch.setattr(os, "open", open_unless_full)
+        assert (await publish(relay)).delivered_to == 1
+        assert refused
+        assert is_full(await publish(relay))
+        monkeypatch.undo()
         relay.sweep()
         assert (await publish(relay)).delivered_to == 1

@@ -86,6 +86,7 @@ async def test_what_is_not_durable_is_not_handed_out(
     for _ in range(20):
         await asyncio.sleep(0.001)
         assert not waiting.done()
+        assert await relay.lease("agent.a") == []
         assert not handled
     if storage == "maildir":
         assert plain_journal.files(tmp_path) == {}

@@ -146,6 +146,7 @@ async def test_time_goes_on_from_where_it_was_when_the_clock_is_set_back(tmp_pat
         clock.now_us -= YEAR_US
         assert (await relay.publish("agent.a", 2, sender="agent.x")).delivered_to == 0
         clock.advance_ms(60_000)
+        relay.sweep()
         await relay.idle()
         assert relay.metrics().by_status["leased"] == 0  # its lease is over
         assert (await relay.publish("agent.a", 2, sender="agent.x")).delivered_to == 1

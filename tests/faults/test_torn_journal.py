@@ -65,14 +65,20 @@ async def test_a_cut_anywhere_keeps_whole_batches_only(history: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     "tail",
-    [b"\0" * 4096, b"garbage", b"\n\n\n", b'{"kind":"acked"', b'{"kind":"commit"}\n', b"\xff" * 99],
-    ids=["zeros", "text", "newlines", "half a line", "an empty commit", "not text"],
+    [
+        *(b"\0" * 100_000, b"garbage", b"\n\n\n", b'{"kind":"acked"', b'{"kind":"commit"}\n'),
+        *(b"\xff" * 99, b'{"kind":"acked","id":"x","endpoint":"agent.a","at_us":1}\n' * 2_000),
+    ],
+    ids=[
+        *("zeros", "text", "newlines", "half a line", "an empty commit"),
+        *("not text", "a large batch without its commit"),
+    ],
 )
 async def test_what_was_never_committed_is_cut(copy: Path, tail: bytes) -> None:
     expected = plain_journal.add_up_directory(copy)
     with only_segment(copy).open("ab") as file:
         file.write(tail)
-    async with Relay(copy, settings=SETTINGS) as relay:
+    async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert relay.parts.report.bytes_cut == len(tail)
         assert relay.parts.report.damaged == []
     await assert_goes_on(copy, expected)
@@ -135,11 +141,11 @@ async def test_a_torn_end_between_two_open_segments_is_read_past(copy: Path) -> 
         file.write(b'{"kind":"acked","seq":')
     (first.parent / f"{following:020d}.open").touch()
     forget_index(copy)
-    async with Relay(copy, settings=SETTINGS) as relay:
+    async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         total = plain_journal.add_up_directory(copy)
         assert state_of(relay) == as_state(total)
         result = await relay.publish("agent.a", "on", sender="agent.x")
-    async with Relay(copy, settings=SETTINGS) as relay:
+    async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert result.message_id in state_of(relay)["order"]["agent.a"]
 
 

@@ -48,6 +48,6 @@ BUDGETS: list[dict[str, Any] | None] = [
     {"ancestor_chain": ["agent.a", "agent.c"]},
     {"ttl": 1},
 ]
-PAUSES_MS = (0, 1, 500, 1_000, 3_000, 4_000, 8_001, 20_000, 60_000)
+PAUSES_MS = (0, 1, 500, 1_000, 3_000, 4_000, 8_000, 8_001, 20_000, 60_000)
 DELAYS_S = (0.0, 0.0, 1.5, 6.0)
 RESTARTS = ("cleanly", "cleanly, no index", "by crash", "by crash, no index")

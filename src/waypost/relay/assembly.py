@@ -86,9 +86,10 @@ class Parts:
         """Bring the mailbox files in line with the state; returns how many were repaired."""
         if not self.uses_files:
             return 0
-        self.maildir.open()
+        intact = self.maildir.open()
         state, journal = self.ledger.state, self.data.journal
-        repairs = list(reconcile(state, self.maildir, self.bodies, journal))
+        repairs = list(reconcile(state, self.maildir, self.bodies, journal, look_into=not intact))
+        self.maildir.looked_into()
         for repair in repairs:
             log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
         return len(repairs)

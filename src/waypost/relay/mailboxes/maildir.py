@@ -24,6 +24,8 @@ INCOMING = "incoming"
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 """What file systems without nameless files answer."""
 SPARES = "spares"
+_BEGINNING_BYTES = 128
+"""An envelope begins with its id, also inside a dead letter."""
 
 
 class DeadLetterFile(msgspec.Struct, frozen=True):
@@ -43,9 +45,18 @@ class Maildir:
         self._root = str(root)
         self._nameless = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 
-    def open(self) -> None:
-        """Make ready what does not belong to any one mailbox."""
+    def open(self) -> bool:
+        """Make ready what does not belong to any one mailbox.
+
+        Gives whether files of the right length must be as they were written; if not, they are to
+        be looked into, and then `looked_into` is called.
+        """
         self._spares.adopt()
+        return self._spares.same_boot()
+
+    def looked_into(self) -> None:
+        """Every file is as it was written."""
+        self._spares.note_boot()
 
     def path(self, hash_: str) -> Path:
         """The directory of one mailbox."""
@@ -153,6 +164,11 @@ class Maildir:
                 }
         except (FileNotFoundError, NotADirectoryError):
             return {}
+
+    def holds(self, hash_: str, folder: str, name: str) -> bool:
+        """Whether a message file begins as the one with the id `name` does."""
+        with open(f"{self._root}/{hash_}/{folder}/{name}", "rb") as file:
+            return f'"id":"{name}"'.encode() in file.read(_BEGINNING_BYTES)
 
     def read(self, hash_: str, folder: str, name: str) -> bytes:
         """The content of one file."""

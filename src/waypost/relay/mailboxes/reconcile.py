@@ -41,13 +41,24 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 def reconcile(
-    state: RelayState, maildir: Maildir, bodies: Bodies, journal: Path, *, repair: bool = True
+    state: RelayState,
+    maildir: Maildir,
+    bodies: Bodies,
+    journal: Path,
+    *,
+    repair: bool = True,
+    look_into: bool = False,
 ) -> Iterator[Repair]:
-    """Bring every mailbox directory in line with the state; yields what was wrong."""
+    """Bring every mailbox directory in line with the state; yields what was wrong.
+
+    With `look_into`, a file of the right length must also begin with the right id.
+    """
     for mailbox in list(state.mailboxes.values()):
         try:
             if repair:
                 maildir.ensure(mailbox.hash)
+            if look_into:
+                yield from _strangers(mailbox, maildir, bodies)
             yield from _mailbox(mailbox, maildir, bodies, journal, repair)
         except OSError as problem:  # mail is in the journal, with or without its files
             log.error("mailbox of %s cannot be restored: %s", mailbox.subject, problem)
@@ -78,6 +89,19 @@ def _mailbox(
             if repair:
                 maildir.remove(mailbox.hash, name, folder)
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
+
+
+def _strangers(mailbox: Mailbox, maildir: Maildir, bodies: Bodies) -> Iterator[Repair]:
+    """Files under the name of one message with the content of another are written again."""
+    for message in (*mailbox.live.values(), *mailbox.dead.values()):
+        folder = FOLDER[message.state]
+        try:
+            right = maildir.holds(mailbox.hash, folder, message.id)
+        except FileNotFoundError:
+            continue
+        if not right:
+            done = _rewrite(message, mailbox.hash, maildir, bodies)
+            yield Repair(mailbox.subject, message.id, f"another message's in {folder}/", done)
 
 
 def _is_tried_again(mailbox: Mailbox, maildir: Maildir, name: str, size: int) -> bool:

@@ -7,11 +7,18 @@ of them whenever a file is made. A file that is kept costs a rename instead.
 Rule 1  A spare file is only ever seen under its new name once its new content is complete.
 Rule 2  A file that another process dropped in is not kept: it may still be in use there.
 Rule 3  Only small files are kept, and never more than `_SPARES_MAX`: together at most 64 MiB.
+Rule 4  After the machine went down, a file that was written again may have its new name and still
+        its old content, at the right length. `same_boot` tells whether that can be.
 """
 
+import errno
 import os
 import stat
 from pathlib import Path
+
+from waypost.relay.data_dir import replace_file
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _SPARES_MAX = 16_384
 _SIZE_MAX_BYTES = 4096
@@ -22,6 +29,7 @@ class SpareFiles:
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
+        self._boot = directory / "boot"
         self._ready: list[tuple[str, int]] = []
         self._made = 0
 
@@ -37,6 +45,21 @@ class SpareFiles:
         numbers = [int(os.path.basename(path)) for path, _ in self._ready]
         self._made = max(numbers, default=-1) + 1
 
+    def same_boot(self) -> bool:
+        """Whether the machine has been up since `note_boot`; False where nobody can tell."""
+        try:
+            return self._boot.read_bytes() == _BOOT_ID.read_bytes()
+        except OSError:
+            return False
+
+    def note_boot(self) -> None:
+        """Every file is now known to be as it was written, while the machine is up."""
+        try:
+            if not self.same_boot():
+                replace_file(self._boot, _BOOT_ID.read_bytes())
+        except OSError:
+            pass  # then files are looked into at the next start too
+
     def fill(self, target: str, content: bytes) -> bool:
         """Let a file with `content` appear at `target`, if a spare is left to hold it."""
         if not self._ready or len(content) > _SIZE_MAX_BYTES:
@@ -47,7 +70,8 @@ class SpareFiles:
         except FileNotFoundError:  # someone tidied up
             return False
         try:
-            os.pwrite(descriptor, content, 0)
+            if os.pwrite(descriptor, content, 0) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             if size > len(content):
                 os.ftruncate(descriptor, len(content))
         finally:

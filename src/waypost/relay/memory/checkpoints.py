@@ -49,6 +49,8 @@ class Checkpoints:
 
     def nudge(self) -> None:
         """Take what is left while nothing is under way."""
+        if self._journal.failure is not None:
+            return  # memory holds what the journal will never hold
         under_way = self._journal.busy or self._taken is not None or self._writing is not None
         if not under_way and (self._anew or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)

@@ -108,9 +108,9 @@ class Writer:
                 self._failure = problem
 
     def _write(self, job: Job) -> None:
-        self._open(job.segment)
+        self._open(job)
         if job.bodies:
-            self._append(job, self._bodies(), job.bodies, job.bodies_offset)
+            self._append(job, self._bodies(job), job.bodies, job.bodies_offset)
             if job.sync:
                 sync_file(self._bodies_fd)
         if job.lines:
@@ -134,26 +134,38 @@ class Writer:
             try:
                 done += os.pwrite(descriptor, view[done:], offset + done)
             except OSError as problem:
-                if problem.errno not in FULL_DISK or not self.ballast.release():
-                    raise
-                job.hit_full = True
+                self._make_room(job, problem)
 
-    def _open(self, segment: int) -> None:
-        if segment == self._segment:
+    def _make_room(self, job: Job, problem: OSError) -> None:
+        """Give the ballast back, or raise `problem` if that is no help."""
+        if problem.errno not in FULL_DISK or not self.ballast.release():
+            raise problem
+        job.hit_full = True
+
+    def _open(self, job: Job) -> None:
+        if job.segment == self._segment:
             return
         self._close_files(sync=True)
-        path = segment_path(self._directory, segment, sealed=False)
+        path = segment_path(self._directory, job.segment, sealed=False)
         fresh = not path.exists()
-        self._lines_fd = _open_file(path)
-        self._segment = segment
+        self._lines_fd = self._open_file(job, path)
+        self._segment = job.segment
         if fresh:
             sync_directory(self._directory)
 
-    def _bodies(self) -> int:
+    def _bodies(self, job: Job) -> int:
         if self._bodies_fd < 0:
-            self._bodies_fd = _open_file(bodies_path(self._directory, self._segment))
+            path = bodies_path(self._directory, self._segment)
+            self._bodies_fd = self._open_file(job, path)
             sync_directory(self._directory)
         return self._bodies_fd
+
+    def _open_file(self, job: Job, path: Path) -> int:
+        try:
+            return _open_file(path)
+        except OSError as problem:  # a new name may need room too
+            self._make_room(job, problem)
+            return _open_file(path)
 
     def _seal(self) -> None:
         self._close_files(sync=True)
