@@ -201,6 +201,7 @@ class Life:
         self.settle()
 
     def ack(self, endpoint: str, share: int) -> None:
+        self.sweep()  # as in publish
         ids = list(self.held.get(endpoint, {}))[::share]
         if ids and endpoint in self.relay.parts.ledger.state.mailboxes:
             expected = self.model.acked(endpoint, ids)
