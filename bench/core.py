@@ -18,7 +18,7 @@ from bench.embedded import EmbeddedRelay
 from bench.growth import KINDS, Growth, measure_growth
 from bench.peers import Peer
 from bench.peers.nats_jetstream import NatsJetStream
-from bench.peers.redis_streams import RedisStreams
+from bench.peers.redis_streams import RedisAwaited, RedisStreams
 from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, measure_peer
 
 BASELINE = "Redis Streams"
@@ -53,8 +53,9 @@ def _peers(only: str | None) -> list[Peer]:
     """Each of ours beside the peer it is compared with: noise comes and goes with time."""
     peers: list[Peer] = [
         EmbeddedRelay("journal", "fsync"),
-        RedisStreams(),
+        RedisAwaited(),
         EmbeddedRelay("journal", "fsync", many=True),
+        RedisStreams(),
         RedisStreams(atomic=True),
         EmbeddedRelay("maildir", "fsync"),
         NatsJetStream(),

@@ -4,7 +4,8 @@ Publish is `XADD`, `in_flight` of them per round trip. Redis reads at most 16 Ki
 turn of its event loop and syncs once per turn, so a plain pipeline of 512-byte messages gets some
 30 messages per fsync however deep it is. Inside `MULTI`/`EXEC` the whole batch runs in one turn
 and is one fsync. Both are offered: plain for publishes that have nothing to do with each other,
-`atomic` for a batch that belongs together.
+`atomic` for a batch that belongs together. A pipeline is one call that waits for all its answers;
+`RedisAwaited` is what a program gets whose tasks each wait for their own.
 
 Consume is `XREADGROUP COUNT in_flight`, then one `XACK` for the whole batch: two round trips and
 two fsyncs, because Redis logs both before it answers. Lease and acknowledgement are as durable as
@@ -17,6 +18,7 @@ loop, on which nothing else runs meanwhile. Ten asyncio connections that share 1
 publishes reach what one `MULTI` does.
 """
 
+import asyncio
 import importlib.util
 import shutil
 import time
@@ -36,6 +38,7 @@ STREAM = "bench"
 GROUP = "readers"
 CONSUMER = "reader-1"
 FIELD = "payload"
+CONNECTIONS_MAX = 100
 
 
 class RedisStreams:
@@ -119,6 +122,41 @@ class RedisStreams:
         if self._client is None:
             raise PeerError("redis was not started")
         return self._client
+
+
+class RedisAwaited(RedisStreams):
+    """The same server with one `XADD` a task, each awaiting its own answer, on a shared pool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "Redis Streams, awaited"
+
+    async def publish(self, count: int, in_flight: int) -> float:
+        """Every task has an answer of its own to wait for; a connection serves one at a time."""
+        from redis.asyncio import BlockingConnectionPool, Redis, UnixDomainSocketConnection
+
+        require(self._server is not None, "redis was not started")
+        assert self._server is not None
+        path = str(self._server.directory / SOCKET_NAME)
+        pool = BlockingConnectionPool(
+            connection_class=UnixDomainSocketConnection,
+            max_connections=min(in_flight, CONNECTIONS_MAX),
+            path=path,
+            protocol=3,
+        )
+        client = Redis(connection_pool=pool)
+        work = iter(list(islice(self._payloads, count)))
+
+        async def worker() -> int:
+            return len({await client.xadd(STREAM, {FIELD: payload}) for payload in work})
+
+        started = time.perf_counter()
+        confirmed = sum(await asyncio.gather(*(worker() for _ in range(in_flight))))
+        seconds = time.perf_counter() - started
+        await client.aclose()
+        await pool.aclose()
+        require(confirmed == count, f"redis confirmed {confirmed} of {count} messages")
+        return seconds
 
 
 def server_command(directory: Path) -> list[str]:

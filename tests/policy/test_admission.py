@@ -1,5 +1,6 @@
 """Admission: the order of checks, and that a refusal leaves nothing taken."""
 
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.policy.admission import Arrival, DeliveryVerdict, admit_delivery, admit_sender
+from waypost.policy.admission import DeliveryVerdict, admit_delivery, admit_sender
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import (
     CircuitBreakerConfig,
@@ -16,7 +17,7 @@ from waypost.policy.breakers import (
     Occasion,
     Transition,
 )
-from waypost.policy.budgets import create_default_budget
+from waypost.policy.budgets import Budget, create_default_budget
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateLimitConfig, RateWindows
 from waypost.policy.settings import Settings
@@ -35,6 +36,17 @@ CHECKS = {
     "budget": (Reason.BUDGET_EXCEEDED, "call budget exhausted"),
 }
 """In the order in which they are made, with what each of them says."""
+
+
+@dataclass
+class Arriving:
+    """What admission wants to know about a message."""
+
+    sender: str
+    endpoint: str
+    budget: Budget
+    size: int
+    tier: int
 
 
 def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> DeliveryVerdict:
@@ -56,9 +68,9 @@ def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> Deliv
     return admit_delivery(arrival(calls=calls), mailbox, breakers, settings, NOW)
 
 
-def arrival(calls: int = 1, tier: Tier = Tier.UNKNOWN, size: int = SIZE) -> Arrival:
+def arrival(calls: int = 1, tier: Tier = Tier.UNKNOWN, size: int = SIZE) -> Arriving:
     budget = create_default_budget(NOW, call_budget_remaining=calls)
-    return Arrival("agent.out", "agent.in", budget, size, tier)
+    return Arriving("agent.out", "agent.in", budget, size, tier)
 
 
 def opened_at(at_ms: int) -> CircuitBreakers:

@@ -13,6 +13,8 @@ back. Steps 1 to 3 need no numbers; 4 and 5 live here, split where a replay is s
 then by recipient.
 """
 
+from typing import Protocol
+
 import msgspec
 
 from waypost.policy.backpressure import check_backpressure
@@ -21,18 +23,18 @@ from waypost.policy.budgets import Budget, overdrawn
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
 from waypost.policy.settings import Settings
-from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier, within_quota
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, within_quota
 from waypost.policy.verdicts import Reason
 
 
-class Arrival(msgspec.Struct, gc=False):
-    """One message arriving at one endpoint. `size_bytes` is that of the stored envelope."""
+class Arrival(Protocol):
+    """One message arriving at one endpoint. `size` is that of the stored envelope, in bytes."""
 
     sender: str
     endpoint: str
     budget: Budget
-    size_bytes: int
-    tier: Tier
+    size: int
+    tier: int
 
 
 class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
@@ -89,10 +91,14 @@ def admit_delivery(
     now_ms: int,
 ) -> DeliveryVerdict:
     """Step 5: may `arrival` be stored in `mailbox` now?"""
-    backpressure = check_backpressure(mailbox.depth, settings.backpressure)
-    verdict = DeliveryVerdict(None, "", 0, mailbox.depth, backpressure.pressure)
-    if backpressure.reason is not None:
-        return _reject(verdict, Reason.BACKPRESSURE, backpressure.reason)
+    depth, cap = mailbox.depth, settings.backpressure
+    verdict = DeliveryVerdict(None, "", 0, depth)
+    if cap.enabled:
+        if depth >= cap.max_mailbox_size:
+            full = check_backpressure(depth, cap)
+            verdict.pressure = full.pressure
+            return _reject(verdict, Reason.BACKPRESSURE, full.reason or "")
+        verdict.pressure = depth / cap.max_mailbox_size
     if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
         return verdict
     circuit = breakers.check(arrival.endpoint, now_ms)
@@ -115,7 +121,7 @@ def admit_delivery(
 def _fits_quota(
     arrival: Arrival, mailbox: Occupancy, settings: Settings, verdict: DeliveryVerdict
 ) -> bool:
-    qos, size = settings.qos, arrival.size_bytes
+    qos, size = settings.qos, arrival.size
     if mailbox.overflows(size, qos):
         if qos.overflow == "reject" or size > qos.inbox_max_bytes:
             full = f"backpressure: inbox bytes full ({mailbox.bytes}/{qos.inbox_max_bytes})"

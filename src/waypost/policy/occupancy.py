@@ -6,6 +6,8 @@ Rule 2  A sender with nothing in the mailbox takes no memory.
 
 from waypost.policy.tiers import QosConfig
 
+_NOTHING = (0, 0)
+
 
 class Occupancy:
     """Counts and bytes of one mailbox. Bytes are those of whole stored envelopes."""
@@ -21,8 +23,8 @@ class Occupancy:
         """A message of `sender` came in."""
         self.depth += 1
         self.bytes += size_bytes
-        count, held = self.by_sender.get(sender, (0, 0))
-        self.by_sender[sender] = (count + 1, held + size_bytes)
+        held = self.by_sender.get(sender, _NOTHING)
+        self.by_sender[sender] = (held[0] + 1, held[1] + size_bytes)
 
     def remove(self, sender: str, size_bytes: int) -> None:
         """A message of `sender` left."""
@@ -36,7 +38,7 @@ class Occupancy:
 
     def held_by(self, sender: str) -> tuple[int, int]:
         """How many messages and bytes of `sender` lie here."""
-        return self.by_sender.get(sender, (0, 0))
+        return self.by_sender.get(sender, _NOTHING)
 
     def overflows(self, size_bytes: int, qos: QosConfig) -> bool:
         """Whether `size_bytes` more would break the byte cap."""

@@ -31,13 +31,17 @@ def validate_subject(subject: str, allow_wildcards: bool = False) -> Subject:
 
     With `allow_wildcards` a pattern is taken too.
     """
-    given: object = subject
-    if isinstance(given, str) and _is_subject(given):
-        return Subject(given)
-    problem = _problem(given, allow_wildcards)
+    if is_subject(subject):
+        return Subject(subject)
+    problem = _problem(subject, allow_wildcards)
     if problem:
         raise InvalidSubject(f"invalid subject {subject!r:.80}: {problem}")
     return Subject(subject)
+
+
+def is_subject(text: object) -> bool:
+    """Whether `text` is a literal subject."""
+    return isinstance(text, str) and _is_subject(text)
 
 
 @lru_cache(maxsize=16_384)

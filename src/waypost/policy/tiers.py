@@ -49,8 +49,8 @@ class QosConfig(
     inbox_max_bytes: PositiveInt = 64 * 1024 * 1024
     overflow: Literal["evict_heaviest", "reject"] = "evict_heaviest"
 
-    def limits(self, tier: Tier) -> TierLimits:
-        """The limits of `tier`."""
+    def limits(self, tier: int) -> TierLimits:
+        """The limits of a `Tier`."""
         return (self.tier1, self.tier2, self.tier3)[tier - 1]
 
 

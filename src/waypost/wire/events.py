@@ -199,6 +199,7 @@ AnyEvent = (
 )
 
 encode_event = msgspec.json.Encoder().encode
+encode_event_into = msgspec.json.Encoder().encode_into
 decode_event: Callable[[bytes], AnyEvent] = msgspec.json.Decoder(AnyEvent).decode
 decode_commit = msgspec.json.Decoder(Commit).decode
 COMMIT_PREFIX = b'{"kind":"commit"'

@@ -110,7 +110,7 @@ def encode_payload(payload: object) -> bytes:
 
     `msgspec.Raw`, alone or within, is taken as JSON text and made to fit on one line.
     """
-    if isinstance(payload, bytes | bytearray | memoryview):
+    if isinstance(payload, _BYTES):
         raise InvalidMessage("payload is bytes: encode it to text (base64, say) and say so in it")
     try:
         encoded = _encode(payload)
@@ -120,7 +120,7 @@ def encode_payload(payload: object) -> bytes:
         _skim(encoded)
         if not encoded.isascii():
             encoded.decode()
-        if b"\n" in encoded or b"\r" in encoded:  # in strings both are escaped
+        if _LF in encoded or _CR in encoded:  # in strings both are escaped
             encoded = msgspec.json.format(encoded, indent=-1)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidMessage(f"payload cannot be sent as JSON: {problem}") from None
@@ -152,6 +152,8 @@ def _outline(encoded: bytes) -> bytes:
 
 _encode = msgspec.json.Encoder().encode
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
+_BYTES = (bytes, bytearray, memoryview)
+_LF, _CR = b"\n\r"  # as numbers: looking for one byte is much faster than for a string of one
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STRING = re.compile(rb'"[^"]*"')

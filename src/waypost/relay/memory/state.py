@@ -124,8 +124,9 @@ class RelayState:
         endpoint = event.endpoint
         if endpoint:
             message = _arrived(event, place)
-            message.probe = event.probe and event.deferred
-            mailbox = self.mailbox(endpoint)
+            if event.probe and event.deferred:
+                message.probe = True
+            mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
             if event.chosen_id:
                 self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
             mailbox.add(message)
@@ -182,6 +183,7 @@ class RelayState:
         mailbox, message = self._live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
+            message.fresh = None  # nobody will read it again
             mailbox.remove(message)
             self._tidy(mailbox)
 
@@ -254,6 +256,12 @@ def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
 
 def _arrived(event: events.Accepted | events.Rejected, place: Place) -> Message:
     return Message(
-        *(event.id, event.seq, event.endpoint, event.sender),
-        *(event.size, event.budget.ttl, event.at_us, place),
+        id=event.id,
+        order=event.seq,
+        endpoint=event.endpoint,
+        sender=event.sender,
+        size=event.size,
+        ttl=event.budget.ttl,
+        at_us=event.at_us,
+        place=place,
     )

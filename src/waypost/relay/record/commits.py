@@ -40,7 +40,7 @@ class Job(msgspec.Struct):
     segment: int
     offset: int
     bodies_offset: int
-    lines: bytes
+    lines: bytearray
     bodies: bytes
     sync: bool
     seal: bool
@@ -128,7 +128,7 @@ class Writer:
                 except OSError as problem:
                     log.error("journal: an unconfirmed batch could not be cut off: %s", problem)
 
-    def _append(self, job: Job, descriptor: int, data: bytes, offset: int) -> None:
+    def _append(self, job: Job, descriptor: int, data: bytes | bytearray, offset: int) -> None:
         view, done = memoryview(data), 0
         while done < len(view):
             try:

@@ -16,15 +16,23 @@ from waypost.relay.errors import RelayStopped
 from waypost.relay.memory.index import Position
 from waypost.relay.record.commits import FULL_DISK, Job, Writer
 from waypost.relay.record.segments import Place, bodies_path
-from waypost.wire.events import Accepted, AnyEvent, BodyRef, Commit, Rejected, encode_event
+from waypost.wire.events import (
+    Accepted,
+    AnyEvent,
+    BodyRef,
+    Commit,
+    Rejected,
+    encode_event,
+    encode_event_into,
+)
 
 
 class _Batch:
-    __slots__ = ("after", "bodies", "job", "lines", "position", "size", "waiters", "weight")
+    __slots__ = ("after", "bodies", "count", "job", "lines", "position", "waiters", "weight")
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.size = 0
+        self.lines = bytearray()
+        self.count = 0
         self.weight = 0
         self.bodies: list[bytes] = []
         self.after: list[Callable[[], None]] = []
@@ -68,7 +76,7 @@ class Journal:
         """
         batch = self._batch
         if batch is not None and (
-            batch.size + batch.weight >= batch_max_bytes or len(batch.lines) >= batch_max_events
+            len(batch.lines) + batch.weight >= batch_max_bytes or batch.count >= batch_max_events
         ):
             self._close_batch()
             batch = None
@@ -78,10 +86,12 @@ class Journal:
             event.body = self._append_body(batch, body)
         self._seq += 1
         event.seq = self._seq
-        line = encode_event(event) + b"\n"
-        place = Place(self._segment, self._offset + batch.size, len(line) - 1)
-        batch.lines.append(line)
-        batch.size += len(line)
+        lines = batch.lines
+        begin = len(lines)
+        encode_event_into(event, lines, begin)
+        place = Place(self._segment, self._offset + begin, len(lines) - begin)
+        lines += b"\n"
+        batch.count += 1
         self._last_at_us = event.at_us
         return place
 
@@ -185,21 +195,19 @@ class Journal:
         batch = self._batch
         assert batch is not None
         self._batch = None
-        lines = b"".join(batch.lines)
         batch.position = Position(self._seq, self._last_at_us)
         commit = Commit(
             seq=self._seq,
             at_us=self._last_at_us,
-            count=len(batch.lines),
-            bytes=len(lines),
-            crc=zlib.crc32(lines),
+            count=batch.count,
+            bytes=len(batch.lines),
+            crc=zlib.crc32(batch.lines),
         )
-        batch.lines = [lines, encode_event(commit) + b"\n"]
+        batch.lines += encode_event(commit) + b"\n"
         self._finish(batch, seal=seal)
 
     def _finish(self, batch: _Batch, *, seal: bool) -> None:
-        lines = b"".join(batch.lines)
-        end = self._offset + len(lines)
+        end = self._offset + len(batch.lines)
         keep = self.settings.housekeeping
         age_ms = (batch.position.at_us - self._segment_at_us) // 1000
         seal = seal or end >= keep.segment_max_bytes or age_ms >= keep.segment_max_age_ms
@@ -208,7 +216,7 @@ class Journal:
             segment=self._segment,
             offset=self._offset,
             bodies_offset=self._bodies_offset - len(bodies),
-            lines=lines,
+            lines=batch.lines,
             bodies=bodies,
             sync=self.settings.durability == "fsync",
             seal=seal,

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sized
 
 import msgspec
 
-from waypost.policy.admission import Arrival, DeliveryVerdict, admit_delivery
+from waypost.policy.admission import DeliveryVerdict, admit_delivery
 from waypost.policy.bounds import payload_inline_max_bytes
+from waypost.policy.breakers import CircuitState
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import Tier, tier_of
@@ -51,19 +52,14 @@ class Delivery:
         self, prepared: Prepared, mailbox: Mailbox, part: tuple[int, int], settings: Settings
     ) -> DeliveryVerdict:
         """Decide and record; `part` is which of how many endpoints this is."""
-        endpoint, now_ms = mailbox.subject, prepared.at_ms
+        now_ms = prepared.at_ms
         if now_ms > mailbox.earliest_ttl:
             self._movements.expire_due(mailbox)
-        budget, sender = prepared.budget, prepared.draft.sender
-        event = _arrival(prepared, endpoint, part)
-        size = event.size = stored_size(event, budget, endpoint, len(prepared.content))
-        tier = Tier.UNKNOWN
+        event = _arrival(prepared, mailbox.subject, part)
         if settings.qos.enabled:
-            tier = self._tier(sender, endpoint, settings, now_ms)
-            event.tier = tier
-        arrival = Arrival(sender, endpoint, budget, size, tier)
+            event.tier = self._tier(event.sender, event.endpoint, settings, now_ms)
         breakers = self._outcomes.breakers
-        verdict = admit_delivery(arrival, mailbox.occupancy, breakers, settings, now_ms)
+        verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
             self._outcomes.moved(verdict.transition, prepared.at_us)
         if verdict.evict_bytes:
@@ -73,7 +69,7 @@ class Delivery:
         if backpressure.enabled:
             event.depth_max = backpressure.max_mailbox_size
             if verdict.pressure >= backpressure.pressure_warning_at:
-                self._notices.pressure(sender, mailbox, verdict, settings, prepared.at_us)
+                self._notices.pressure(event.sender, mailbox, verdict, settings, prepared.at_us)
         if verdict.reason is None:
             self._store(event, mailbox, prepared.content)
         else:
@@ -81,7 +77,8 @@ class Delivery:
         return verdict
 
     def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
-        event.deferred = bool(self.handlers(mailbox.subject))
+        if self.handlers(mailbox.subject):
+            event.deferred = True
         again = event.chosen_id and event.id in mailbox.dead
         self._ledger.record(event, _attach(event, content))
         message = mailbox.live[event.id]
@@ -128,16 +125,16 @@ class Delivery:
 
 def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accepted:
     """The message's header as the journal will hold it; what is rare is set only when it is so."""
-    draft = prepared.draft
+    draft, budget, rate = prepared.draft, prepared.budget, prepared.rate
     event = Accepted(
         at_us=prepared.at_us,
         id=prepared.id,
         sender=draft.sender,
         subject=draft.subject,
         endpoint=endpoint,
-        budget=prepared.budget,
-        rate_count=prepared.rate.count,
-        rate_limit=prepared.rate.limit,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
     )
     if part[1] != 1:
         event.part, event.parts = part
@@ -147,6 +144,7 @@ def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accept
         event.parent = draft.parent.id
     if draft.message_id is not None:
         event.chosen_id = True
+    event.size = stored_size(event, budget, endpoint, len(prepared.content))
     return event
 
 
@@ -154,8 +152,9 @@ def _note_numbers(event: Accepted, verdict: DeliveryVerdict) -> None:
     event.depth = verdict.depth
     event.quota_count = verdict.quota_count
     event.quota_bytes = verdict.quota_bytes
-    event.breaker = verdict.breaker
-    event.probe = verdict.probe
+    if verdict.breaker is not CircuitState.CLOSED:
+        event.breaker = verdict.breaker
+        event.probe = verdict.probe
 
 
 def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:

@@ -8,7 +8,7 @@ from waypost.policy.admission import SenderVerdict
 from waypost.policy.budgets import Budget, shrink
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.settings import Settings
-from waypost.policy.subjects import validate_subject
+from waypost.policy.subjects import is_subject, validate_subject
 from waypost.wire.envelopes import Envelope
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.messages import encode_payload
@@ -40,8 +40,10 @@ class Prepared(msgspec.Struct, gc=False):
 
 def load(draft: Draft, settings: Settings) -> bytes:
     """Check a draft; returns its payload as JSON. Raises `InvalidSubject` or `InvalidMessage`."""
-    validate_subject(draft.subject, allow_wildcards=True)
-    validate_subject(draft.sender)
+    if not is_subject(draft.subject):
+        validate_subject(draft.subject, allow_wildcards=True)
+    if not is_subject(draft.sender):
+        validate_subject(draft.sender)
     if draft.reply_to is not None:
         validate_subject(draft.reply_to)
     if draft.message_id is not None:

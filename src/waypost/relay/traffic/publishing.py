@@ -142,9 +142,10 @@ class Publishing:
     ) -> PublishResult:
         """Step 5, for each mailbox."""
         result = PublishResult(message_id=prepared.id, delivered_to=0)
+        shows_pressure, parts = settings.backpressure.enabled, len(targets)
         for part, mailbox in enumerate(targets):
-            verdict = self._delivery.deliver(prepared, mailbox, (part, len(targets)), settings)
-            if settings.backpressure.enabled:
+            verdict = self._delivery.deliver(prepared, mailbox, (part, parts), settings)
+            if shows_pressure:
                 result.mailbox_pressure[mailbox.hash] = verdict.pressure
             if verdict.reason is None:
                 result.delivered_to += 1

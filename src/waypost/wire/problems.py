@@ -1,0 +1,62 @@
+"""Refusals and failures as other processes see them: one shape, one table of HTTP statuses.
+
+A quota refusal is the bare text and nothing else, in every tier: whoever is refused must not
+learn from it how well the recipient knows them.
+"""
+
+import msgspec
+
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
+from waypost.policy.verdicts import Reason
+from waypost.wire.results import PublishResult, Rejection
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`error` is for people, `reason` for programs. `retry_after_ms` where waiting helps."""
+
+    error: str
+    reason: str = ""
+    retry_after_ms: int = 0
+
+
+STATUS: dict[Reason, int] = {
+    Reason.RATE_LIMITED: 429,
+    Reason.BACKPRESSURE: 429,
+    Reason.QUOTA_EXCEEDED: 429,
+    Reason.CIRCUIT_OPEN: 503,
+    Reason.BUDGET_EXCEEDED: 422,
+    Reason.STORAGE_FULL: 503,
+    Reason.ACCESS_DENIED: 403,
+}
+"""The HTTP status of a publish that was refused as a whole."""
+
+
+def problem_of(rejection: Rejection, retry_after_ms: int = 0) -> Problem:
+    """A refusal as its sender sees it."""
+    if rejection.reason is Reason.QUOTA_EXCEEDED:
+        return Problem(error=QUOTA_EXCEEDED_TEXT)
+    return Problem(
+        error=rejection.detail or str(rejection.reason),
+        reason=rejection.reason,
+        retry_after_ms=retry_after_ms,
+    )
+
+
+def discreet(result: PublishResult) -> PublishResult:
+    """A result without what only those on the relay's own machine should see: how full mailboxes
+    are."""
+    return PublishResult(
+        message_id=result.message_id,
+        delivered_to=result.delivered_to,
+        rejected=[_discreet(one) for one in result.rejected],
+        retry_after_ms=result.retry_after_ms,
+    )
+
+
+def _discreet(rejection: Rejection) -> Rejection:
+    if rejection.reason is Reason.BACKPRESSURE:
+        return msgspec.structs.replace(rejection, detail=QUEUE_FULL_TEXT)
+    return rejection
+
+
+QUEUE_FULL_TEXT = "queue full: the recipient's mailbox takes no more for now"
