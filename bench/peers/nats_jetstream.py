@@ -62,6 +62,7 @@ class NatsJetStream:
         self._atomic = atomic
         self._payloads = cycle(make_encoded_payloads())
         self._batch_numbers = count_up(1)
+        self.address = ""
         self._server: ServerProcess | None = None
         self._client: Client | None = None
         self._jetstream: JetStreamContext | None = None
@@ -85,7 +86,8 @@ class NatsJetStream:
             config.write_text(server_config(server.directory, self._sync_interval))
             server.start([str(command), "-c", str(config)])
             await server.wait_until(lambda: read_address(server.directory) is not None)
-            await self._connect(str(read_address(server.directory)))
+            self.address = str(read_address(server.directory))
+            await self._connect(self.address)
         except BaseException:
             await self.stop()
             raise

@@ -39,6 +39,22 @@ def test_every_link_between_documents_leads_somewhere() -> None:
         pytest.fail("\n  ".join(["links that lead nowhere:", *broken]), pytrace=False)
 
 
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    found = [ROOT / "README.md"]
+    while found:
+        page = found.pop()
+        if page in reached or page.suffix != ".md" or not page.is_file():
+            continue
+        reached.add(page)
+        targets = (target.partition("#")[0] for target in links_in(page))
+        found += [(page.parent / target).resolve() for target in targets if target]
+    lost = sorted(set((ROOT / "docs").rglob("*.md")) - reached)
+    if lost:
+        names = [str(page.relative_to(ROOT)) for page in lost]
+        pytest.fail("\n  ".join(["pages that nothing leads to:", *names]), pytrace=False)
+
+
 def test_every_guarantee_names_tests_that_exist() -> None:
     assert GUARANTEES.is_file(), "docs/guarantees.md is missing: promises need their tests named"
     named = NAMED_TEST.findall(GUARANTEES.read_text(encoding="utf-8"))

@@ -13,7 +13,14 @@ from typer.testing import CliRunner
 from waypost.cli.app import app
 
 SOURCE = str(Path(__file__).parents[2] / "src")
-WIDE = {"COLUMNS": "200", "TERM": "dumb", "WAYPOST_DATA_DIR": ""}
+UNSAID = dict.fromkeys(
+    (
+        *("WAYPOST_DATA_DIR", "WAYPOST_URL", "WAYPOST_KEY"),
+        *("WAYPOST_OPERATOR_TOKEN_FILE", "WAYPOST_OPERATOR_TOKEN"),
+    ),
+    "",
+)
+WIDE = {"COLUMNS": "200", "TERM": "dumb", **UNSAID}
 
 OWNER = """
 import asyncio, sys
@@ -78,9 +85,9 @@ def owned(data: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def shell(data: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `python -m waypost` as a process of its own."""
+    """Runs `python -m waypost` as a process of its own, on `data` unless told otherwise."""
 
-    def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, data: Path = data, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "waypost", *arguments, "--data-dir", str(data)],
             capture_output=True,

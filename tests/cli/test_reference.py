@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.directories import bury
+from tests.cli.served import serving
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "command-line-json.md"
 
@@ -26,6 +27,9 @@ COMMANDS = {
 }
 
 
+NOT_ON_A_DIRECTORY = {"listen", "request", "keys new"}
+
+
 def sections() -> dict[str, str]:
     _, *parts = re.split(r"^## ", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(part.split("\n", 1) for part in parts)
@@ -39,7 +43,7 @@ def documented(section: str) -> tuple[set[str], set[str]]:
 
 
 def test_every_command_that_prints_facts_is_in_the_reference() -> None:
-    assert sections().keys() == COMMANDS.keys()
+    assert sections().keys() == COMMANDS.keys() | NOT_ON_A_DIRECTORY
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -51,3 +55,20 @@ def test_the_fields_are_exactly_those_that_are_printed(waypost: CommandLine, com
     for value in printed.values():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             assert set(value[0]) <= mentioned, f"{set(value[0]) - mentioned} are not explained"
+
+
+def test_the_fields_of_what_agents_hear_are_those_that_are_printed(tmp_path: Path) -> None:
+    with serving(tmp_path) as relay:
+        person = relay.person()
+        keys = person.json("keys", "new", "agent.a")
+        person.has_keys("agent.b")
+        person("send", "agent.a", "1", "--sender", "agent.b")
+        heard = person.json("listen", "agent.a", "--count", "1")
+        confirmed = person.json("listen", "agent.b", "--seconds", "1")
+        request = ("request", "service.nobody", "1", "--sender", "agent.a")
+        refused = person.json(*request, exits=3)
+    found = sections()
+    assert documented(found["listen"])[0] == set(heard) | set(confirmed)
+    assert documented(found["request"])[0] == set(heard)
+    assert documented(found["send"])[0] == set(refused)
+    assert documented(found["keys new"])[0] == set(keys)

@@ -29,6 +29,8 @@ VERBS = [
     ("verify",),
     ("rebuild",),
 ]
+AGENT_VERBS = [("listen",), ("request",)]
+OTHER_VERBS = [("serve",), ("keys", "new"), ("keys", "show")]
 READING = [
     ("inbox", "agent.a"),
     ("inbox", "agent.a", "--ack"),
@@ -55,12 +57,23 @@ def test_every_verb_teaches_with_an_example_and_knows_the_shared_options(
     assert "--data-dir" in text
     assert "WAYPOST_DATA_DIR" in text
     assert "waypost-data" in text
+    assert "WAYPOST_URL" in text
     assert "--json" in text
+
+
+@pytest.mark.parametrize("verb", [*AGENT_VERBS, *OTHER_VERBS], ids=" ".join)
+def test_so_do_the_verbs_of_a_served_relay(waypost: CommandLine, verb: tuple[str, ...]) -> None:
+    text = waypost(*verb, "--help").stdout
+    assert f"waypost {' '.join(verb)}" in text.partition("Example")[2]
+    if verb in AGENT_VERBS:
+        assert "WAYPOST_URL" in text
+        assert "WAYPOST_KEY" in text
+        assert "--json" in text
 
 
 def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
     runner = CliRunner(env={**WIDE, "COLUMNS": "80"})
-    for verb in VERBS:
+    for verb in (*VERBS, *AGENT_VERBS, *OTHER_VERBS):
         prose = runner.invoke(app, [*verb, "--help"]).stdout.partition("╭")[0]
         paragraphs = [line.strip() for line in prose.splitlines() if line.strip()]
         broken = [one for one in paragraphs if " " not in one and not one.startswith("Example")]
@@ -72,7 +85,8 @@ def test_help_does_not_load_the_relay() -> None:
         "import sys; from waypost.cli.app import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = ('waypost.relay', 'sqlite3', 'msgspec')\n"
+        "heavy = ('waypost.relay', 'waypost.client', 'waypost.server', 'sqlite3', 'msgspec',\n"
+        "         'httpx', 'uvicorn', 'cryptography')\n"
         "print([m for m in sys.modules if m.startswith(heavy)], file=sys.stderr)"
     )
     done = subprocess.run(

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import zlib
@@ -103,6 +104,42 @@ def test_what_the_readme_shows_of_the_demo_is_what_it_prints(tmp_path: Path) -> 
         masked(line) for line in printed.splitlines()
     }
     assert absent == set()
+
+
+def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> None:
+    section = read("README.md").split("\n## A served relay\n", 1)[1].split("\n## ", 1)[0]
+    found = BLOCK.findall(section)
+    assert [language for language, _ in found] == ["sh", "sh", "text", "sh"]
+    serve, agents, printed, operator = (body for _, body in found)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]  # 7171 may be in use where this is tested
+    waypost = tmp_path / "waypost"
+    waypost.write_text(f'#!/bin/sh\nexec {sys.executable} -m waypost "$@"\n')
+    waypost.chmod(0o700)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    terminal: dict[str, Any] = {"cwd": tmp_path, "env": environment, "text": True}
+    first = subprocess.Popen(
+        ["sh", "-c", f"exec {serve.strip()} --port {port}"], stdout=subprocess.PIPE, **terminal
+    )
+    try:
+        assert first.stdout is not None
+        assert f"http://127.0.0.1:{port}" in first.stdout.readline()
+        second = subprocess.run(
+            ["sh", "-ec", (agents + operator).replace("7171", str(port))],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            **terminal,
+        )
+    finally:
+        first.terminate()
+        first.communicate(timeout=30)
+    assert (first.returncode, second.returncode) == (0, 0), second.stderr
+    lines = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", second.stdout).splitlines()
+    expected = re.sub(r"\b01[0-9A-Z]{24}\b", "ID", printed).splitlines()
+    assert [line for line in lines if line.startswith("ID")] == expected
+    assert "served, 0 agents connected" in second.stdout
 
 
 def masked(line: str) -> str:
@@ -272,10 +309,12 @@ def test_tests_named_on_any_page_exist() -> None:
     assert sorted(found for found in named if not names_a_test(found[1])) == []
 
 
-def test_the_map_of_the_relay_names_every_module_and_no_other() -> None:
-    page = read("ARCHITECTURE.md").split("Inside `relay`:", 1)[1].split("\n## ", 1)[0]
-    modules = {path.name for path in (ROOT / "src" / "waypost" / "relay").rglob("[!_]*.py")}
-    assert set(re.findall(r"`(\w+\.py)`", page)) == modules
+@pytest.mark.parametrize("package", ["relay", "server", "client"])
+def test_the_map_names_every_module_and_no_other(package: str) -> None:
+    page = read("ARCHITECTURE.md").split(f"Inside `{package}`:", 1)[1]
+    table = page.split("\nInside `", 1)[0].split("\n## ", 1)[0]
+    modules = {path.name for path in (ROOT / "src" / "waypost" / package).rglob("[!_]*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", table)) == modules
 
 
 def test_decisions_are_numbered_without_gaps_and_listed() -> None:

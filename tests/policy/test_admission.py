@@ -226,6 +226,12 @@ def test_only_what_the_sender_itself_holds_counts_for_its_quota() -> None:
     assert (verdict.reason, verdict.quota_count, verdict.quota_bytes) == (None, 0, 0)
 
 
+def test_bytes_may_reach_the_cap_exactly() -> None:
+    qos = QosConfig(enabled=True, inbox_max_bytes=100, overflow="reject")
+    assert with_inbox(60, qos, size=40).reason is None
+    assert with_inbox(60, qos, size=41).reason is Reason.BACKPRESSURE
+
+
 def test_an_overflow_is_admitted_with_the_bytes_that_must_leave() -> None:
     qos = QosConfig(enabled=True, inbox_max_bytes=1000)
     assert with_inbox(900, qos).evict_bytes == 0

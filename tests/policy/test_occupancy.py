@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.occupancy import Occupancy, choose_victims, heaviest
-from waypost.policy.tiers import QosConfig
 
 SENDERS = st.sampled_from(["a", "b", "c"])
 MESSAGES = st.lists(st.tuples(SENDERS, st.integers(0, 9)), max_size=14)
@@ -81,20 +80,6 @@ def test_occupancy_always_equals_a_recount(steps: list[tuple[str, int] | int]) -
             who: (sum(w == who for w, _ in present), sum(s for w, s in present if w == who))
             for who, _ in present
         }
-
-
-# --- The byte cap --------------------------------------------------------------------------------
-
-
-def test_bytes_may_reach_the_cap_exactly() -> None:
-    mailbox = mailbox_of([("a", 60)])
-    qos = QosConfig(enabled=True, inbox_max_bytes=100)
-    assert not mailbox.overflows(40, qos)
-    assert mailbox.overflows(41, qos)
-
-
-def test_with_quotas_off_there_is_no_byte_cap() -> None:
-    assert not mailbox_of([("a", 60)]).overflows(1000, QosConfig(inbox_max_bytes=100))
 
 
 # --- Eviction ------------------------------------------------------------------------------------

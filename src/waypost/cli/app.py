@@ -11,7 +11,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from waypost.cli.commands import config, dead_letters, mailboxes, messages, upkeep
+from waypost.cli.commands import (
+    config,
+    conversation,
+    dead_letters,
+    keys,
+    mailboxes,
+    messages,
+    serve,
+    upkeep,
+)
 from waypost.policy.errors import InvalidInput, WaypostError
 
 
@@ -32,7 +41,10 @@ class _Verbs(TyperGroup):
 
 app = typer.Typer(
     cls=_Verbs,
-    help="A message relay for software agents. These verbs work on the data directory of a relay.",
+    help=(
+        "A message relay for software agents. Verbs work on the data directory of a relay, or with"
+        " --url (or WAYPOST_URL) on a relay that is served."
+    ),
     epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
     no_args_is_help=True,
     add_completion=False,
@@ -69,7 +81,11 @@ def _root(
 app.command(rich_help_panel="Messages")(messages.send)
 app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
+app.command(rich_help_panel="Messages")(conversation.listen)
+app.command(rich_help_panel="Messages")(conversation.request)
 app.add_typer(dead_letters.verbs, name="dead-letters", rich_help_panel="Messages")
+app.command(rich_help_panel="The relay")(serve.serve)
+app.add_typer(keys.verbs, name="keys", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(mailboxes.endpoints)
 app.command(rich_help_panel="The relay")(mailboxes.stats)
 app.add_typer(config.verbs, name="config", rich_help_panel="The relay")

@@ -1,23 +1,25 @@
 """The verbs on a data directory: this process looks at it, or owns it for a moment.
 
 Looking takes no lock and changes nothing, so it works while a relay runs. Owning fails with
-`DataDirInUse` then. A served relay will answer the same calls from afar.
+`DataDirInUse` then. `served` answers the same calls from afar.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from waypost.cli.advice import advice
-from waypost.cli.facts import EndpointFacts, Inbox, Redriven, Refusal, Sent
+from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
+from waypost.cli.overview import check_config, effective_settings, stats_of
+from waypost.cli.results import sent_of
+from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.checks.findings import VerifyReport
 from waypost.relay.checks.journal_check import OnSegment
 from waypost.relay.checks.verify import rebuild_index, verify
 from waypost.relay.clock import system_clock
-from waypost.relay.data_dir import DataDir, endpoint_hash
+from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.memory.mailbox import Mailbox, MessageState
 from waypost.relay.record.bodies import Bodies
@@ -34,7 +36,6 @@ from waypost.relay.traffic.drafts import Draft
 from waypost.relay.upkeep.onlooker import Look, look, starting_settings, steadily
 from waypost.wire.envelopes import instant
 from waypost.wire.identifiers import validate_message_id
-from waypost.wire.results import PublishResult
 
 T = TypeVar("T")
 
@@ -84,11 +85,25 @@ class Directory:
             for mailbox in seen.state.registered()
         ]
 
-    def dead_letters(self, subject: str | None) -> list[DeadLetter]:
-        """Dead letters of one endpoint or all, the oldest failure first."""
+    def stats(self) -> Stats:
+        """Numbers and problems, and what happened lately."""
+        return stats_of(self.look())
+
+    def check_config(self, file: Path | None) -> ConfigCheck:
+        """Whether a relay would take `file`, or else the directory's own."""
+        return check_config(self.data.config if file is None else file)
+
+    def config(self) -> tuple[dict[str, Any], str]:
+        """The settings a relay would start with, and why the directory's file is ignored."""
+        self.require()
+        return effective_settings(self.data)
+
+    def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
+        """Dead letters of one endpoint or all, the oldest failure first, and their number."""
         bodies = Bodies(self.data.journal)
         try:
-            return list_dead_letters(self._look_for(subject).state, bodies, subject)
+            found = list_dead_letters(self._look_for(subject).state, bodies, subject)
+            return found, len(found)
         finally:
             bodies.close()
 
@@ -118,17 +133,30 @@ class Directory:
 
     # Owning
 
-    def send(self, draft: Draft, *, register: bool) -> Sent:
+    def send(self, letter: Letter, *, register: bool, wait_s: float | None = None) -> Sent:
         """Publish one message, after giving its subject a mailbox if that is wanted."""
+        if letter.sender is None:
+            raise InvalidInput("say who sends it, with --sender")
+        if wait_s is not None:
+            raise InvalidInput(
+                "--wait needs a served relay, for nobody reads while this one is closed: give --url"
+            )
         if register:
-            validate_subject(draft.subject)
+            validate_subject(letter.subject)
+        subject = letter.subject
+        draft = Draft(
+            subject,
+            letter.payload,
+            letter.sender,
+            letter.reply_to,
+            message_id=letter.message_id,
+        )
 
         async def act(relay: Relay) -> Sent:
             if register:
-                relay.register_endpoint(draft.subject)
+                relay.register_endpoint(subject)
             [result] = await relay.publish_many([draft])
-            names = [draft.subject] if is_literal(draft.subject) else _subjects(relay)
-            return _sent(draft.subject, result, names)
+            return sent_of(subject, result, [subject] if is_literal(subject) else _subjects(relay))
 
         return self._own(act)
 
@@ -231,17 +259,3 @@ def _leased(mailbox: Mailbox) -> int:
 
 def _subjects(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
-
-
-def _sent(subject: str, result: PublishResult, names: list[str]) -> Sent:
-    by_hash = {endpoint_hash(name): name for name in names}
-    refusals = [
-        Refusal(
-            endpoint=by_hash.get(one.endpoint_hash, one.endpoint_hash),
-            reason=one.reason,
-            detail=one.detail,
-            advice=advice(one.reason, result.retry_after_ms),
-        )
-        for one in result.rejected
-    ]
-    return Sent(subject, result.message_id, result.delivered_to, refusals, result.retry_after_ms)

@@ -9,6 +9,16 @@ from waypost.relay.upkeep.metrics import EndpointMetrics
 from waypost.wire.envelopes import Envelope
 
 
+class Letter(msgspec.Struct, frozen=True):
+    """A message to be sent. Without a `sender`, a served relay takes it for anonymous."""
+
+    subject: str
+    payload: object
+    sender: str | None = None
+    reply_to: str | None = None
+    message_id: str | None = None
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """One endpoint that did not get a message (empty: nobody did), why, and what to do."""
 
@@ -19,39 +29,49 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What became of a message. `message_id` is empty when none came to be."""
+    """What became of a message. `message_id` is empty when none came to be.
+
+    `confirmed_by` is who has confirmed it, if that was waited for and came in time, and
+    `was_stored` whether it had to wait there; None if nobody knows yet.
+    """
 
     subject: str
     message_id: str
     delivered_to: int
     rejected: list[Refusal]
     retry_after_ms: int
+    confirmed_by: str = ""
+    was_stored: bool | None = None
 
 
 class Inbox(msgspec.Struct, frozen=True):
     """Messages of one mailbox, and how many more there are.
 
-    `unreadable` says what is wrong with messages that cannot be shown.
+    `unreadable` says what is wrong with messages that cannot be shown. A served relay tells the
+    numbers to its operator only; to others they are None.
     """
 
     subject: str
     messages: list[Envelope]
-    pending: int
-    leased: int
+    pending: int | None
+    leased: int | None
     unreadable: list[str] = []
     acknowledged: bool = False
 
 
 class EndpointFacts(msgspec.Struct, frozen=True):
-    """A registered endpoint. `maildir_path` is None when mailboxes are not kept as files."""
+    """A registered endpoint. `maildir_path` is None when mailboxes are not kept as files.
+
+    Numbers are None where a served relay has too many endpoints to tell of all.
+    """
 
     subject: str
     hash: str
     maildir_path: str | None
     registered_at: datetime
-    pending: int
-    leased: int
-    dead: int
+    pending: int | None
+    leased: int | None
+    dead: int | None
 
 
 class Redriven(msgspec.Struct, frozen=True):
@@ -62,12 +82,14 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Numbers and problems of one directory.
+    """Numbers and problems of one directory, or of one served relay (then `url` is not empty).
 
-    `events` and `rejected` count what happened since `counted_since`. `in_use_by` is the pid of
-    the relay that runs there, empty if none does.
+    `events` and `rejected` count what happened since `counted_since`; a served relay counts since
+    it was started. `in_use_by` is the pid of the relay that runs there, empty if none does.
+    `connected` are the agents that are connected.
     """
 
+    url: str
     data_dir: str
     in_use_by: str
     seq: int
@@ -80,6 +102,7 @@ class Stats(msgspec.Struct, frozen=True):
     counted_since: datetime | None
     events: dict[str, int]
     rejected: dict[str, int]
+    connected: list[str]
     problems: list[str]
 
 
@@ -91,3 +114,28 @@ class ConfigCheck(msgspec.Struct, frozen=True):
     valid: bool
     problem: str
     notes: list[str]
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A message as it came to whoever listens. `was_stored`: it waited for the listener.
+
+    `problem` says what is wrong with a payload that was sealed and could not be opened.
+    """
+
+    id: str
+    subject: str
+    sender: str
+    reply_to: str | None
+    created_at: datetime
+    payload: object
+    parent: str | None
+    was_stored: bool
+    problem: str | None = None
+
+
+class Confirmation(msgspec.Struct, frozen=True):
+    """What was sent before has arrived: `recipient` has confirmed `message_id`."""
+
+    message_id: str
+    recipient: str
+    was_stored: bool

@@ -29,6 +29,7 @@ def stats_of(seen: Look) -> Stats:
     }
     lately = recent(seen.data, COUNTED_MAX_BYTES)
     return Stats(
+        url="",
         data_dir=str(seen.data.root),
         in_use_by=seen.owner,
         seq=seen.state.seq,
@@ -41,6 +42,7 @@ def stats_of(seen: Look) -> Stats:
         counted_since=instant(lately.since_us) if lately.since_us else None,
         events=dict(lately.events),
         rejected=dict(lately.rejected),
+        connected=[],
         problems=seen.problems,
     )
 

@@ -1,5 +1,101 @@
 """SPEAKS: what an agent's own process uses to talk to others.
 
+    from waypost.client import Identity, connect
+
+    async with connect("http://127.0.0.1:7171", Identity.load("web.key")) as agent:
+        await agent.send("agent.billing", {"refund": 12})
+
+The blocking twin is `waypost.client.blocking`.
+
 Imports `policy` and `wire` only, never `relay`: an agent that talks to a relay elsewhere carries
-no storage with it.
+no storage with it. Names are loaded when first used, so that whoever only wants the guard needs
+none of the libraries that connecting needs.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waypost.client import blocking
+    from waypost.client.aio import Agent, connect
+    from waypost.client.errors import (
+        AgentClosed,
+        AlreadyConnected,
+        CannotConnect,
+        ClientError,
+        DeliveryTimedOut,
+        MissingExtra,
+        NotAuthenticated,
+        OperationRefused,
+        ReceiveTimedOut,
+        RequestRefused,
+        RequestRejected,
+        RequestTimedOut,
+        SendTimedOut,
+        SubjectTaken,
+        WrongReceiveMode,
+    )
+    from waypost.client.guard import MessagingGuard
+    from waypost.client.identity import Identity
+    from waypost.client.message import Message
+    from waypost.client.options import ClientOptions
+    from waypost.client.outgoing import Outgoing
+    from waypost.wire.frames import DeliveryConfirm
+    from waypost.wire.sealing import Card
+
+__all__ = [
+    "Agent",
+    "AgentClosed",
+    "AlreadyConnected",
+    "CannotConnect",
+    "Card",
+    "ClientError",
+    "ClientOptions",
+    "DeliveryConfirm",
+    "DeliveryTimedOut",
+    "Identity",
+    "Message",
+    "MessagingGuard",
+    "MissingExtra",
+    "NotAuthenticated",
+    "OperationRefused",
+    "Outgoing",
+    "ReceiveTimedOut",
+    "RequestRefused",
+    "RequestRejected",
+    "RequestTimedOut",
+    "SendTimedOut",
+    "SubjectTaken",
+    "WrongReceiveMode",
+    "blocking",
+    "connect",
+]
+
+_HOMES = {
+    "Agent": "waypost.client.aio",
+    "connect": "waypost.client.aio",
+    "MessagingGuard": "waypost.client.guard",
+    "Identity": "waypost.client.identity",
+    "Message": "waypost.client.message",
+    "ClientOptions": "waypost.client.options",
+    "Outgoing": "waypost.client.outgoing",
+    "DeliveryConfirm": "waypost.wire.frames",
+    "Card": "waypost.wire.sealing",
+}
+_EXTRA = {"cryptography", "websockets"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'waypost.client' has no attribute {name!r}")
+    try:
+        if name == "blocking":
+            return import_module("waypost.client.blocking")
+        return getattr(import_module(_HOMES.get(name, "waypost.client.errors")), name)
+    except ModuleNotFoundError as missing:
+        library = (missing.name or "").partition(".")[0]
+        if library not in _EXTRA:
+            raise
+        from waypost.client.errors import MissingExtra
+
+        raise MissingExtra(library) from None

@@ -20,8 +20,9 @@ import msgspec
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
-from waypost.policy.occupancy import Occupancy
+from waypost.policy.occupancy import NOTHING, Occupancy
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
+from waypost.policy.reserved import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, within_quota
 from waypost.policy.verdicts import Reason
@@ -71,7 +72,7 @@ def admit_sender(
 ) -> SenderVerdict:
     """Step 4: may `sender` publish now? Counting the publish is up to the caller."""
     config = settings.rate_limit
-    if not config.enabled:
+    if not config.enabled or sender == RELAY:
         return _UNLIMITED
     window_ms = config.window_secs * 1000
     count = windows.count(sender, now_ms, window_ms)
@@ -122,13 +123,13 @@ def _fits_quota(
     arrival: Arrival, mailbox: Occupancy, settings: Settings, verdict: DeliveryVerdict
 ) -> bool:
     qos, size = settings.qos, arrival.size
-    if mailbox.overflows(size, qos):
+    if mailbox.bytes + size > qos.inbox_max_bytes:
         if qos.overflow == "reject" or size > qos.inbox_max_bytes:
             full = f"backpressure: inbox bytes full ({mailbox.bytes}/{qos.inbox_max_bytes})"
             _reject(verdict, Reason.BACKPRESSURE, full)
             return False
         verdict.evict_bytes = mailbox.bytes + size - qos.inbox_max_bytes
-    verdict.quota_count, verdict.quota_bytes = mailbox.held_by(arrival.sender)
+    verdict.quota_count, verdict.quota_bytes = mailbox.by_sender.get(arrival.sender, NOTHING)
     limits = qos.limits(arrival.tier)
     if not within_quota(verdict.quota_count, verdict.quota_bytes, size, limits):
         _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)

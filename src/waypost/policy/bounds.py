@@ -43,11 +43,33 @@ that far ahead still fits into 64 bits of microseconds."""
 wait_max_s: Final = 366 * 24 * 3600
 """No delay, wait or timeout that a caller asks for is longer."""
 
+identities_max: Final = 100_000
+"""Subjects bound to a key; past this, no new one is."""
+
+challenges_max: Final = 65_536
+"""Challenges waiting to be signed; past this, the oldest goes."""
+
 mailbox_dead_letters_max: Final = 10_000
 """Past this, the oldest goes."""
 
 journaled_rejections_per_sender_minute_max: Final = 1000
 """Past this, one counted event stands for the rest: a flood cannot fill the disk."""
+
+frame_overhead_max_bytes: Final = 64 * 1024
+"""A WebSocket frame may be this much longer than the largest payload that the settings allow;
+before an agent has said who it is, it may only be this long."""
+
+frame_max_operations: Final = 256
+outbox_max_operations: Final = 8192
+"""An agent that has this much to read, and does not, loses its connection."""
+
+unanswered_max_operations: Final = 1024
+"""An agent with this many operations under way is not read from until some are done."""
+
+unconfirmed_max_bytes: Final = 4 * 1024 * 1024
+"""How many bytes of messages may be ahead of an agent's confirmations, or else one message."""
+
+connections_max: Final = 10_000
 
 duplicates_in_memory_max: Final = 50_000
 last_seen_in_memory_max_pairs: Final = 100_000

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.rate_limits import PositiveInt
+from waypost.policy.reserved import ANONYMOUS, RELAY
 
 WEEK_MS = 7 * 24 * 3_600_000
 QUOTA_EXCEEDED_TEXT = "sender quota exceeded for this inbox"
@@ -65,6 +66,17 @@ def tier_of(sent_ms: int | None, received_ms: int | None, now_ms: int, window_ms
     if sent_ms is not None and sent_ms >= fresh and received_ms >= fresh:
         return Tier.ACTIVE
     return Tier.ACKNOWLEDGED
+
+
+def standing(
+    sender: str, sent_ms: int | None, received_ms: int | None, now_ms: int, window_ms: int
+) -> Tier:
+    """`tier_of`, for any sender: everyone knows the relay, nobody knows the anonymous."""
+    if sender == RELAY:
+        return Tier.ACTIVE
+    if sender == ANONYMOUS:
+        return Tier.UNKNOWN
+    return tier_of(sent_ms, received_ms, now_ms, window_ms)
 
 
 def within_quota(count: int, held_bytes: int, size_bytes: int, limits: TierLimits) -> bool:

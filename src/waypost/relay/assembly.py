@@ -14,6 +14,7 @@ from waypost.relay.memory.recovery import Recovered
 from waypost.relay.record.bodies import Bodies
 from waypost.relay.record.journal import Journal
 from waypost.relay.record.ledger import Ledger
+from waypost.relay.traffic.consumers import Consumers
 from waypost.relay.traffic.dead_letters import DeadLetters
 from waypost.relay.traffic.delivery import Delivery
 from waypost.relay.traffic.dispatch import Dispatch
@@ -69,6 +70,7 @@ class Parts:
         self.dispatch = Dispatch(
             self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
         )
+        self.consumers = Consumers(self.ledger, self.leases, self.movements, self.bodies)
         self.endpoints = Endpoints(self.ledger, self.view)
         self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
         leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
@@ -144,6 +146,7 @@ class Parts:
     def _connect(self) -> None:
         def visible(endpoint: str) -> None:
             self.leases.arrived(endpoint)
+            self.consumers.wake(endpoint)
             self.dispatch.wake(endpoint)
 
         self.ledger.on_visible = visible

@@ -7,6 +7,7 @@ WaypostError
     ├── JournalUnreadable   the journal was written by something newer
     ├── RelayStopped        closed, or stopped because the journal could not be written
     ├── UnknownEndpoint     no such endpoint is registered
+    ├── MailboxTaken        another consumer stays at the mailbox
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     the request itself was refused; `result` says why
     └── RequestTimedOut     no reply in time (also a TimeoutError)
@@ -48,6 +49,13 @@ class UnknownEndpoint(RelayError):
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"no endpoint is registered under {subject}")
+
+
+class MailboxTaken(RelayError):
+    """Somebody else stays at the mailbox; there is one consumer that stays at a time."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} already has a consumer that stays")
 
 
 class RulesFileBroken(RelayError):

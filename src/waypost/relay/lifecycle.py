@@ -61,6 +61,7 @@ async def close_parts(parts: Parts, lock: DirectoryLock) -> None:
         parts.sweeper.stop()
         await parts.dispatch.stop(HANDLER_GRACE_S)
         parts.leases.stop()
+        parts.consumers.leave_all()
         parts.subscriptions.detach_all()
         parts.signals.detach_all()
         parts.rejections.flush()

@@ -20,9 +20,11 @@ class Operating(Protocol):
         """The parts of the open relay."""
         ...
 
-    async def dead_letters(self, subject: str | None = None) -> list[DeadLetter]:
-        """Dead letters of one endpoint or all, the oldest failure first."""
-        return self.parts.dead_letters.listing(subject)
+    async def dead_letters(
+        self, subject: str | None = None, limit: int | None = None
+    ) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        return self.parts.dead_letters.listing(subject, limit)
 
     async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
         """Dead letters by endpoint and reason, the largest group first."""

@@ -22,6 +22,7 @@ from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.errors import RelayStopped
 from waypost.relay.lifecycle import close_parts, open_parts
 from waypost.relay.operating import Operating
+from waypost.relay.traffic.consumers import Consumer
 from waypost.relay.traffic.drafts import Draft
 from waypost.relay.traffic.endpoints import Endpoint
 from waypost.relay.traffic.publishing import refused
@@ -231,15 +232,32 @@ class Relay(Operating):
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """These are done. On disk when this returns; gives how many were still there."""
-        count = self.parts.leases.ack(subject, ids)
+        done = self.parts.leases.ack(subject, ids)
         await self.parts.ledger.sync()
-        return count
+        return len(done)
 
     async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
         """These were not done: they wait again, not before `delay` seconds have passed."""
-        count = self.parts.leases.nack(subject, ids, delay)
+        returned = self.parts.leases.nack(subject, ids, delay)
         await self.parts.ledger.sync()
-        return count
+        return len(returned)
+
+    # For those who serve it to others
+
+    def join(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
+        """Stay at a mailbox and hold what it gives, without a deadline, until `leave` is called.
+
+        `on_arrival` is called when there may be something to `take`.
+        """
+        return self.parts.consumers.join(subject, on_arrival)
+
+    def submit(self, draft: Draft) -> PublishResult:
+        """`publish` without waiting: what is decided is on disk once `durable` is done."""
+        return self.parts.publishing.take(draft)
+
+    def durable(self) -> "asyncio.Future[None] | None":
+        """What to await until everything decided so far is on disk; None if it is already."""
+        return self.parts.journal.barrier()
 
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""

@@ -24,6 +24,7 @@ import msgspec
 
 from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
 from waypost.policy.budgets import Budget
+from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope
 from waypost.wire.messages import Signal
 from waypost.wire.results import Rejection
@@ -235,7 +236,7 @@ class Codec:
     """How frames of one subprotocol are written and read. Reading raises `msgspec.DecodeError`.
 
     Payloads stay JSON text inside the relay, whatever the agent speaks: `payload_to_json` turns
-    the raw payload of a `Send` into it.
+    the raw payload of a `Send` into it, `payload_from_json` turns it back.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -248,6 +249,8 @@ class Codec:
 
     def from_agent(self, frame: bytes | str) -> list[FromAgent]:
         """The operations of a frame that an agent sent."""
+        if not self.is_text and isinstance(frame, str):
+            raise msgspec.DecodeError("expected a binary frame")
         found = self._read_agent(frame)
         return found if isinstance(found, list) else [found]
 
@@ -257,8 +260,22 @@ class Codec:
         return found if isinstance(found, list) else [found]
 
     def payload_to_json(self, payload: msgspec.Raw) -> object:
-        """The payload of a `Send` as something `publish` takes."""
-        return payload if self.is_text else msgspec.msgpack.decode(payload)
+        """The payload of a `Send` as something `publish` takes, or `InvalidMessage`."""
+        if self.is_text:
+            return payload
+        try:
+            return msgspec.msgpack.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise InvalidMessage(f"payload is not MessagePack: {problem}") from None
+
+    def payload_from_json(self, payload: msgspec.Raw) -> msgspec.Raw:
+        """A payload of JSON text as part of a frame, or `InvalidMessage` if it cannot be one."""
+        if self.is_text:
+            return payload
+        try:
+            return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(payload)))
+        except (msgspec.DecodeError, OverflowError) as problem:
+            raise InvalidMessage(f"payload has no form in MessagePack: {problem}") from None
 
 
 CODECS = {name: Codec(name) for name in (JSON_PROTOCOL, MSGPACK_PROTOCOL)}

@@ -12,12 +12,12 @@ import base64
 import binascii
 
 from waypost.policy.errors import InvalidMessage
+from waypost.policy.reserved import is_reserved
 from waypost.policy.subjects import validate_subject
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 32
-RESERVED_PREFIX = "_"
 
 
 def proof_text(*, origin: str, nonce: str, subject: str, public_key: str) -> bytes:
@@ -36,7 +36,7 @@ def validate_agent_subject(subject: str) -> str:
     Raises `InvalidSubject` or `InvalidMessage`.
     """
     validate_subject(subject)
-    if subject.startswith(RESERVED_PREFIX):
+    if is_reserved(subject):
         raise InvalidMessage(f"{subject!r:.80}: names that begin with '_' belong to the relay")
     return subject
 

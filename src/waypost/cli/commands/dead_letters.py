@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from waypost.cli.arguments import parse_duration
-from waypost.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption, directory
+from waypost.cli.options import JsonOption, Where, on_a_relay
 
 verbs = typer.Typer(
     help="List, redrive and purge messages that could not be delivered.", no_args_is_help=True
@@ -17,19 +17,20 @@ SubjectOption = Annotated[
 
 
 @verbs.command("list")
+@on_a_relay
 def list_(
+    where: Where,
     subject: Annotated[
         str | None, typer.Argument(help="Only those of this endpoint.", show_default=False)
     ] = None,
     group: Annotated[
         bool, typer.Option("--group", help="Count them by endpoint and reason instead.")
     ] = False,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """List dead letters, the newest failure last.
 
-    Works while a relay is running.
+    Works while a relay is running. A served relay tells its operator.
 
     \b
     Examples:
@@ -38,29 +39,36 @@ def list_(
     """
     from waypost.cli.rendering import console, dead_letters
 
+    target = where.target()
     if group:
-        groups = directory(data_dir).dead_letter_groups(subject)
+        groups = target.dead_letter_groups(subject)
         if json:
             console.print_json({"groups": groups})
         else:
             dead_letters.show_groups(groups)
         return
-    letters = directory(data_dir).dead_letters(subject)
+    letters, total = target.dead_letters(subject)
     if json:
         console.print_json({"dead_letters": letters})
     else:
         dead_letters.show_dead_letters(letters)
+    if total > len(letters):
+        console.note(
+            f"these are the oldest {len(letters):,} of {total:,}; --group tells of all,"
+            " SUBJECT of fewer"
+        )
 
 
 @verbs.command()
+@on_a_relay
 def redrive(
+    where: Where,
     ids: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ID]...", help="Which ones.", show_default=False),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     subject: SubjectOption = None,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """Put dead letters back into their mailboxes, at the end of the line.
@@ -76,7 +84,7 @@ def redrive(
         raise typer.BadParameter("give one or more IDs, or --all")
     from waypost.cli.rendering import console
 
-    done = directory(data_dir).redrive(None if every else ids, subject)
+    done = where.target().redrive(None if every else ids, subject)
     if json:
         console.print_json(done)
     else:
@@ -88,14 +96,15 @@ def redrive(
 
 
 @verbs.command()
+@on_a_relay
 def purge(
+    where: Where,
     older_than: Annotated[
         str | None,
         typer.Option("--older-than", metavar="AGE", help="Only failures older than 12h, 7d, 2w."),
     ] = None,
     subject: SubjectOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """Throw dead letters away, for good.
@@ -110,7 +119,7 @@ def purge(
     age = parse_duration(older_than) if older_than is not None else None
     from waypost.cli.rendering import console
 
-    target = directory(data_dir)
+    target = where.target()
     count = target.count_dead_letters(subject, age)
     if count and not yes:
         question = f"Throw away {console.plural(count, 'dead letter')} for good?"

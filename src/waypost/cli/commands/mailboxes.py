@@ -1,12 +1,13 @@
 """`endpoints` and `stats`: who is there, and how it goes."""
 
-from waypost.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption, directory
+from waypost.cli.options import JsonOption, Where, on_a_relay
 
 
-def endpoints(data_dir: DataDirOption = DEFAULT_DATA_DIR, json: JsonOption = False) -> None:
+@on_a_relay
+def endpoints(where: Where, json: JsonOption = False) -> None:
     """List the endpoints and what lies in their mailboxes.
 
-    Works while a relay is running.
+    Works while a relay is running. A served relay tells its operator.
 
     \b
     Example:
@@ -14,29 +15,30 @@ def endpoints(data_dir: DataDirOption = DEFAULT_DATA_DIR, json: JsonOption = Fal
     """
     from waypost.cli.rendering import console, mailboxes
 
-    found = directory(data_dir).endpoints()
+    found = where.target().endpoints()
     if json:
         console.print_json({"endpoints": found})
     else:
         mailboxes.show_endpoints(found)
 
 
-def stats(data_dir: DataDirOption = DEFAULT_DATA_DIR, json: JsonOption = False) -> None:
+@on_a_relay
+def stats(where: Where, json: JsonOption = False) -> None:
     """Show numbers and problems at a glance.
 
     How many messages wait, are leased or dead; how full each mailbox is and who
     fills it; what happened lately, counted over the newest 64 MiB of the
     journal; and whether config.json or access-rules.json have to be mended.
-    Works while a relay is running.
+    Works while a relay is running. A served relay tells its operator, and
+    counts since it was started.
 
     \b
     Example:
       waypost stats --json | jq .by_status
     """
-    from waypost.cli.overview import stats_of
     from waypost.cli.rendering import console, mailboxes
 
-    found = stats_of(directory(data_dir).look())
+    found = where.target().stats()
     if json:
         console.print_json(found)
     else:

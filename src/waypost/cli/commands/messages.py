@@ -5,27 +5,52 @@ from typing import Annotated
 import typer
 
 from waypost.cli.arguments import read_payload
-from waypost.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption, directory
+from waypost.cli.options import JsonOption, Where, on_a_relay
 
 REFUSED = 3
 
 
+To = Annotated[str, typer.Argument(help="Where to: agent.billing, or a pattern.")]
+Payload = Annotated[
+    str, typer.Argument(help="JSON, any other text, '-' for stdin, or @FILE.", show_default=False)
+]
+Sender = Annotated[
+    str | None,
+    typer.Option("--sender", metavar="SUBJECT", help="Who sends it.", show_default=False),
+]
+ReplyTo = Annotated[
+    str | None, typer.Option("--reply-to", metavar="SUBJECT", help="Where answers should go.")
+]
+MessageId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="Your own id: sent twice, it is stored once."),
+]
+Register = Annotated[
+    bool, typer.Option("--register", help="Give SUBJECT a mailbox first, if it has none.")
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Wait so long for the recipient to confirm it.",
+        show_default=False,
+    ),
+]
+
+
+@on_a_relay
 def send(  # noqa: PLR0913 - each is part of one message
-    subject: Annotated[str, typer.Argument(help="Where to: agent.billing, or a pattern.")],
-    payload: Annotated[str, typer.Argument(help="JSON, any other text, '-' for stdin, or @FILE.")],
+    where: Where,
+    subject: To,
+    payload: Payload,
     *,
-    sender: Annotated[str, typer.Option("--sender", metavar="SUBJECT", help="Who sends it.")],
-    reply_to: Annotated[
-        str | None, typer.Option("--reply-to", metavar="SUBJECT", help="Where answers should go.")
-    ] = None,
-    message_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="Your own id: sent twice, it is stored once."),
-    ] = None,
-    register: Annotated[
-        bool, typer.Option("--register", help="Give SUBJECT a mailbox first, if it has none.")
-    ] = False,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    sender: Sender = None,
+    reply_to: ReplyTo = None,
+    message_id: MessageId = None,
+    register: Register = False,
+    wait: Wait = None,
     json: JsonOption = False,
 ) -> None:
     """Send one message.
@@ -35,27 +60,35 @@ def send(  # noqa: PLR0913 - each is part of one message
     Exits with 0 if a mailbox took the message, with 3 if it was refused or
     nobody is there. No relay may be running on the directory.
 
+    A served relay knows senders by their keys: --sender needs the keys that
+    'waypost keys new' made, --key names another file. Without either the
+    message is anonymous, unless the relay wants to know. With --wait you are
+    told who has confirmed it, and whether it had to be stored until then.
+
     \b
     Examples:
       waypost send agent.billing '{"refund": 12}' --sender agent.web --register
       waypost send agent.billing "call me" --sender agent.web --id call-17
       waypost send 'agent.>' @news.json --sender agent.web
+      waypost send agent.billing hello --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
+    from waypost.cli.facts import Letter
     from waypost.cli.rendering import console, messages
-    from waypost.relay.traffic.drafts import Draft
 
-    draft = Draft(subject, content, sender, reply_to, message_id=message_id)
-    sent = directory(data_dir).send(draft, register=register)
+    letter = Letter(subject, content, sender, reply_to, message_id)
+    sent = where.target().send(letter, register=register, wait_s=wait)
     if json:
         console.print_json(sent)
     else:
-        messages.show_sent(sent)
+        messages.show_sent(sent, wait)
     if not sent.delivered_to:
         raise typer.Exit(REFUSED)
 
 
+@on_a_relay
 def inbox(
+    where: Where,
     subject: Annotated[str, typer.Argument(help="The endpoint whose mailbox to look into.")],
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most this many.")
@@ -67,13 +100,16 @@ def inbox(
     ack: Annotated[
         bool, typer.Option("--ack", help="Take the messages out: print, then acknowledge them.")
     ] = False,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """Show what waits in a mailbox, oldest first.
 
     Without --ack this only looks, and works while a relay is running. With
     --ack the messages leave the mailbox once they are printed.
+
+    A served relay shows a mailbox to its agent (--key) and to its operator, and
+    not while the agent is connected: then its messages go there. Looking hands
+    them out for a moment and gives them back.
 
     \b
     Examples:
@@ -84,20 +120,22 @@ def inbox(
 
     show = console.print_json if json else messages.show_inbox
     if ack:
-        directory(data_dir).consume(subject, limit, max_size, show)
+        where.target().consume(subject, limit, max_size, show)
     else:
-        show(directory(data_dir).inbox(subject, limit, max_size))
+        show(where.target().inbox(subject, limit, max_size))
 
 
+@on_a_relay
 def explain(
+    where: Where,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that 'send' printed.")],
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """Tell everything that happened to a message.
 
     Each check with its numbers, each delivery, each outcome, read back from the
-    journal. Works while a relay is running.
+    journal. Works while a relay is running. A served relay tells its operator
+    everything, and an agent what became of its own messages.
 
     \b
     Example:
@@ -105,7 +143,7 @@ def explain(
     """
     from waypost.cli.rendering import console, messages
 
-    story = directory(data_dir).explain(message_id)
+    story = where.target().explain(message_id)
     if json:
         console.print_json(story)
     else:

@@ -4,14 +4,15 @@ from typing import Annotated
 
 import typer
 
-from waypost.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption, directory
+from waypost.cli.options import JsonOption, Where, on_a_directory
 
 
+@on_a_directory
 def verify(
+    where: Where,
     repair: Annotated[
         bool, typer.Option("--repair/--no-repair", help="Put right what can be put right.")
     ] = False,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
     json: JsonOption = False,
 ) -> None:
     """Check journal, index and mailboxes against each other.
@@ -19,7 +20,7 @@ def verify(
     Without --repair nothing is changed, and a relay may be running. With
     --repair none may be: torn writes are cut, flipped bytes put right, damaged
     parts set aside, the index rebuilt and mailbox files restored. Exits with 0
-    if all is well or repaired, with 1 otherwise.
+    if all is well or repaired, with 1 otherwise. Works on files, not on a URL.
 
     \b
     Examples:
@@ -28,7 +29,7 @@ def verify(
     """
     from waypost.cli.rendering import console, verification
 
-    target = directory(data_dir)
+    target = where.directory()
     with verification.segments_bar() as on_segment:
         report = target.verify(repair=repair, on_segment=on_segment)
     if json:
@@ -39,11 +40,13 @@ def verify(
         raise typer.Exit(1)
 
 
-def rebuild(data_dir: DataDirOption = DEFAULT_DATA_DIR, json: JsonOption = False) -> None:
+@on_a_directory
+def rebuild(where: Where, json: JsonOption = False) -> None:
     """Write index.db anew from the journal.
 
     Never needed in the ordinary course of things: a relay does it by itself
-    when the index is missing or damaged. No relay may be running.
+    when the index is missing or damaged. No relay may be running. Works on
+    files, not on a URL.
 
     \b
     Example:
@@ -51,7 +54,7 @@ def rebuild(data_dir: DataDirOption = DEFAULT_DATA_DIR, json: JsonOption = False
     """
     from waypost.cli.rendering import console
 
-    messages, lossy = directory(data_dir).rebuild()
+    messages, lossy = where.directory().rebuild()
     if json:
         console.print_json({"messages": messages, "journal_lost_events": lossy})
     else:

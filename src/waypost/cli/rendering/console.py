@@ -29,6 +29,11 @@ def print_json(facts: Any) -> None:
     typer.echo(msgspec.json.format(content, indent=2))
 
 
+def print_json_line(facts: Any) -> None:
+    """`facts` as JSON on one line of stdout, written at once."""
+    typer.echo(msgspec.json.encode(facts, enc_hook=str))
+
+
 def note(text: str) -> None:
     """A line on stderr: something to know that is not part of the facts."""
     typer.echo(f"waypost: {text}", err=True)

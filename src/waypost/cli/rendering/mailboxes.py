@@ -29,9 +29,8 @@ def show_endpoints(endpoints: list[EndpointFacts]) -> None:
 def show_stats(stats: Stats) -> None:
     """Where, how much, who, what happened lately, and what is wrong."""
     out = console()
-    out.print(Text(stats.data_dir, style="bold"))
-    running = f"in use by process {stats.in_use_by}" if stats.in_use_by else "no relay is running"
-    out.print(f"{running}; storage {stats.storage}, durability {stats.durability}")
+    out.print(Text(stats.url or stats.data_dir, style="bold"))
+    out.print(f"{_running(stats)}; storage {stats.storage}, durability {stats.durability}")
     if stats.last_event_at is not None:
         out.print(f"{plural(stats.seq, 'event')} so far, the last {ago(stats.last_event_at)}")
     waiting, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
@@ -40,12 +39,19 @@ def show_stats(stats: Stats) -> None:
         f" {waiting:,} waiting, {leased:,} leased, {dead:,} dead"
     )
     _show_mailboxes(stats.endpoints)
-    if stats.counted_since is not None:
-        out.print(f"\nSince {at(stats.counted_since)}")
+    if stats.counted_since is not None or stats.url:
+        since = at(stats.counted_since) if stats.counted_since else "it was started"
+        out.print(f"\nSince {since}")
         _show_counts("happened", stats.events)
         _show_counts("refused", stats.rejected)
     for problem in stats.problems:
         out.print(Text.assemble(("problem: ", "bold red"), plain(problem)))
+
+
+def _running(stats: Stats) -> str:
+    if stats.url:
+        return f"served, {plural(len(stats.connected), 'agent')} connected"
+    return f"in use by process {stats.in_use_by}" if stats.in_use_by else "no relay is running"
 
 
 _COUNTS = ("Waiting", "Leased", "Dead")
@@ -80,8 +86,10 @@ def _show_counts(title: str, counts: dict[str, int]) -> None:
         console().print(Padding(f"{title}: {said}", (0, 0, 0, 2), expand=False))
 
 
-def _counts(pending: int, leased: int, dead: int) -> tuple[str, str, Text]:
-    return f"{pending:,}", f"{leased:,}", Text(f"{dead:,}", style="red" if dead else "")
+def _counts(*numbers: int | None) -> tuple[str, str, Text]:
+    """Waiting, leased and dead; '-' for what nobody told."""
+    pending, leased, dead = ("-" if one is None else f"{one:,}" for one in numbers)
+    return pending, leased, Text(dead, style="" if dead in ("0", "-") else "red")
 
 
 def _top_sender(one: EndpointMetrics) -> str:

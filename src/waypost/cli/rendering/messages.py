@@ -7,8 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from waypost.cli.facts import Inbox, Sent
-from waypost.cli.rendering.console import ago, at, console, duration, plain, plural, styled
+from waypost.cli.facts import Confirmation, Heard, Inbox, Sent
+from waypost.cli.rendering.console import ago, at, console, duration, note, plain, plural, styled
 from waypost.policy.verdicts import Reason
 from waypost.relay.record.history import Step, Story
 from waypost.wire.envelopes import Envelope, instant
@@ -37,11 +37,19 @@ _STYLE = {
 }
 
 
-def show_sent(sent: Sent) -> None:
+def show_sent(sent: Sent, waited_s: float | None = None) -> None:
     """What became of a message, and what can be done where it was refused."""
     out = console()
     if sent.delivered_to:
         out.print(Text.assemble((sent.message_id, "bold"), ": delivered to ", _places(sent)))
+        if sent.was_stored is not None:
+            show_confirmation(Confirmation(sent.message_id, sent.confirmed_by, sent.was_stored))
+        elif waited_s is not None:
+            out.print(
+                f"Nobody has confirmed it within {waited_s:g} s: it is stored, and whoever listens"
+                " as its sender later is told.",
+                soft_wrap=True,
+            )
     elif not sent.rejected:
         out.print(f"Nobody is registered under {sent.subject}, so nobody got the message.")
         if "*" in sent.subject or ">" in sent.subject:
@@ -57,6 +65,28 @@ def show_sent(sent: Sent) -> None:
         out.print(Padding(refusal.advice, (0, 0, 0, 2), expand=False))
 
 
+def show_confirmation(confirmation: Confirmation) -> None:
+    """Who has got what was sent, and whether it had to wait for them."""
+    console().print(_confirmation(confirmation), soft_wrap=True)
+
+
+def note_confirmation(confirmation: Confirmation) -> None:
+    """The same beside the facts that were asked for."""
+    note(_confirmation(confirmation).plain)
+
+
+def show_heard(heard: Heard) -> None:
+    """A message on one line."""
+    line = Text.assemble((heard.id, "bold"), "  from ", (heard.sender, "cyan"), "  ")
+    line.append(_content(heard))
+    console().print(line, soft_wrap=True)
+
+
+def show_reply(reply: Heard) -> None:
+    """What was replied."""
+    console().print(_content(reply), soft_wrap=True)
+
+
 def show_inbox(inbox: Inbox) -> None:
     """Messages one after the other, then how many there are."""
     out = console()
@@ -66,7 +96,9 @@ def show_inbox(inbox: Inbox) -> None:
     for problem in inbox.unreadable:
         out.print(styled(f"unreadable: {problem}", "red"))
     shown = len(inbox.messages)
-    if inbox.acknowledged:
+    if inbox.pending is None:
+        summary = plural(shown, "message") + (" acknowledged" if inbox.acknowledged else "")
+    elif inbox.acknowledged:
         summary = f"{plural(shown, 'message')} acknowledged, {inbox.pending:,} still waiting"
     elif shown < inbox.pending:
         summary = f"{shown:,} of {plural(inbox.pending, 'waiting message')}"
@@ -121,6 +153,20 @@ def _payload(envelope: Envelope) -> Text:
     shown = Text(text[:_PAYLOAD_MAX_CHARS])
     shown.append(f" ... ({len(text):,} characters; --json shows all)", style="dim")
     return shown
+
+
+def _confirmation(confirmation: Confirmation) -> Text:
+    stored = "yes, until they came" if confirmation.was_stored else "no"
+    return Text.assemble(
+        *((confirmation.message_id, "bold"), ": confirmed by "),
+        *((confirmation.recipient, "cyan"), f" (was_stored: {stored})"),
+    )
+
+
+def _content(heard: Heard) -> Text:
+    if heard.problem:
+        return styled(f"cannot be opened: {heard.problem}", "red")
+    return Text(plain(msgspec.json.encode(heard.payload).decode()))
 
 
 def _standing(last: Step) -> str:

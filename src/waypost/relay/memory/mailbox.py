@@ -15,7 +15,7 @@ from waypost.policy.occupancy import Occupancy
 from waypost.relay.record.segments import Place
 from waypost.wire.events import Accepted, Rejected
 
-NEVER_MS = 1 << 62
+ENDLESS = 1 << 62
 _GONE_IN_LINE_MAX = 64
 
 
@@ -73,7 +73,7 @@ class Mailbox:
         self.live: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self.queue: deque[Message] = deque()
-        self.earliest_ttl = NEVER_MS
+        self.earliest_ttl = ENDLESS
         """No waiting message expires before this; it may be too early, never too late."""
 
     @property
@@ -128,12 +128,17 @@ class Mailbox:
         self.dead[message.id] = message
 
     def take(
-        self, limit: int, max_size_bytes: int | None, now_us: int, committed_seq: int
+        self,
+        limit: int,
+        max_size_bytes: int | None,
+        now_us: int,
+        committed_seq: int,
+        enough_bytes: int = ENDLESS,
     ) -> tuple[list[Message], list[Message]]:
         """Up to `limit` messages to hand out, and those found expired on the way.
 
-        Larger ones and those not yet due stay in line. The caller records what it does with
-        the rest: neither list is in line any more.
+        Larger ones and those not yet due stay in line; with `enough_bytes`, no more follow. The
+        caller records what it does with the rest: neither list is in line any more.
         """
         taken: list[Message] = []
         expired: list[Message] = []
@@ -141,6 +146,8 @@ class Mailbox:
         queue = self.queue
         now_ms = now_us // 1000
         while queue and len(taken) < limit and queue[0].order <= committed_seq:
+            if enough_bytes <= 0:
+                break
             message = queue.popleft()
             if message.state is not MessageState.PENDING:
                 message.queued = False
@@ -154,6 +161,7 @@ class Mailbox:
             else:
                 message.queued = False
                 taken.append(message)
+                enough_bytes -= message.size
         queue.extendleft(reversed(passed))
         return taken, expired
 
@@ -176,5 +184,5 @@ class Mailbox:
         if now_ms <= self.earliest_ttl:
             return []
         waiting = list(self.pending())
-        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=NEVER_MS)
+        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=ENDLESS)
         return [message for message in waiting if message.ttl < now_ms]

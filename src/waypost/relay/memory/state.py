@@ -61,6 +61,7 @@ class RelayState:
             events.Evicted: self._evicted,
             events.Redriven: self._redriven,
             events.EndpointChanged: self._endpoint_changed,
+            events.BreakerMoved: self._breaker_moved,
         }
 
     def apply(self, event: events.AnyEvent, place: Place) -> None:
@@ -235,6 +236,9 @@ class RelayState:
             )
             mailbox.add(message)
             self.dirty[message.order] = message
+
+    def _breaker_moved(self, event: events.BreakerMoved, place: Place) -> None:
+        self.counts[f"breaker.{event.before}.{event.after}"] += 1
 
     def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
         self.dirty_endpoints.add(event.endpoint)

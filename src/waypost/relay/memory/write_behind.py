@@ -25,14 +25,16 @@ class WriteBehind(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of `key`, or None."""
-        if key in self._dirty:
-            return self._dirty[key]
-        if key in self._flushing:
-            return self._flushing[key]
+        value = self._dirty.get(key)  # None is never put
+        if value is not None:
+            return value
+        value = self._flushing.get(key)
+        if value is not None:
+            return value
+        if self._lookup is None:
+            return self._clean.get(key)
         if key in self._clean:
             return self._clean[key]
-        if self._lookup is None:
-            return None
         value = self._lookup(key)
         self._remember(key, value)
         return value

@@ -50,6 +50,11 @@ class Bodies:
         event = self.arrival(message.place)
         return _envelope(event, self._payload(event, message.place.segment))
 
+    def parent(self, message: Message) -> str | None:
+        """The id of the message that this one follows from."""
+        event = self.arrival(message.place) if message.fresh is None else message.fresh[0]
+        return event.parent
+
     def delivered(self, message: Message) -> Envelope:
         """The envelope as a consumer gets it, its payload decoded and its own."""
         envelope = self.stored(message)

@@ -45,9 +45,9 @@ class DeadLetters:
         self._movements = movements
         self._bodies = bodies
 
-    def listing(self, subject: str | None) -> list[DeadLetter]:
-        """Dead letters of one endpoint or all, the oldest failure first."""
-        return list_dead_letters(self._ledger.state, self._bodies, subject)
+    def listing(self, subject: str | None, limit: int | None = None) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        return list_dead_letters(self._ledger.state, self._bodies, subject, limit)
 
     def group(self, subject: str | None) -> list[DeadLetterGroup]:
         """The same by endpoint and reason, the largest group first."""
@@ -83,13 +83,13 @@ class DeadLetters:
 
 
 def list_dead_letters(
-    state: RelayState, bodies: Bodies, subject: str | None = None
+    state: RelayState, bodies: Bodies, subject: str | None = None, limit: int | None = None
 ) -> list[DeadLetter]:
-    """Dead letters of one endpoint or all, the oldest failure first.
+    """Dead letters of one endpoint or all, the oldest failure first, at most `limit`.
 
     One whose payload is damaged is listed without it, and says so in its reason.
     """
-    return [_letter(bodies, message) for message in find_dead(state, subject)]
+    return [_letter(bodies, message) for message in find_dead(state, subject)[:limit]]
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:

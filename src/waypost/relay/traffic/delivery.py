@@ -9,7 +9,7 @@ from waypost.policy.bounds import payload_inline_max_bytes
 from waypost.policy.breakers import CircuitState
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.settings import Settings
-from waypost.policy.tiers import Tier, tier_of
+from waypost.policy.tiers import Tier, standing
 from waypost.policy.verdicts import DEAD_LETTERED, Reason
 from waypost.relay.mailboxes.views import MailboxView
 from waypost.relay.memory.mailbox import Mailbox
@@ -105,7 +105,7 @@ class Delivery:
         seen = self._state.last_seen.get
         window_ms = settings.qos.bidirectional_window_ms
         # This very message is the newest in its direction, whatever becomes of it.
-        return tier_of(now_ms, seen((endpoint, sender)), now_ms, window_ms)
+        return standing(sender, now_ms, seen((endpoint, sender)), now_ms, window_ms)
 
     def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
         waiting = list(mailbox.pending())

@@ -14,7 +14,7 @@ from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers, microseconds
 from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.memory.index import all_messages
-from waypost.relay.memory.mailbox import Mailbox, Message, MessageState
+from waypost.relay.memory.mailbox import ENDLESS, Mailbox, Message, MessageState
 from waypost.relay.record.bodies import Bodies
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.movements import Movements
@@ -50,6 +50,10 @@ class Leases:
             raise UnknownEndpoint(subject)
         return mailbox
 
+    def committed(self) -> int:
+        """Up to which event everything is on disk."""
+        return self._ledger.journal.committed.seq
+
     async def lease(
         self, subject: str, limit: int, max_size_bytes: int | None, wait_s: float
     ) -> list[Envelope]:
@@ -66,15 +70,20 @@ class Leases:
         return taken
 
     def claim(
-        self, mailbox: Mailbox, limit: int, max_size_bytes: int | None = None, via: str = "lease"
+        self,
+        mailbox: Mailbox,
+        limit: int,
+        max_size_bytes: int | None = None,
+        via: str = "lease",
+        enough_bytes: int = ENDLESS,
     ) -> list[Message]:
-        """Take messages out of line; `via` "handler" leases have no deadline."""
+        """Take messages out of line; only plain leases have a deadline."""
         now_us = self._ledger.now_us()
         committed = self._ledger.journal.committed.seq
-        taken, expired = mailbox.take(limit, max_size_bytes, now_us, committed)
+        taken, expired = mailbox.take(limit, max_size_bytes, now_us, committed, enough_bytes)
         for message in expired:
             self._movements.expire(message)
-        until_us = 0 if via == "handler" else now_us + self._settings().lease_timeout_ms * 1000
+        until_us = now_us + self._settings().lease_timeout_ms * 1000 if via == "lease" else 0
         for message in taken:
             self._movements.lease(message, via, until_us)
             if until_us:
@@ -83,14 +92,14 @@ class Leases:
         self._arm()
         return taken
 
-    def ack(self, subject: str, ids: str | Iterable[str]) -> int:
-        """These are done; returns how many were still there."""
+    def ack(self, subject: str, ids: str | Iterable[str], via: str = "lease") -> list[Message]:
+        """These are done; returns those that were still there."""
         messages = list(self._live(subject, ids))
         for message in messages:
-            self._movements.ack(message, "lease")
-        return len(messages)
+            self._movements.ack(message, via)
+        return messages
 
-    def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> int:
+    def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> list[Message]:
         """These were not done: they wait again, not before `delay_s` has passed."""
         delay_us = microseconds("delay", delay_s)
         not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
@@ -99,7 +108,7 @@ class Leases:
             self._movements.give_back(message, "nack", not_before_us)
         if messages and not_before_us:
             self._wake_at(subject, not_before_us)
-        return len(messages)
+        return messages
 
     def resume(self) -> None:
         """Set the timers of delays from before the relay was opened."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from waypost.policy.admission import SenderVerdict, admit_sender
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import AccessDenied
+from waypost.policy.reserved import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.policy.verdicts import Reason
@@ -43,6 +44,8 @@ class Publishing:
         self._delivery = delivery
         self._rejections = rejections
         self._make_id = UlidFactory(secrets.token_bytes).make
+        self.make_missing: Callable[[str], bool] = lambda subject: False
+        """Asked about a subject nobody is registered under; whether somebody is now."""
 
     def take(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """Decide about a draft and record the decision; `content` if it was loaded before."""
@@ -65,6 +68,8 @@ class Publishing:
             return refused(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
+        if not targets and self.make_missing(draft.subject):
+            targets = self._reachable(draft, now_us)
         if not targets:
             return self._nobody_there(prepared)
         return self._fan_out(prepared, targets, settings)
@@ -87,14 +92,14 @@ class Publishing:
         """Steps 1 and 2: the mailboxes that may be written to."""
         subject, sender = draft.subject, draft.sender
         found: Sequence[Mailbox] = ()
-        if is_literal(subject):
-            mailbox = self._state.mailboxes.get(subject)
-            if mailbox is not None and mailbox.registered:
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is not None:
+            if mailbox.registered:
                 found = (mailbox,)
-        else:
+        elif not is_literal(subject):
             found = self._covered(subject)
-        if not self._access.restricts:
-            return found
+        if not self._access.restricts or sender == RELAY:
+            return found  # rules are about agents: what the relay itself has to say gets there
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
         if not allowed and (found or not self._access.check_access(sender, subject).allowed):
             self._rejections.denied(draft.message_id or "", sender, subject, now_us)

@@ -88,7 +88,7 @@ def measure(
         commits=journal[0],
         total_messages=sum(by_status.values()),
         by_status=by_status,
-        events={k: n for k, n in state.counts.items() if not k.startswith(prefix)},
+        events={k: n for k, n in state.counts.items() if "." not in k},
         rejected={
             k.removeprefix(prefix): n for k, n in state.counts.items() if k.startswith(prefix)
         },

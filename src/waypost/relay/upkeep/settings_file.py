@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, validate_settings
-from waypost.relay.data_dir import DataDir
+from waypost.relay.data_dir import DataDir, replace_file
 
 log = logging.getLogger("waypost.relay")
 
@@ -36,14 +36,31 @@ class SettingsFile:
         """The settings in force now."""
         return self.current
 
+    def read(self) -> bytes | None:
+        """The file as it is, if there is one."""
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def consider(self, content: bytes) -> Settings:
+        """What the settings would be with this file, or `InvalidSettings`. Changes nothing."""
+        settings = merge_settings(self._given, content)
+        if self._opened and settings.storage != self.current.storage:
+            raise InvalidSettings("'storage' can only be changed while the relay is stopped")
+        return settings
+
+    def replace(self, content: bytes) -> None:
+        """Make this the file, on disk and in force, or raise `InvalidSettings`."""
+        self.consider(content)
+        replace_file(self._path, content)
+        self.reload()
+
     def reload(self) -> bool:
         """Read the file again; whether anything changed."""
         before = (self.current, self.problem)
         try:
-            settings = merge_settings(self._given, self._path.read_bytes())
-            if self._opened and settings.storage != self.current.storage:
-                raise InvalidSettings("'storage' can only be changed while the relay is stopped")
-            self.current, self.problem = settings, ""
+            self.current, self.problem = self.consider(self._path.read_bytes()), ""
         except FileNotFoundError:
             self.current, self.problem = self._given, ""
         except (OSError, InvalidSettings) as problem:

@@ -1,0 +1,108 @@
+"""`./run bench network`: durable round trips through a served relay, next to NATS JetStream."""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import table
+from bench.peers.nats_jetstream import SYNC_DEFAULT
+from bench.peers.nats_round_trips import NatsRoundTrips
+from bench.peers.served_relay import ServedRelay
+from bench.round_trips import RoundTripPeer, RoundTrips, measure_together
+from bench.workload import PAYLOAD_BYTES
+
+IN_FLIGHT = (1, 100)
+RUNS = 5
+RUN_SECONDS = 1.0
+BASELINE = "NATS JetStream"
+
+
+def main() -> None:
+    """Measure, then print a table or JSON."""
+    parser = argparse.ArgumentParser(prog="./run bench network", description=__doc__)
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path.cwd(),
+        help="where every server keeps its files; take the disk you care about (%(default)s)",
+    )
+    parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="length of one run")
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs whose median is the figure")
+    table.add_output_options(parser, baseline=BASELINE)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
+        asyncio.run(_run(options, Path(scratch)))
+
+
+async def _run(options: argparse.Namespace, scratch: Path) -> None:
+    peers: list[RoundTripPeer] = [
+        ServedRelay("journal"),
+        ServedRelay("maildir"),
+        NatsRoundTrips(),
+        NatsRoundTrips(sync_interval=SYNC_DEFAULT),
+    ]
+    skipped = {peer.name: reason for peer in peers if (reason := peer.available()) is not None}
+    there = [peer for peer in peers if peer.name not in skipped]
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    found: list[RoundTrips] = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting")
+        async with AsyncExitStack() as stack:
+            for peer in there:
+                await peer.start(scratch)
+                stack.push_async_callback(peer.stop)
+            for in_flight in IN_FLIGHT:
+                found += await measure_together(
+                    there,
+                    in_flight,
+                    runs=options.runs,
+                    seconds=options.seconds,
+                    on_run=lambda text: progress.update(task, description=text),
+                )
+    if options.json:
+        results = [{**asdict(one), "ratio": _ratio(one, found, options.baseline)} for one in found]
+        print(json.dumps({"results": results, "skipped": skipped}, indent=2))
+        return
+    Console().print(_table(found, options.baseline))
+    for name, reason in skipped.items():
+        Console().print(f"Left out: {name}. {reason}", highlight=False)
+
+
+def _ratio(one: RoundTrips, found: Sequence[RoundTrips], baseline: str) -> float | None:
+    for other in found:
+        if other.peer == baseline and other.in_flight == one.in_flight:
+            return one.median / other.median
+    return None
+
+
+def _table(found: Sequence[RoundTrips], baseline: str) -> Table:
+    shown = Table(
+        title="Durable round trips per second: publish, deliver, confirm",
+        caption=f"{PAYLOAD_BYTES}-byte payloads; median ± half the spread; ratio to {baseline}",
+    )
+    shown.add_column("peer")
+    for in_flight in IN_FLIGHT:
+        shown.add_column(f"{in_flight} in flight", justify="right")
+    for name in dict.fromkeys(one.peer for one in found):
+        cells = [_cell(one, found, baseline) for one in found if one.peer == name]
+        shown.add_row(name, *cells)
+    return shown
+
+
+def _cell(one: RoundTrips, found: Sequence[RoundTrips], baseline: str) -> str:
+    spread = (one.fastest - one.slowest) / 2 / one.median
+    ratio = _ratio(one, found, baseline)
+    return f"{one.median:,.0f} ±{spread:.0%}" + (f"  {ratio:.2f}x" if ratio is not None else "")
+
+
+if __name__ == "__main__":
+    main()

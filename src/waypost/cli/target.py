@@ -1,0 +1,78 @@
+"""What a verb can ask of a relay, wherever it is.
+
+`directory.Directory` is a relay on this machine's disk, `served.relay.Served` one behind a URL.
+Verbs know neither. What each call gives is in `facts`.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
+from waypost.relay.record.history import Story
+from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
+
+
+class Messages(Protocol):
+    """Messages in, messages out, and what became of one."""
+
+    def send(self, letter: Letter, *, register: bool, wait_s: float | None) -> Sent:
+        """Publish one message, after giving its subject a mailbox if that is wanted.
+
+        With `wait_s`, wait so many seconds for a recipient to confirm it.
+        """
+
+    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
+        """What waits in a mailbox, oldest first; it stays there."""
+
+    def consume(
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None,
+        deliver: Callable[[Inbox], None],
+    ) -> None:
+        """Hand messages to `deliver`, and acknowledge them once it has returned."""
+
+    def explain(self, message_id: str) -> Story:
+        """Everything that happened to a message; an error if that is nothing."""
+
+
+class DeadLetters(Protocol):
+    """Messages that could not be delivered; of one endpoint, or with `subject` None of all."""
+
+    def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
+        """Dead letters, the oldest failure first, and how many there are in all."""
+
+    def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
+        """The same by endpoint and reason, the largest group first."""
+
+    def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
+        """How many dead letters a purge would throw away."""
+
+    def redrive(self, ids: Iterable[str] | None, subject: str | None) -> Redriven:
+        """Put dead letters back into their mailboxes: those of `ids`, or all."""
+
+    def purge(self, subject: str | None, older_than: timedelta | None) -> int:
+        """Throw dead letters away; gives how many."""
+
+
+class Overview(Protocol):
+    """Who is there, how it goes, and how it is set up."""
+
+    def endpoints(self) -> list[EndpointFacts]:
+        """Every registered endpoint, in order of registration."""
+
+    def stats(self) -> Stats:
+        """Numbers and problems at one instant."""
+
+    def check_config(self, file: Path | None) -> ConfigCheck:
+        """Whether the relay would take `file`; without one, its own."""
+
+    def config(self) -> tuple[dict[str, Any], str]:
+        """The settings as a `config.json`, and why the relay's own file is ignored, if it is."""
+
+
+class Target(Messages, DeadLetters, Overview, Protocol):
+    """A relay."""

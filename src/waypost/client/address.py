@@ -1,0 +1,41 @@
+"""Where a relay is: from what people write to where the client connects, and what it signs."""
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from waypost.policy.errors import InvalidInput
+
+CONNECT_PATH = "/v1/connect"
+_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+_PORTS = {"ws": 80, "wss": 443}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """`uri` is what is connected to; `origin`, "host:port", is part of every proof."""
+
+    uri: str
+    origin: str
+
+
+def parse_address(url: str) -> Address:
+    """The address of the relay at `url`: http, https, ws or wss, with or without the path.
+
+    Raises `InvalidInput` for anything else.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(f"not the address of a relay: {url!r:.200}") from None
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None or not host or parts.query or parts.fragment or "@" in parts.netloc:
+        raise InvalidInput(
+            f"not the address of a relay: {url!r:.200}; expected http://HOST:PORT or wss://HOST"
+        )
+    name = f"[{host}]" if ":" in host else host
+    origin = f"{name}:{port or _PORTS[scheme]}".lower()
+    path = parts.path.rstrip("/")
+    if not path.endswith(CONNECT_PATH):
+        path += CONNECT_PATH
+    return Address(uri=f"{scheme}://{origin}{path}", origin=origin)

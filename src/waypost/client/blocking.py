@@ -1,0 +1,249 @@
+"""The client for programs without asyncio: the same agent, on an event loop in a thread.
+
+    with connect("http://127.0.0.1:7171", Identity.load("web.key")) as agent:
+        agent.send("agent.billing", {"refund": 12})
+        for message in agent:
+            message.ack()
+
+A bridge, not a second client: each verb is the one of `waypost.client.aio`, waited for. Any number
+of threads may use one agent. Handlers of signals run on the agent's thread and must not call it.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from waypost.client import aio
+from waypost.client.address import parse_address
+from waypost.client.errors import AgentClosed, ClientError
+from waypost.client.identity import Identity
+from waypost.client.message import Message as AsyncMessage
+from waypost.client.message import Received
+from waypost.client.options import ClientOptions
+from waypost.client.outgoing import Outgoing
+from waypost.client.signals import SignalHandler, Stop
+from waypost.wire.frames import DeliveryConfirm
+from waypost.wire.messages import Signal
+from waypost.wire.results import PublishResult
+from waypost.wire.sealing import Card
+
+T = TypeVar("T")
+READ_AHEAD = 50
+
+
+@contextmanager
+def connect(
+    url: str, identity: Identity, *, options: ClientOptions | None = None
+) -> Iterator["Agent"]:
+    """Connect to the relay at `url` as `identity`, and stay connected until the block ends.
+
+    Raises as `waypost.client.aio.connect` does.
+    """
+    address, options = parse_address(url), options or ClientOptions()
+    thread = _LoopThread()
+    try:
+        inner = thread.call(_make(lambda: aio.Agent(address, identity, options)))
+        agent = Agent(inner, thread)
+        try:
+            thread.call(inner.open())
+            yield agent
+        finally:
+            agent.close()
+    finally:
+        thread.stop()
+
+
+class Message(Received):
+    """One message, to be answered with `ack` or `nack`; `with message:` does it for you."""
+
+    def __init__(self, inner: AsyncMessage, thread: "_LoopThread") -> None:
+        self._inner = inner  # kept: while somebody holds this one, the message is in good hands
+        self._thread = thread
+        super().__init__(inner.delivered, inner.opened)
+
+    def ack(self) -> None:
+        """Done: it may leave the relay. Written soon, with other things; again changes nothing."""
+        self._thread.call(self._inner.ack())
+
+    def nack(self, delay: float = 0.0) -> None:
+        """Not done: it comes again, not before `delay` seconds have passed."""
+        self._thread.call(self._inner.nack(delay))
+
+    def reply(self, payload: object, **options: Any) -> PublishResult:
+        """Send an answer; parameters as those of the asyncio client's `Message.reply`."""
+        return self._thread.call(self._inner.reply(payload, **options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+
+class Agent:
+    """One agent, connected. Made by `connect`. What each verb does is told by the asyncio one."""
+
+    def __init__(self, inner: aio.Agent, thread: "_LoopThread") -> None:
+        self._inner = inner
+        self._thread = thread
+        self._ahead: deque[AsyncMessage] = deque()
+
+    def close(self) -> None:
+        """Write what was said, then leave."""
+        self._ahead.clear()
+        self._thread.call(self._inner.close())
+
+    @property
+    def subject(self) -> str:
+        """Who we are."""
+        return self._inner.subject
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at the moment."""
+        return self._inner.is_connected
+
+    @property
+    def is_live(self) -> bool:
+        """Whether everything stored has been delivered and confirmed on this connection."""
+        return self._inner.is_live
+
+    @property
+    def queue_status(self) -> int | None:
+        """How many messages were stored for us when we connected last."""
+        return self._inner.queue_status
+
+    @property
+    def blocked_count(self) -> int:
+        """How many messages and signals the block list has kept away."""
+        return self._inner.blocked_count
+
+    # Sending
+
+    def send(self, subject: str, payload: object, **options: Any) -> PublishResult:
+        """Send a message; parameters as those of the asyncio client's `Agent.send`."""
+        parent = options.pop("parent", None)
+        options["parent"] = parent.envelope if isinstance(parent, Received) else parent
+        return self._thread.call(self._inner.send(subject, payload, **options))
+
+    def send_many(self, messages: Iterable[Outgoing | Mapping[str, Any]]) -> list[PublishResult]:
+        """Send many, in order, in as few frames as they fit."""
+        return self._thread.call(self._inner.send_many(list(messages)))
+
+    def request(
+        self, subject: str, payload: object, *, timeout: float = 5.0, **options: Any
+    ) -> Message:
+        """Send, and wait up to `timeout` seconds for the reply, which needs no ack."""
+        asked = self._inner.request(subject, payload, timeout=timeout, **options)
+        return Message(self._thread.call(asked), self._thread)
+
+    def delivered(self, message_id: str, timeout: float = 30.0) -> DeliveryConfirm:
+        """Wait until a recipient has confirmed `message_id`."""
+        return self._thread.call(self._inner.delivered(message_id, timeout))
+
+    def confirmations(self) -> Iterator[DeliveryConfirm]:
+        """Every confirmation from now on, until the agent is closed."""
+        return self._each(self._inner.confirmations())
+
+    def signal(self, subject: str, signal: Signal) -> bool:
+        """Tell whoever is connected as `subject` now. False if we are not connected ourselves."""
+        return self._thread.call(_make(lambda: self._inner.signal(subject, signal)))
+
+    def on_signal(self, handler: SignalHandler) -> Stop:
+        """Call `handler(sender, signal)` on the agent's thread; returns its end."""
+        return self._inner.on_signal(handler)
+
+    # Receiving
+
+    def __iter__(self) -> Iterator[Message]:
+        try:
+            while True:
+                yield self.receive()
+        except AgentClosed:
+            return
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """The next message. Raises `ReceiveTimedOut` after `timeout` seconds, if given, and
+        `AgentClosed`."""
+        while True:
+            try:  # several threads may take from here
+                return Message(self._ahead.popleft(), self._thread)
+            except IndexError:
+                came = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))
+                self._ahead.extend(came)
+
+    def fetch(self, limit: int = aio.SYNC_BATCH, **options: Any) -> list[Message]:
+        """Up to `limit` stored messages, for agents that pull."""
+        fetched = self._thread.call(self._inner.fetch(limit, **options))
+        return [Message(one, self._thread) for one in fetched]
+
+    def sync(self, *, small_max_bytes: int = 8192) -> Iterator[Message]:
+        """All stored messages: first those up to `small_max_bytes`, then the rest."""
+        for one in self._each(self._inner.sync(small_max_bytes=small_max_bytes)):
+            yield Message(one, self._thread)
+
+    def block(self, pattern: str) -> None:
+        """Hear no more from senders under `pattern`."""
+        self._thread.call(_make(lambda: self._inner.block(pattern)))
+
+    def unblock(self, pattern: str) -> None:
+        """Hear from them again."""
+        self._thread.call(_make(lambda: self._inner.unblock(pattern)))
+
+    def trust(self, card: Card) -> None:
+        """What `card.subject` seals must be sealed with the key on this card."""
+        self._thread.call(_make(lambda: self._inner.trust(card)))
+
+    def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        async def following() -> list[T]:
+            async for item in items:
+                return [item]
+            return []
+
+        while found := self._thread.call(following()):
+            yield found.pop()
+
+
+class _LoopThread:
+    """An event loop on a thread that does not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="waypost-agent", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` on the loop and wait for it; it has its own deadline."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise ClientError("the agent's own thread cannot wait for the agent")
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise AgentClosed("the agent is closed") from None
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C here must not leave the work going on there
+            raise
+
+    def stop(self) -> None:
+        """End the loop; what still waits on it is cancelled."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
+
+
+async def _make(make: Callable[[], T]) -> T:
+    """Do something that must happen on the loop, though it waits for nothing."""
+    return make()

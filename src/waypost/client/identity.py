@@ -1,0 +1,185 @@
+"""An agent's keys: how it proves who it is, and what others encrypt to.
+
+Rule 1  The private keys leave this object only into its own file, which others cannot read.
+Rule 2  Whatever is signed says what it is for; a relay's challenge is signed only if it is one.
+
+WaypostError
+└── KeyFileError
+    ├── KeyFileExposed      others may read the file
+    ├── KeyFileExists       there is one already, and it was not to be overwritten
+    └── KeyFileInvalid      it cannot be read, or is no key file
+"""
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.wire import frames, handshake
+from waypost.wire.handshake import KEY_BYTES, NONCE_BYTES, from_text, to_text
+from waypost.wire.sealing import Card
+
+_FILE_MAX_BYTES = 16_384
+
+
+class KeyFileError(WaypostError):
+    """A key file cannot be used."""
+
+
+class KeyFileExposed(KeyFileError):
+    """Others may read the file, and so be you."""
+
+
+class KeyFileExists(KeyFileError):
+    """There is a key file already; keys that are overwritten are gone for good."""
+
+
+class KeyFileInvalid(KeyFileError):
+    """The file cannot be read, or is no key file."""
+
+
+class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What lies on disk: the private keys, in base64url."""
+
+    version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
+    subject: str
+    signing_key: str
+    sealing_key: str
+
+
+class Identity:
+    """A subject and its keys: Ed25519 to sign with, X25519 for others to encrypt to."""
+
+    def __init__(self, subject: str, signing: Ed25519PrivateKey, sealing: X25519PrivateKey) -> None:
+        self._signing = signing
+        self._sealing = sealing
+        self.subject = handshake.validate_agent_subject(subject)
+        self.public_key = to_text(signing.public_key().public_bytes_raw())
+        self.sealing_key = to_text(sealing.public_key().public_bytes_raw())
+        text = handshake.sealing_key_text(subject=subject, sealing_key=self.sealing_key)
+        self.card = Card(
+            subject=subject,
+            public_key=self.public_key,
+            sealing_key=self.sealing_key,
+            sealing_signature=self.sign(text),
+        )
+
+    @classmethod
+    def new(cls, subject: str) -> "Identity":
+        """An identity with new random keys. `InvalidInput` if no agent may be called so."""
+        return cls(subject, Ed25519PrivateKey.generate(), X25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Identity":
+        """The identity in a file that `save` wrote.
+
+        Raises `KeyFileExposed` (with the command that mends it) or `KeyFileInvalid`.
+        """
+        content = _read(Path(path))
+        try:
+            keys = msgspec.json.decode(content, type=_KeyFile)
+            signing = Ed25519PrivateKey.from_private_bytes(from_text(keys.signing_key, KEY_BYTES))
+            sealing = X25519PrivateKey.from_private_bytes(from_text(keys.sealing_key, KEY_BYTES))
+            return cls(keys.subject, signing, sealing)
+        except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as problem:
+            raise KeyFileInvalid(f"{path} is not a key file: {problem}") from None
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the keys to `path`, for the owner only; on disk when it returns.
+
+        Missing directories are made. Raises `KeyFileExists` unless `overwrite`; `KeyFileError`
+        if it cannot be written.
+        """
+        keys = _KeyFile(
+            subject=self.subject,
+            signing_key=to_text(self._signing.private_bytes_raw()),
+            sealing_key=to_text(self._sealing.private_bytes_raw()),
+        )
+        content = msgspec.json.format(msgspec.json.encode(keys), indent=2) + b"\n"
+        try:
+            _write(Path(path), content, overwrite=overwrite)
+        except OSError as problem:
+            raise KeyFileError(f"cannot write {path}: {problem.strerror}") from None
+
+    def prove(
+        self, nonce: str, origin: str, *, receive: Literal["push", "pull"] = "push"
+    ) -> frames.Auth:
+        """The answer to a relay's challenge at `origin`, the "host:port" you connected to.
+
+        `InvalidMessage` if `nonce` is no challenge.
+        """
+        from_text(nonce, NONCE_BYTES)
+        text = handshake.proof_text(
+            origin=origin.lower(), nonce=nonce, subject=self.subject, public_key=self.public_key
+        )
+        return frames.Auth(
+            subject=self.subject,
+            public_key=self.public_key,
+            signature=self.sign(text),
+            receive=receive,
+            sealing_key=self.card.sealing_key,
+            sealing_signature=self.card.sealing_signature,
+        )
+
+    def sign(self, text: bytes) -> str:
+        """The Ed25519 signature over `text`, which should say what it is for; base64url."""
+        return to_text(self._signing.sign(text))
+
+    def shared_secret(self, with_key: X25519PublicKey) -> bytes:
+        """The X25519 secret shared with `with_key`. `ValueError` if that key gives no secret."""
+        return self._sealing.exchange(with_key)
+
+    def __repr__(self) -> str:
+        return f"<Identity {self.subject} {self.public_key}>"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise KeyFileInvalid(f"cannot read {path}: {problem.strerror}") from None
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise KeyFileInvalid(f"{path} is not a key file: not a file at all")
+        if mode & 0o077:
+            raise KeyFileExposed(
+                f"others can read or write {path}, and whoever has read it can speak as you:"
+                f" run chmod 600 {path}, or make new keys if somebody may have"
+            )
+        return os.read(descriptor, _FILE_MAX_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp") if overwrite else path
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise KeyFileExists(
+            f"{path} exists, and keys that are overwritten are gone for good:"
+            " choose another file, or move this one away"
+        ) from None
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        if overwrite:
+            os.replace(target, path)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,64 @@
+"""How an agent connects, waits and bounds itself: small values with units."""
+
+import ssl
+from typing import Literal
+
+import msgspec
+
+from waypost.policy.errors import InvalidSettings
+from waypost.policy.guard import MessagingGuardConfig
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
+
+_PROTOCOLS = {"json": JSON_PROTOCOL, "msgpack": MSGPACK_PROTOCOL}
+
+
+class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything has a default that suits most agents. Raises `InvalidSettings` if out of range.
+
+    `receive`: mail is pushed as it comes, or pulled with `sync` and `fetch`.
+    `encoding`: "json" is the quicker one, "msgpack" the smaller one for numbers.
+    `connect_timeout_s`: how long the first connection may take, attempts that fail included.
+    `handshake_timeout_s`: how long one attempt may take.
+    `send_timeout_s`: how long a send waits for its answer, reconnects included.
+    `close_timeout_s`: how long closing waits until what was said is written.
+    `ping_interval_s`: a relay that is silent for twice this is taken for gone.
+    `unanswered_max`: sends that may run ahead of their answers; the next one waits.
+    `unread_max_messages`, `unread_max_bytes`: past either, no more is read from the relay.
+    `remembered_max_ids`: messages remembered as done, to tell what was delivered twice.
+    `tls`: for https and wss, instead of the usual checks against known authorities.
+    `guard`: limits of `request`.
+    """
+
+    receive: Literal["push", "pull"] = "push"
+    encoding: Literal["json", "msgpack"] = "json"
+    connect_timeout_s: float = 10.0
+    handshake_timeout_s: float = 10.0
+    send_timeout_s: float = 30.0
+    close_timeout_s: float = 5.0
+    ping_interval_s: float = 20.0
+    unanswered_max: int = 1000
+    unread_max_messages: int = 1000
+    unread_max_bytes: int = 64 * 1024 * 1024
+    remembered_max_ids: int = 10_000
+    tls: ssl.SSLContext | None = None
+    guard: MessagingGuardConfig = MessagingGuardConfig()
+
+    def __post_init__(self) -> None:
+        if self.receive not in ("push", "pull"):
+            raise InvalidSettings(f"receive must be 'push' or 'pull', not {self.receive!r:.40}")
+        if self.encoding not in _PROTOCOLS:
+            raise InvalidSettings(
+                f"encoding must be 'json' or 'msgpack', not {self.encoding!r:.40}"
+            )
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if name.endswith("_s"):
+                if not isinstance(value, int | float) or not 0 < value < float("inf"):
+                    raise InvalidSettings(f"{name} must be more than 0 seconds, not {value!r:.40}")
+            elif "_max" in name and (not isinstance(value, int) or value < 1):
+                raise InvalidSettings(f"{name} must be 1 or more, not {value!r:.40}")
+
+    @property
+    def protocol(self) -> str:
+        """The WebSocket subprotocol of `encoding`."""
+        return _PROTOCOLS[self.encoding]

@@ -1,0 +1,75 @@
+"""How an agent proves who it is and gets a token."""
+
+import asyncio
+from functools import partial
+
+from waypost.server.http.callers import Access
+from waypost.server.http.contract import (
+    NO_BODY,
+    Answer,
+    AnyOperation,
+    Call,
+    NoParameters,
+    Operation,
+    Reply,
+    json_body,
+)
+from waypost.wire.bodies import ChallengeGiven, TokenAsked, TokenGiven
+
+
+async def give_challenge(call: Call[NoParameters, None]) -> Reply:
+    """A nonce to sign."""
+    return Reply(ChallengeGiven(nonce=call.services.authenticator.challenge()))
+
+
+async def give_token(call: Call[NoParameters, TokenAsked]) -> Reply:
+    """A token for a signed challenge. A new subject is written to disk first, in a thread."""
+    asked = call.body
+    authenticate = partial(
+        call.services.authenticator.authenticate,
+        subject=asked.subject,
+        public_key=asked.public_key,
+        signature=asked.signature,
+        nonce=asked.nonce,
+        origin=call.request.headers.get("host", ""),
+        sealing_key=asked.sealing_key,
+        sealing_signature=asked.sealing_signature,
+    )
+    grant = await asyncio.to_thread(authenticate)
+    return Reply(TokenGiven(subject=grant.subject, token=grant.token, expires_at=grant.expires_at))
+
+
+OPERATIONS: tuple[AnyOperation, ...] = (
+    Operation(
+        method="POST",
+        path="/v1/auth/challenge",
+        access=Access.ANYONE,
+        summary="Ask for a challenge",
+        description="A nonce, good for one attempt within a minute.",
+        tag="auth",
+        handler=give_challenge,
+        parameters=NoParameters,
+        body=NO_BODY,
+        answer=Answer(ChallengeGiven),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/auth/token",
+        access=Access.ANYONE,
+        summary="Trade a signed challenge for a token",
+        description=(
+            "Sign the lines `waypost-auth-1`, origin (the `host:port` you connect to), nonce,"
+            " subject and public key, joined by line feeds, with your Ed25519 key. The subject"
+            " belongs to the first key that did this."
+        ),
+        tag="auth",
+        handler=give_token,
+        parameters=NoParameters,
+        body=json_body(TokenAsked),
+        answer=Answer(TokenGiven),
+        refusals={
+            401: "The proof does not hold, or its challenge is over or was used.",
+            403: "The subject belongs to another key.",
+        },
+    ),
+)

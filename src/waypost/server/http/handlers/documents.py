@@ -1,0 +1,76 @@
+"""The description of this very interface, for programs and for people."""
+
+from functools import cache
+
+import msgspec
+
+from waypost.server.http.callers import Access
+from waypost.server.http.contract import (
+    NO_BODY,
+    Answer,
+    AnyOperation,
+    Call,
+    NoParameters,
+    Operation,
+    Reply,
+)
+
+_HTML = "text/html; charset=utf-8"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
+async def get_document(call: Call[NoParameters, None]) -> Reply:
+    """The OpenAPI document."""
+    return Reply(_document())
+
+
+async def get_page(call: Call[NoParameters, None]) -> Reply:
+    """The same as a page."""
+    return Reply(_page(), media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
+
+
+# Both are made from the table that these operations are in, so only once it is there.
+
+
+@cache
+def _document() -> bytes:
+    from waypost.server.http.document import make_document
+
+    return msgspec.json.encode(make_document())
+
+
+@cache
+def _page() -> bytes:
+    from waypost.server.http.document_page import make_page
+
+    return make_page().encode()
+
+
+OPERATIONS: tuple[AnyOperation, ...] = (
+    Operation(
+        method="GET",
+        path="/openapi.json",
+        access=Access.ANYONE,
+        summary="This interface for programs",
+        description="OpenAPI 3.1.",
+        tag="documents",
+        handler=get_document,
+        parameters=NoParameters,
+        body=NO_BODY,
+        answer=Answer(dict),
+        needs_relay=False,
+    ),
+    Operation(
+        method="GET",
+        path="/docs",
+        access=Access.ANYONE,
+        summary="This interface for people",
+        description="One page that needs nothing else.",
+        tag="documents",
+        handler=get_page,
+        parameters=NoParameters,
+        body=NO_BODY,
+        answer=Answer(None, "A page.", _HTML),
+        needs_relay=False,
+    ),
+)

@@ -1,0 +1,166 @@
+"""Publishing, one message or many, and the story of a message."""
+
+import msgspec
+
+from waypost.policy.bounds import publish_many_max_messages
+from waypost.policy.verdicts import Reason
+from waypost.relay.traffic.drafts import Draft
+from waypost.server.http.callers import Access
+from waypost.server.http.contract import (
+    NO_BODY,
+    Answer,
+    AnyOperation,
+    Body,
+    Call,
+    NoParameters,
+    Operation,
+    Reply,
+)
+from waypost.server.http.failures import Refused
+from waypost.server.http.stories import tell_story
+from waypost.server.sessions.hub import check_addresses
+from waypost.wire.bodies import IdText, MessageStory, NewMessage, NewMessages, Results
+from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.frames import Parent
+from waypost.wire.identifiers import validate_message_id
+from waypost.wire.problems import STATUS, discreet, problem_of
+from waypost.wire.results import PublishResult
+
+
+class MessageNamed(msgspec.Struct, forbid_unknown_fields=True):
+    """Which message."""
+
+    id: IdText
+
+
+async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
+    """One message, answered by its result or refusal; or many, answered by their results."""
+    relay, sender = call.services.relay, call.caller.subject
+    show = call.services.options.show_pressure
+    if isinstance(call.body, NewMessages):
+        drafts = [_draft(one, sender) for one in call.body.messages]
+        results = await relay.publish_many(drafts)
+        return Reply(Results(results=results if show else [discreet(one) for one in results]))
+    draft = _draft(call.body, sender)
+    result = await relay.publish(
+        draft.subject,
+        draft.payload,
+        sender=sender,
+        reply_to=draft.reply_to,
+        budget=draft.budget,
+        parent=draft.parent,
+        message_id=draft.message_id,
+    )
+    shown = result if show else discreet(result)
+    if shown.rejected and not shown.delivered_to:
+        raise _refusal(shown)
+    return Reply(shown)
+
+
+async def explain_message(call: Call[MessageNamed, None]) -> Reply:
+    """What happened to a message. Agents see what is theirs; others are told nothing."""
+    story = await tell_story(call.services, call.caller, call.parameters.id)
+    if story is None:
+        raise Refused(404, "no such message is known to you")
+    return Reply(story)
+
+
+def _refusal(result: PublishResult) -> Refused:
+    """A publish of which nothing was stored. The first reason decides."""
+    first = result.rejected[0]
+    problem = problem_of(first, result.retry_after_ms)
+    return Refused(
+        STATUS[first.reason],
+        problem.error,
+        reason=problem.reason,
+        retry_after_ms=problem.retry_after_ms,
+    )
+
+
+def _draft(message: NewMessage, sender: str) -> Draft:
+    check_addresses(message.subject, message.reply_to)
+    budget = None if message.budget is None else msgspec.to_builtins(message.budget)
+    return Draft(
+        subject=message.subject,
+        payload=message.payload,
+        sender=sender,
+        reply_to=message.reply_to,
+        budget=budget,
+        parent=None if message.parent is None else _parent(message.parent),
+        message_id=message.message_id,
+    )
+
+
+def _parent(parent: Parent) -> Envelope:
+    """As much of the parent's envelope as counts: its id and its budget."""
+    validate_message_id(parent.id)
+    return Envelope(
+        id=parent.id, subject="", sender="", budget=parent.budget, created_at=instant(0)
+    )
+
+
+class _Peek(msgspec.Struct):
+    messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_one = msgspec.json.Decoder(NewMessage).decode
+_many = msgspec.json.Decoder(NewMessages).decode
+_peek = msgspec.json.Decoder(_Peek).decode
+
+
+def _read(content: bytes) -> NewMessage | NewMessages:
+    """One message is by far the most frequent: only when it is not one, look for many."""
+    try:
+        return _one(content)
+    except msgspec.ValidationError as problem:
+        try:
+            is_many = _peek(content).messages is not msgspec.UNSET
+        except msgspec.ValidationError:
+            is_many = False
+        if not is_many:
+            raise problem from None
+    return _many(content)
+
+
+_REFUSALS = {
+    STATUS[Reason.ACCESS_DENIED]: "Access rules forbid it.",
+    STATUS[Reason.BUDGET_EXCEEDED]: "Its budget does not allow the delivery; kept as dead letter.",
+    STATUS[Reason.RATE_LIMITED]: (
+        "Too many: the sender's rate limit (with `Retry-After`), a full mailbox, or the sender's"
+        " quota in that inbox, which says the same to everyone."
+    ),
+    STATUS[Reason.CIRCUIT_OPEN]: "The circuit to the recipient is open, or the disk is full.",
+}
+
+OPERATIONS: tuple[AnyOperation, ...] = (
+    Operation(
+        method="POST",
+        path="/v1/messages",
+        access=Access.PUBLISHER,
+        summary="Publish a message, or many",
+        description=(
+            'One message, or `{"messages": [...]}` with up to'
+            f" {publish_many_max_messages:,} of them and one commit. On disk when the answer"
+            " comes. Many are always answered with their results; one that nobody got is answered"
+            " with the status of its refusal."
+        ),
+        tag="messages",
+        handler=publish,
+        parameters=NoParameters,
+        body=Body(_read, (NewMessage, NewMessages), carries_messages=True),
+        answer=Answer(PublishResult, "What became of it, or of each of them.", or_kind=Results),
+        refusals=_REFUSALS,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/messages/{id}",
+        access=Access.AGENT,
+        summary="What happened to a message",
+        description="For the operator, its sender, and those who received it.",
+        tag="messages",
+        handler=explain_message,
+        parameters=MessageNamed,
+        body=NO_BODY,
+        answer=Answer(MessageStory),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Who an agent is: names bound to keys, challenges, tokens. `authenticator` is the way in."""

@@ -1,0 +1,72 @@
+"""Logs of a served relay: one JSON object a line, or plain text for a person at a terminal.
+
+Fields given as `extra` stand beside `time`, `level`, `logger` and `message`. Whatever was in a
+message cannot start a line of its own.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+
+_ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON; what JSON cannot hold is written as Python shows it."""
+        fields: dict[str, Any] = {
+            "time": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return _encode(fields)
+
+
+class PlainLines(logging.Formatter):
+    """Time, level and message, and the extra fields after it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record on one line; an exception follows on its own."""
+        extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
+        message = record.getMessage().replace("\n", "\\n")
+        line = f"{_instant(record)} {record.levelname.lower():7} {message}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
+    """Log from `level` on to `stream` (stderr), in the form that fits it. Requests are counted in
+    the metrics, not logged."""
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(PlainLines() if stream.isatty() else JsonLines())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+def _instant(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+
+
+def _encode(fields: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(fields, enc_hook=repr).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        plain = {
+            name: str(value).encode(errors="backslashreplace").decode()
+            for name, value in fields.items()
+        }
+        return msgspec.json.encode(plain).decode()

@@ -1,0 +1,298 @@
+"""What requests to a served relay carry and what it answers, as JSON.
+
+Requests are strict: a field nobody knows is a mistake, and said to be one. Answers may grow new
+fields; readers ignore what they do not know. The format of subjects is stated here for readers
+and checked where they are used, which can say better what is wrong.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from waypost.policy.access import AccessRule
+from waypost.policy.bounds import (
+    lease_max_messages,
+    message_id_length_max_chars,
+    number_max,
+    publish_many_max_messages,
+    subject_length_max_chars,
+    subject_tokens_max,
+    wait_max_s,
+)
+from waypost.wire.envelopes import Envelope
+from waypost.wire.frames import Parent
+from waypost.wire.results import PublishResult
+
+INBOX_WAIT_MAX_S = 60
+INBOXES_MAX = 100
+REDRIVE_MAX_IDS = 10_000
+
+_TOKEN = "[A-Za-z0-9_-]+"
+_MORE = f"{{0,{subject_tokens_max - 1}}}"
+_WILD = rf"({_TOKEN}|\*)"
+
+SubjectText = Annotated[
+    str,
+    msgspec.Meta(
+        description="A dot-separated name.",
+        min_length=1,
+        max_length=subject_length_max_chars,
+        examples=["agent.billing"],
+        extra_json_schema={"pattern": rf"^{_TOKEN}(\.{_TOKEN}){_MORE}$"},
+    ),
+]
+PatternText = Annotated[
+    str,
+    msgspec.Meta(
+        description="A subject that may hold '*' (one token) and, last, '>' (one or more).",
+        min_length=1,
+        max_length=subject_length_max_chars,
+        examples=["agent.*.refunds", "agent.>"],
+        extra_json_schema={"pattern": rf"^({_WILD}\.){_MORE}({_WILD}|>)$"},
+    ),
+]
+IdText = Annotated[
+    str,
+    msgspec.Meta(
+        description="A message id.",
+        min_length=1,
+        max_length=message_id_length_max_chars,
+        examples=["01JCQ7Z0000000000000000000"],
+        pattern="^[A-Za-z0-9_-]+$",
+    ),
+]
+Number = Annotated[int, msgspec.Meta(ge=0, le=number_max)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)]
+Ids = Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=lease_max_messages)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
+
+
+class Asked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Something a request carries."""
+
+
+# Who you are
+
+
+class ChallengeGiven(msgspec.Struct, kw_only=True):
+    """Sign this, together with what `handshake.proof_text` says, within a minute."""
+
+    nonce: str
+
+
+class TokenAsked(Asked, kw_only=True):
+    """A signed challenge. Keys, nonce and signatures are unpadded base64url.
+
+    `sealing_key` with `sealing_signature` is for those who want to encrypt to you.
+    """
+
+    subject: SubjectText
+    public_key: str
+    signature: str
+    nonce: str
+    sealing_key: str | None = None
+    sealing_signature: str | None = None
+
+
+class TokenGiven(msgspec.Struct, kw_only=True):
+    """You are `subject`; send `Authorization: Bearer <token>` until `expires_at` (ms)."""
+
+    subject: str
+    token: str
+    expires_at: int
+
+
+# Messages
+
+
+class BudgetAsked(Asked, kw_only=True, omit_defaults=True):
+    """What a message may do at most; it can only be less than the relay allows.
+
+    `ttl` is the instant of expiry, in ms since the epoch.
+    """
+
+    hop_count: Number | msgspec.UnsetType = msgspec.UNSET
+    max_hops: Annotated[int, msgspec.Meta(ge=1, le=number_max)] | msgspec.UnsetType = msgspec.UNSET
+    ancestor_chain: list[SubjectText] | msgspec.UnsetType = msgspec.UNSET
+    ttl: Number | msgspec.UnsetType = msgspec.UNSET
+    call_budget_remaining: Number | msgspec.UnsetType = msgspec.UNSET
+
+
+class NewMessage(Asked, kw_only=True):
+    """A message to publish. Its sender is whoever the token belongs to.
+
+    `parent` is the message this one follows from. The same `message_id` again gives the first
+    result again.
+    """
+
+    subject: PatternText
+    payload: msgspec.Raw
+    reply_to: SubjectText | None = None
+    budget: BudgetAsked | None = None
+    parent: Parent | None = None
+    message_id: IdText | None = None
+
+
+class NewMessages(Asked, kw_only=True):
+    """Many messages with one commit. One that is invalid fails them all."""
+
+    messages: Annotated[
+        list[NewMessage], msgspec.Meta(min_length=1, max_length=publish_many_max_messages)
+    ]
+
+
+class Results(msgspec.Struct, kw_only=True):
+    """What became of each message, in the order in which they were given."""
+
+    results: list[PublishResult]
+
+
+class StoryStep(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that happened: when (µs), what, in which mailbox, and in words.
+
+    `seq` is its number in the journal, for the operator only.
+    """
+
+    at_us: int
+    kind: str
+    endpoint: str = ""
+    text: str = ""
+    seq: int = 0
+
+
+class MessageStory(msgspec.Struct, kw_only=True):
+    """Everything that happened to a message, as far as it is the reader's concern."""
+
+    message_id: str
+    steps: list[StoryStep]
+
+
+# Inboxes
+
+
+class Delivered(Envelope, frozen=True, kw_only=True):
+    """A message handed out. `parent` is the id of the message it follows from."""
+
+    parent: str | None = None
+
+
+class InboxAsked(Asked, kw_only=True):
+    """One of many inboxes to read."""
+
+    subject: SubjectText
+    limit: Limit = 50
+    max_size_bytes: Number | None = None
+
+
+class InboxesAsked(Asked, kw_only=True):
+    """Several inboxes to read at once."""
+
+    inboxes: Annotated[list[InboxAsked], msgspec.Meta(min_length=1, max_length=INBOXES_MAX)]
+
+
+class Inbox(msgspec.Struct, kw_only=True):
+    """Messages handed out, the oldest first. Each waits again if it is not acknowledged in time."""
+
+    subject: str
+    messages: list[Delivered]
+
+
+class Inboxes(msgspec.Struct, kw_only=True):
+    """The inboxes in the order in which they were asked for."""
+
+    inboxes: list[Inbox]
+
+
+class AckAsked(Asked, kw_only=True):
+    """These are done."""
+
+    ids: Ids
+
+
+class NackAsked(Asked, kw_only=True):
+    """These were not done: again, not before `delay` seconds have passed."""
+
+    ids: Ids
+    delay: Seconds = 0.0
+
+
+class Counted(msgspec.Struct, kw_only=True):
+    """How many it was."""
+
+    count: int
+
+
+# Operating
+
+
+class EndpointFacts(msgspec.Struct, kw_only=True):
+    """A registered endpoint. `maildir_path` is None when mailboxes are not kept as files."""
+
+    subject: str
+    hash: str
+    registered_at: datetime
+    maildir_path: str | None = None
+
+
+class EndpointList(msgspec.Struct, kw_only=True):
+    """Endpoints by name. `next` is what to give as `after` for more; None if this is the end."""
+
+    endpoints: list[EndpointFacts]
+    next: str | None = None
+
+
+class RedriveAsked(Asked, kw_only=True):
+    """Dead letters to put back; with `subject`, only those of that endpoint."""
+
+    ids: Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=REDRIVE_MAX_IDS)]
+    subject: SubjectText | None = None
+
+
+class Redriven(msgspec.Struct, kw_only=True):
+    """How many dead letters went back, and which ids were asked for and stayed."""
+
+    redriven: int
+    not_redriven: list[str]
+
+
+class PurgeAsked(Asked, kw_only=True):
+    """Dead letters to throw away: of one endpoint, or older than so many ms, or all."""
+
+    subject: SubjectText | None = None
+    older_than_ms: Number | None = None
+
+
+class RuleAsked(Asked, kw_only=True, rename={"from_": "from"}):
+    """An access rule. The highest priority is tried first; the first that matches decides."""
+
+    from_: PatternText
+    to: PatternText
+    action: Literal["allow", "deny"]
+    priority: Annotated[int, msgspec.Meta(ge=-number_max, le=number_max)] = 0
+
+
+class RuleList(msgspec.Struct, kw_only=True):
+    """The rules in the order in which they are tried; `problem` if their file cannot be used."""
+
+    rules: list[AccessRule]
+    problem: str = ""
+
+
+class ConfigState(msgspec.Struct, kw_only=True):
+    """`config` is the file as it is, `settings` what is in force (or would be).
+
+    `notes` are valid settings that cannot work as meant; `problem` says why a file is ignored.
+    """
+
+    config: dict[str, Any]
+    settings: dict[str, Any]
+    notes: list[str] = []
+    problem: str = ""
+    written: bool = False
+
+
+class Health(msgspec.Struct, kw_only=True):
+    """Whether it can be relied on."""
+
+    status: str

@@ -1,0 +1,127 @@
+"""Relays that are served by a process of their own, and people at terminals who talk to them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tests.cli.conftest import UNSAID, WIDE
+from waypost.cli.app import app
+
+ENDS_WITHIN_S = 30
+
+
+class ServedRelay:
+    """`waypost serve` as it runs. `log` is its stderr so far."""
+
+    def __init__(self, data: Path, home: Path, options: tuple[str, ...]) -> None:
+        self.data = data
+        self.home = home
+        self._log = home / "serve.log"
+        command = ["-m", "waypost", "serve", "--data-dir", str(data), "--port", "0", *options]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                env={**os.environ, **UNSAID},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.said = ""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+            if line.startswith("Ctrl-C"):
+                break
+        found = re.search(r"WAYPOST_URL=(\S+)", self.said)
+        assert found is not None, self.log
+        self.url = found[1]
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def operator_token_file(self) -> str:
+        return str(self.data / "operator-token")
+
+    def person(self) -> "Person":
+        return Person(self.url, self.home)
+
+    def operator(self) -> "Person":
+        return Person(self.url, self.home, WAYPOST_OPERATOR_TOKEN_FILE=self.operator_token_file)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(how)
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        try:
+            return self.process.wait(ENDS_WITHIN_S)
+        finally:
+            self.process.kill()
+            self.process.communicate()
+
+
+class Person:
+    """Types verbs against one URL; `home` is where keys are."""
+
+    def __init__(self, url: str, home: Path, **environment: str) -> None:
+        self.url = url
+        self.home = home
+        self.environment = {
+            **WIDE,
+            "WAYPOST_URL": url,
+            "HOME": str(home),
+            **environment,
+        }
+
+    def __call__(self, *arguments: str, exits: int = 0, typed: str | None = None) -> Any:
+        """The result of a verb, which must exit with `exits`."""
+        runner = CliRunner(env=self.environment)
+        result = runner.invoke(app, list(arguments), input=typed)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == exits, f"{result.exit_code}: {result.stdout}{result.stderr}"
+        return result
+
+    def json(self, *arguments: str, exits: int = 0) -> Any:
+        """What a verb prints with --json."""
+        return json.loads(self(*arguments, "--json", exits=exits).stdout)
+
+    def has_keys(self, *subjects: str) -> None:
+        for subject in subjects:
+            self("keys", "new", subject)
+
+    def key_of(self, subject: str) -> Path:
+        return self.home / ".config" / "waypost" / f"{subject}.key"
+
+    def starts(self, *arguments: str) -> "subprocess.Popen[str]":
+        """A verb as a process of its own, that goes on until it ends."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "waypost", *arguments],
+            env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@contextmanager
+def serving(tmp_path: Path, *options: str, data: Path | None = None) -> Iterator[ServedRelay]:
+    """A served relay that ends with the block, with 0."""
+    relay = ServedRelay(data or tmp_path / "data", tmp_path, options)
+    try:
+        yield relay
+    finally:
+        if relay.process.poll() is None:
+            assert relay.end() == 0, relay.log

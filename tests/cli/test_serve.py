@@ -1,0 +1,221 @@
+"""`waypost serve`: how it starts, what it says, and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.certificates import write_certificate
+from tests.cli.conftest import UNSAID, CommandLine
+from tests.cli.served import Person, ServedRelay, serving
+
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+    with serving(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+def test_it_says_where_it_is_and_what_to_do_next(relay: ServedRelay) -> None:
+    assert relay.said.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
+    for verb in ("waypost keys new", "waypost send", "waypost listen", "waypost stats"):
+        assert f"\n  {verb}" in relay.said
+    assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.said
+    assert Path(relay.operator_token_file).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(tmp_path: Path, how: signal.Signals) -> None:
+    with serving(tmp_path) as relay:
+        relay.person()("send", "agent.a", "1", "--id", "kept")
+        assert relay.end(how) == 0
+        assert '"message":"stopped"' in relay.log
+        assert "Traceback" not in relay.log
+    waypost = CommandLine(relay.data)
+    assert waypost.json("verify")["ok"]
+    assert [one["id"] for one in waypost.json("inbox", "agent.a")["messages"]] == ["kept"]
+
+
+def test_agents_that_are_connected_do_not_keep_it_from_ending(tmp_path: Path) -> None:
+    with serving(tmp_path) as relay:
+        person = relay.person()
+        person.has_keys("agent.a")
+        listener = person.starts("listen", "agent.a")
+        assert listener.stderr is not None
+        assert "listening as agent.a" in listener.stderr.readline()
+        assert relay.end() == 0
+        listener.terminate()
+        listener.communicate(timeout=30)
+        assert listener.returncode == 0
+
+
+def test_the_second_on_one_directory_is_refused_in_one_sentence(
+    relay: ServedRelay, shell: Shell
+) -> None:
+    second = shell("serve", "--port", "0", data=relay.data)
+    assert second.returncode == 1
+    assert f"is in use by another process (pid {relay.process.pid})" in second.stderr
+    assert second.stderr.startswith("waypost: ")
+    assert second.stderr.count("\n") == 1
+    assert second.stdout == ""
+    relay.person()("send", "agent.a", "1")
+
+
+def test_a_port_in_use_is_one_sentence(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = shell("serve", "--port", str(port))
+    assert done.returncode == 1
+    assert f"waypost: port {port} of 127.0.0.1 is in use" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_of_another_machine_is_one_sentence(shell: Shell) -> None:
+    done = shell("serve", "--host", "192.0.2.1", "--port", "0", "--log-format", "text")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("waypost: port 0 of 192.0.2.1 cannot be had")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_one_sentence(shell: Shell, data: Path) -> None:
+    data.write_text("in the way")
+    done = shell("serve", "--port", "0")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"waypost: cannot use {data}")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "problem"),
+    [
+        ("missing.pem", "key.pem", "cannot read"),
+        ("cert.pem", "missing.pem", "cannot read"),
+        ("key.pem", "cert.pem", "are no certificate with its private key"),
+        ("cert.pem", "locked.pem", "is encrypted"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, waypost: CommandLine, certificate: str, key: str, problem: str
+) -> None:
+    write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    write_certificate(tmp_path / "other.pem", tmp_path / "locked.pem", password=b"secret")
+    files = ("--tls-cert", str(tmp_path / certificate), "--tls-key", str(tmp_path / key))
+    result = waypost("serve", *files, exits=2 if "encrypted" in problem else 1)
+    assert problem in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not waypost.data.exists()
+
+
+def test_a_certificate_without_its_key_is_an_input_error(waypost: CommandLine) -> None:
+    assert "come together" in waypost("serve", "--tls-cert", "cert.pem", exits=2).stderr
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    script = (
+        "import sys, importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'uvicorn' else real(name, *more)\n"
+        "sys.argv = ['waypost', 'serve']\n"
+        "from waypost.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("waypost: serving needs uvicorn")
+    assert 'pip install "waypost[server]"' in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_with_a_certificate_it_speaks_tls_to_those_who_trust_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    write_certificate(certificate, key)
+    with serving(tmp_path, "--tls-cert", str(certificate), "--tls-key", str(key)) as relay:
+        assert relay.url.startswith("https://127.0.0.1:")
+        person = relay.person()
+        person.has_keys("agent.a", "agent.b")
+        stranger = person("send", "agent.a", "1", exits=1)
+        assert "cannot be trusted" in stranger.stderr
+        assert "SSL_CERT_FILE" in stranger.stderr
+        plain = Person(relay.url.replace("https", "http"), tmp_path)
+        assert "https:// instead" in plain("send", "agent.a", "1", exits=1).stderr
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        person("send", "agent.a", "1", "--sender", "agent.b", "--id", "private")
+        assert person.json("listen", "agent.a", "--count", "1")["id"] == "private"
+
+
+def test_an_open_address_without_a_certificate_is_warned_about(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as relay:
+        [warning] = [line for line in relay.log.splitlines() if '"level":"warning"' in line]
+        assert "without TLS" in warning
+        assert "--tls-cert" in warning
+
+
+def test_on_this_machine_only_there_is_nothing_to_warn_about(relay: ServedRelay) -> None:
+    assert '"warning"' not in relay.log
+
+
+@pytest.mark.parametrize(("form", "begins"), [("json", '{"time":'), ("text", "20")])
+def test_the_log_has_the_form_that_is_asked_for(tmp_path: Path, form: str, begins: str) -> None:
+    with serving(tmp_path, "--log-format", form) as relay:
+        assert relay.end() == 0
+        lines = relay.log.splitlines()
+        assert lines
+        assert all(line.startswith(begins) for line in lines)
+
+
+def test_mailboxes_stay_as_the_directory_has_them(tmp_path: Path) -> None:
+    with serving(tmp_path, "--storage", "journal") as relay:
+        relay.person()("send", "agent.a", "1")
+    with serving(tmp_path) as relay:
+        assert relay.operator().json("stats")["storage"] == "journal"
+        assert relay.operator().json("inbox", "agent.a")["pending"] == 1
+    with serving(tmp_path, "--storage", "maildir") as relay:
+        assert relay.operator().json("stats")["storage"] == "maildir"
+
+
+def test_senders_see_how_full_a_mailbox_is_if_the_operator_says_so(
+    tmp_path: Path, data: Path
+) -> None:
+    data.mkdir(mode=0o700)
+    full = '{"reliability": {"backpressure": {"maxMailboxSize": 1}}}'
+    (data / "config.json").write_text(full)
+    with serving(tmp_path, "--show-pressure", data=data) as relay:
+        person = relay.person()
+        person("send", "agent.a", "1")
+        assert "1/1" in person("send", "agent.a", "1", exits=3).stdout
+
+
+def test_a_signal_while_it_opens_ends_it_in_order(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from waypost.cli import serving\n"
+        "real = serving.open_services\n"
+        "def slow(*given, **more):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return real(*given, **more)\n"
+        "serving.open_services = slow\n"
+        "sys.argv = ['waypost', 'serve', '--port', '0', '--data-dir', sys.argv[1]]\n"
+        "from waypost.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "data")],
+        env={**os.environ, **UNSAID},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert CommandLine(tmp_path / "data").json("verify")["ok"]

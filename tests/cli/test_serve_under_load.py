@@ -1,0 +1,111 @@
+"""A served relay that is told to end in the middle of traffic loses nothing it has confirmed."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.cli.served import ServedRelay, serving
+from waypost.client.aio import Agent, connect
+from waypost.client.errors import ClientError
+from waypost.client.identity import Identity
+from waypost.client.options import ClientOptions
+
+UNLIMITED = {
+    "reliability": {"rateLimit": {"enabled": False}, "backpressure": {"enabled": False}},
+    "qos": {"enabled": False},
+}
+ENOUGH = 200
+SENDERS = 4
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    found = tmp_path / "data"
+    found.mkdir(mode=0o700)
+    (found / "config.json").write_text(json.dumps(UNLIMITED))
+    return found
+
+
+class Confirmed:
+    """Ids the relay has answered for; once there are enough, it is told to end."""
+
+    def __init__(self, relay: ServedRelay) -> None:
+        self.ids: set[str] = set()
+        self._process = relay.process
+
+    def add(self, message_id: str) -> None:
+        self.ids.add(message_id)
+        if len(self.ids) == ENOUGH:
+            self._process.send_signal(signal.SIGTERM)
+
+
+async def post(client: httpx.AsyncClient, url: str, confirmed: Confirmed) -> None:
+    """Send one after the other until nobody answers."""
+    while True:
+        try:
+            answer = await client.post(
+                f"{url}/v1/messages", json={"subject": "agent.a", "payload": "x" * 200}
+            )
+        except httpx.HTTPError:
+            return
+        if answer.status_code != 200:
+            return
+        confirmed.add(answer.json()["message_id"])
+
+
+async def send(agent: Agent, confirmed: Confirmed) -> None:
+    """The same over a connection, many at once."""
+    try:
+        while True:
+            results = await agent.send_many(
+                [{"subject": "agent.a", "payload": number} for number in range(10)]
+            )
+            for result in results:
+                confirmed.add(result.message_id)
+    except ClientError:
+        return
+
+
+def stored(data: Path) -> set[str]:
+    waypost = CommandLine(data)
+    assert waypost.json("verify")["ok"]
+    found: set[str] = set()
+    while messages := waypost.json("inbox", "agent.a", "--ack", "--limit", "1000")["messages"]:
+        found |= {one["id"] for one in messages}
+    return found
+
+
+def test_what_was_answered_over_http_is_there_after_the_end(tmp_path: Path, data: Path) -> None:
+    with serving(tmp_path, data=data) as relay:
+        confirmed = Confirmed(relay)
+
+        async def load() -> None:
+            async with httpx.AsyncClient(timeout=10, trust_env=False) as client:
+                await asyncio.gather(*(post(client, relay.url, confirmed) for _ in range(SENDERS)))
+
+        asyncio.run(load())
+        assert relay.exit_code() == 0
+    assert len(confirmed.ids) >= ENOUGH
+    assert confirmed.ids <= stored(data)
+
+
+def test_what_was_answered_to_connected_agents_is_there_after_the_end(
+    tmp_path: Path, data: Path
+) -> None:
+    with serving(tmp_path, data=data) as relay:
+        confirmed = Confirmed(relay)
+
+        async def load() -> None:
+            options = ClientOptions(send_timeout_s=1.0, close_timeout_s=0.1)
+            async with connect(relay.url, Identity.new("agent.b"), options=options) as agent:
+                await asyncio.gather(*(send(agent, confirmed) for _ in range(SENDERS)))
+
+        asyncio.run(load())
+        assert relay.exit_code() == 0
+    assert len(confirmed.ids) >= ENOUGH
+    assert confirmed.ids <= stored(data)

@@ -1,0 +1,123 @@
+"""The operator's verbs with a relay that is served: the same facts as from its directory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.cli.directories import bury, fill
+from tests.cli.served import Person, ServedRelay, serving
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+    home = tmp_path_factory.mktemp("served")
+    data = home / "data"
+    fill(data)
+    bury(data, "listed-1", "listed-2", to="agent.listed")
+    bury(data, "back-1", "back-2", to="agent.back")
+    bury(data, "purged-1", "purged-2", to="agent.purged")
+    with serving(home, data=data) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def operator(relay: ServedRelay) -> Person:
+    return relay.operator()
+
+
+@pytest.fixture
+def looking(relay: ServedRelay) -> CommandLine:
+    """The same verbs on the directory, beside the relay that runs there."""
+    return CommandLine(relay.data)
+
+
+def test_endpoints_are_those_of_the_directory(operator: Person, looking: CommandLine) -> None:
+    assert operator.json("endpoints") == looking.json("endpoints")
+    assert operator("endpoints").stdout.splitlines()[0].split()[0] == "Endpoint"
+
+
+def test_stats_are_those_of_the_directory_as_far_as_they_are_told(
+    relay: ServedRelay, operator: Person, looking: CommandLine
+) -> None:
+    served, local = operator.json("stats"), looking.json("stats")
+    assert served.keys() == local.keys()
+    same = ("by_status", "total_messages", "storage", "durability", "problems", "seq")
+    assert {name: served[name] for name in same} == {name: local[name] for name in same}
+    by_subject = {one["subject"]: one for one in served["endpoints"]}
+    assert by_subject == {one["subject"]: one for one in local["endpoints"]}
+    assert (served["url"], served["data_dir"]) == (relay.url, "")
+
+
+def test_people_see_who_is_connected_and_since_when_it_counts(
+    relay: ServedRelay, operator: Person
+) -> None:
+    person = relay.person()
+    person.has_keys("agent.connected")
+    listener = person.starts("listen", "agent.connected")
+    assert listener.stderr is not None
+    assert "listening as" in listener.stderr.readline()
+    text = operator("stats").stdout
+    assert text.splitlines()[0] == relay.url
+    assert "served, 1 agent connected" in text
+    assert "Since it was started" in text
+    assert operator.json("stats")["connected"] == ["agent.connected"]
+    listener.terminate()
+    listener.communicate(timeout=30)
+
+
+def test_dead_letters_are_those_of_the_directory(operator: Person, looking: CommandLine) -> None:
+    for more in ((), ("--group",), ("agent.listed",)):
+        arguments = ("dead-letters", "list", *more)
+        assert operator.json(*arguments) == looking.json(*arguments)
+    assert "2 dead letters." in operator("dead-letters", "list", "agent.listed").stdout
+
+
+def test_dead_letters_are_put_back(operator: Person) -> None:
+    done = operator.json("dead-letters", "redrive", "back-1", "unknown", exits=1)
+    assert done == {"redriven": 1, "not_redriven": ["unknown"]}
+    rest = operator("dead-letters", "redrive", "--all", "--subject", "agent.back").stdout
+    assert rest == "1 dead letter put back.\n"
+    waiting = operator.json("inbox", "agent.back")["messages"]
+    assert sorted(one["id"] for one in waiting) == ["back-1", "back-2"]
+
+
+def test_dead_letters_are_purged_after_a_question(operator: Person) -> None:
+    arguments = ("dead-letters", "purge", "--subject", "agent.purged")
+    asked = operator(*arguments, typed="n\n", exits=1)
+    assert "Throw away 2 dead letters for good?" in asked.stderr
+    assert operator.json(*arguments, "--older-than", "1h", "--yes") == {"purged": 0}
+    assert operator.json(*arguments, "--older-than", "0s", "--yes") == {"purged": 2}
+    assert operator.json("dead-letters", "list", "agent.purged") == {"dead_letters": []}
+
+
+def test_the_settings_in_force_are_those_of_a_served_relay(operator: Person) -> None:
+    shown = operator.json("config", "show")
+    assert shown["defaultTtlMs"] == 7 * 24 * 3_600_000
+    assert shown["qos"]["enabled"] is True
+
+
+def test_a_file_is_judged_by_the_relay_and_changes_nothing(
+    operator: Person, tmp_path: Path
+) -> None:
+    before = operator.json("config", "show")
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(json.dumps({"maxHops": 9}))
+    bad.write_text(json.dumps({"maxHops": 0}))
+    assert operator.json("config", "check", str(good))["valid"] is True
+    judged = operator.json("config", "check", str(bad), exits=1)
+    assert (judged["file"], judged["valid"]) == (str(bad), False)
+    assert "maxHops" in judged["problem"]
+    assert operator.json("config", "show") == before
+
+
+def test_the_relays_own_file_is_checked(operator: Person) -> None:
+    checked = operator.json("config", "check")
+    assert (checked["exists"], checked["valid"], checked["problem"]) == (False, True, "")
+
+
+def test_a_story_is_that_of_the_directory(operator: Person, looking: CommandLine) -> None:
+    assert operator.json("explain", "small-1") == looking.json("explain", "small-1")
+    assert operator("explain", "small-1").stdout == looking("explain", "small-1").stdout

@@ -1,0 +1,66 @@
+"""A served relay, a wire to it that can be cut, and agents that connect to it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.served import ServedRelay, Wire, served
+from waypost.client import Agent, ClientOptions, Identity, connect
+
+Dial = Callable[..., AbstractAsyncContextManager[Agent]]
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[ServedRelay]:
+    async with served(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+async def wire(relay: ServedRelay) -> AsyncIterator[Wire]:
+    opened = Wire(relay)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def identities() -> Callable[[str], Identity]:
+    """The same keys for the same subject."""
+    known: dict[str, Identity] = {}
+
+    def get(subject: str) -> Identity:
+        return known.setdefault(subject, Identity.new(subject))
+
+    return get
+
+
+@pytest.fixture
+def dial(relay: ServedRelay, identities: Callable[[str], Identity]) -> Dial:
+    """Connects as a subject; `url` other than the relay's own, options by name."""
+
+    def connected(subject: str, url: str = "", **options: Any) -> Any:
+        return connect(url or relay.url, identities(subject), options=ClientOptions(**options))
+
+    return connected
+
+
+@pytest.fixture
+async def ann(dial: Dial) -> AsyncIterator[Agent]:
+    async with dial("agent.ann") as agent:
+        yield agent
+
+
+@pytest.fixture
+async def bob(dial: Dial) -> AsyncIterator[Agent]:
+    async with dial("agent.bob") as agent:
+        yield agent
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as opened:
+        yield opened

@@ -1,0 +1,104 @@
+"""Agents that pull their mail: fetch, and the two passes of sync."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.client.conftest import Dial
+from tests.client.eventually import eventually
+from tests.client.served import ServedRelay
+from waypost import InvalidInput
+from waypost.client import Agent, WrongReceiveMode
+
+
+@pytest.fixture
+async def puller(dial: Dial) -> AsyncIterator[Agent]:
+    async with dial("agent.bob", receive="pull") as agent:
+        yield agent
+
+
+async def test_sync_gives_small_messages_first_then_the_rest_then_ends(
+    ann: Agent, puller: Agent, relay: ServedRelay
+) -> None:
+    sizes = [10, 20_000, 10, 30_000, 10]
+    for number, size in enumerate(sizes):
+        await ann.send("agent.bob", {"n": number, "fill": "x" * size})
+    got = []
+    async for message in puller.sync(small_max_bytes=8192):
+        got.append(message.payload["n"])
+        await message.ack()
+    assert got == [0, 2, 4, 1, 3]
+    await eventually(lambda: relay.waiting("agent.bob") == 0)
+
+
+async def test_sync_goes_on_until_nothing_is_stored(ann: Agent, puller: Agent) -> None:
+    await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(120))
+    got = []
+    async for message in puller.sync():
+        got.append(message.payload)
+        await message.ack()
+    assert got == list(range(120))
+
+
+async def test_whoever_breaks_off_a_sync_leaves_the_rest_for_later(
+    ann: Agent, puller: Agent
+) -> None:
+    await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(10))
+    synced = puller.sync()
+    first = await anext(synced)
+    await first.ack()
+    await synced.aclose()  # type: ignore[attr-defined]
+    assert [message.payload async for message in puller.sync()] == list(range(1, 10))
+
+
+async def test_nothing_is_pushed_to_an_agent_that_pulls(ann: Agent, puller: Agent) -> None:
+    await ann.send("agent.bob", 1)
+    with pytest.raises(WrongReceiveMode, match=r"sync\(\)"):
+        async for _ in puller:
+            pass
+    with pytest.raises(WrongReceiveMode):
+        await puller.receive(0.01)
+    assert [one.payload for one in await puller.fetch()] == [1]
+
+
+async def test_a_fetch_waits_for_the_first_message(ann: Agent, puller: Agent) -> None:
+    fetching = asyncio.create_task(puller.fetch(wait=5))
+    await asyncio.sleep(0.02)
+    assert not fetching.done()
+    await ann.send("agent.bob", "at last")
+    assert [one.payload for one in await fetching] == ["at last"]
+    assert await puller.fetch(wait=0.01) == []
+
+
+async def test_a_fetch_that_was_given_up_takes_no_messages_with_it(
+    ann: Agent, puller: Agent
+) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await puller.fetch(wait=5)
+    fetching = asyncio.create_task(puller.fetch(wait=5))
+    await asyncio.sleep(0.02)
+    await ann.send("agent.bob", "still here")
+    async with asyncio.timeout(5):
+        assert [one.payload for one in await fetching] == ["still here"]
+
+
+async def test_fetches_at_the_same_time_take_turns(ann: Agent, puller: Agent) -> None:
+    fetching = [asyncio.create_task(puller.fetch(1, wait=5)) for _ in range(4)]
+    await asyncio.sleep(0.02)
+    await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(4))
+    fetched = await asyncio.gather(*fetching)
+    assert [one.payload for messages in fetched for one in messages] == [0, 1, 2, 3]
+
+
+async def test_a_fetch_of_nothing_is_refused(puller: Agent) -> None:
+    with pytest.raises(InvalidInput):
+        await puller.fetch(0)
+
+
+async def test_a_pulled_message_given_back_is_pulled_again(ann: Agent, puller: Agent) -> None:
+    await ann.send("agent.bob", 1)
+    [message] = await puller.fetch()
+    await message.nack()
+    assert [one.id for one in await puller.fetch(wait=5)] == [message.id]

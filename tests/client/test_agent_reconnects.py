@@ -1,0 +1,116 @@
+"""The asyncio client when connections break: against a served relay, over a wire that is cut."""
+
+import asyncio
+import gc
+
+from tests.client.conftest import Dial
+from tests.client.eventually import eventually
+from tests.client.served import ServedRelay, Wire
+from waypost.client import Agent
+
+
+async def test_sends_are_stored_once_however_often_the_wire_is_cut(
+    relay: ServedRelay, wire: Wire, dial: Dial
+) -> None:
+    async with dial("agent.ann", wire.url) as ann:
+        sending = asyncio.create_task(
+            ann.send_many({"subject": "agent.bob", "payload": number} for number in range(400))
+        )
+        while not sending.done() and wire.connections < 6:
+            await asyncio.sleep(0.002)
+            wire.cut()
+            await eventually(lambda: ann.is_connected or sending.done())
+        results = await sending
+        assert [one.delivered_to for one in results] == [1] * 400
+    assert wire.connections > 1
+    async with dial("agent.bob") as bob:
+        got = []
+        for _ in range(400):
+            async with await bob.receive(5) as message:
+                got.append(message.payload)
+        assert got == list(range(400))
+    assert relay.waiting("agent.bob") == 0
+
+
+async def test_messages_reach_the_application_once_however_often_the_wire_is_cut(
+    ann: Agent, relay: ServedRelay, wire: Wire, dial: Dial
+) -> None:
+    await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(200))
+    got = []
+    async with dial("agent.bob", wire.url) as bob:
+        for count in range(200):
+            async with await bob.receive(10) as message:
+                got.append(message.payload)
+            if count % 40 == 20:
+                wire.cut()
+        assert got == list(range(200))
+        await eventually(lambda: relay.waiting("agent.bob") == 0)
+    assert wire.connections > 1
+
+
+async def test_a_message_in_hand_is_not_given_twice_and_can_be_acked_after_a_reconnect(
+    ann: Agent, relay: ServedRelay, wire: Wire, dial: Dial
+) -> None:
+    async with dial("agent.bob", wire.url) as bob:
+        await ann.send("agent.bob", "precious")
+        held = await bob.receive(5)
+        wire.cut()
+        await eventually(lambda: wire.connections == 2 and bob.is_connected)
+        await ann.send("agent.bob", "next")
+        await held.ack()
+        assert (await bob.receive(5)).payload == "next"
+        await eventually(lambda: relay.waiting("agent.bob") == 1)
+
+
+async def test_a_message_dropped_without_an_answer_comes_again_after_a_reconnect(
+    ann: Agent, wire: Wire, dial: Dial
+) -> None:
+    async with dial("agent.bob", wire.url) as bob:
+        sent = await ann.send("agent.bob", "forgotten")
+        assert (await bob.receive(5)).id == sent.message_id  # and nobody keeps it
+        gc.collect()
+        wire.cut()
+        assert (await bob.receive(5)).id == sent.message_id
+
+
+async def test_a_send_made_while_away_waits_for_the_connection(
+    wire: Wire, dial: Dial, bob: Agent
+) -> None:
+    async with dial("agent.ann", wire.url) as ann:
+        wire.is_closed = True
+        wire.cut()
+        await eventually(lambda: not ann.is_connected)
+        sending = asyncio.create_task(ann.send("agent.bob", "later"))
+        await asyncio.sleep(0.05)
+        assert not sending.done()
+        wire.is_closed = False
+        assert (await sending).delivered_to == 1
+        assert (await bob.receive(5)).payload == "later"
+
+
+async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(
+    relay: ServedRelay, dial: Dial
+) -> None:
+    async with dial("agent.ann") as ann, dial("agent.bob") as bob:
+        await ann.send("agent.bob", "before")
+        held = await bob.receive(5)
+        await relay.stop()
+        await eventually(lambda: not ann.is_connected and not bob.is_connected)
+        await held.ack()
+        await relay.start()
+        assert (await ann.send("agent.bob", "after")).delivered_to == 1
+        async with await bob.receive(10) as message:
+            assert message.payload == "after"
+        await eventually(lambda: relay.waiting("agent.bob") == 0)
+
+
+async def test_a_reply_finds_its_request_over_a_reconnect(
+    wire: Wire, dial: Dial, bob: Agent
+) -> None:
+    async with dial("agent.ann", wire.url) as ann:
+        asking = asyncio.create_task(ann.request("agent.bob", "?", timeout=10))
+        question = await bob.receive(5)
+        wire.cut()
+        await eventually(lambda: wire.connections == 2)
+        await question.reply("!")
+        assert (await asking).payload == "!"

@@ -1,0 +1,105 @@
+"""Requests of the asyncio client: replies, deadlines, and the guard."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.client.conftest import Dial
+from tests.client.eventually import eventually
+from tests.client.served import ServedRelay
+from waypost.client import (
+    Agent,
+    ReceiveTimedOut,
+    RequestRefused,
+    RequestRejected,
+    RequestTimedOut,
+    WrongReceiveMode,
+)
+from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig
+
+
+@pytest.fixture
+async def echo(bob: Agent) -> AsyncIterator[Agent]:
+    """An agent that answers whatever it is asked."""
+
+    async def answer() -> None:
+        async for message in bob:
+            async with message:
+                await message.reply({"echo": message.payload})
+
+    answering = asyncio.create_task(answer())
+    yield bob
+    answering.cancel()
+    await asyncio.wait([answering])
+
+
+@pytest.mark.usefixtures("echo")
+async def test_a_request_is_answered_with_its_own_reply(ann: Agent, relay: ServedRelay) -> None:
+    replies = await asyncio.gather(*(ann.request("agent.bob", number) for number in range(8)))
+    assert [reply.payload for reply in replies] == [{"echo": number} for number in range(8)]
+    await eventually(lambda: relay.waiting("agent.ann") == 0)  # replies need no ack
+    with pytest.raises(ReceiveTimedOut):
+        await ann.receive(0.05)
+
+
+async def test_a_request_without_a_reply_times_out_and_a_late_reply_is_mail(
+    ann: Agent, bob: Agent
+) -> None:
+    with pytest.raises(RequestTimedOut, match=r"no reply from agent\.bob"):
+        await ann.request("agent.bob", "?", timeout=0.05)
+    question = await bob.receive(5)
+    await question.reply("sorry, I slept")
+    late = await ann.receive(5)
+    assert (late.parent, late.payload) == (question.id, "sorry, I slept")
+
+
+async def test_a_request_to_nobody_is_rejected(ann: Agent) -> None:
+    with pytest.raises(RequestRejected, match="nobody is there") as raised:
+        await ann.request("nobody.here", "?")
+    assert raised.value.result.delivered_to == 0
+
+
+@pytest.mark.usefixtures("echo")
+async def test_the_guard_lets_only_so_many_requests_out(dial: Dial) -> None:
+    guard = MessagingGuardConfig(rate_limit_per_window=2)
+    async with dial("agent.ann", guard=guard) as ann:
+        for _ in range(2):
+            await ann.request("agent.bob", "?")
+        with pytest.raises(RequestRefused) as raised:
+            await ann.request("agent.bob", "?")
+    assert raised.value.reason is GuardRejectionReason.RATE_LIMITED
+    assert 0 < raised.value.retry_after_ms <= guard.rate_limit_window_ms
+
+
+async def test_requests_that_fail_open_the_circuit_to_that_agent_only(
+    dial: Dial, relay: ServedRelay
+) -> None:
+    guard = MessagingGuardConfig(failure_threshold=2, rate_limit_per_window=100)
+    async with dial("agent.ann", guard=guard) as ann:
+        for _ in range(2):
+            with pytest.raises(RequestTimedOut):
+                await ann.request("agent.down", "?", timeout=0.02)
+        stored = relay.waiting("agent.down")
+        with pytest.raises(RequestRefused) as raised:
+            await ann.request("agent.down", "?", timeout=0.02)
+        assert raised.value.reason is GuardRejectionReason.CIRCUIT_OPEN
+        assert relay.waiting("agent.down") == stored  # nothing went out
+        with pytest.raises(RequestTimedOut):
+            await ann.request("agent.other", "?", timeout=0.02)
+
+
+@pytest.mark.usefixtures("echo")
+async def test_a_reply_counts_as_a_success(dial: Dial) -> None:
+    guard = MessagingGuardConfig(failure_threshold=2, rate_limit_per_window=100)
+    async with dial("agent.ann", guard=guard) as ann:
+        for _ in range(4):  # one failure at a time never opens the circuit
+            with pytest.raises(RequestTimedOut):
+                await ann.request("agent.bob", "?", timeout=0)
+            await ann.request("agent.bob", "?")
+
+
+async def test_a_request_needs_its_reply_pushed(dial: Dial) -> None:
+    async with dial("agent.ann", receive="pull") as ann:
+        with pytest.raises(WrongReceiveMode):
+            await ann.request("agent.bob", "?")

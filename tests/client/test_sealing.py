@@ -1,0 +1,261 @@
+"""Sealed payloads: whole to the recipient, opaque to others, and bound to one message."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from waypost import InvalidMessage
+from waypost.client.identity import Identity
+from waypost.client.sealing import (
+    CardInvalid,
+    SealBroken,
+    check_card,
+    is_sealed,
+    seal,
+    sealer_of,
+    unseal,
+)
+from waypost.wire.handshake import from_text, sealing_key_text, to_text
+from waypost.wire.messages import encode_payload
+from waypost.wire.sealing import Card, Parties, Sealed, context_text, signed_text
+
+ALICE = Identity.new("agent.alice")
+BOBS_KEYS = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+BOB = Identity("agent.bob", *BOBS_KEYS)
+MALLORY = Identity.new("agent.mallory")
+ID = "message-1"
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+def sealed_for_bob(payload: object = "secret", message_id: str = ID) -> dict[str, Any]:
+    return seal(payload, to=BOB.card, by=ALICE, message_id=message_id)
+
+
+def opened_by_bob(payload: object, **instead: Any) -> Any:
+    how: dict[str, Any] = {"as_": BOB, "sender": "agent.alice", "message_id": ID}
+    return unseal(payload, **how | instead)
+
+
+def signed_by(sender: Identity, ephemeral: str, content: str) -> dict[str, Any]:
+    """Any content with a good signature, from `sender` to Bob."""
+    parties = Parties(
+        message_id=ID,
+        sender=sender.subject,
+        sender_key=sender.public_key,
+        recipient="agent.bob",
+        recipient_key=BOB.sealing_key,
+    )
+    signature = sender.sign(signed_text(context_text(parties, ephemeral), content))
+    sealed = Sealed(by=sender.public_key, ephemeral=ephemeral, content=content, signature=signature)
+    return msgspec.structs.asdict(sealed)
+
+
+@given(payload=json_values)
+def test_the_recipient_reads_what_the_sender_wrote(payload: object) -> None:
+    sealed = json.loads(encode_payload(sealed_for_bob(payload)))
+    assert is_sealed(sealed)
+    assert opened_by_bob(sealed, sender_key=ALICE.public_key) == payload
+
+
+def test_a_sealed_payload_survives_msgpack() -> None:
+    sealed = msgspec.msgpack.decode(msgspec.msgpack.encode(sealed_for_bob([1, 2])))
+    assert opened_by_bob(sealed) == [1, 2]
+
+
+def test_a_large_payload_can_be_sealed() -> None:
+    payload = "x" * 1_000_000
+    assert opened_by_bob(sealed_for_bob(payload)) == payload
+
+
+def test_nothing_of_the_content_can_be_seen() -> None:
+    sealed = sealed_for_bob({"word": "rumpelstiltskin"})
+    assert b"rumpelstiltskin" not in encode_payload(sealed)
+    assert b"rumpelstiltskin" not in from_text(sealed["content"])
+
+
+def test_the_same_payload_never_looks_the_same() -> None:
+    one, two = sealed_for_bob(), sealed_for_bob()
+    assert one["ephemeral"] != two["ephemeral"]
+    assert one["content"] != two["content"]
+
+
+@settings(max_examples=200)
+@given(
+    field=st.sampled_from(["by", "ephemeral", "content", "signature"]),
+    place=st.integers(0, 10_000),
+    change=st.integers(1, 255),
+)
+def test_a_changed_byte_breaks_the_seal(field: str, place: int, change: int) -> None:
+    sealed = sealed_for_bob({"amount": 12})
+    raw = bytearray(from_text(sealed[field]))
+    raw[place % len(raw)] ^= change
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed | {field: to_text(bytes(raw))})
+
+
+@pytest.mark.parametrize("field", ["by", "ephemeral", "content", "signature"])
+def test_a_part_of_another_seal_breaks_the_seal(field: str) -> None:
+    other = seal("other", to=BOB.card, by=MALLORY, message_id=ID)
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed_for_bob() | {field: other[field]})
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"message_id": "message-2"},
+        {"sender": "agent.mallory"},
+        {"as_": MALLORY},
+        {"as_": Identity("agent.bob.other", *BOBS_KEYS)},
+        {"sender_key": MALLORY.public_key},
+        {"sender_key": ""},
+        {"sender": "agent.alice\nagent.bob"},
+        {"message_id": "message 1"},
+        {"message_id": ""},
+    ],
+    ids=str,
+)
+def test_a_seal_is_for_one_message_one_sender_and_one_recipient(instead: dict[str, Any]) -> None:
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed_for_bob(), **instead)
+
+
+def test_nobody_can_pass_off_anothers_content_as_their_own() -> None:
+    stolen = sealed_for_bob()
+    forged = signed_by(MALLORY, stolen["ephemeral"], stolen["content"])
+    with pytest.raises(SealBroken):
+        opened_by_bob(forged, sender="agent.mallory")
+
+
+def test_a_recipient_cannot_pass_a_seal_on_as_if_it_were_for_another() -> None:
+    carol = Identity.new("agent.carol")
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed_for_bob(), as_=carol)
+
+
+def test_the_key_of_the_sealer_is_told() -> None:
+    assert sealer_of(sealed_for_bob()) == ALICE.public_key
+
+
+def test_a_key_made_up_for_the_senders_name_is_found_out_with_the_senders_card() -> None:
+    impostor = Identity.new("agent.alice")
+    sealed = seal("trust me", to=BOB.card, by=impostor, message_id=ID)
+    assert sealer_of(sealed) != ALICE.public_key
+    with pytest.raises(SealBroken, match="another key"):
+        opened_by_bob(sealed, sender_key=ALICE.card.public_key)
+
+
+@pytest.mark.parametrize("payload", [None, 1, "text", [], {}, {"waypost": "sealed-2"}], ids=str)
+def test_what_is_not_sealed_is_known_and_not_unsealed(payload: object) -> None:
+    assert not is_sealed(payload)
+    with pytest.raises(SealBroken):
+        opened_by_bob(payload)
+    with pytest.raises(SealBroken):
+        sealer_of(payload)
+
+
+@given(
+    payload=st.fixed_dictionaries(
+        {"waypost": st.just("sealed-1")},
+        optional=dict.fromkeys(("by", "ephemeral", "content", "signature", "x"), json_values),
+    )
+)
+def test_garbage_that_says_it_is_sealed_is_a_broken_seal(payload: dict[str, Any]) -> None:
+    assert is_sealed(payload)
+    with pytest.raises(SealBroken):
+        opened_by_bob(payload)
+
+
+def test_a_field_more_breaks_the_seal() -> None:
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed_for_bob() | {"note": "added on the way"})
+
+
+def test_an_ephemeral_key_that_keeps_no_secret_breaks_the_seal() -> None:
+    with pytest.raises(SealBroken):
+        opened_by_bob(signed_by(ALICE, to_text(bytes(32)), to_text(bytes(32))))
+
+
+@pytest.mark.parametrize("message_id", ["", "a b", "a\nb", "x" * 65])
+def test_a_message_id_that_no_relay_takes_is_refused(message_id: str) -> None:
+    with pytest.raises(InvalidMessage):
+        sealed_for_bob(message_id=message_id)
+
+
+@pytest.mark.parametrize("payload", [b"bytes", object(), {"a": 1j}])
+def test_what_json_cannot_hold_is_not_sealed(payload: object) -> None:
+    with pytest.raises(InvalidMessage):
+        sealed_for_bob(payload)
+
+
+def test_an_identitys_card_holds() -> None:
+    assert check_card(BOB.card) == BOB.sealing_key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject": "agent.mallory"},
+        {"public_key": MALLORY.public_key},
+        {"sealing_key": MALLORY.sealing_key},
+        {"sealing_signature": MALLORY.card.sealing_signature},
+        {"sealing_key": None},
+        {"sealing_signature": None},
+        {"sealing_key": "short"},
+        {"public_key": "not a key"},
+        {"sealing_signature": "é"},
+        {"subject": "\ud800"},
+    ],
+    ids=ascii,
+)
+def test_a_card_with_anything_exchanged_is_not_encrypted_to(change: dict[str, Any]) -> None:
+    card = msgspec.structs.replace(BOB.card, **change)
+    with pytest.raises(CardInvalid):
+        seal("secret", to=card, by=ALICE, message_id=ID)
+
+
+def test_a_signed_sealing_key_that_keeps_no_secret_is_not_encrypted_to() -> None:
+    zero = to_text(bytes(32))
+    card = Card(
+        subject="agent.mallory",
+        public_key=MALLORY.public_key,
+        sealing_key=zero,
+        sealing_signature=MALLORY.sign(sealing_key_text(subject="agent.mallory", sealing_key=zero)),
+    )
+    with pytest.raises(CardInvalid, match="keeps no secret"):
+        seal("secret", to=card, by=ALICE, message_id=ID)
+
+
+def test_what_was_sealed_by_an_earlier_version_can_be_read() -> None:
+    bob = Identity(
+        "agent.bob",
+        Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32),
+        X25519PrivateKey.from_private_bytes(bytes([4]) * 32),
+    )
+    kept = {
+        "waypost": "sealed-1",
+        "by": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
+        "ephemeral": "HHOa_VNMPfwTMdbpw9wSDo-A73i3_uJPJcntNiSMdGw",
+        "content": "k5wPCmQUXV-PG4TtmFgvWs5gXSX7xT7zR1N7JYQdwtU",
+        "signature": "QJSrWGG3wFLhN0p98dbR-lARapviNSofyTS-lEW6Fi0b"
+        "YBqXmbhrNDLqFUK68UC9Nq5siKeNMJHK1x8a6LddCQ",
+    }
+    assert opened_by_bob(kept, as_=bob) == {"text": "hello"}

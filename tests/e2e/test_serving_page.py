@@ -1,0 +1,116 @@
+"""The pages for operators are compared with the code: options, defaults, bounds, numbers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from tests.e2e.test_readme import blocks, leaves, read
+from waypost import Settings
+from waypost.cli.app import app
+from waypost.policy import bounds, reserved
+from waypost.policy.access import parse_rules
+from waypost.policy.settings import to_config_document
+from waypost.server.http.callers import OPERATOR
+from waypost.server.http.requests import BODY_WAIT_MAX_S
+from waypost.server.identity.authenticator import Authenticator
+from waypost.server.identity.tokens import TOKEN_ALIVE_MS
+from waypost.server.services import ServeOptions
+from waypost.server.serving import SERVED_SETTINGS, Listen, open_services
+from waypost.server.sessions import connection
+from waypost.testing import ManualClock
+
+PAGE = "docs/serving.md"
+OPTIONS, RATE = ServeOptions(), SERVED_SETTINGS.rate_limit
+PAGES = (PAGE, "docs/configuration.md", "docs/http.md", "docs/wire-protocol.md", "docs/privacy.md")
+
+
+def section(page: str, heading: str) -> str:
+    return read(page).split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_option_of_serve_is_on_the_page() -> None:
+    serve: Any = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    table = read(PAGE).split("| option |", 1)[1].split("\n\n", 1)[0]
+    options = {
+        option
+        for parameter in serve.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+        if option != "--help"
+    }
+    assert set(re.findall(r"--[a-z][\w-]*", table)) == options
+
+
+def test_the_address_and_the_batch_on_the_page_are_the_defaults() -> None:
+    page, listen = read(PAGE), Listen()
+    assert f"listens on {listen.host}:{listen.port} unless" in page
+    assert f"| `--batch N` | {OPTIONS.batch} |" in page
+
+
+def test_the_page_on_configuration_tells_how_a_served_relay_differs() -> None:
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| (\w+) \|", section("docs/configuration.md", "A served relay"), re.M
+    )
+    usual = dict(leaves(to_config_document(Settings())))
+    served = dict(leaves(to_config_document(SERVED_SETTINGS)))
+    differs = {key: str(value).lower() for key, value in served.items() if value != usual[key]}
+    assert dict(rows) == differs
+
+
+def test_rules_on_the_page_are_taken() -> None:
+    [document] = blocks(PAGE, "json")
+    assert len(parse_rules(document.encode())) == 3
+
+
+def test_limits_of_the_tiers_are_those_in_force() -> None:
+    qos = SERVED_SETTINGS.qos
+    told = section(PAGE, "Limits, and what agents see").replace("\n", " ")
+    for limits, unit in ((qos.tier1, 10), (qos.tier2, 20), (qos.tier3, 20)):
+        size = f"{limits.max_bytes >> unit} {'KiB' if unit == 10 else 'MiB'}"
+        assert re.search(rf"{limits.max_envelopes}( messages)? \({size}\)", told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"ended after {connection.AUTH_TIMEOUT_S:g} s",
+        f"at most {bounds.frame_overhead_max_bytes >> 10} KiB until then",
+        f"once {bounds.outbox_max_operations:,} operations wait",
+        f"after {OPTIONS.unconfirmed_max} messages or {bounds.unconfirmed_max_bytes >> 20} MiB",
+        f"up to {connection.REFUSED_PAUSE_MAX_S:g} s a frame",
+        f"more than {bounds.unanswered_max_operations:,} operations",
+        f"after {connection.GARBAGE_MAX} broken frames",
+        f"408 after {BODY_WAIT_MAX_S:g} s",
+        f"the {bounds.challenges_max:,} newest",
+        f"{bounds.connections_max:,} connections at once",
+        f"Up to {bounds.identities_max:,} subjects",
+        f"at most {OPTIONS.mailboxes_made_max:,} by that way",
+        f"good for {TOKEN_ALIVE_MS // 60_000} minutes",
+        f"cap of {SERVED_SETTINGS.backpressure.max_mailbox_size:,} messages",
+        f"{RATE.max_per_window} in {RATE.window_secs} s",
+    ],
+)
+def test_a_number_on_the_page_is_the_one_in_the_code(told: str) -> None:
+    assert told in re.sub(r"\s+", " ", read(PAGE))
+
+
+def test_every_name_of_the_relays_own_is_on_the_page() -> None:
+    page = read(PAGE)
+    names = (reserved.RELAY, reserved.ANONYMOUS, OPERATOR)
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_files_made_for_serving_are_in_the_table_of_backups(tmp_path: Path) -> None:
+    Authenticator.open(tmp_path, ManualClock()).close()
+    table = section(PAGE, "Backup")
+    assert [path.name for path in tmp_path.iterdir() if f"`{path.name}`" not in table] == []
+
+
+async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
+    async with open_services(tmp_path) as services:
+        shown = services.meters.render(services).decode()
+    named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
+    assert named
+    assert [name for name in sorted(named) if f"\n{name}" not in shown] == []

@@ -1,0 +1,58 @@
+"""Served relays for tests: real directories, no sockets, time moved by hand."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.http.served import ORIGIN, Served
+from waypost import Settings
+from waypost.policy.tiers import WEEK_MS, QosConfig
+from waypost.server.app import make_app
+from waypost.server.services import ServeOptions
+from waypost.server.serving import open_services
+from waypost.testing import ManualClock
+
+Serve = Callable[..., Awaitable[Served]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
+    """Serves a relay on `data`; keywords are fields of `Settings`, `options` is for serving."""
+    async with AsyncExitStack() as stack:
+
+        async def start(options: ServeOptions | None = None, **fields: object) -> Served:
+            defaults = {"watch_files": False, "durability": "async", "storage": "journal"}
+            served_ones = {"default_ttl_ms": WEEK_MS, "qos": QosConfig(enabled=True)}
+            settings = Settings(**{**defaults, **served_ones, **fields})
+            services = await stack.enter_async_context(
+                open_services(data, options, settings=settings, clock=clock)
+            )
+            app = make_app(services)
+            client = await stack.enter_async_context(
+                httpx.AsyncClient(
+                    transport=httpx.ASGITransport(app=app), base_url=f"http://{ORIGIN}"
+                )
+            )
+            operator = (data / "operator-token").read_text().strip()
+            return Served(app, services, clock, client, operator)
+
+        yield start
+
+
+@pytest.fixture
+async def served(serve: Serve) -> Served:
+    """A served relay with the default limits."""
+    return await serve()

@@ -1,0 +1,79 @@
+"""A relay served over HTTP, on a real directory, without sockets and with time moved by hand."""
+
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+
+from waypost.client.identity import Identity
+from waypost.server.services import Services
+from waypost.testing import ManualClock
+
+ORIGIN = "relay.test:8080"
+
+
+class Served:
+    """The relay as callers see it, and from within for what callers cannot see."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        services: Services,
+        clock: ManualClock,
+        client: httpx.AsyncClient,
+        operator: str,
+    ) -> None:
+        self.app = app
+        self.services = services
+        self.relay = services.relay
+        self.clock = clock
+        self.client = client
+        self.operator = operator
+        self._identities: dict[str, Identity] = {}
+
+    async def token(self, subject: str) -> str:
+        """A fresh token, got the way agents get it."""
+        identity = self._identities.setdefault(subject, Identity.new(subject))
+        challenge = await self.call("POST", "/v1/auth/challenge")
+        given = await self.call("POST", "/v1/auth/token", json=self.proof(identity, challenge))
+        assert given.status_code == 200, given.text
+        return str(given.json()["token"])
+
+    def proof(self, identity: Identity, challenge: httpx.Response) -> dict[str, Any]:
+        """What `identity` answers to a challenge."""
+        proof = identity.prove(challenge.json()["nonce"], ORIGIN)
+        return {
+            "subject": proof.subject,
+            "public_key": proof.public_key,
+            "signature": proof.signature,
+            "nonce": challenge.json()["nonce"],
+            "sealing_key": proof.sealing_key,
+            "sealing_signature": proof.sealing_signature,
+        }
+
+    async def call(
+        self, method: str, path: str, *, token: str | None = None, **request: Any
+    ) -> httpx.Response:
+        """Any request."""
+        headers = dict(request.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return await self.client.request(method, path, headers=headers, **request)
+
+    async def publish(
+        self, subject: str, payload: object = None, *, token: str | None = None, **fields: Any
+    ) -> httpx.Response:
+        """Publish one message."""
+        body = {"subject": subject, "payload": payload, **fields}
+        return await self.call("POST", "/v1/messages", token=token, json=body)
+
+    async def read(self, subject: str, *, token: str, **query: Any) -> list[dict[str, Any]]:
+        """The messages leased from an inbox."""
+        read = await self.call("GET", f"/v1/inbox/{subject}", token=token, params=query)
+        assert read.status_code == 200, read.text
+        messages: list[dict[str, Any]] = read.json()["messages"]
+        return messages
+
+    async def ack(self, subject: str, ids: list[str], *, token: str) -> httpx.Response:
+        """Say that messages are done."""
+        return await self.call("POST", f"/v1/inbox/{subject}/ack", token=token, json={"ids": ids})

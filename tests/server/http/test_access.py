@@ -1,0 +1,103 @@
+"""Who may call what: every operation, by everybody."""
+
+from typing import Any
+
+import pytest
+
+from tests.server.http.served import Served
+from waypost.server.http.table import OPERATIONS
+
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/messages"): {"subject": "agent.b", "payload": 1},
+    ("POST", "/v1/inbox/batch"): {"inboxes": [{"subject": "agent.b"}]},
+    ("POST", "/v1/inbox/{subject}/ack"): {"ids": ["m1"]},
+    ("POST", "/v1/inbox/{subject}/nack"): {"ids": ["m1"]},
+    ("POST", "/v1/dead-letters/redrive"): {"ids": ["m1"]},
+    ("POST", "/v1/dead-letters/purge"): {},
+    ("POST", "/v1/rules"): {"from": "a", "to": "b", "action": "allow"},
+    ("PUT", "/v1/config"): {},
+    ("POST", "/v1/auth/token"): {
+        **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
+    },
+}
+
+# What each is answered: without a token, with garbage, with one that is over, by another agent,
+# by the agent it is about, and by the operator. "agent.b" owns what is asked for.
+OPEN = (200, 200, 200, 200, 200, 200)
+OPERATOR = (401, 401, 401, 403, 403, 200)
+OWN = (401, 401, 401, 403, 200, 200)
+
+ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
+    ("POST", "/v1/auth/challenge"): OPEN,
+    ("POST", "/v1/auth/token"): (400, 400, 400, 400, 400, 400),  # no such keys, whoever asks
+    ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
+    ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
+    ("POST", "/v1/inbox/batch"): OWN,
+    ("GET", "/v1/inbox/{subject}"): OWN,
+    ("POST", "/v1/inbox/{subject}/ack"): OWN,
+    ("POST", "/v1/inbox/{subject}/nack"): OWN,
+    ("GET", "/v1/endpoints"): OPERATOR,
+    ("PUT", "/v1/endpoints/{subject}"): OPERATOR,
+    ("DELETE", "/v1/endpoints/{subject}"): OPERATOR,
+    ("GET", "/v1/endpoints/{subject}/card"): (401, 401, 401, 200, 200, 200),
+    ("GET", "/v1/dead-letters"): OPERATOR,
+    ("POST", "/v1/dead-letters/redrive"): OPERATOR,
+    ("POST", "/v1/dead-letters/purge"): OPERATOR,
+    ("GET", "/v1/rules"): OPERATOR,
+    ("POST", "/v1/rules"): OPERATOR,
+    ("DELETE", "/v1/rules"): OPERATOR,
+    ("GET", "/v1/config"): OPERATOR,
+    ("PUT", "/v1/config"): OPERATOR,
+    ("GET", "/v1/stats"): OPERATOR,
+    ("GET", "/healthz"): OPEN,
+    ("GET", "/readyz"): OPEN,
+    ("GET", "/metrics"): OPEN,
+    ("GET", "/openapi.json"): OPEN,
+    ("GET", "/docs"): OPEN,
+}
+CALLERS = ("nobody", "garbage", "expired", "other", "owner", "operator")
+
+
+async def token_of(served: Served, caller: str) -> str | None:
+    if caller == "expired":
+        token = await served.token("agent.b")
+        served.clock.advance_ms(15 * 60_000 + 1)
+        return token
+    fixed = {"nobody": None, "garbage": "garbage", "operator": served.operator}
+    if caller in fixed:
+        return fixed[caller]
+    return await served.token({"other": "agent.c", "owner": "agent.b"}[caller])
+
+
+def test_every_operation_is_in_the_table() -> None:
+    assert {(one.method, one.path) for one in OPERATIONS} == set(ANSWERS)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(("method", "path"), ANSWERS)
+async def test_each_is_answered_as_the_table_says(
+    served: Served, method: str, path: str, caller: str
+) -> None:
+    await served.token("agent.b")  # somebody with keys of its own
+    await served.publish("agent.b", message_id="m1")
+    await served.call("POST", "/v1/rules", token=served.operator, json=BODIES["POST", "/v1/rules"])
+    token = await token_of(served, caller)
+    url = path.format(subject="agent.b", id="m1")
+    query = {"from": "a", "to": "b"} if (method, path) == ("DELETE", "/v1/rules") else None
+    answered = await served.call(
+        method, url, token=token, json=BODIES.get((method, path)), params=query
+    )
+    assert answered.status_code == ANSWERS[method, path][CALLERS.index(caller)], answered.text
+    if answered.status_code == 401:
+        assert answered.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer ", "garbage", ""])
+async def test_only_bearer_tokens_are_known(served: Served, header: str) -> None:
+    refused = await served.call("GET", "/v1/stats", headers={"Authorization": header})
+    assert refused.status_code == 401
+
+
+async def test_who_is_not_let_in_learns_nothing_from_bad_input(served: Served) -> None:
+    refused = await served.call("PUT", "/v1/config", content=b"garbage")
+    assert refused.status_code == 401

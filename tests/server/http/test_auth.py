@@ -1,0 +1,68 @@
+"""How an agent gets a token over HTTP, and when it does not."""
+
+import pytest
+
+from tests.server.http.served import Served
+from waypost.client.identity import Identity
+
+
+async def test_a_signed_challenge_is_traded_for_a_token(served: Served) -> None:
+    identity = Identity.new("agent.a")
+    challenge = await served.call("POST", "/v1/auth/challenge")
+    given = await served.call("POST", "/v1/auth/token", json=served.proof(identity, challenge))
+    assert given.status_code == 200
+    assert given.json()["subject"] == "agent.a"
+    assert given.json()["expires_at"] == served.clock() // 1000 + 15 * 60_000
+
+
+async def test_a_replayed_challenge_is_refused(served: Served) -> None:
+    identity = Identity.new("agent.a")
+    challenge = await served.call("POST", "/v1/auth/challenge")
+    proof = served.proof(identity, challenge)
+    await served.call("POST", "/v1/auth/token", json=proof)
+    again = await served.call("POST", "/v1/auth/token", json=proof)
+    assert (again.status_code, again.json()["reason"]) == (401, "not_authenticated")
+    assert again.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_proof_for_another_relay_is_refused(served: Served) -> None:
+    identity = Identity.new("agent.a")
+    challenge = await served.call("POST", "/v1/auth/challenge")
+    proof = served.proof(identity, challenge)
+    there = {"Host": "elsewhere.test:8080"}
+    refused = await served.call("POST", "/v1/auth/token", json=proof, headers=there)
+    assert refused.status_code == 401
+
+
+async def test_a_subject_belongs_to_its_first_key(served: Served) -> None:
+    await served.token("agent.a")
+    challenge = await served.call("POST", "/v1/auth/challenge")
+    proof = served.proof(Identity.new("agent.a"), challenge)
+    refused = await served.call("POST", "/v1/auth/token", json=proof)
+    assert (refused.status_code, refused.json()["reason"]) == (403, "subject_taken")
+
+
+@pytest.mark.parametrize("subject", ["_relay", "_operator", "a..b"])
+async def test_nobody_becomes_what_no_agent_can_be(served: Served, subject: str) -> None:
+    challenge = await served.call("POST", "/v1/auth/challenge")
+    proof = served.proof(Identity.new("agent.a"), challenge)
+    refused = await served.call("POST", "/v1/auth/token", json={**proof, "subject": subject})
+    assert refused.status_code == 400
+
+
+async def test_a_token_is_over_after_a_quarter_of_an_hour(served: Served) -> None:
+    token = await served.token("agent.a")
+    served.clock.advance_ms(15 * 60_000)
+    last = await served.call("GET", "/v1/inbox/agent.a", token=token)
+    served.clock.advance_ms(1)
+    over = await served.call("GET", "/v1/inbox/agent.a", token=token)
+    assert (last.status_code, over.status_code) == (200, 401)
+
+
+async def test_a_card_shows_the_keys_an_agent_proved(served: Served) -> None:
+    token = await served.token("agent.a")
+    card = await served.call("GET", "/v1/endpoints/agent.a/card", token=token)
+    unknown = await served.call("GET", "/v1/endpoints/agent.b/card", token=token)
+    assert card.json()["subject"] == "agent.a"
+    assert {"public_key", "sealing_key", "sealing_signature"} < set(card.json())
+    assert unknown.status_code == 404

@@ -1,0 +1,260 @@
+"""Requests that cannot be accepted: each is answered with the problem shape."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.policy.errors import WaypostError
+from waypost.relay import errors as relay_errors
+from waypost.server.http import requests
+from waypost.server.http.failures import STATUSES, refusal_of
+from waypost.server.identity import errors as identity_errors
+from waypost.server.services import ServeOptions
+
+AS_JSON = {"Content-Type": "application/json"}
+
+
+def problem(answered: Any) -> tuple[int, str]:
+    assert answered.headers["content-type"] == "application/json"
+    body = answered.json()
+    assert set(body) <= {"error", "reason", "retry_after_ms"}
+    assert body["error"]
+    return answered.status_code, body["reason"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b'{"subject": "agent.b"}',
+        b'{"subject": 7, "payload": 1}',
+        b'{"subject": "agent.b", "payload": 1, "surprise": 1}',
+        b'{"subject": "not a subject", "payload": 1}',
+        b'{"subject": "agent.b", "payload": 1, "budget": {"ttl": -1}}',
+        b'{"subject": "agent.b", "payload": 1, "budget": {"ttl": 1e300}}',
+        b'{"subject": "agent.b", "payload": 1, "message_id": "../x"}',
+        b'{"subject": "agent.b", "payload": 1, "parent": {"id": "a b", "budget": {"ttl": 1}}}',
+        b'{"messages": []}',
+        b'{"messages": [{"subject": "agent.b"}]}',
+        b'{"messages": [], "subject": "agent.b", "payload": 1}',
+        b'{"subject": "agent.b", "payload": "\xff"}',
+        b'{"subject": "agent.b", "payload": "\\ud800"}',
+        b'{"subject": "agent.b", "payload": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"subject": "agent.b", "payload": ' + b"[" * 65 + b"]" * 65 + b"}",
+        b'{"\xff": 1}',
+    ],
+)
+async def test_a_body_that_cannot_be_taken_is_400(served: Served, content: bytes) -> None:
+    answered = await served.call("POST", "/v1/messages", content=content, headers=AS_JSON)
+    assert problem(answered) == (400, "invalid")
+
+
+async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: Served) -> None:
+    answered = await served.call(
+        "POST", "/v1/messages", json={"subject": "agent.b", "payload": 1, "reply_to": 5}
+    )
+    assert "$.reply_to" in answered.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=ten",
+        "limit=1.5",
+        "limit=",
+        "limit=null",
+        "limit=1&limit=2",
+        "wait=-1",
+        "wait=nan",
+        "wait=inf",
+        "max_size_bytes=-1",
+        "max_size_bytes=99999999999999999999",
+        "surprise=1",
+        "subject=agent.b",
+    ],
+)
+async def test_a_query_that_cannot_be_taken_is_400(served: Served, query: str) -> None:
+    token = await served.token("agent.b")
+    answered = await served.call("GET", f"/v1/inbox/agent.b?{query}", token=token)
+    assert problem(answered) == (400, "invalid")
+
+
+@pytest.mark.parametrize("subject", ["a..b", "agent.*", "%20", "x" * 300, "%ff", "a%00b"])
+async def test_a_path_that_names_no_subject_is_400(served: Served, subject: str) -> None:
+    answered = await served.call("GET", f"/v1/inbox/{subject}", token=served.operator)
+    assert problem(answered) == (400, "invalid")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1", "/v1/", "/v1/nothing", "/v2/messages", "/v1/messages/", "/v1/inbox/a/b/c", "//"]
+)
+async def test_an_unknown_path_is_404(served: Served, path: str) -> None:
+    answered = await served.call("GET", f"http://relay.test:8080{path}")
+    assert problem(answered) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/messages", "POST"),
+        ("PATCH", "/v1/rules", "DELETE, GET, POST"),
+        ("DELETE", "/v1/inbox/batch", "GET, POST"),
+        ("POST", "/healthz", "GET"),
+    ],
+)
+async def test_a_method_a_path_does_not_take_is_405(
+    served: Served, method: str, path: str, allowed: str
+) -> None:
+    answered = await served.call(method, path)
+    assert problem(answered) == (405, "method_not_allowed")
+    assert answered.headers["allow"] == allowed
+
+
+async def test_asking_for_the_head_of_an_inbox_takes_nothing_out_of_it(served: Served) -> None:
+    await served.publish("agent.b")
+    answered = await served.call("HEAD", "/v1/inbox/agent.b", token=served.operator)
+    assert (answered.status_code, answered.headers["allow"]) == (405, "GET")
+    assert served.relay.metrics().by_status["leased"] == 0
+
+
+async def test_who_only_wants_the_head_gets_it_where_nothing_changes(served: Served) -> None:
+    assert (await served.call("HEAD", "/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_anything_but_json_is_415(served: Served, media_type: str) -> None:
+    answered = await served.call(
+        "POST",
+        "/v1/messages",
+        content=b'{"subject":"agent.b","payload":1}',
+        headers={"Content-Type": media_type},
+    )
+    assert problem(answered) == (415, "unsupported_media_type")
+
+
+async def test_json_may_say_its_charset(served: Served) -> None:
+    answered = await served.call(
+        "POST",
+        "/v1/messages",
+        content=b'{"subject":"agent.b","payload":1}',
+        headers={"Content-Type": "Application/JSON; charset=utf-8"},
+    )
+    assert answered.status_code == 200
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 413)])
+async def test_a_body_over_the_limit_is_413(serve: Serve, more: int, status: int) -> None:
+    content = b'{"subject":"agent.b","payload":1}'
+    served = await serve(ServeOptions(body_max_bytes=len(content)))
+    answered = await served.call(
+        "POST", "/v1/messages", content=content + b" " * more, headers=AS_JSON
+    )
+    assert answered.status_code == status
+
+
+async def test_a_body_that_grows_past_the_limit_is_413(serve: Serve) -> None:
+    served = await serve(ServeOptions(body_max_bytes=1000))
+
+    async def pieces() -> Any:
+        for _ in range(5):
+            yield b" " * 300
+
+    answered = await served.call("POST", "/v1/messages", content=pieces(), headers=AS_JSON)
+    assert problem(answered) == (413, "too_large")
+
+
+async def test_a_body_that_is_announced_as_too_large_is_not_read(serve: Serve) -> None:
+    served = await serve(ServeOptions(body_max_bytes=1000))
+    read: list[int] = []
+
+    async def pieces() -> Any:
+        read.append(1001)
+        yield b" " * 1001
+
+    headers = {**AS_JSON, "Content-Length": "1001"}
+    answered = await served.call("POST", "/v1/messages", content=pieces(), headers=headers)
+    assert problem(answered) == (413, "too_large")
+    assert read == []
+
+
+async def test_bodies_without_messages_are_small(served: Served) -> None:
+    content = b" " * (requests.SMALL_BODY_MAX_BYTES + 1)
+    answered = await served.call(
+        "PUT", "/v1/config", token=served.operator, content=content, headers=AS_JSON
+    )
+    assert problem(answered) == (413, "too_large")
+
+
+async def test_a_payload_over_its_own_limit_is_400(serve: Serve) -> None:
+    served = await serve(max_payload_bytes=10)
+    answered = await served.publish("agent.b", "x" * 9)
+    assert problem(answered) == (400, "invalid")
+
+
+async def test_a_body_that_never_ends_is_408(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "BODY_WAIT_MAX_S", 0.01)
+
+    async def pieces() -> Any:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    answered = await served.call("POST", "/v1/messages", content=pieces(), headers=AS_JSON)
+    assert problem(answered) == (408, "too_slow")
+
+
+async def test_a_relay_that_is_not_open_yet_is_503(served: Served) -> None:
+    del served.app.state.services
+    assert problem(await served.publish("agent.b")) == (503, "stopped")
+
+
+async def test_a_relay_that_is_closed_is_503(served: Served) -> None:
+    await served.relay.close()
+    assert problem(await served.publish("agent.b")) == (503, "stopped")
+
+
+async def test_a_mistake_of_ours_is_500_and_tells_nothing(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mistaken() -> str:
+        raise ZeroDivisionError("secret detail")
+
+    served.services.authenticator.challenge = mistaken  # type: ignore[method-assign]
+    answered = await served.call("POST", "/v1/auth/challenge")
+    assert problem(answered) == (500, "internal")
+    assert "secret" not in answered.text
+    assert "secret detail" in caplog.text
+
+
+@pytest.mark.parametrize("module", [relay_errors, identity_errors])
+def test_every_error_a_caller_may_meet_has_its_status(module: Any) -> None:
+    ours = {
+        one
+        for one in vars(module).values()
+        if isinstance(one, type)
+        and issubclass(one, WaypostError)
+        and one.__module__ == module.__name__
+    }
+    at_start_only = {identity_errors.IdentitiesDamaged, identity_errors.SecretUnusable}
+    assert ours - at_start_only <= {kind for kind, _, _ in STATUSES}
+
+
+def test_the_more_special_error_comes_first_in_the_table() -> None:
+    kinds = [kind for kind, _, _ in STATUSES]
+    for at, kind in enumerate(kinds):
+        assert not any(issubclass(later, kind) for later in kinds[at + 1 :]), kind
+
+
+def test_text_that_is_no_unicode_can_be_answered() -> None:
+    assert refusal_of(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")).status == 400
+    assert refusal_of(relay_errors.UnknownEndpoint("\udcff")).problem.error.isprintable()

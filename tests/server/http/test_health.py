@@ -1,0 +1,40 @@
+"""For those who watch the process."""
+
+from tests.server.http.served import Served
+from waypost.relay.errors import RelayStopped
+
+
+async def test_the_process_is_up_before_the_relay_is_open(served: Served) -> None:
+    del served.app.state.services
+    up = await served.call("GET", "/healthz")
+    ready = await served.call("GET", "/readyz")
+    assert (up.status_code, up.json()) == (200, {"status": "up"})
+    assert (ready.status_code, ready.json()["reason"]) == (503, "stopped")
+
+
+async def test_a_relay_that_takes_messages_is_ready(served: Served) -> None:
+    ready = await served.call("GET", "/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+
+
+async def test_a_full_disk_is_not_ready(served: Served) -> None:
+    served.relay.parts.journal.full = True
+    ready = await served.call("GET", "/readyz")
+    assert (ready.status_code, ready.json()["reason"]) == (503, "storage_full")
+
+
+async def test_a_failed_journal_is_not_ready_and_says_why(served: Served) -> None:
+    served.relay.parts.journal.failure = RelayStopped("fdatasync failed")
+    ready = await served.call("GET", "/readyz")
+    assert ready.status_code == 503
+    assert "fdatasync failed" in ready.json()["error"]
+
+
+async def test_a_closed_relay_is_up_but_not_ready(served: Served) -> None:
+    await served.relay.close()
+    assert (await served.call("GET", "/healthz")).status_code == 200
+    assert (await served.call("GET", "/readyz")).status_code == 503
+
+
+async def test_a_query_that_means_nothing_does_no_harm(served: Served) -> None:
+    assert (await served.call("GET", "/healthz?_=123&_=124")).status_code == 200

@@ -1,0 +1,297 @@
+"""Reading inboxes by lease, waiting for mail, and saying what became of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.server.services import ServeOptions
+
+
+class Pushed:
+    """An agent that is connected, as far as the hub looks at it."""
+
+    def __init__(self, subject: str, receive: str = "push") -> None:
+        self.subject, self.receive, self.since_us = subject, receive, 0
+        self.told: list[Any] = []
+
+    def tell(self, operation: object) -> None:
+        self.told.append(operation)
+
+    tell_lossy = tell
+
+    def dismiss(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+async def settle() -> None:
+    """Let everything that can happen without time passing happen."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_reading_makes_ones_own_mailbox(served: Served) -> None:
+    token = await served.token("team.x")
+    assert await served.read("team.x", token=token) == []
+    sent = await served.publish("team.x", token=token)
+    assert sent.json()["delivered_to"] == 1
+
+
+async def test_messages_come_oldest_first_and_no_more_than_asked_for(served: Served) -> None:
+    token = await served.token("agent.b")
+    for n in range(5):
+        await served.publish("agent.b", n)
+    first = await served.read("agent.b", token=token, limit=2)
+    rest = await served.read("agent.b", token=token)
+    assert [one["payload"] for one in first] == [0, 1]
+    assert [one["payload"] for one in rest] == [2, 3, 4]
+
+
+async def test_without_a_limit_a_batch_is_handed_out(serve: Serve) -> None:
+    served = await serve(ServeOptions(batch=3))
+    for n in range(5):
+        await served.publish("agent.b", n)
+    assert len(await served.read("agent.b", token=await served.token("agent.b"))) == 3
+
+
+async def test_one_answer_holds_no_more_bytes_than_it_may(serve: Serve) -> None:
+    served = await serve(ServeOptions(answer_max_bytes=3000))
+    token = await served.token("agent.b")
+    for n in range(4):
+        await served.publish("agent.b", str(n) * 1000)
+    first = await served.read("agent.b", token=token)
+    rest = await served.read("agent.b", token=token)
+    assert [one["payload"][0] for one in first] == ["0", "1"]
+    assert [one["payload"][0] for one in rest] == ["2", "3"]
+
+
+async def test_a_message_larger_than_an_answer_comes_alone(serve: Serve) -> None:
+    served = await serve(ServeOptions(answer_max_bytes=100))
+    token = await served.token("agent.b")
+    await served.publish("agent.b", "x" * 1000)
+    await served.publish("agent.b", "y")
+    assert len(await served.read("agent.b", token=token)) == 1
+
+
+async def test_what_is_too_large_for_the_caller_takes_no_room_in_the_answer(serve: Serve) -> None:
+    served = await serve(ServeOptions(answer_max_bytes=3000))
+    token = await served.token("agent.b")
+    for payload in ("x" * 5000, "small 1", "small 2"):
+        await served.publish("agent.b", payload)
+    got = await served.read("agent.b", token=token, max_size_bytes=1000)
+    assert [one["payload"] for one in got] == ["small 1", "small 2"]
+
+
+async def test_reading_waits_for_the_first_message(served: Served) -> None:
+    token = await served.token("agent.b")
+    reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
+    await settle()
+    assert not reading.done()
+    await served.publish("agent.b", "at last")
+    [got] = await reading
+    assert got["payload"] == "at last"
+
+
+async def test_what_comes_together_is_read_together(served: Served) -> None:
+    token = await served.token("agent.b")
+    reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
+    await settle()
+    body = {"messages": [{"subject": "agent.b", "payload": n} for n in range(3)]}
+    await served.call("POST", "/v1/messages", json=body)
+    assert [one["payload"] for one in await reading] == [0, 1, 2]
+
+
+async def test_waiting_ends_with_nothing_when_the_time_is_over(served: Served) -> None:
+    token = await served.token("agent.b")
+    reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
+    await settle()
+    served.clock.advance_ms(29_999)
+    await settle()
+    assert not reading.done()
+    served.clock.advance_ms(1)
+    assert await reading == []
+
+
+async def test_nobody_waits_longer_than_a_minute(served: Served) -> None:
+    token = await served.token("agent.b")
+    path = "/v1/inbox/agent.b"
+    assert (await served.call("GET", f"{path}?wait=60.5", token=token)).status_code == 400
+
+
+class Impatient:
+    """A caller that waits for mail and goes away when told to."""
+
+    def __init__(self, served: Served, token: str) -> None:
+        self._gone = asyncio.Event()
+        self.answered = b""
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/inbox/agent.b",
+            "query_string": b"wait=30",
+            "headers": [(b"authorization", f"Bearer {token}".encode())],
+        }
+        asking = served.app(scope, self._receive, self._send)  # type: ignore[arg-type]
+        self.asking = asyncio.ensure_future(asking)
+
+    def go(self) -> None:
+        self._gone.set()
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        self.answered += message.get("body", b"")
+
+
+async def test_who_goes_away_while_waiting_takes_nothing(served: Served) -> None:
+    token = await served.token("agent.b")
+    caller = Impatient(served, token)
+    await settle()
+    caller.go()
+    await caller.asking
+    await served.publish("agent.b", "for whoever is here")
+    [got] = await served.read("agent.b", token=token)
+    assert got["payload"] == "for whoever is here"
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
+    served: Served, steps: int
+) -> None:
+    token = await served.token("agent.b")
+    caller = Impatient(served, token)
+    await settle()
+    arrived = asyncio.Event()
+    tell_waiting = served.relay.parts.ledger.on_visible
+
+    def visible(endpoint: str) -> None:
+        tell_waiting(endpoint)
+        arrived.set()
+
+    served.relay.parts.ledger.on_visible = visible
+    publishing = asyncio.create_task(served.publish("agent.b", "take me"))
+    await arrived.wait()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    caller.go()
+    await caller.asking
+    await publishing
+    left = await served.read("agent.b", token=token)
+    assert len(left) + (b"take me" in caller.answered) == 1
+
+
+async def test_a_lease_that_is_not_acknowledged_comes_back(served: Served) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b")
+    [first] = await served.read("agent.b", token=token)
+    assert await served.read("agent.b", token=token) == []
+    served.clock.advance_ms(30_001)
+    await served.relay.idle()
+    [again] = await served.read("agent.b", token=token)
+    assert again["id"] == first["id"]
+
+
+async def test_what_is_acknowledged_is_gone(served: Served) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b")
+    [got] = await served.read("agent.b", token=token)
+    done = await served.ack("agent.b", [got["id"], "unknown"], token=token)
+    again = await served.ack("agent.b", [got["id"]], token=token)
+    assert (done.json(), again.json()) == ({"count": 1}, {"count": 0})
+    assert served.relay.metrics().total_messages == 0
+
+
+async def test_what_was_not_done_waits_again_not_before_the_delay(served: Served) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b")
+    [got] = await served.read("agent.b", token=token)
+    body = {"ids": [got["id"]], "delay": 5}
+    done = await served.call("POST", "/v1/inbox/agent.b/nack", token=token, json=body)
+    await served.relay.idle()
+    assert done.json() == {"count": 1}
+    assert await served.read("agent.b", token=token) == []
+    served.clock.advance_ms(5000)
+    assert len(await served.read("agent.b", token=token)) == 1
+
+
+async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: Served) -> None:
+    token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
+    sender = Pushed("agent.a")
+    served.services.hub.enter(sender)
+    sent = await served.publish("agent.b", token=token_a)
+    [got] = await served.read("agent.b", token=token_b)
+    await served.ack("agent.b", [got["id"]], token=token_b)
+    await settle()
+    [told] = sender.told
+    assert (told.message_id, told.recipient) == (sent.json()["message_id"], "agent.b")
+    assert told.was_stored
+
+
+async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: Served) -> None:
+    token = await served.token("agent.b")
+    served.services.hub.enter(Pushed("agent.b"))
+    one = await served.call("GET", "/v1/inbox/agent.b", token=token)
+    body = {"inboxes": [{"subject": "agent.b"}]}
+    many = await served.call("POST", "/v1/inbox/batch", token=token, json=body)
+    assert (one.status_code, many.status_code) == (409, 409)
+
+
+async def test_an_agent_that_pulls_may_read_here_too(served: Served) -> None:
+    token = await served.token("agent.b")
+    served.services.hub.enter(Pushed("agent.b", receive="pull"))
+    assert await served.read("agent.b", token=token) == []
+
+
+async def test_the_inbox_of_somebody_else_is_not_for_reading(served: Served) -> None:
+    await served.publish("agent.b")
+    token = await served.token("agent.a")
+    paths = ("/v1/inbox/agent.b/ack", "/v1/inbox/agent.b/nack")
+    statuses = [(await served.call("GET", "/v1/inbox/agent.b", token=token)).status_code]
+    for path in paths:
+        refused = await served.call("POST", path, token=token, json={"ids": ["x"]})
+        statuses.append(refused.status_code)
+    assert statuses == [403, 403, 403]
+
+
+async def test_the_operator_reads_any_inbox_that_exists(served: Served) -> None:
+    await served.publish("agent.b", "hello")
+    [got] = await served.read("agent.b", token=served.operator)
+    unknown = await served.call("GET", "/v1/inbox/agent.nobody", token=served.operator)
+    assert got["payload"] == "hello"
+    assert unknown.status_code == 404
+
+
+async def test_several_inboxes_are_read_at_once(served: Served) -> None:
+    for subject in ("agent.b", "agent.c", "agent.c"):
+        await served.publish(subject, subject)
+    body = {"inboxes": [{"subject": "agent.c", "limit": 1}, {"subject": "agent.b"}]}
+    read = await served.call("POST", "/v1/inbox/batch", token=served.operator, json=body)
+    found = [(one["subject"], len(one["messages"])) for one in read.json()["inboxes"]]
+    assert found == [("agent.c", 1), ("agent.b", 1)]
+
+
+async def test_several_inboxes_share_the_bytes_of_one_answer(serve: Serve) -> None:
+    served = await serve(ServeOptions(answer_max_bytes=1))
+    for subject in ("agent.b", "agent.c"):
+        await served.publish(subject, subject)
+    body = {"inboxes": [{"subject": "agent.b"}, {"subject": "agent.c"}]}
+    read = await served.call("POST", "/v1/inbox/batch", token=served.operator, json=body)
+    assert [len(one["messages"]) for one in read.json()["inboxes"]] == [1, 0]
+
+
+async def test_if_one_of_several_may_not_be_read_none_is(served: Served) -> None:
+    await served.publish("agent.a")
+    await served.publish("agent.b")
+    body = {"inboxes": [{"subject": "agent.a"}, {"subject": "agent.b"}]}
+    token = await served.token("agent.a")
+    refused = await served.call("POST", "/v1/inbox/batch", token=token, json=body)
+    assert refused.status_code == 403
+    assert served.relay.metrics().by_status["leased"] == 0
+
+
+async def test_an_inbox_may_be_called_batch(served: Served) -> None:
+    assert await served.read("batch", token=await served.token("batch")) == []

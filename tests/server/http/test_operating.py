@@ -1,0 +1,267 @@
+"""What an operator does over HTTP: endpoints, dead letters, rules, settings, numbers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.policy.errors import InvalidSettings
+
+
+async def ask(served: Served, method: str, path: str, **request: Any) -> Any:
+    answered = await served.call(method, path, token=served.operator, **request)
+    assert answered.status_code == 200, answered.text
+    return answered.json()
+
+
+async def refusal(served: Served, method: str, path: str, **request: Any) -> int:
+    answered = await served.call(method, path, token=served.operator, **request)
+    return answered.status_code
+
+
+# Endpoints
+
+
+async def test_an_endpoint_is_registered_listed_and_taken_away(served: Served) -> None:
+    made = await ask(served, "PUT", "/v1/endpoints/team.x")
+    again = await ask(served, "PUT", "/v1/endpoints/team.x")
+    listed = await ask(served, "GET", "/v1/endpoints")
+    gone = await ask(served, "DELETE", "/v1/endpoints/team.x")
+    assert made == again == gone == listed["endpoints"][0]
+    assert (await ask(served, "GET", "/v1/endpoints"))["endpoints"] == []
+    assert await refusal(served, "DELETE", "/v1/endpoints/team.x") == 404
+
+
+async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: Served) -> None:
+    for name in ("c", "a", "d", "b"):
+        served.relay.register_endpoint(f"agent.{name}")
+    first = await ask(served, "GET", "/v1/endpoints?limit=3")
+    rest = await ask(served, "GET", f"/v1/endpoints?limit=3&after={first['next']}")
+    assert [one["subject"][-1] for one in first["endpoints"]] == ["a", "b", "c"]
+    assert [one["subject"][-1] for one in rest["endpoints"]] == ["d"]
+    assert rest["next"] is None
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_the_relays_own_names_are_no_endpoints(served: Served, method: str) -> None:
+    assert await refusal(served, method, "/v1/endpoints/_relay") == 400
+
+
+# Dead letters
+
+
+async def dead_letter(served: Served, subject: str, message_id: str) -> None:
+    budget = {"call_budget_remaining": 0}
+    await served.publish(subject, "x", message_id=message_id, budget=budget)
+
+
+async def test_dead_letters_are_listed_with_their_reason(served: Served) -> None:
+    await dead_letter(served, "agent.b", "m1")
+    await dead_letter(served, "agent.c", "m2")
+    listed = await ask(served, "GET", "/v1/dead-letters?subject=agent.b")
+    [letter] = listed["dead_letters"]
+    assert (letter["envelope"]["id"], letter["reason"]) == ("m1", "call budget exhausted")
+    assert (await ask(served, "GET", "/v1/dead-letters"))["total"] == 2
+
+
+async def test_a_list_of_dead_letters_has_a_limit(served: Served) -> None:
+    for n in range(3):
+        await dead_letter(served, "agent.b", f"m{n}")
+    listed = await ask(served, "GET", "/v1/dead-letters?limit=2")
+    assert [one["envelope"]["id"] for one in listed["dead_letters"]] == ["m0", "m1"]
+    assert listed["total"] == 3
+
+
+async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: Served) -> None:
+    for n in range(3):
+        await dead_letter(served, "agent.b", f"m{n}")
+    await dead_letter(served, "agent.c", "other")
+    listed = await ask(served, "GET", "/v1/dead-letters?group=true")
+    assert "dead_letters" not in listed
+    found = [(one["endpoint"], one["count"]) for one in listed["groups"]]
+    assert found == [("agent.b", 3), ("agent.c", 1)]
+
+
+async def test_redriving_says_what_went_back_and_what_did_not(served: Served) -> None:
+    await dead_letter(served, "agent.b", "m1")
+    body = {"ids": ["m1", "unknown"]}
+    answer = await ask(served, "POST", "/v1/dead-letters/redrive", json=body)
+    assert answer == {"redriven": 1, "not_redriven": ["unknown"]}
+    [got] = await served.read("agent.b", token=served.operator)
+    assert got["id"] == "m1"
+
+
+async def test_redriving_may_be_for_one_endpoint(served: Served) -> None:
+    await dead_letter(served, "agent.b", "m1")
+    body = {"ids": ["m1"], "subject": "agent.c"}
+    answer = await ask(served, "POST", "/v1/dead-letters/redrive", json=body)
+    assert answer == {"redriven": 0, "not_redriven": ["m1"]}
+
+
+async def test_purging_throws_away_what_is_old_enough(served: Served) -> None:
+    await dead_letter(served, "agent.b", "old")
+    served.clock.advance_ms(60_000)
+    await dead_letter(served, "agent.b", "new")
+    body = {"older_than_ms": 30_000}
+    assert await ask(served, "POST", "/v1/dead-letters/purge", json=body) == {"count": 1}
+    listed = await ask(served, "GET", "/v1/dead-letters")
+    assert [one["envelope"]["id"] for one in listed["dead_letters"]] == ["new"]
+
+
+async def test_no_age_is_too_great_to_ask_for(served: Served) -> None:
+    body = {"older_than_ms": 1 << 53}
+    assert await ask(served, "POST", "/v1/dead-letters/purge", json=body) == {"count": 0}
+
+
+# Rules
+
+
+async def test_a_rule_holds_from_the_answer_on(served: Served) -> None:
+    rule = {"from": "_anonymous", "to": "agent.>", "action": "deny", "priority": 5}
+    listed = await ask(served, "POST", "/v1/rules", json=rule)
+    assert listed == {"rules": [rule], "problem": ""}
+    assert (await served.publish("agent.b")).status_code == 403
+    query = {"from": "_anonymous", "to": "agent.>"}
+    assert (await ask(served, "DELETE", "/v1/rules", params=query))["rules"] == []
+    assert (await served.publish("agent.b")).status_code == 200
+
+
+async def test_a_rule_that_is_not_there_cannot_be_removed(served: Served) -> None:
+    query = {"from": "a", "to": "b"}
+    assert await refusal(served, "DELETE", "/v1/rules", params=query) == 404
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"from": "a b", "to": "b", "action": "deny"},
+        {"from": "a", "to": "b", "action": "maybe"},
+        {"from": "a", "to": "b"},
+        {"from": "a", "to": "b", "action": "deny", "priority": 1 << 60},
+    ],
+)
+async def test_a_bad_rule_is_400(served: Served, rule: dict[str, Any]) -> None:
+    assert await refusal(served, "POST", "/v1/rules", json=rule) == 400
+
+
+async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Path) -> None:
+    (data / "access-rules.json").write_text("[{]")
+    served.relay.access.reload()
+    rule = {"from": "a", "to": "b", "action": "deny"}
+    listed = await ask(served, "GET", "/v1/rules")
+    assert "cannot be used" in listed["problem"]
+    assert await refusal(served, "POST", "/v1/rules", json=rule) == 409
+    assert await refusal(served, "DELETE", "/v1/rules", params={"from": ">", "to": ">"}) == 409
+    assert (data / "access-rules.json").read_text() == "[{]"
+
+
+# Settings
+
+
+async def test_new_settings_are_written_and_in_force(served: Served, data: Path) -> None:
+    config = {"reliability": {"rateLimit": {"maxPerWindow": 1}}}
+    answer = await ask(served, "PUT", "/v1/config", json=config)
+    assert answer["written"]
+    assert answer["settings"]["reliability"]["rateLimit"]["maxPerWindow"] == 1
+    assert json.loads((data / "config.json").read_text()) == config
+    assert [(await served.publish("agent.b")).status_code for _ in range(2)] == [200, 429]
+    assert (await ask(served, "GET", "/v1/config"))["config"] == config
+
+
+async def test_a_dry_run_writes_nothing(served: Served, data: Path) -> None:
+    config = {"maxHops": 3}
+    answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)
+    assert (answer["written"], answer["settings"]["maxHops"]) == (False, 3)
+    assert not (data / "config.json").exists()
+    assert served.relay.settings.max_hops == 5
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"maxHops": 0}',
+        b'{"surprise": 1}',
+        b'{"rateLimit": {}}',
+        b'{"storage": "maildir"}',
+        b"[]",
+        b"{",
+        b'{"\xff": 1}',
+    ],
+)
+async def test_one_bad_value_and_nothing_changes(
+    served: Served, data: Path, content: bytes
+) -> None:
+    await ask(served, "PUT", "/v1/config", json={"maxHops": 3})
+    headers = {"Content-Type": "application/json"}
+    status = await refusal(served, "PUT", "/v1/config", content=content, headers=headers)
+    assert status == 400
+    assert served.relay.settings.max_hops == 3
+    assert json.loads((data / "config.json").read_text()) == {"maxHops": 3}
+
+
+async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
+    served: Served, data: Path
+) -> None:
+    file = served.relay.parts.settings
+    file.replace(b'{"maxHops": 3}')
+    with pytest.raises(InvalidSettings):
+        file.replace(b'{"maxHops": 0}')
+    assert (data / "config.json").read_bytes() == b'{"maxHops": 3}'
+
+
+async def test_settings_that_cannot_work_as_meant_are_named(served: Served) -> None:
+    config = {"leaseTimeoutMs": 10_000, "defaultTtlMs": 1000}
+    answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)
+    assert any("leaseTimeoutMs" in note for note in answer["notes"])
+
+
+async def test_a_file_that_is_ignored_is_shown_with_its_problem(served: Served, data: Path) -> None:
+    (data / "config.json").write_text('{"maxHops": 0}')
+    served.relay.parts.settings.reload()
+    answer = await ask(served, "GET", "/v1/config")
+    assert answer["config"] == {"maxHops": 0}
+    assert answer["settings"]["maxHops"] == 5
+    assert "ignored" in answer["problem"]
+
+
+# Numbers
+
+
+async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: Served) -> None:
+    token = await served.token("agent.a")
+    await served.publish("agent.a", token=await served.token("agent.b"))
+    for _ in range(2):
+        await served.publish("agent.b", "hello", token=token)
+    await served.publish("agent.b", "hello")
+    stats = await ask(served, "GET", "/v1/stats")
+    fullest = stats["inboxes"][0]
+    assert (fullest["subject"], fullest["pending"], fullest["leased"]) == ("agent.b", 3, 0)
+    assert fullest["bytes"] == sum(one["bytes"] for one in fullest["senders"])
+    senders = {one["sender"]: (one["messages"], one["tier"]) for one in fullest["senders"]}
+    assert senders == {"agent.a": (2, 3), "_anonymous": (1, 1)}
+
+
+async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: Served) -> None:
+    for name, count in (("a", 1), ("b", 3), ("c", 2)):
+        for _ in range(count):
+            await served.publish(f"agent.{name}")
+    stats = await ask(served, "GET", "/v1/stats?inboxes=2")
+    assert [one["subject"] for one in stats["inboxes"]] == ["agent.b", "agent.c"]
+    assert stats["inboxes_total"] == 3
+
+
+async def test_stats_show_breakers_refusals_and_problems(serve: Serve, data: Path) -> None:
+    served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
+    await served.publish("agent.b")
+    served.relay.parts.outcomes.written("agent.b", ok=False)
+    await served.publish("agent.b")
+    (data / "config.json").write_text("{")
+    served.relay.parts.settings.reload()
+    stats = await ask(served, "GET", "/v1/stats")
+    assert stats["breakers"]["agent.b"]["state"] == "OPEN"
+    assert stats["rejected"] == {"circuit_open": 1}
+    assert "ignored" in stats["problems"][0]

@@ -1,0 +1,212 @@
+"""Publishing over HTTP: who the sender is, what is answered, and what is stored."""
+
+import json
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost import AccessRule
+from waypost.policy.backpressure import BackpressureConfig
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.server.services import ServeOptions
+
+
+async def test_a_message_reaches_the_inbox_it_was_published_to(served: Served) -> None:
+    payload = {"text": "grüße", "n": [1, 2.5, None, True]}
+    sent = await served.publish("agent.b", payload, token=await served.token("agent.a"))
+    [got] = await served.read("agent.b", token=await served.token("agent.b"))
+    assert sent.json()["delivered_to"] == 1
+    assert (got["id"], got["payload"]) == (sent.json()["message_id"], payload)
+
+
+async def test_the_sender_is_who_authenticated(served: Served) -> None:
+    await served.publish("agent.b", token=await served.token("agent.a"))
+    [got] = await served.read("agent.b", token=await served.token("agent.b"))
+    assert got["sender"] == "agent.a"
+
+
+async def test_a_sender_in_the_body_is_refused(served: Served) -> None:
+    token = await served.token("agent.a")
+    refused = await served.publish("agent.b", token=token, sender="agent.boss")
+    assert refused.status_code == 400
+    assert "sender" in refused.json()["error"]
+
+
+async def test_without_a_token_the_sender_is_anonymous(served: Served) -> None:
+    await served.publish("agent.b")
+    [got] = await served.read("agent.b", token=await served.token("agent.b"))
+    assert got["sender"] == "_anonymous"
+
+
+async def test_anonymous_publishing_can_be_switched_off(serve: Serve) -> None:
+    served = await serve(ServeOptions(anonymous=False))
+    refused = await served.publish("agent.b")
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_bad_token_is_not_taken_for_none(served: Served) -> None:
+    assert (await served.publish("agent.b", token="garbage")).status_code == 401
+
+
+@pytest.mark.parametrize("subject", ["_relay", "_reply.1", "_anything.else", "_x.>"])
+async def test_the_relays_own_names_cannot_be_written_to(served: Served, subject: str) -> None:
+    assert (await served.publish(subject)).status_code == 400
+
+
+async def test_nobody_can_be_asked_to_reply_to_the_relay_itself(served: Served) -> None:
+    assert (await served.publish("agent.b", reply_to="_relay")).status_code == 400
+
+
+async def test_many_messages_are_one_commit(served: Served) -> None:
+    token = await served.token("agent.a")
+    await served.relay.idle()
+    before = served.relay.metrics().commits
+    body = {"messages": [{"subject": "agent.b", "payload": n} for n in range(20)]}
+    answered = await served.call("POST", "/v1/messages", token=token, json=body)
+    assert [one["delivered_to"] for one in answered.json()["results"]] == [1] * 20
+    assert served.relay.metrics().commits == before + 1
+
+
+async def test_each_of_many_has_its_own_result(served: Served) -> None:
+    served.relay.access.add_rule(AccessRule("agent.a", "agent.secret", "deny"))
+    body = {
+        "messages": [
+            {"subject": "agent.b", "payload": 1},
+            {"subject": "agent.secret", "payload": 2},
+        ]
+    }
+    token = await served.token("agent.a")
+    answered = await served.call("POST", "/v1/messages", token=token, json=body)
+    first, second = answered.json()["results"]
+    assert answered.status_code == 200
+    assert first["delivered_to"] == 1
+    assert second["rejected"][0]["reason"] == "access_denied"
+
+
+async def test_one_invalid_message_fails_them_all(served: Served) -> None:
+    body = {"messages": [{"subject": "agent.b", "payload": 1}, {"subject": "a..b", "payload": 2}]}
+    refused = await served.call("POST", "/v1/messages", json=body)
+    assert refused.status_code == 400
+    assert served.relay.metrics().total_messages == 0
+
+
+async def test_the_same_id_again_is_stored_once(served: Served) -> None:
+    token = await served.token("agent.a")
+    first = await served.publish("agent.b", 1, token=token, message_id="order-7")
+    again = await served.publish("agent.b", 1, token=token, message_id="order-7")
+    assert first.json() == again.json()
+    assert served.relay.metrics().total_messages == 1
+
+
+async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served: Served) -> None:
+    token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
+    await served.read("agent.a", token=token_a)
+    await served.publish("agent.b", "ping", token=token_a)
+    [ping] = await served.read("agent.b", token=token_b)
+    parent = {"id": ping["id"], "budget": ping["budget"]}
+    await served.publish("agent.a", "pong", token=token_b, parent=parent)
+    [pong] = await served.read("agent.a", token=token_a)
+    assert pong["parent"] == ping["id"]
+    assert pong["budget"]["ancestor_chain"] == ["agent.b", "agent.a"]
+
+
+async def test_over_the_rate_limit_is_429_and_says_when_to_come_back(serve: Serve) -> None:
+    served = await serve(rate_limit=RateLimitConfig(max_per_window=1, window_secs=60))
+    token = await served.token("agent.a")
+    await served.publish("agent.b", token=token)
+    served.clock.advance_ms(500)
+    refused = await served.publish("agent.b", token=token)
+    assert refused.status_code == 429
+    assert refused.json()["reason"] == "rate_limited"
+    assert refused.json()["retry_after_ms"] == 59_500
+    assert refused.headers["retry-after"] == "60"
+
+
+async def test_a_full_mailbox_is_429_and_does_not_say_how_full(serve: Serve) -> None:
+    served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
+    token = await served.token("agent.a")
+    accepted = await served.publish("agent.b", token=token)
+    refused = await served.publish("agent.b", token=token)
+    assert accepted.json()["mailbox_pressure"] == {}
+    assert (refused.status_code, refused.json()["reason"]) == (429, "backpressure")
+    assert not any(digit.isdigit() for digit in refused.json()["error"])
+
+
+async def test_an_operator_may_choose_to_show_pressure(serve: Serve) -> None:
+    served = await serve(
+        ServeOptions(show_pressure=True), backpressure=BackpressureConfig(max_mailbox_size=1)
+    )
+    accepted = await served.publish("agent.b")
+    refused = await served.publish("agent.b")
+    assert list(accepted.json()["mailbox_pressure"].values()) == [0.0]
+    assert "1/1" in refused.json()["error"]
+
+
+async def test_an_open_circuit_is_503(serve: Serve) -> None:
+    served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
+    await served.publish("agent.b")
+    served.relay.parts.outcomes.written("agent.b", ok=False)
+    refused = await served.publish("agent.b")
+    assert (refused.status_code, refused.json()["reason"]) == (503, "circuit_open")
+    assert refused.headers["retry-after"] == "30"
+
+
+async def test_an_overdrawn_budget_is_422_and_a_dead_letter(served: Served) -> None:
+    refused = await served.publish("agent.b", budget={"call_budget_remaining": 0})
+    assert (refused.status_code, refused.json()["reason"]) == (422, "budget_exceeded")
+    assert len(await served.relay.dead_letters("agent.b")) == 1
+
+
+async def test_what_access_rules_forbid_is_403(served: Served) -> None:
+    served.relay.access.add_rule(AccessRule("_anonymous", ">", "deny"))
+    refused = await served.publish("agent.b")
+    assert (refused.status_code, refused.json()["reason"]) == (403, "access_denied")
+
+
+async def test_a_full_disk_is_503(served: Served) -> None:
+    served.relay.parts.journal.full = True
+    refused = await served.publish("agent.b")
+    assert (refused.status_code, refused.json()["reason"]) == (503, "storage_full")
+
+
+async def test_a_publish_that_somebody_got_is_200_with_the_refusals_in_it(serve: Serve) -> None:
+    served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
+    for subject in ("agent.b", "agent.c"):
+        served.relay.register_endpoint(subject)
+    await served.publish("agent.b")
+    answered = await served.publish("agent.*")
+    assert answered.status_code == 200
+    assert answered.json()["delivered_to"] == 1
+    assert [one["reason"] for one in answered.json()["rejected"]] == ["backpressure"]
+
+
+async def test_nobody_there_is_no_error(served: Served) -> None:
+    answered = await served.publish("elsewhere.x")
+    assert (answered.status_code, answered.json()["delivered_to"]) == (200, 0)
+
+
+async def test_numbers_in_payloads_stay_as_they_were_written(served: Served) -> None:
+    raw = b'{"subject":"agent.b","payload":{"big":123456789012345678901234567890,"f":1.10}}'
+    sent = await served.call(
+        "POST", "/v1/messages", content=raw, headers={"Content-Type": "application/json"}
+    )
+    assert sent.status_code == 200
+    [stored] = served.relay.parts.ledger.state.mailboxes["agent.b"].live.values()
+    assert stored.fresh is not None
+    assert stored.fresh[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
+
+
+async def test_the_operator_publishes_under_a_name_of_its_own(served: Served) -> None:
+    await served.publish("agent.b", token=served.operator)
+    [got] = await served.read("agent.b", token=served.operator)
+    assert got["sender"] == "_operator"
+
+
+async def test_an_answer_is_plain_json_that_nobody_keeps(served: Served) -> None:
+    answered = await served.publish("agent.b")
+    assert answered.headers["content-type"] == "application/json"
+    assert answered.headers["cache-control"] == "no-store"
+    assert json.loads(answered.content)["delivered_to"] == 1

@@ -1,0 +1,86 @@
+"""What happened to a message, for those whom it concerns."""
+
+from typing import Any
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.policy.backpressure import BackpressureConfig
+
+
+async def story(served: Served, message_id: str, token: str) -> list[dict[str, Any]] | None:
+    answered = await served.call("GET", f"/v1/messages/{message_id}", token=token)
+    assert answered.status_code in (200, 404)
+    return answered.json()["steps"] if answered.status_code == 200 else None
+
+
+async def sent_and_done(served: Served) -> str:
+    """A message from agent.a that agent.b has dealt with."""
+    sent = await served.publish("agent.b", token=await served.token("agent.a"))
+    token = await served.token("agent.b")
+    [got] = await served.read("agent.b", token=token)
+    await served.ack("agent.b", [got["id"]], token=token)
+    return str(sent.json()["message_id"])
+
+
+async def test_sender_and_recipient_see_what_became_of_it(served: Served) -> None:
+    message_id = await sent_and_done(served)
+    for who in ("agent.a", "agent.b"):
+        steps = await story(served, message_id, await served.token(who))
+        assert steps is not None
+        assert [step["kind"] for step in steps] == ["accepted", "leased", "acked"]
+
+
+async def test_the_operator_sees_every_check(served: Served) -> None:
+    steps = await story(served, await sent_and_done(served), served.operator)
+    assert steps is not None
+    assert [step["kind"] for step in steps if step["kind"] != "check"] == [
+        *("accepted", "leased", "acked")
+    ]
+    assert any(step["text"].startswith("rate limit passed") for step in steps)
+    assert all(step["seq"] > 0 for step in steps)
+
+
+async def test_nobody_else_learns_that_there_is_such_a_message(served: Served) -> None:
+    message_id = await sent_and_done(served)
+    token = await served.token("agent.c")
+    known = await served.call("GET", f"/v1/messages/{message_id}", token=token)
+    unknown = await served.call("GET", "/v1/messages/never-was", token=token)
+    assert known.status_code == unknown.status_code == 404
+    assert known.json() == unknown.json()
+
+
+async def test_agents_see_no_numbers(serve: Serve) -> None:
+    served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
+    token = await served.token("agent.a")
+    await served.publish("agent.b", token=token)
+    await served.publish("agent.b", token=token, message_id="late")
+    steps = await story(served, "late", token)
+    assert steps is not None
+    assert [(step["kind"], step["text"]) for step in steps] == [
+        ("rejected", "agent.a -> agent.b: backpressure")
+    ]
+    assert all("seq" not in step for step in steps)
+
+
+async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: Served) -> None:
+    for subject in ("agent.b", "agent.c"):
+        served.relay.register_endpoint(subject)
+    sent = await served.publish("agent.*", token=await served.token("agent.a"))
+    message_id = sent.json()["message_id"]
+    as_recipient = await story(served, message_id, await served.token("agent.b"))
+    as_sender = await story(served, message_id, await served.token("agent.a"))
+    assert as_recipient is not None
+    assert as_sender is not None
+    assert {step["endpoint"] for step in as_recipient} == {"agent.b"}
+    assert {step["endpoint"] for step in as_sender} == {"agent.b", "agent.c"}
+
+
+async def test_using_the_id_of_somebody_else_shows_nothing_of_theirs(served: Served) -> None:
+    spy = await served.token("agent.spy")
+    overdrawn = {"call_budget_remaining": 0}
+    await served.publish("agent.b", token=spy, message_id="m1", budget=overdrawn)
+    await served.publish("agent.b", token=await served.token("agent.a"), message_id="m1")
+    await served.read("agent.b", token=await served.token("agent.b"))
+    steps = await story(served, "m1", spy)
+    assert steps is not None
+    assert [step["text"] for step in steps] == ["agent.spy -> agent.b: budget_exceeded"]

@@ -1,0 +1,28 @@
+"""Agents that prove who they are, honestly or not."""
+
+from typing import Any
+
+from waypost.client.identity import Identity
+from waypost.server.identity.authenticator import Authenticator, Grant
+from waypost.wire.frames import Auth
+
+HOST = "relay.example:7000"
+
+
+def fields_of(auth: Auth, nonce: str, origin: str = HOST) -> dict[str, Any]:
+    """What the server hands to `authenticate` for the operation `auth`."""
+    return {
+        "subject": auth.subject,
+        "public_key": auth.public_key,
+        "signature": auth.signature,
+        "nonce": nonce,
+        "origin": origin,
+        "sealing_key": auth.sealing_key,
+        "sealing_signature": auth.sealing_signature,
+    }
+
+
+def log_in(authenticator: Authenticator, identity: Identity, **instead: Any) -> Grant:
+    """The whole handshake; `instead` replaces what the server gets to see."""
+    nonce = authenticator.challenge()
+    return authenticator.authenticate(**fields_of(identity.prove(nonce, HOST), nonce) | instead)

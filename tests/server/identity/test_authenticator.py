@@ -1,0 +1,288 @@
+"""Who is let in, and above all who is not."""
+
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tests.server.identity.proofs import HOST, fields_of, log_in
+from waypost import InvalidMessage
+from waypost.client.identity import Identity
+from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.server.identity import errors
+from waypost.server.identity.authenticator import Authenticator
+from waypost.server.identity.errors import NotAuthenticated, SubjectTaken
+from waypost.testing import ManualClock
+from waypost.wire.handshake import proof_text, sealing_key_text, to_text
+
+ALICE = Identity.new("agent.alice")
+MALLORY = Identity.new("agent.mallory")
+
+Reopen = Callable[[], Authenticator]
+
+
+def flipped(text: str) -> str:
+    return ("B" if text[0] == "A" else "A") + text[1:]
+
+
+def test_an_agent_that_signs_the_challenge_is_let_in(authenticator: Authenticator) -> None:
+    grant = log_in(authenticator, ALICE)
+    assert grant.subject == "agent.alice"
+    assert authenticator.subject_of_token(grant.token) == "agent.alice"
+
+
+def test_the_token_is_good_for_fifteen_minutes(
+    authenticator: Authenticator, clock: ManualClock
+) -> None:
+    grant = log_in(authenticator, ALICE)
+    assert grant.expires_at == clock() // 1000 + 15 * 60_000
+    clock.advance_ms(15 * 60_000)
+    assert authenticator.subject_of_token(grant.token) == "agent.alice"
+    clock.advance_ms(1)
+    assert authenticator.subject_of_token(grant.token) is None
+
+
+def test_a_replayed_proof_is_refused(authenticator: Authenticator) -> None:
+    nonce = authenticator.challenge()
+    proof = fields_of(ALICE.prove(nonce, HOST), nonce)
+    authenticator.authenticate(**proof)
+    with pytest.raises(NotAuthenticated):
+        authenticator.authenticate(**proof)
+
+
+def test_a_challenge_that_nobody_gave_is_refused(authenticator: Authenticator) -> None:
+    nonce = to_text(bytes(32))
+    with pytest.raises(NotAuthenticated):
+        authenticator.authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
+
+
+def test_a_challenge_of_more_than_a_minute_ago_is_refused(
+    authenticator: Authenticator, clock: ManualClock
+) -> None:
+    nonce = authenticator.challenge()
+    clock.advance_ms(60_001)
+    with pytest.raises(NotAuthenticated):
+        authenticator.authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"signature": flipped(ALICE.prove(to_text(bytes(32)), HOST).signature)},
+        {"signature": "not base64url!"},
+        {"subject": "_relay"},
+        {"public_key": MALLORY.public_key},
+        {"sealing_signature": None},
+    ],
+    ids=["forged", "garbled", "reserved", "another key", "half a sealing key"],
+)
+def test_a_challenge_is_spent_by_a_failed_attempt(
+    authenticator: Authenticator, wrong: dict[str, Any]
+) -> None:
+    nonce = authenticator.challenge()
+    proof = fields_of(ALICE.prove(nonce, HOST), nonce)
+    with pytest.raises(WaypostError):
+        authenticator.authenticate(**proof | wrong)
+    with pytest.raises(NotAuthenticated):
+        authenticator.authenticate(**proof)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"subject": "agent.bob"},
+        {"public_key": MALLORY.public_key},
+        {"origin": "elsewhere.example:7000"},
+        {"origin": "relay.example:7001"},
+        {"origin": "relay.example"},
+        {"origin": ""},
+        {"signature": MALLORY.sign(b"something else")},
+    ],
+    ids=str,
+)
+def test_a_signature_for_anything_else_is_refused(
+    authenticator: Authenticator, instead: dict[str, Any]
+) -> None:
+    with pytest.raises(NotAuthenticated):
+        log_in(authenticator, ALICE, **instead)
+
+
+def test_a_sealing_signature_is_no_proof(authenticator: Authenticator) -> None:
+    with pytest.raises(NotAuthenticated):
+        log_in(authenticator, ALICE, signature=ALICE.card.sealing_signature)
+
+
+def test_a_signature_over_the_challenge_alone_is_no_proof(authenticator: Authenticator) -> None:
+    nonce = authenticator.challenge()
+    proof = fields_of(ALICE.prove(nonce, HOST), nonce)
+    with pytest.raises(NotAuthenticated):
+        authenticator.authenticate(**proof | {"signature": ALICE.sign(nonce.encode())})
+
+
+def test_every_failed_proof_reads_the_same(authenticator: Authenticator) -> None:
+    texts = set()
+    for instead in ({"origin": "x:1"}, {"nonce": to_text(bytes(32))}, {"subject": "agent.x"}):
+        with pytest.raises(NotAuthenticated) as refused:
+            log_in(authenticator, ALICE, **instead)
+        texts.add(str(refused.value))
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"subject": "_relay"},
+        {"subject": "_anonymous"},
+        {"subject": "_x.agent"},
+        {"subject": "agent.*"},
+        {"subject": "agent.alice\nagent.bob"},
+        {"subject": ""},
+        {"public_key": to_text(bytes(31))},
+        {"public_key": ALICE.public_key + "="},
+        {"signature": to_text(bytes(63))},
+        {"sealing_key": None},
+        {"sealing_signature": None},
+        {"sealing_key": to_text(bytes(31))},
+        {"sealing_signature": MALLORY.card.sealing_signature},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_a_proof_is_said_to_be_invalid(
+    authenticator: Authenticator, instead: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput):
+        log_in(authenticator, ALICE, **instead)
+    assert authenticator.card("agent.alice") is None
+
+
+def test_the_relays_own_names_cannot_be_had_even_with_a_good_signature(
+    authenticator: Authenticator,
+) -> None:
+    key = Ed25519PrivateKey.generate()
+    public_key = to_text(key.public_key().public_bytes_raw())
+    nonce = authenticator.challenge()
+    text = proof_text(origin=HOST, nonce=nonce, subject="_relay", public_key=public_key)
+    with pytest.raises(InvalidMessage, match="belong to the relay"):
+        authenticator.authenticate(
+            subject="_relay",
+            public_key=public_key,
+            signature=to_text(key.sign(text)),
+            nonce=nonce,
+            origin=HOST,
+        )
+
+
+def test_a_subject_belongs_to_the_first_key(authenticator: Authenticator) -> None:
+    log_in(authenticator, ALICE)
+    with pytest.raises(SubjectTaken, match=r"agent\.alice"):
+        log_in(authenticator, Identity.new("agent.alice"))
+    assert log_in(authenticator, ALICE).subject == "agent.alice"
+
+
+def test_a_subject_still_belongs_to_its_key_after_a_restart(reopen: Reopen) -> None:
+    log_in(reopen(), ALICE)
+    with pytest.raises(SubjectTaken):
+        log_in(reopen(), Identity.new("agent.alice"))
+
+
+def test_of_many_keys_at_once_one_gets_the_subject(authenticator: Authenticator) -> None:
+    def attempt(_: int) -> str:
+        identity = Identity.new("agent.wanted")
+        try:
+            log_in(authenticator, identity)
+        except SubjectTaken:
+            return ""
+        return identity.public_key
+
+    with ThreadPoolExecutor(8) as threads:
+        winners = [one for one in threads.map(attempt, range(40)) if one]
+    card = authenticator.card("agent.wanted")
+    assert card is not None
+    assert winners == [card.public_key]
+
+
+def test_one_key_may_hold_several_subjects(authenticator: Authenticator) -> None:
+    signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+    for subject in ("agent.one", "agent.two"):
+        assert log_in(authenticator, Identity(subject, signing, sealing)).subject == subject
+
+
+def test_tokens_survive_a_restart(reopen: Reopen) -> None:
+    token = log_in(reopen(), ALICE).token
+    assert reopen().subject_of_token(token) == "agent.alice"
+
+
+def test_challenges_do_not_survive_a_restart(reopen: Reopen) -> None:
+    nonce = reopen().challenge()
+    with pytest.raises(NotAuthenticated):
+        reopen().authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
+
+
+def test_a_token_of_another_relay_is_nobodys(
+    authenticator: Authenticator, tmp_path: Path, clock: ManualClock
+) -> None:
+    other = Authenticator.open(tmp_path / "other", lambda: clock() // 1000)
+    token = log_in(other, ALICE).token
+    other.close()
+    assert authenticator.subject_of_token(token) is None
+
+
+def test_the_card_is_what_the_agent_showed(authenticator: Authenticator) -> None:
+    log_in(authenticator, ALICE)
+    assert authenticator.card("agent.alice") == ALICE.card
+
+
+def test_there_is_no_card_of_somebody_never_seen(authenticator: Authenticator) -> None:
+    assert authenticator.card("agent.nobody") is None
+
+
+def test_an_agent_without_a_sealing_key_has_a_card_without(authenticator: Authenticator) -> None:
+    log_in(authenticator, ALICE, sealing_key=None, sealing_signature=None)
+    card = authenticator.card("agent.alice")
+    assert card is not None
+    assert (card.public_key, card.sealing_key) == (ALICE.public_key, None)
+
+
+def test_a_sealing_key_signed_for_another_subject_is_refused(authenticator: Authenticator) -> None:
+    text = sealing_key_text(subject="agent.bob", sealing_key=MALLORY.sealing_key)
+    stolen = {"sealing_key": MALLORY.sealing_key, "sealing_signature": ALICE.sign(text)}
+    with pytest.raises(InvalidMessage, match="does not fit"):
+        log_in(authenticator, ALICE, **stolen)
+
+
+def test_a_host_header_without_a_port_stands_for_the_usual_ports(
+    authenticator: Authenticator,
+) -> None:
+    for port in ("80", "443"):
+        nonce = authenticator.challenge()
+        proof = ALICE.prove(nonce, f"Relay.Example:{port}")
+        grant = authenticator.authenticate(**fields_of(proof, nonce, "relay.EXAMPLE"))
+        assert grant.subject == "agent.alice"
+
+
+def test_a_closed_authenticator_takes_nobody_new(authenticator: Authenticator) -> None:
+    authenticator.close()
+    authenticator.close()
+    with pytest.raises(errors.IdentitiesNotSaved):
+        log_in(authenticator, ALICE)
+
+
+def test_all_files_are_the_owners_alone(authenticator: Authenticator, tmp_path: Path) -> None:
+    log_in(authenticator, ALICE)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").iterdir()}
+    assert modes == dict.fromkeys(("identities.jsonl", "operator-token", "token-secret"), 0o600)
+
+
+def test_the_operator_is_known_by_the_token_in_the_file(
+    authenticator: Authenticator, tmp_path: Path
+) -> None:
+    token = (tmp_path / "data" / "operator-token").read_text().strip()
+    assert authenticator.is_operator(token)
+    assert not authenticator.is_operator(flipped(token))
+    assert not authenticator.is_operator(log_in(authenticator, ALICE).token)
+    assert authenticator.subject_of_token(token) is None

@@ -1,0 +1,358 @@
+"""Agents that got in and are broken or mean ill: an error or the end, and others never notice."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from time import monotonic
+
+import msgspec
+import pytest
+
+from tests.server.sessions.agents import RawAgent, connect, payload_of
+from tests.server.sessions.lines import PretendedLine
+from tests.server.sessions.seats import House, Room
+from waypost import BackpressureConfig, QosConfig, Signal
+from waypost.client.identity import Identity
+from waypost.policy.bounds import frame_overhead_max_bytes, outbox_max_operations
+from waypost.server.sessions import connection
+from waypost.wire import frames
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
+from waypost.wire.messages import SignalType
+
+Ring = Callable[..., RawAgent]
+Identities = Callable[[str], Identity]
+LIMITLESS = {
+    "qos": QosConfig(enabled=False),
+    "backpressure": BackpressureConfig(enabled=False),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+async def enter(room: Room, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
+    """An agent that is live."""
+    agent = await connect(
+        PretendedLine(room.services, protocol), Identity.new(subject), protocol=protocol
+    )
+    await agent.until(frames.Live)
+    return agent
+
+
+async def assert_works(agent: RawAgent) -> None:
+    """It can still send and receive."""
+    answer = await agent.send("agent.echo", "are you there?")
+    assert isinstance(answer, frames.Sent)
+    assert answer.delivered_to == 1
+
+
+BROKEN = {
+    "no JSON": "hello",
+    "no operation": "17",
+    "unknown op": '{"op":"fly"}',
+    "an operation of the relay": '{"op":"live"}',
+    "unknown field": '{"op":"ack","ids":[],"more":1}',
+    "missing field": '{"op":"send","ref":1}',
+    "wrong type": '{"op":"ack","ids":"all"}',
+    "too many ids": '{"op":"ack","ids":[' + ",".join(['"x"'] * 1001) + "]}",
+    "negative delay": '{"op":"nack","ids":[],"delay":-1}',
+    "endless delay": '{"op":"nack","ids":[],"delay":1e308}',
+    "no number": '{"op":"fetch","ref":1,"wait":NaN}',
+    "limit of nought": '{"op":"fetch","ref":1,"limit":0}',
+    "huge ref": '{"op":"fetch","ref":1e300}',
+    "deep": '{"op":"send","ref":1,"subject":"agent.b","payload":' + "[" * 100_000,
+    "deep and closed": "[" * 50_000 + "]" * 50_000,
+    "bytes": b"\x80\x81\xff",
+    "half a surrogate": '{"op":"\\ud800"}',
+    "one bad in a list": '[{"op":"ack","ids":[]},{"op":"fly"}]',
+    "very long op": '{"op":"' + "x" * 100_000 + '"}',
+    "very long field": '{"op":"ack","ids":[],"' + "ü" * 50_000 + '":1}',
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_frame_is_answered_with_a_short_error(room: Room, name: str) -> None:
+    agent = await enter(room, "agent.a")
+    await agent.line.write(BROKEN[name])
+    error = await agent.expect(frames.Error)
+    assert (error.reason, error.fatal) == ("invalid", False)
+    assert len(error.error) < 400
+    await assert_works(agent)
+    await agent.leave()
+
+
+async def test_text_where_bytes_belong_is_a_broken_frame(room: Room) -> None:
+    agent = await enter(room, "agent.a", MSGPACK_PROTOCOL)
+    await agent.line.write("hello")
+    assert "binary" in (await agent.expect(frames.Error)).error
+    await assert_works(agent)
+    await agent.leave()
+
+
+async def test_nothing_but_broken_frames_is_the_end(room: Room) -> None:
+    agent = await enter(room, "agent.a")
+    for _ in range(connection.GARBAGE_MAX):
+        await agent.line.write("garbage")
+    assert (await agent.end()).code == connection.CLOSE_GARBAGE
+    await assert_works(await enter(room, "agent.b"))
+
+
+async def test_a_frame_that_is_too_long_is_the_end(room: Room) -> None:
+    agent = await enter(room, "agent.a")
+    await agent.line.write("x" * (room.relay.settings.max_payload_bytes + 64 * 1024 + 1))
+    assert (await agent.end()).code == frames.CLOSE_TOO_LARGE
+    await assert_works(await enter(room, "agent.b"))
+
+
+async def test_the_largest_payload_fits_and_one_byte_more_does_not(room: Room) -> None:
+    agent = await enter(room, "agent.a")
+    largest = room.relay.settings.max_payload_bytes - 2  # its quotes
+    room.relay.register_endpoint("agent.echo")
+    for size, reason in ((largest, "quota_exceeded"), (largest + 1, "invalid")):
+        answer = await agent.send("agent.echo", "x" * size)
+        if isinstance(answer, frames.Error):
+            assert answer.reason == reason
+        else:
+            assert [str(one.reason) for one in answer.rejected] == [reason]
+    assert largest + 1 < room.relay.settings.max_payload_bytes + frame_overhead_max_bytes
+    await agent.leave()
+
+
+SUBJECTS = ["_relay", "_x.y", "", "agent..b", "agent.\u0430", "agent.b\x00", ">.a", "a" * 300]
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_a_send_to_what_is_no_address_is_an_error(room: Room, subject: str) -> None:
+    agent = await enter(room, "agent.a")
+    for more in ({"subject": subject}, {"subject": "agent.b", "reply_to": subject}):
+        to = more.pop("subject")
+        answer = await agent.send(to, 1, **more)
+        assert isinstance(answer, frames.Error)
+        assert answer.reason == "invalid"
+    await assert_works(agent)
+    await agent.leave()
+
+
+BAD_SENDS = {
+    "id": {"message_id": "../../etc/passwd"},
+    "long id": {"message_id": "x" * 65},
+    "empty id": {"message_id": ""},
+    "budget": {"budget": {"ttl": "soon"}},
+    "unknown budget": {"budget": {"more": 1}},
+    "negative budget": {"budget": {"max_hops": -1}},
+}
+
+
+@pytest.mark.parametrize("name", BAD_SENDS)
+async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(room: Room, name: str) -> None:
+    agent = await enter(room, "agent.a")
+    answer = await agent.send("agent.b", 1, **BAD_SENDS[name])
+    assert isinstance(answer, frames.Error)
+    assert answer.reason == "invalid"
+    await assert_works(agent)
+    await agent.leave()
+
+
+async def test_a_wish_for_a_larger_budget_is_not_granted(room: Room) -> None:
+    agent, other = await enter(room, "agent.a"), await enter(room, "agent.b")
+    await agent.send("agent.b", 1, budget={"max_hops": 1_000, "ttl": 1 << 52})
+    budget = (await other.expect(frames.Message)).envelope.budget
+    assert budget.max_hops <= room.relay.settings.max_hops
+    assert budget.ttl <= room.relay.parts.ledger.now_us() // 1000 + 7 * 24 * 3_600_000
+    await agent.leave()
+    await other.leave()
+
+
+async def test_a_number_nobody_can_read_is_no_payload(room: Room) -> None:
+    agent = await enter(room, "agent.a")
+    await agent.line.write('{"op":"send","ref":9,"subject":"agent.b","payload":[1e999]}')
+    answer = await agent.expect(frames.Error)
+    assert (answer.ref, answer.reason) == (9, "invalid")
+    await agent.leave()
+
+
+MSGPACK_SEND = b"\x84\xa2op\xa4send\xa3ref\x09\xa7subject\xa7agent.b\xa7payload"
+NO_PAYLOADS = {
+    "broken text": b"\xa2\xff\xfe",
+    "a key that is a map": b"\x81\x81\x01\x01\x01",
+    "a key that is a list": b"\x81\x91\x01\x01",
+    "a time out of range": b"\xd7\xff" + b"\xff" * 8,
+    "an extension": b"\xd4\x05\x01",
+    "deep": b"\x91" * 200 + b"\x01",
+}
+
+
+@pytest.mark.parametrize("name", NO_PAYLOADS)
+async def test_messagepack_that_has_no_form_in_json_is_no_payload(room: Room, name: str) -> None:
+    agent = await enter(room, "agent.a", MSGPACK_PROTOCOL)
+    await agent.line.write(MSGPACK_SEND + NO_PAYLOADS[name])
+    answer = await agent.expect(frames.Error)
+    assert (answer.ref, answer.reason) == (9, "invalid")
+    await assert_works(agent)
+    await agent.leave()
+
+
+async def test_a_message_that_has_no_form_in_messagepack_does_not_stop_the_others(
+    room: Room,
+) -> None:
+    sender = await enter(room, "agent.a")
+    await sender.send("agent.b", 2**70)
+    await sender.send("agent.b", "the next")
+    recipient = await connect(
+        PretendedLine(room.services, MSGPACK_PROTOCOL),
+        Identity.new("agent.b"),
+        protocol=MSGPACK_PROTOCOL,
+    )
+    assert payload_of(await recipient.expect(frames.Message)) == "the next"
+    (dead,) = await room.relay.dead_letters()
+    assert "MessagePack" in dead.reason
+    await sender.leave()
+    await recipient.leave()
+
+
+async def test_a_signal_cannot_end_the_connection_of_another(room: Room) -> None:
+    sender = await enter(room, "agent.a")
+    victim = await enter(room, "agent.b", MSGPACK_PROTOCOL)
+    signal = Signal(
+        type=SignalType.TYPING,
+        state="x",
+        endpoint_subject="agent.a",
+        timestamp=datetime.now(UTC),
+        data=2**70,
+    )
+    await sender.say(frames.SendSignal(subject="agent.b", signal=signal))
+    await sender.send("agent.b", "after it")
+    assert payload_of(await victim.expect(frames.Message)) == "after it"
+    await sender.leave()
+    await victim.leave()
+
+
+async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
+    room: Room, identities: Identities
+) -> None:
+    room.store(1, to="agent.b")
+    await room.quiet()
+    for _ in range(2):
+        line = PretendedLine(room.services, JSON_PROTOCOL)
+        victim = await connect(line, identities("agent.b"))
+        message = await victim.expect(frames.Message)
+        thief = await enter(room, f"agent.thief-{id(line)}")
+        ids = [message.envelope.id, "../x", "", "\u0000", "x" * 1000]
+        await thief.say(frames.Ack(ids=ids), frames.Nack(ids=ids))
+        await assert_works(thief)
+        await thief.leave()
+        await victim.leave()
+    assert room.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
+
+
+async def test_saying_who_you_are_again_is_an_error(room: Room, identities: Identities) -> None:
+    agent = await enter(room, "agent.a")
+    await agent.say(identities("agent.z").prove("A" * 43, agent.line.origin))
+    assert (await agent.expect(frames.Error)).reason == "invalid"
+    await assert_works(agent)
+    await agent.leave()
+
+
+async def test_answers_keep_the_order_of_their_questions(room: Room) -> None:
+    agent = await enter(room, "agent.a")
+    sends = [
+        frames.Send(
+            ref=ref, subject="agent.b" if ref % 3 else "not valid", payload=msgspec.Raw(b"1")
+        )
+        for ref in range(1, 100)
+    ]
+    for begin in range(0, len(sends), 7):
+        await agent.say(*sends[begin : begin + 7])
+    refs = [getattr(await agent.next(), "ref", None) for _ in sends]
+    assert refs == list(range(1, 100))
+    await agent.leave()
+
+
+# Those who do not read, and those who do not stop
+
+
+async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FAREWELL_S", 0.01)
+    room = await house.open(**LIMITLESS)
+    sloth, one, two = [await enter(room, f"agent.{name}") for name in ("sloth", "one", "two")]
+    assert isinstance(sloth.line, PretendedLine)
+    sloth.line.reads.clear()
+    sends = [
+        frames.Send(ref=ref, subject="agent.void", payload=msgspec.Raw(b"1")) for ref in range(256)
+    ]
+    for _ in range(outbox_max_operations // 256 + 3):
+        sloth.line.put(sloth.frame(sends))
+        await one.send("agent.sloth", "for you")
+        await one.send("agent.two", "and for you")
+        await two.ack(await two.until(frames.Message))
+    await asyncio.wait_for(sloth.line.task, 10)
+    assert {agent.subject for agent in room.services.hub.connected()} == {"agent.one", "agent.two"}
+    await assert_works(one)
+    await one.leave()
+    await two.leave()
+
+
+async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
+    house: House, monkeypatch: pytest.MonkeyPatch, identities: Identities
+) -> None:
+    monkeypatch.setattr(connection, "FAREWELL_S", 0.01)
+    monkeypatch.setattr("waypost.server.sessions.outbox.outbox_max_operations", 20)
+    room = await house.open(**LIMITLESS)
+    line = PretendedLine(room.services, JSON_PROTOCOL)
+    sloth = await connect(line, identities("agent.a"))
+    await sloth.until(frames.Live)
+    line.reads.clear()
+    room.store(60)
+    await room.quiet()
+    await asyncio.wait_for(line.task, 10)
+    monkeypatch.undo()
+    back = RawAgent(PretendedLine(room.services, JSON_PROTOCOL))
+    await back.log_in(identities("agent.a"))
+    assert await back.expect(frames.QueueStatus) == frames.QueueStatus(pending=60)
+    got = [payload_of(await back.expect(frames.Message)) for _ in range(50)]
+    assert got == list(range(50))
+    await back.leave()
+
+
+async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
+    room: Room, identities: Identities
+) -> None:
+    line = PretendedLine(room.services, JSON_PROTOCOL)
+    sender = await connect(line, identities("agent.a"))
+    recipient = await enter(room, "agent.b")
+    answer = await sender.send("agent.b", 1)
+    line.reads.clear()
+    await recipient.ack(await recipient.until(frames.Message))
+    await assert_works(recipient)  # by now the confirmation is in the hands of the writer
+    await sender.leave()
+    back = await connect(PretendedLine(room.services, JSON_PROTOCOL), identities("agent.a"))
+    kept = await back.expect(frames.DeliveryConfirm)
+    assert isinstance(answer, frames.Sent)
+    assert kept.message_id == answer.message_id
+    await back.leave()
+    await recipient.leave()
+
+
+async def test_a_refused_flood_is_read_more_slowly_and_holds_up_nobody(room: Room) -> None:
+    flooder, other = await enter(room, "agent.flooder"), await enter(room, "agent.other")
+    begun = monotonic()
+    for _ in range(30):
+        await flooder.begin_send("not an address", 1)
+    await assert_works(other)
+    meanwhile = monotonic() - begun
+    for _ in range(30):
+        await flooder.expect(frames.Error)
+    await flooder.say(frames.Ack(ids=[]))
+    answer = await flooder.send("agent.echo", "sorry")
+    assert isinstance(answer, frames.Sent)
+    took = monotonic() - begun
+    assert took > sum(range(30)) / 1000
+    assert meanwhile < took / 2
+    assert (await flooder.send("agent.echo", "quick again")).ref is not None
+    await flooder.leave()
+    await other.leave()

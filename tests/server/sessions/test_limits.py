@@ -1,0 +1,223 @@
+"""Limits as a connected sender meets them: full mailboxes, quotas by tier, time to live."""
+
+import logging
+
+import pytest
+
+from tests.server.sessions.agents import refused_with
+from tests.server.sessions.seats import House, Room, Seat, kinds, numbers
+from waypost import BackpressureConfig, QosConfig, RateLimitConfig
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, TierLimits
+from waypost.server.serving import SERVED_SETTINGS
+from waypost.testing import ManualClock
+from waypost.wire import frames
+from waypost.wire.problems import QUEUE_FULL_TEXT
+
+DAY_MS = 24 * 3_600_000
+QUIET = QosConfig(enabled=False)
+
+
+async def refusals(seat: Seat, subject: str, count: int) -> list[str]:
+    """The reasons of the refusals among `count` sends."""
+    found = []
+    for number in range(count):
+        answer, *_ = await seat.send(subject, number)
+        if isinstance(answer, frames.Sent) and answer.rejected:
+            found.append(refused_with(answer))
+    return found
+
+
+# A full mailbox
+
+
+async def test_a_thousand_wait_and_the_next_one_is_refused_with_queue_full(room: Room) -> None:
+    room.store(1000)
+    sent, full = await room.sit("agent.b").send("agent.a", "one too many")
+    assert refused_with(sent) == "backpressure"
+    assert isinstance(full, frames.QueueFull)
+    assert (full.recipient, full.reason) == ("agent.a", QUEUE_FULL_TEXT)
+    assert room.relay.metrics().total_messages == 1000
+
+
+async def test_what_a_flushing_recipient_holds_still_takes_room(house: House) -> None:
+    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=60), qos=QUIET)
+    room.store(60)
+    await room.quiet()
+    seat, sender = room.sit(), room.sit("agent.b")
+    batch = await seat.read_messages()
+    assert kinds(await sender.send("agent.a", "x")) == ["Sent", "QueueFull"]
+    seat.ack(batch[:1])
+    assert kinds(await sender.send("agent.a", "y")) == ["Sent"]
+    seat.ack(batch[1:])
+    rest = await seat.read_messages()
+    assert numbers(rest) == [*range(50, 60), "y"]
+
+
+async def test_every_message_is_either_delivered_or_refused(house: House) -> None:
+    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=10), qos=QUIET)
+    sender = room.sit("agent.b")
+    refused = [number for number in range(25) if len(await sender.send("agent.a", number)) == 2]
+    assert numbers(await room.sit().read()) + refused == list(range(25))
+
+
+async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(house: House) -> None:
+    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
+    sender = room.sit("agent.b")
+    await sender.read()
+    for number in range(6):
+        sender.put("agent.a", number)
+    told = await sender.read()
+    assert kinds(told) == ["Sent"] * 6 + ["QueueFull"]
+    sent = [one for one in told if isinstance(one, frames.Sent)]
+    assert [one.mailbox_pressure for one in sent] == [{}] * 6
+    assert sent[-1].rejected[0].detail == QUEUE_FULL_TEXT
+
+
+async def test_an_operator_may_show_it(house: House) -> None:
+    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
+    sender = room.sit("agent.b", show_pressure=True)
+    for number in range(5):
+        sender.put("agent.a", number)
+    told = await sender.read()
+    sent = [one for one in told if isinstance(one, frames.Sent)]
+    assert list(sent[-1].mailbox_pressure.values()) == [0.8]
+    assert "Signalled" in kinds(told)
+
+
+# Quotas
+
+
+async def test_twenty_of_an_unknown_sender_wait_and_no_more(room: Room) -> None:
+    assert await refusals(room.sit("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
+
+
+async def test_quotas_are_the_same_after_a_reconnect_and_after_a_restart(house: House) -> None:
+    room = await house.open()
+    seat = room.sit("agent.b")
+    assert await refusals(seat, "agent.a", 20) == []
+    seat.leave()
+    assert await refusals(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+    room = await house.open()
+    assert await refusals(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+
+
+async def test_what_is_confirmed_makes_room_again(room: Room) -> None:
+    sender = room.sit("agent.b")
+    await refusals(sender, "agent.a", 20)
+    seat = room.sit()
+    seat.ack((await seat.read_messages())[:3])
+    assert await refusals(sender, "agent.a", 5) == ["quota_exceeded"] * 2
+
+
+async def test_what_expires_makes_room_again(room: Room, clock: ManualClock) -> None:
+    sender = room.sit("agent.b")
+    await refusals(sender, "agent.a", 20)
+    clock.advance_ms(7 * DAY_MS + 1)
+    assert await refusals(sender, "agent.a", 21) == ["quota_exceeded"]
+
+
+async def test_a_reply_raises_the_tier_of_the_sender(room: Room) -> None:
+    sender, recipient = room.sit("agent.b"), room.sit()
+    await refusals(sender, "agent.a", 20)
+    await recipient.send("agent.b", "a reply")
+    assert await refusals(sender, "agent.a", 30) == []
+
+
+async def test_an_old_reply_is_still_worth_a_hundred(room: Room, clock: ManualClock) -> None:
+    sender, recipient = room.sit("agent.b"), room.sit()
+    await recipient.send("agent.b", "a reply")
+    clock.advance_ms(8 * DAY_MS)
+    assert await refusals(sender, "agent.a", 103) == ["quota_exceeded"] * 3
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+async def test_a_quota_refusal_says_the_same_in_every_tier(
+    house: House, clock: ManualClock, tier: int
+) -> None:
+    few = TierLimits(2, 10_000)
+    room = await house.open(qos=QosConfig(enabled=True, tier1=few, tier2=few, tier3=few))
+    sender, recipient = room.sit("agent.b"), room.sit()
+    if tier > 1:
+        await recipient.send("agent.b", "a reply")
+    if tier == 2:
+        clock.advance_ms(8 * DAY_MS)
+    await refusals(sender, "agent.a", 2)
+    (refusal,) = await sender.send("agent.a", 3)
+    assert isinstance(refusal, frames.Sent)
+    assert (refusal.delivered_to, refusal.retry_after_ms, refusal.mailbox_pressure) == (0, 0, {})
+    assert [(one.reason, one.detail) for one in refusal.rejected] == [
+        ("quota_exceeded", QUOTA_EXCEEDED_TEXT)
+    ]
+    assert room.relay.parts.ledger.state.counts["rejected.quota_exceeded"] == 1
+
+
+async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_letter(
+    house: House,
+) -> None:
+    room = await house.open(qos=QosConfig(enabled=True, inbox_max_bytes=30_000))
+    heavy, light = room.sit("agent.heavy"), room.sit("agent.light")
+    (first,) = await heavy.send("agent.a", "x" * 12_000)
+    await heavy.send("agent.a", "y" * 12_000)
+    await light.send("agent.a", "z" * 9_000)
+    (told,) = [one for one in await heavy.read() if isinstance(one, frames.Signalled)]
+    assert isinstance(first, frames.Sent)
+    assert (told.sender, told.signal.state, told.signal.endpoint_subject) == (
+        "",
+        "evicted",
+        "agent.a",
+    )
+    assert told.signal.data["message_id"] == first.message_id
+    assert [one.envelope.id for one in await room.relay.dead_letters()] == [first.message_id]
+    assert await light.read() == []
+
+
+async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_back(
+    house: House,
+) -> None:
+    room = await house.open(rate_limit=RateLimitConfig(max_per_window=3, window_secs=10))
+    seat = room.sit("agent.b")
+    assert await refusals(seat, "agent.a", 3) == []
+    seat.leave()
+    (answer,) = await room.sit("agent.b").send("agent.a", 4)
+    assert refused_with(answer) == "rate_limited"
+    assert isinstance(answer, frames.Sent)
+    assert 0 < answer.retry_after_ms <= 10_000
+
+
+# Time to live
+
+
+async def test_mail_lives_for_seven_days_to_the_millisecond(room: Room, clock: ManualClock) -> None:
+    room.store(1)
+    await room.quiet()
+    clock.advance_ms(7 * DAY_MS)
+    seat = room.sit()
+    assert numbers(await seat.read()) == [0]
+    seat.leave()
+    clock.advance_ms(1)
+    assert await room.sit().read() == [frames.QueueStatus(pending=0), frames.Live()]
+
+
+async def test_expired_mail_is_swept_every_five_minutes_and_counted_per_recipient(
+    room: Room, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert SERVED_SETTINGS.housekeeping.sweep_interval_ms == 5 * 60_000
+    soon = {"ttl": clock() // 1000 + 1_000}
+    for number in range(3):
+        room.publish(number, budget=soon)
+    room.publish("other", to="agent.b", budget=soon)
+    with caplog.at_level(logging.INFO, "waypost.relay"):
+        clock.advance_ms(5 * 60_000 - 1)
+        assert "expired" not in caplog.text
+        clock.advance_ms(1)
+    assert "expired 3 messages for agent.a" in caplog.text
+    assert "expired 1 messages for agent.b" in caplog.text
+    assert room.relay.metrics().total_messages == 0
+
+
+async def test_nobody_is_told_of_what_expires(room: Room, clock: ManualClock) -> None:
+    sender = room.sit("agent.b")
+    await sender.send("agent.a", 1)
+    clock.advance_ms(8 * DAY_MS)
+    assert await sender.read() == []
+    assert await room.relay.dead_letters() == []

@@ -1,0 +1,116 @@
+"""Signals: for whoever is there now, from whoever really sent them, and never kept."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.faults.plain_journal import committed
+from tests.server.sessions.seats import House, Room, kinds, numbers
+from waypost import AccessRule, Signal
+from waypost.policy.bounds import outbox_max_operations
+from waypost.wire import frames
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
+from waypost.wire.messages import SignalType
+
+
+def typing(data: Any = None) -> Signal:
+    return Signal(
+        type=SignalType.TYPING,
+        state="started",
+        endpoint_subject="agent.b",
+        timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+        data=data,
+    )
+
+
+@pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
+async def test_a_signal_reaches_a_connected_agent_with_its_true_sender(
+    room: Room, protocol: str
+) -> None:
+    seat, other = room.sit(protocol=protocol), room.sit("agent.b")
+    await seat.read()
+    other.say(frames.SendSignal(subject="agent.a", signal=typing({"n": 1})))
+    assert await seat.read() == [
+        frames.Signalled(subject="agent.a", signal=typing({"n": 1}), sender="agent.b")
+    ]
+
+
+async def test_for_an_absent_agent_it_is_lost_and_nothing_is_written(house: House) -> None:
+    room = await house.open()
+    other = room.sit("agent.b")
+    await other.read()
+    written = len(committed(house.data))
+    other.say(frames.SendSignal(subject="agent.a", signal=typing()))
+    assert await other.read() == []
+    assert len(committed(house.data)) == written
+    assert await room.sit().read() == [frames.QueueStatus(pending=0), frames.Live()]
+
+
+async def test_access_rules_hold_for_signals(room: Room) -> None:
+    seat, other = room.sit(), room.sit("agent.b")
+    await seat.read()
+    await other.read()
+    room.relay.access.add_rule(AccessRule(from_="agent.b", to="agent.a", action="deny", priority=1))
+    other.say(frames.SendSignal(subject="agent.a", signal=typing()))
+    (answer,) = await other.read()
+    assert isinstance(answer, frames.Error)
+    assert answer.reason == "access_denied"
+    assert await seat.read() == []
+
+
+@pytest.mark.parametrize("subject", ["agent.>", "agent.*", "_relay", "", "agent..a", "ägent.a"])
+async def test_a_signal_goes_to_one_agent_by_its_name(room: Room, subject: str) -> None:
+    seat, other = room.sit(), room.sit("agent.b")
+    await seat.read()
+    await other.read()
+    other.say(frames.SendSignal(subject=subject, signal=typing()))
+    (answer,) = await other.read()
+    assert isinstance(answer, frames.Error)
+    assert answer.reason == "invalid"
+    assert await seat.read() == []
+
+
+async def test_a_slow_reader_loses_signals_long_before_its_connection(room: Room) -> None:
+    seat, other = room.sit(), room.sit("agent.b")
+    await seat.read()
+    for _ in range(outbox_max_operations * 2):
+        other.say(frames.SendSignal(subject="agent.a", signal=typing()))
+    room.store(1)
+    read = await seat.read()
+    assert seat.dismissed == []
+    assert kinds(read).count("Signalled") == outbox_max_operations // 2
+    assert numbers(read) == [0]
+
+
+async def test_large_signals_are_dropped_before_they_take_much_memory(room: Room) -> None:
+    seat, other = room.sit(), room.sit("agent.b")
+    await seat.read()
+    for _ in range(20):
+        other.say(frames.SendSignal(subject="agent.a", signal=typing("x" * 1_000_000)))
+    assert kinds(await seat.read()).count("Signalled") == 5
+
+
+async def test_a_signal_the_recipients_encoding_has_no_form_for_is_dropped(room: Room) -> None:
+    seat, other = room.sit(protocol=MSGPACK_PROTOCOL), room.sit("agent.b")
+    await seat.read()
+    other.say(frames.SendSignal(subject="agent.a", signal=typing(2**70)))
+    other.say(frames.SendSignal(subject="agent.a", signal=typing("next")))
+    assert [one.signal.data for one in await seat.read()] == ["next"]
+
+
+async def test_what_could_be_no_payload_can_be_no_signal_either(room: Room) -> None:
+    seat, other = room.sit(), room.sit("agent.b", protocol=MSGPACK_PROTOCOL)
+    await seat.read()
+    await other.read()
+    for data in ({(1, 2): 3}, deep(100)):
+        other.say(frames.SendSignal(subject="agent.a", signal=typing(data)))
+        assert kinds(await other.read()) == ["Error"]
+    assert await seat.read() == []
+
+
+def deep(levels: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested

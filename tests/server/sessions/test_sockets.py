@@ -1,0 +1,250 @@
+"""The same over real sockets: shutting down, pulled cables, and peers that do not read."""
+
+import asyncio
+import json
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import uvicorn
+import uvloop
+
+from tests.faults.plain_journal import committed
+from tests.relay.looking import until
+from tests.server.conftest import Served, ServeRelay, serving
+from tests.server.sessions.agents import RawAgent, payload_of
+from tests.server.sessions.lines import HungUp, SocketLine
+from waypost import BackpressureConfig, QosConfig, Signal
+from waypost.client.identity import Identity
+from waypost.server.app import make_app
+from waypost.server.sessions import sockets
+from waypost.wire import frames
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
+from waypost.wire.messages import SignalType
+
+LIMITLESS = {
+    "qos": QosConfig(enabled=False),
+    "backpressure": BackpressureConfig(enabled=False),
+}
+UPGRADE = b"GET /v1/connect HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+DEAF = {"max_queue": 1, "ping_interval": None}
+"""For a peer that stops reading when it has a frame or two."""
+
+
+@pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
+async def test_two_agents_talk(served: Served, protocol: str) -> None:
+    one = await served.connect("agent.one", protocol=protocol)
+    two = await served.connect("agent.two")
+    answer = await one.send("agent.two", {"hello": ["there", 1.5]})
+    message = await two.until(frames.Message)
+    assert payload_of(message) == {"hello": ["there", 1.5]}
+    assert message.envelope.sender == "agent.one"
+    await two.ack(message)
+    confirm = await one.expect(frames.DeliveryConfirm)
+    assert isinstance(answer, frames.Sent)
+    assert (confirm.message_id, confirm.was_stored) == (answer.message_id, message.was_stored)
+    await one.leave()
+    await two.leave()
+
+
+async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
+    serve_relay: ServeRelay, tmp_path: Path
+) -> None:
+    relay = await serve_relay()
+    keys = Identity.new("agent.two")
+    one, two = await relay.connect("agent.one"), await relay.dial()
+    await two.log_in(keys)
+    for number in range(3):
+        await one.send("agent.two", number)
+    first = await two.until(frames.Message)
+    await two.ack(first)
+    await one.until(frames.DeliveryConfirm)
+    await relay.stop()
+    for agent in (one, two):
+        error = await agent.until(frames.Error)
+        assert error.fatal
+        assert "shutting down" in error.error
+        assert (await agent.end()).code == frames.CLOSE_GOING_AWAY
+    acked = [event["id"] for event in committed(tmp_path / "data") if event["kind"] == "acked"]
+    assert acked == [first.envelope.id]
+    relay = await serve_relay()
+    two = await relay.dial()
+    await two.log_in(keys)
+    assert await two.expect(frames.QueueStatus) == frames.QueueStatus(pending=2)
+    assert [payload_of(await two.expect(frames.Message)) for _ in range(2)] == [1, 2]
+    await two.leave()
+
+
+async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: Served) -> None:
+    keys, sender = Identity.new("agent.two"), await served.connect("agent.one")
+    for number in range(12):
+        await sender.send("agent.two", number)
+    agent = await served.dial()
+    await agent.log_in(keys)
+    for _ in range(5):
+        await agent.ack(await agent.until(frames.Message))
+        await sender.until(frames.DeliveryConfirm)
+    assert isinstance(agent.line, SocketLine)
+    agent.line.cut()
+    await until(lambda: len(served.services.hub) == 1, "the relay to notice")
+    agent = await served.dial()
+    await agent.log_in(keys)
+    assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=7)
+    assert [payload_of(await agent.expect(frames.Message)) for _ in range(7)] == list(range(5, 12))
+    await agent.leave()
+    await sender.leave()
+
+
+async def test_an_agent_that_leaves_may_come_back_at_once(served: Served) -> None:
+    keys = Identity.new("agent.a")
+    for _ in range(20):
+        agent = await served.dial()
+        await agent.log_in(keys)
+        await agent.leave()
+
+
+async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: Served) -> None:
+    agent, other = await served.connect("agent.a"), await served.connect("agent.b")
+    try:
+        await agent.line.write("x" * (17 * 1024 * 1024))
+        end = await agent.end()
+    except HungUp as cut:
+        end = cut
+    assert end.code in (1009, 1006)
+    assert isinstance(await other.send("agent.c", 1), frames.Sent)
+    await other.leave()
+
+
+async def test_bytes_that_are_no_websocket_end_their_connection_only(served: Served) -> None:
+    host, port = served.address.split(":")
+    for garbage in (b"\x00\xff" * 500, UPGRADE):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(garbage)
+        async with asyncio.timeout(10):
+            await reader.read()
+        writer.close()
+    agent = await served.connect("agent.a")
+    assert isinstance(await agent.send("agent.b", 1), frames.Sent)
+    await agent.leave()
+
+
+def typing(size: int) -> Signal:
+    return Signal(
+        type=SignalType.TYPING,
+        state="x",
+        endpoint_subject="agent.a",
+        timestamp=datetime.now(UTC),
+        data="x" * size,
+    )
+
+
+async def clog(speaker: RawAgent, victim: str, megabytes: int = 12) -> None:
+    """More than every buffer on the way to `victim` can take, and at a pace it could read."""
+    for _ in range(megabytes * 2):
+        await speaker.say(frames.SendSignal(subject=victim, signal=typing(500_000)))
+        await speaker.send("agent.void", 1)
+
+
+def small_socket(address: str) -> socket.socket:
+    host, port = address.split(":")
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect((host, int(port)))
+    made.setblocking(False)
+    return made
+
+
+def watch_lost(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The relay's ends of connections that are gone."""
+    gone: list[object] = []
+    before = sockets.ImpatientWebSocket.connection_lost
+
+    def connection_lost(self: sockets.ImpatientWebSocket, problem: Exception | None) -> None:
+        gone.append(self)
+        before(self, problem)
+
+    monkeypatch.setattr(sockets.ImpatientWebSocket, "connection_lost", connection_lost)
+    return gone
+
+
+async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
+    serve_relay: ServeRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "CLOSING_S", 0.1)
+    monkeypatch.setattr("waypost.server.sessions.connection.FAREWELL_S", 0.1)
+    lost = watch_lost(monkeypatch)
+    relay = await serve_relay(**LIMITLESS)
+    deaf = await relay.dial(sock=small_socket(relay.address), **DEAF)
+    await deaf.log_in(Identity.new("agent.deaf"))
+    one, two = await relay.connect("agent.one"), await relay.connect("agent.two")
+    await clog(one, "agent.deaf")
+    frame = json.dumps(
+        [{"op": "send", "ref": ref, "subject": "agent.void", "payload": 1} for ref in range(256)]
+    )
+    for _ in range(40):
+        await deaf.line.write(frame)
+        assert isinstance(await one.send("agent.two", "go on"), frames.Sent)
+        await two.ack(await two.until(frames.Message))
+    await until(lambda: len(relay.services.hub) == 2, "the agent to be sent away")
+    await until(lambda: lost, "the connection to be cut, read or not")
+    assert (await deaf.end()).code == 1006
+    await one.leave()
+    await two.leave()
+
+
+async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
+    serve_relay: ServeRelay,
+) -> None:
+    relay = await serve_relay(**LIMITLESS)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            make_app(relay.services),
+            port=0,
+            ws=sockets.ImpatientWebSocket,
+            ws_ping_interval=0.2,
+            ws_ping_timeout=0.2,
+            lifespan="off",
+            log_config=None,
+        )
+    )
+    listener = socket.create_server(("127.0.0.1", 0))
+    task = asyncio.create_task(server._serve([listener]))
+    try:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        deaf = await Served(relay.services, address, task).dial(sock=small_socket(address), **DEAF)
+        await deaf.log_in(Identity.new("agent.deaf"))
+        speaker = await relay.connect("agent.one")
+        await clog(speaker, "agent.deaf")
+        await until(lambda: len(relay.services.hub) == 1, "the connection to be cut")
+        await speaker.leave()
+        assert (await deaf.end()).code == 1006
+    finally:
+        server.should_exit = True
+        await task
+
+
+@pytest.mark.parametrize(
+    "name", ["on_shutdown", "after_a_pulled_cable", "who_does_not_read", "who_does_not_answer"]
+)
+def test_the_same_on_uvloop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data") as serve_relay:
+            match name:
+                case "on_shutdown":
+                    await test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
+                        serve_relay, tmp_path
+                    )
+                case "after_a_pulled_cable":
+                    relay = await serve_relay()
+                    await test_after_a_pulled_cable_the_agent_gets_the_rest(relay)
+                case "who_does_not_read":
+                    await test_who_does_not_read_slows_nobody_and_loses_its_connection(
+                        serve_relay, monkeypatch
+                    )
+                case _:
+                    await test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
+                        serve_relay
+                    )
+
+    uvloop.run(main())

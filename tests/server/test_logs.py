@@ -1,0 +1,78 @@
+"""Log lines for machines and for people."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from waypost.server.logs import JsonLines, PlainLines, configure_logs
+
+
+def record(message: str = "hello %s", *args: object, **extra: Any) -> logging.LogRecord:
+    made = logging.LogRecord("waypost.x", logging.WARNING, "f.py", 1, message, args, None)
+    made.created = 1_700_000_000.25
+    vars(made).update(extra)
+    return made
+
+
+@pytest.fixture
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    yield
+    root.handlers[:], level = before
+    root.setLevel(level)
+    logging.getLogger("uvicorn.access").disabled = False
+
+
+def test_a_line_is_one_json_object_with_its_extra_fields() -> None:
+    line = JsonLines().format(record("hello %s", "there", subject="agent.a", count=3))
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "warning",
+        "logger": "waypost.x",
+        "message": "hello there",
+        "subject": "agent.a",
+        "count": 3,
+    }
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
+def test_no_message_starts_a_line_of_its_own(formatter: logging.Formatter) -> None:
+    assert "\n" not in formatter.format(record("a\n2023 error forged"))
+
+
+@pytest.mark.parametrize("odd", [object(), {1: 2}, b"\xff", "\udcff", 1 << 100])
+def test_what_json_cannot_hold_is_still_logged(odd: object) -> None:
+    assert json.loads(JsonLines().format(record("odd", value=odd)))["message"] == "odd"
+
+
+def test_an_exception_is_part_of_the_object() -> None:
+    try:
+        raise ValueError("what went wrong")
+    except ValueError as problem:
+        made = record("failed")
+        made.exc_info = (type(problem), problem, problem.__traceback__)
+    assert "what went wrong" in json.loads(JsonLines().format(made))["exception"]
+
+
+def test_people_see_plain_text() -> None:
+    line = PlainLines().format(record("hello", subject="agent.a"))
+    assert line == "2023-11-14T22:13:20.250Z warning hello subject=agent.a"
+
+
+@pytest.mark.usefixtures("_logging_as_it_was")
+@pytest.mark.parametrize(("terminal", "first"), [(False, "{"), (True, "2")])
+def test_the_form_fits_where_it_goes(terminal: bool, first: str) -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal  # type: ignore[method-assign]
+    configure_logs("warning", stream)
+    logging.getLogger("waypost.relay").info("too quiet")
+    logging.getLogger("waypost.relay").warning("heard")
+    logging.getLogger("uvicorn.access").warning("GET /")
+    [line] = stream.getvalue().splitlines()
+    assert line.startswith(first)
+    assert "heard" in line

@@ -1,0 +1,89 @@
+"""What is signed, and the one way in which keys are written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waypost.policy.errors import InvalidMessage, InvalidSubject
+from waypost.wire.handshake import (
+    KEY_BYTES,
+    from_text,
+    proof_text,
+    sealing_key_text,
+    to_text,
+    validate_agent_subject,
+)
+
+PARTS = {"origin": "h:1", "nonce": "n", "subject": "agent.a", "public_key": "k"}
+
+
+def test_a_proof_names_its_purpose_the_relay_the_nonce_the_subject_and_the_key() -> None:
+    assert proof_text(**PARTS) == b"waypost-auth-1\nh:1\nn\nagent.a\nk"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_proof_with_any_part_changed_is_another(part: str) -> None:
+    assert proof_text(**{**PARTS, part: "other"}) != proof_text(**PARTS)
+
+
+def test_what_is_signed_for_one_purpose_says_nothing_for_another() -> None:
+    sealing = sealing_key_text(subject="agent.a", sealing_key="k")
+    assert sealing == b"waypost-sealing-key-1\nagent.a\nk"
+    assert not proof_text(**PARTS).startswith(sealing.split(b"\n", maxsplit=1)[0])
+
+
+@given(st.binary(max_size=100))
+def test_bytes_survive_being_text(raw: bytes) -> None:
+    assert from_text(to_text(raw)) == raw
+    assert from_text(to_text(raw), len(raw)) == raw
+
+
+@given(st.binary(max_size=40), st.integers(0, 40))
+def test_another_length_than_the_one_asked_for_is_refused(raw: bytes, length: int) -> None:
+    if len(raw) != length:
+        with pytest.raises(InvalidMessage):
+            from_text(to_text(raw), length)
+
+
+@given(st.text(max_size=60))
+def test_text_is_refused_or_is_the_only_way_to_write_its_bytes(text: str) -> None:
+    try:
+        raw = from_text(text)
+    except InvalidMessage:
+        return
+    assert to_text(raw) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A" * 43 + "=",  # padded
+        "A" * 42 + "B",  # bits that nobody would read
+        "A" * 42 + "+",
+        "A" * 42 + "/",
+        " " + "A" * 42,
+        "A" * 42 + "\n",
+        "A" * 41,
+        "\u0410" * 43,
+        "",
+    ],
+)
+def test_a_key_is_written_in_one_way_only(text: str) -> None:
+    with pytest.raises(InvalidMessage):
+        from_text(text, KEY_BYTES)
+
+
+def test_an_agent_may_be_called_by_any_subject() -> None:
+    assert validate_agent_subject("agent.billing._x") == "agent.billing._x"
+
+
+@pytest.mark.parametrize("subject", ["_relay", "_anonymous", "_x.agent"])
+def test_no_agent_is_called_what_the_relay_is_called(subject: str) -> None:
+    with pytest.raises(InvalidMessage, match="belong to the relay"):
+        validate_agent_subject(subject)
+
+
+@pytest.mark.parametrize("subject", ["", "agent.*", ">", "agent..a", "agent.\u0430", "a" * 256])
+def test_no_agent_is_called_what_is_no_subject(subject: str) -> None:
+    with pytest.raises(InvalidSubject):
+        validate_agent_subject(subject)

@@ -1,0 +1,59 @@
+"""Refusals as other processes see them."""
+
+import msgspec
+import pytest
+
+from waypost.policy.verdicts import Reason
+from waypost.wire.problems import STATUS, Problem, discreet, problem_of
+from waypost.wire.results import PublishResult, Rejection
+
+NUMBERS = "backpressure: mailbox full (1000/1000)"
+
+
+def test_every_reason_has_a_status_that_is_a_failure() -> None:
+    assert set(STATUS) == set(Reason)
+    assert all(400 <= status < 600 for status in STATUS.values())
+
+
+def test_a_quota_refusal_is_the_bare_text() -> None:
+    problem = problem_of(Rejection("5d44", Reason.QUOTA_EXCEEDED, "tier 1: 20/20"), 5000)
+    assert msgspec.json.encode(problem) == b'{"error":"sender quota exceeded for this inbox"}'
+
+
+@pytest.mark.parametrize("reason", [one for one in Reason if one != Reason.QUOTA_EXCEEDED])
+def test_any_other_refusal_says_its_reason_and_when_to_come_back(reason: Reason) -> None:
+    problem = problem_of(Rejection("", reason, "in words"), 1500)
+    assert problem == Problem(error="in words", reason=reason, retry_after_ms=1500)
+
+
+def test_a_refusal_without_words_says_its_reason() -> None:
+    assert problem_of(Rejection("", Reason.STORAGE_FULL)).error == "storage_full"
+
+
+def test_what_leaves_the_machine_does_not_say_how_full_mailboxes_are() -> None:
+    result = PublishResult(
+        message_id="m1",
+        delivered_to=1,
+        rejected=[Rejection("5d44", Reason.BACKPRESSURE, NUMBERS)],
+        retry_after_ms=7,
+        mailbox_pressure={"5d44": 1.0, "77aa": 0.25},
+    )
+    shown = discreet(result)
+    assert (shown.message_id, shown.delivered_to, shown.retry_after_ms) == ("m1", 1, 7)
+    assert shown.mailbox_pressure == {}
+    assert [one.reason for one in shown.rejected] == [Reason.BACKPRESSURE]
+    assert "1000" not in msgspec.json.encode(shown).decode()
+
+
+def test_the_original_keeps_what_it_says() -> None:
+    result = PublishResult(
+        message_id="m1", delivered_to=0, rejected=[Rejection("5d44", Reason.BACKPRESSURE, NUMBERS)]
+    )
+    discreet(result)
+    assert result.rejected[0].detail == NUMBERS
+
+
+def test_refusals_that_tell_nothing_about_others_are_shown_as_they_are() -> None:
+    rejected = [Rejection("5d44", Reason.BUDGET_EXCEEDED, "max hops exceeded (5/5)")]
+    shown = discreet(PublishResult(message_id="m1", delivered_to=0, rejected=rejected))
+    assert shown.rejected == rejected
