@@ -48,7 +48,7 @@ class Line:
 
 
 @asynccontextmanager
-async def pretend(part: Part, **options: Any) -> AsyncIterator[str]:
+async def pretend(part: Part, port: int = 0, **options: Any) -> AsyncIterator[str]:
     """Play `part` on every connection; gives the URL."""
     count = 0
 
@@ -58,7 +58,7 @@ async def pretend(part: Part, **options: Any) -> AsyncIterator[str]:
         await part(Line(websocket, count))
 
     options = {"subprotocols": [frames.JSON_PROTOCOL], "compression": None, **options}
-    async with serve(handle, "127.0.0.1", 0, **options) as server:
+    async with serve(handle, "127.0.0.1", port, **options) as server:
         yield f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
 
 

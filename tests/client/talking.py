@@ -3,10 +3,10 @@
 import itertools
 from datetime import UTC, datetime
 
-from waypost.client.happenings import Happening
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.session import Session
+from waypost.client.protocol.happenings import Happening
+from waypost.client.protocol.session import Session
 from waypost.policy.budgets import create_default_budget
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope

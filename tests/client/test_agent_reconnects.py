@@ -3,10 +3,12 @@
 import asyncio
 import gc
 
+import pytest
+
 from tests.client.conftest import Dial
 from tests.client.eventually import eventually
 from tests.client.served import ServedRelay, Wire
-from waypost.client import Agent
+from waypost.client import Agent, SendTimedOut
 
 
 async def test_sends_are_stored_once_however_often_the_wire_is_cut(
@@ -29,7 +31,7 @@ async def test_sends_are_stored_once_however_often_the_wire_is_cut(
             async with await bob.receive(5) as message:
                 got.append(message.payload)
         assert got == list(range(400))
-    assert relay.waiting("agent.bob") == 0
+    await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
 async def test_messages_reach_the_application_once_however_often_the_wire_is_cut(
@@ -86,6 +88,21 @@ async def test_a_send_made_while_away_waits_for_the_connection(
         wire.is_closed = False
         assert (await sending).delivered_to == 1
         assert (await bob.receive(5)).payload == "later"
+
+
+async def test_a_send_that_timed_out_while_away_is_not_sent_behind_the_callers_back(
+    wire: Wire, dial: Dial, bob: Agent
+) -> None:
+    async with dial("agent.ann", wire.url, send_timeout_s=0.5) as ann:
+        wire.is_closed = True
+        wire.cut()
+        await eventually(lambda: not ann.is_connected)
+        with pytest.raises(SendTimedOut):
+            await ann.send("agent.bob", "too late")
+        wire.is_closed = False
+        await eventually(lambda: ann.is_connected)
+        await ann.send("agent.bob", "in time")
+        assert (await bob.receive(5)).payload == "in time"
 
 
 async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(

@@ -91,9 +91,13 @@ async def test_nobody_there_is_told_in_time() -> None:
 async def test_a_relay_that_starts_late_is_waited_for() -> None:
     port = free_port()
 
+    async def let_in(line: Line) -> None:
+        await line.let_in()
+        await line.listen_on()
+
     async def start_late() -> None:
         await asyncio.sleep(0.3)
-        async with pretend_on(port):
+        async with pretend(let_in, port):
             await stop.wait()
 
     stop = asyncio.Event()
@@ -102,17 +106,6 @@ async def test_a_relay_that_starts_late_is_waited_for() -> None:
         assert agent.is_connected
     stop.set()
     await starting
-
-
-def pretend_on(port: int) -> Any:
-    from websockets.asyncio.server import serve
-
-    async def handle(websocket: Any) -> None:
-        line = Line(websocket, 1)
-        await line.let_in()
-        await line.listen_on()
-
-    return serve(handle, "127.0.0.1", port, subprotocols=[frames.JSON_PROTOCOL])  # type: ignore[list-item]
 
 
 async def test_what_is_no_relay_is_told_at_once() -> None:
@@ -254,3 +247,20 @@ async def test_closing_waits_for_a_slow_line_to_take_what_was_said() -> None:
         with pytest.raises(AgentClosed):
             await sending
         assert frames.Ack(ids=["m-1"]) in heard
+
+
+async def test_closing_is_quick_though_much_is_on_its_way() -> None:
+    async def talkative(line: Line) -> None:
+        await line.let_in()
+        await line.hear()
+        for number in range(200):
+            await line.say(message(f"m-{number}"))
+        await line.listen_on()
+
+    options = quick(close_timeout_s=30.0)
+    async with pretend(talkative) as url, asyncio.timeout(5):
+        async with connect(url, ANN, options=options) as agent:
+            sending = asyncio.create_task(agent.send("agent.bob", 1))
+            await agent.receive()
+        with pytest.raises(AgentClosed):
+            await sending

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.talking import NOW_MS, Talk
-from waypost.client.backoff import GOOD_CONNECTION_MS, Backoff
+from waypost.client.protocol.backoff import GOOD_CONNECTION_MS, Backoff
 
 
 def test_waits_double_up_to_half_a_minute() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.talking import Talk, message, welcome
-from waypost.client.happenings import Refused
 from waypost.client.options import ClientOptions
+from waypost.client.protocol.happenings import Refused
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
 

@@ -11,17 +11,18 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
+from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
 from waypost.client import (
     Agent,
     AgentClosed,
     AlreadyConnected,
-    CannotConnect,
     ClientError,
     ClientOptions,
     Identity,
     ReceiveTimedOut,
     RequestTimedOut,
+    SubjectTaken,
     WrongReceiveMode,
     blocking,
 )
@@ -47,7 +48,7 @@ async def test_messages_are_sent_received_and_answered(relay: ServedRelay) -> No
             assert (ann.subject, ann.is_connected, ann.queue_status) == ("agent.ann", True, 0)
 
     await asyncio.to_thread(program)
-    assert relay.waiting("agent.bob") == 0
+    await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
 async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ServedRelay, ann: Agent) -> None:
@@ -65,7 +66,7 @@ async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ServedRelay, ann
         return got
 
     assert await asyncio.to_thread(program) == list(range(30))
-    assert relay.waiting("agent.bob") == 0
+    await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
 async def test_a_block_that_raises_gives_the_message_back(relay: ServedRelay, ann: Agent) -> None:
@@ -199,7 +200,7 @@ async def test_what_cannot_be_connected_raises_and_leaves_no_thread(
             with pytest.raises(AlreadyConnected), blocking.connect(relay.url, ANN):
                 pass
             with (
-                pytest.raises(CannotConnect),
+                pytest.raises(SubjectTaken),
                 blocking.connect(relay.url, Identity.new("agent.ann")),
             ):
                 pass

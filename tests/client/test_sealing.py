@@ -131,7 +131,6 @@ def test_a_part_of_another_seal_breaks_the_seal(field: str) -> None:
         {"message_id": "message 1"},
         {"message_id": ""},
     ],
-    ids=str,
 )
 def test_a_seal_is_for_one_message_one_sender_and_one_recipient(instead: dict[str, Any]) -> None:
     with pytest.raises(SealBroken):
@@ -224,7 +223,6 @@ def test_an_identitys_card_holds() -> None:
         {"sealing_signature": "é"},
         {"subject": "\ud800"},
     ],
-    ids=ascii,
 )
 def test_a_card_with_anything_exchanged_is_not_encrypted_to(change: dict[str, Any]) -> None:
     card = msgspec.structs.replace(BOB.card, **change)

@@ -12,9 +12,9 @@ from waypost.client.errors import (
     OperationRefused,
     SubjectTaken,
 )
-from waypost.client.happenings import Answered, Fetched, Refused, Replied
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
+from waypost.client.protocol.happenings import Answered, Fetched, Refused, Replied
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.verdicts import Reason
 from waypost.wire import frames

@@ -6,7 +6,7 @@ import pytest
 
 from tests.client.talking import ME, Talk, message
 from waypost.client.options import ClientOptions
-from waypost.client.outbox import LOSSY_MAX
+from waypost.client.protocol.outbox import LOSSY_MAX
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.wire import frames
 from waypost.wire.messages import Signal, SignalType

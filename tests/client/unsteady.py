@@ -7,7 +7,7 @@ again at each connection, no more than `WINDOW` ahead of confirmations, each id 
 from collections import deque
 
 from tests.client.talking import Talk, message, prove, welcome
-from waypost.client.happenings import Answered
+from waypost.client.protocol.happenings import Answered
 from waypost.wire import frames
 
 WINDOW = 4

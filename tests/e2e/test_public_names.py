@@ -38,7 +38,7 @@ SIGNATURES = {
     "lease": ["subject", "limit", "max_size_bytes", "wait"],
     "ack": ["subject", "ids"],
     "nack": ["subject", "ids", "delay"],
-    "dead_letters": ["subject"],
+    "dead_letters": ["subject", "limit"],
     "redrive": ["ids", "subject"],
     "purge_dead_letters": ["older_than", "subject"],
     "explain": ["message_id"],

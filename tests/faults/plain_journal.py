@@ -28,10 +28,16 @@ class Box:
     replaced: int = 0
 
     def arrive(self, event: Event) -> None:
-        """A message comes in. One with the id of a dead letter takes its place."""
-        self.arrivals.append(event)
-        if self.dead.pop(event["id"], None) is not None:
+        """A message comes in. One with the id of a dead letter of its sender takes its place."""
+        if event["id"] in self.dead:
+            assert self.arrival(event["id"])["sender"] == event["sender"], f"took a place: {event}"
+            del self.dead[event["id"]]
             self.replaced += 1
+        self.arrivals.append(event)
+
+    def arrival(self, message_id: str) -> Event:
+        """How the message that lies here under this id came in."""
+        return next(one for one in reversed(self.arrivals) if one["id"] == message_id)
 
     def status(self) -> dict[str, str]:
         """Id → folder for everything that lies here."""
@@ -56,6 +62,7 @@ class Sum:
     last_seen: dict[tuple[str, str], int] = field(default_factory=dict)
     sent_ms: dict[str, list[int]] = field(default_factory=dict)
     first_results: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    """When and where a message of a chosen id was stored, by sender and id."""
     acked: set[tuple[str, str]] = field(default_factory=set)
     accepted: set[tuple[str, str]] = field(default_factory=set)
     seq: int = 0
@@ -142,9 +149,10 @@ def _arrived(total: Sum, event: Event) -> None:
     if endpoint:
         total.last_seen[event["sender"], endpoint] = at_ms
     if event.get("chosen_id"):
-        stored = total.first_results.get(event["id"], (0, []))[1] if event.get("part") else []
+        key = f"{event['sender']} {event['id']}"
+        stored = total.first_results.get(key, (0, []))[1] if event.get("part") else []
         kept = [*stored, endpoint] if event["kind"] == "accepted" and endpoint else stored
-        total.first_results[event["id"]] = (event["at_us"], kept)
+        total.first_results[key] = (event["at_us"], kept)
 
 
 def _accepted(total: Sum, event: Event) -> None:
@@ -193,8 +201,7 @@ def _left(total: Sum, event: Event) -> None:
 def _redriven(total: Sum, event: Event) -> None:
     box = total.box(event["endpoint"])
     del box.dead[event["id"]]
-    arrivals = reversed(box.arrivals)
-    box.live[event["id"]] = next(one for one in arrivals if one["id"] == event["id"])
+    box.live[event["id"]] = box.arrival(event["id"])
 
 
 def _endpoint(total: Sum, event: Event) -> None:

@@ -25,8 +25,8 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
         assert waiting == [one for one in box.live if (box.subject, one) not in leased]
     assert {box.subject: box.since_us for box in state.registered()} == total.endpoints
     assert {pair: state.last_seen.get(pair) for pair in total.last_seen} == total.last_seen
-    for message_id, (at_us, stored) in total.first_results.items():
-        known = state.duplicates.get(message_id)
+    for sender_and_id, (at_us, stored) in total.first_results.items():
+        known = state.duplicates.get(sender_and_id)
         if known is not None:  # it may be past its window
             assert (known.at_us, known.result.delivered_to) == (at_us, len(stored))
     assert_windows_are(relay, total, now_ms)
@@ -48,12 +48,14 @@ def assert_callers_know(model: Model, total: Sum, now_ms: int) -> None:
     for endpoint in ENDPOINTS:
         box = total.box(endpoint)
         live = [
-            name
+            (name, event["sender"])
             for name, event in box.live.items()
             if name in box.leased or event["budget"]["ttl"] >= now_ms
         ]
-        assert live == [letter.id for letter in model.box(endpoint)]
-        assert set(box.dead) == set(model.dead.get(endpoint, {}))
+        assert live == [(letter.id, letter.sender) for letter in model.box(endpoint)]
+        dead = {name: box.arrival(name)["sender"] for name in box.dead}
+        found = model.dead.get(endpoint, {}).values()
+        assert dead == {letter.id: letter.sender for letter in found}
 
 
 def order_at(endpoint: str, handled: list[tuple[str, str]]) -> list[str]:

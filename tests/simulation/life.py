@@ -15,12 +15,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
+import pytest
+
 from tests.faults import plain_journal
 from tests.simulation.agreement import assert_callers_know, assert_memory_is, order_at
 from tests.simulation.choices import ENDPOINTS, LIMITS
 from tests.simulation.model import Model, covers
 from tests.simulation.recount import Recount
-from waypost import Envelope, PublishResult, Relay, Settings, Signal, SignalType
+from waypost import (
+    Envelope,
+    InvalidMessage,
+    PublishResult,
+    Relay,
+    Settings,
+    Signal,
+    SignalType,
+)
 from waypost.policy.settings import HousekeepingConfig, merge_settings
 from waypost.relay.memory import checkpoints
 from waypost.testing import ManualClock
@@ -48,6 +58,7 @@ class Life:
         self.handled: list[tuple[str, str]] = []
         self.held: dict[str, dict[str, Envelope]] = {}
         self.stops: dict[int, Any] = {}
+        self.ids_taken = 0
         self.always_due = mock.patch.object(checkpoints, "_SECONDS", 0.0)
         self.always_due.start()
         logging.getLogger("waypost").setLevel(logging.CRITICAL)  # much goes wrong, as it should
@@ -144,16 +155,30 @@ class Life:
         known = [one for held in self.held.values() for one in held.values()]
         chosen = known[parent] if parent < len(known) else None
         draft = {"sender": sender, "budget": budget, "parent": chosen, "message_id": message_id}
-        again = self.expect_again(message_id, subject)
-        result = self.do(self.relay.publish(subject, "x" * size, **draft))
-        self.note_publish(result, subject, draft, again)
+        publishing = self.relay.publish(subject, "x" * size, **draft)
+        try:
+            again = self.expect_again(sender, message_id, subject)
+        except InvalidMessage as taken:
+            self.expect_refusal(publishing, str(taken))
+            return
+        self.note_publish(self.do(publishing), subject, draft, again)
         self.settle()
 
-    def expect_again(self, message_id: str | None, subject: str) -> PublishResult | None:
+    def expect_again(
+        self, sender: str, message_id: str | None, subject: str
+    ) -> PublishResult | None:
         if message_id is None:
             return None
         window_us = self.keep.duplicate_window_ms * 1000
-        return self.model.expected_again(message_id, subject, self.clock(), window_us)
+        return self.model.expected_again(sender, message_id, subject, self.clock(), window_us)
+
+    def expect_refusal(self, publishing: Coroutine[Any, Any, PublishResult], why: str) -> None:
+        """A publish that raises, and of which nothing is written down."""
+        seq = self.relay.metrics().seq
+        with pytest.raises(InvalidMessage, match=why):
+            self.do(publishing)
+        assert self.relay.metrics().seq == seq
+        self.ids_taken += 1
 
     def note_publish(
         self,
@@ -173,14 +198,14 @@ class Life:
             ttl_ms = min(ttl_ms, draft["parent"].budget.ttl)
         if draft["budget"] is not None:
             ttl_ms = min(ttl_ms, draft["budget"].get("ttl", ttl_ms))
-        self.model.published(result, subject, ttl_ms)
+        self.model.published(result, subject, draft["sender"], ttl_ms)
         if draft["message_id"] is not None and result.message_id:
-            self.model.first[result.message_id] = (self.clock(), result)
+            self.model.first[draft["sender"], result.message_id] = (self.clock(), result)
 
     def publish_many(self, subjects: list[str], sender: str) -> None:
         drafts = [{"subject": one, "payload": one, "sender": sender} for one in subjects]
         results = self.do(self.relay.publish_many(drafts))
-        nothing = {"budget": None, "parent": None, "message_id": None}
+        nothing = {"sender": sender, "budget": None, "parent": None, "message_id": None}
         for subject, result in zip(subjects, results, strict=True):
             self.note_publish(result, subject, nothing, None)
         self.settle()

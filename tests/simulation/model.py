@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tests.faults.plain_journal import hash_of
-from waypost import PublishResult, Reason, Rejection, Signal
+from waypost import InvalidMessage, PublishResult, Reason, Rejection, Signal
 
 
 @dataclass
@@ -11,6 +11,7 @@ class Letter:
     """One message in one mailbox. `until_us` is when its lease ends, 0 while it waits."""
 
     id: str
+    sender: str
     ttl_ms: int
     until_us: int = 0
     not_before_us: int = 0
@@ -26,14 +27,14 @@ class Letter:
 
 @dataclass
 class Model:
-    """Mailboxes in order, dead letters, handlers, and first results of chosen ids."""
+    """Mailboxes in order, dead letters, handlers, and first results by sender and chosen id."""
 
     registered: dict[str, None] = field(default_factory=dict)
     boxes: dict[str, list[Letter]] = field(default_factory=dict)
     dead: dict[str, dict[str, Letter]] = field(default_factory=dict)
     handlers: dict[int, tuple[str, bool]] = field(default_factory=dict)
     handled: list[tuple[str, str]] = field(default_factory=list)
-    first: dict[str, tuple[int, PublishResult]] = field(default_factory=dict)
+    first: dict[tuple[str, str], tuple[int, PublishResult]] = field(default_factory=dict)
     evicted: list[tuple[str, str]] = field(default_factory=list)
 
     def box(self, endpoint: str) -> list[Letter]:
@@ -46,7 +47,7 @@ class Model:
     def find(self, endpoint: str, message_id: str) -> Letter | None:
         return next((one for one in self.box(endpoint) if one.id == message_id), None)
 
-    def published(self, result: PublishResult, subject: str, ttl_ms: int) -> None:
+    def published(self, result: PublishResult, subject: str, sender: str, ttl_ms: int) -> None:
         """A publish returned."""
         refused = {one.endpoint_hash: one for one in result.rejected}
         if not result.message_id:
@@ -55,7 +56,7 @@ class Model:
         targets = self.targets(subject)
         assert len(targets) == result.delivered_to + len(refused), result
         for endpoint in targets:
-            self._arrived(endpoint, Letter(result.message_id, ttl_ms), refused)
+            self._arrived(endpoint, Letter(result.message_id, sender, ttl_ms), refused)
 
     def _arrived(self, endpoint: str, letter: Letter, refused: dict[str, Rejection]) -> None:
         rejection = refused.get(hash_of(endpoint))
@@ -66,13 +67,21 @@ class Model:
             self.dead.setdefault(endpoint, {})[letter.id] = letter
 
     def expected_again(
-        self, message_id: str, subject: str, now_us: int, window_us: int
+        self, sender: str, message_id: str, subject: str, now_us: int, window_us: int
     ) -> PublishResult | None:
-        """What a second publish under one id must give, or None if it is as good as the first."""
-        known = self.first.get(message_id)
+        """What a sender's second publish under one id must give, or None if it is as good as new.
+
+        Raises `InvalidMessage` if the relay must.
+        """
+        known = self.first.get((sender, message_id))
         if known is not None and known[0] >= now_us - window_us and known[1].delivered_to:
             return known[1]
-        holders = sum(self.find(one, message_id) is not None for one in self.targets(subject))
+        targets = self.targets(subject)
+        live = [self.find(one, message_id) for one in targets]
+        dead = [self.dead.get(one, {}).get(message_id) for one in targets]
+        if any(letter is not None and letter.sender != sender for letter in live + dead):
+            raise InvalidMessage(f"message id {message_id} is taken: choose another")
+        holders = sum(letter is not None for letter in live)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
 
     def leased(self, endpoint: str, ids: list[str], limit: int, now_us: int, until_us: int) -> None:

@@ -95,7 +95,8 @@ def live(kind: type[Life], chance: random.Random) -> Counter[str]:
             life.everything_adds_up()
     finally:
         life.end()
-    return Counter(event.get("reason", event["kind"]) for event in life.events)
+    seen = Counter(event.get("reason", event["kind"]) for event in life.events)
+    return seen + Counter(id_taken=life.ids_taken)
 
 
 @pytest.mark.parametrize("kind", [Life, LifeInFiles, ForgetfulLife])
@@ -105,5 +106,8 @@ def test_a_long_life_adds_up_at_every_step(kind: type[Life]) -> None:
         for _ in range(4):
             seen += live(kind, chance)
     # A life in which little happens shows little.
-    for rare in ("quota_exceeded", "backpressure", "rate_limited", "budget_exceeded", "redriven"):
+    for rare in (
+        *("quota_exceeded", "backpressure", "rate_limited", "budget_exceeded"),
+        *("redriven", "id_taken"),
+    ):
         assert seen[rare], f"{rare} never happened: {seen}"

@@ -15,14 +15,14 @@ from typing import assert_never
 from waypost.client.address import Address
 from waypost.client.confirmations import Confirmations
 from waypost.client.errors import AgentClosed, CannotConnect, ClientError
-from waypost.client.happenings import Answered, Fetched, Happening, Refused, Replied
 from waypost.client.identity import Identity
 from waypost.client.link import Link, log
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
+from waypost.client.protocol.happenings import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.session import Session
 from waypost.client.requests import Requests
 from waypost.client.sending import Sending
-from waypost.client.session import Session
 from waypost.client.signals import SignalHandlers
 from waypost.client.unread import Unread
 from waypost.wire import frames

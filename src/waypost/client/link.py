@@ -20,9 +20,9 @@ from websockets.typing import Subprotocol
 from waypost.client.address import Address
 from waypost.client.errors import CannotConnect
 from waypost.client.guard import wall_clock_us
-from waypost.client.happenings import Happening
 from waypost.client.options import ClientOptions
-from waypost.client.session import Session
+from waypost.client.protocol.happenings import Happening
+from waypost.client.protocol.session import Session
 from waypost.policy.bounds import payload_max_bytes
 from waypost.policy.errors import InvalidInput
 from waypost.wire.frames import CODECS
@@ -97,7 +97,7 @@ class Link:
             self._session.connected()
             wrong = await self._exchange(websocket)
         finally:
-            await websocket.close()
+            await _hang_up(websocket)
         return websocket.close_code, wrong or websocket.close_reason or ""
 
     async def _open(self) -> ClientConnection:
@@ -167,3 +167,14 @@ class Link:
                 await self._something_to_write.wait()
         except ConnectionClosed:
             return  # the reader sees it too
+
+
+async def _hang_up(websocket: ClientConnection) -> None:
+    """Close, and read on meanwhile: the answer to the close may stand behind many frames."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(websocket.close())
+        try:
+            while True:
+                await websocket.recv(decode=False)
+        except ConnectionClosed:
+            pass

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from waypost.client.errors import OperationRefused, SendTimedOut
-from waypost.client.happenings import Answered, Fetched, Refused
 from waypost.client.identity import Identity
 from waypost.client.link import now_ms
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.session import Session
+from waypost.client.protocol.happenings import Answered, Fetched, Refused
+from waypost.client.protocol.session import Session
 from waypost.client.waiting import Waiting
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput

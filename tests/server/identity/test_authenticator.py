@@ -103,7 +103,6 @@ def test_a_challenge_is_spent_by_a_failed_attempt(
         {"origin": ""},
         {"signature": MALLORY.sign(b"something else")},
     ],
-    ids=str,
 )
 def test_a_signature_for_anything_else_is_refused(
     authenticator: Authenticator, instead: dict[str, Any]
@@ -150,7 +149,6 @@ def test_every_failed_proof_reads_the_same(authenticator: Authenticator) -> None
         {"sealing_key": to_text(bytes(31))},
         {"sealing_signature": MALLORY.card.sealing_signature},
     ],
-    ids=str,
 )
 def test_what_cannot_be_a_proof_is_said_to_be_invalid(
     authenticator: Authenticator, instead: dict[str, Any]

@@ -48,6 +48,21 @@ async def test_two_agents_talk(served: Served, protocol: str) -> None:
     await two.leave()
 
 
+async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: Served) -> None:
+    one = await served.connect("agent.one")
+    for number in range(20):
+        await one.send("agent.two", number)
+    two = await served.connect("agent.two")
+    messages = [await two.until(frames.Message) for _ in range(20)]
+    for message in messages:
+        await two.ack(message)
+    await one.begin_send("agent.two", "what the relay has to say meets a closed connection")
+    await two.leave()
+    mailbox = served.services.relay.parts.ledger.state.mailboxes["agent.two"]
+    await until(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
+    await one.leave()
+
+
 async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
     serve_relay: ServeRelay, tmp_path: Path
 ) -> None:
@@ -206,6 +221,7 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
             ws_ping_timeout=0.2,
             lifespan="off",
             log_config=None,
+            timeout_graceful_shutdown=2,
         )
     )
     listener = socket.create_server(("127.0.0.1", 0))

@@ -42,10 +42,11 @@ def new(
       waypost keys new agent.web --out ./web.key
     """
     _require_cryptography()
+    from waypost.cli.served.credentials import usual_key_file
     from waypost.client.identity import Identity
 
     identity = Identity.new(subject)
-    file = Path.home() / ".config" / "waypost" / f"{subject}.key" if out is None else out
+    file = usual_key_file(subject) if out is None else out
     identity.save(file)
     _show(identity, file, json)
 

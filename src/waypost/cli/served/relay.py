@@ -55,11 +55,7 @@ class Served(Operating):
             reply_to=letter.reply_to,
             message_id=letter.message_id,
         )
-        if identity is None:
-            token = self.operator_or_nobody()
-        else:
-            token = self.api.log_in(identity)
-            self._open_mailbox(identity.subject, token)
+        token = self.operator_or_nobody() if identity is None else self.api.log_in(identity)
         try:
             # As one of many, so that a refusal comes as a result, with everything it tells.
             answer = self.api.post(
@@ -142,14 +138,6 @@ class Served(Operating):
             return  # a served relay makes it when the message arrives
         path = f"/v1/endpoints/{in_path(subject)}"
         self.api.put(path, b"", EndpointFacts, token=self.operator())
-
-    def _open_mailbox(self, subject: str, token: Token) -> None:
-        """Whoever reads its inbox has one, where confirmations for a sender that left are kept."""
-        try:
-            self._lease(subject, 1, 0, token)  # no message is that small
-        except ServedError as problem:
-            if problem.status != 409:  # connected, and so it has one
-                raise
 
     def _lease(
         self, subject: str, limit: int, max_size_bytes: int | None, token: Token

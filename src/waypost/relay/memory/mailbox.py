@@ -88,6 +88,11 @@ class Mailbox:
             message.state is MessageState.LEASED or message.ttl >= now_ms
         )
 
+    def holds_of_another(self, message_id: str, sender: str) -> bool:
+        """Whether a message of this id, alive or dead, is here and not from `sender`."""
+        message = self.live.get(message_id) or self.dead.get(message_id)
+        return message is not None and message.sender != sender
+
     def add(self, message: Message) -> None:
         """Put a new message at the end of the line."""
         self.live[message.id] = message

@@ -107,7 +107,8 @@ class RelayState:
             self._note_duplicate(event)
 
     def _note_duplicate(self, event: events.Accepted | events.Rejected) -> None:
-        known = self.duplicates.get(event.id) if event.part else None
+        key = duplicate_key(event.sender, event.id)
+        known = self.duplicates.get(key) if event.part else None
         result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
         hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
         if event.depth_max:
@@ -117,7 +118,7 @@ class RelayState:
             result.retry_after_ms = max(result.retry_after_ms, event.retry_after_ms)
         elif event.endpoint:
             result.delivered_to += 1
-        self.duplicates.put(event.id, Duplicate(event.at_us, result))
+        self.duplicates.put(key, Duplicate(event.at_us, result))
 
     def _accepted(self, event: events.Accepted, place: Place) -> None:
         self.counts["accepted"] += 1
@@ -251,6 +252,11 @@ class RelayState:
             mailbox.registered = False
             self.endpoints.remove(event.endpoint, self._tickets.pop(event.endpoint))
         self._tidy(mailbox)
+
+
+def duplicate_key(sender: str, message_id: str) -> str:
+    """What the first result of a publish is kept under: ids are each sender's own."""
+    return f"{sender} {message_id}"
 
 
 def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 
 from waypost.policy.admission import SenderVerdict, admit_sender
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import AccessDenied
+from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reserved import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.policy.verdicts import Reason
 from waypost.relay.memory.mailbox import Mailbox
+from waypost.relay.memory.state import duplicate_key
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.delivery import Delivery
 from waypost.relay.traffic.drafts import Draft, Prepared, allowance, load
@@ -57,7 +58,7 @@ class Publishing:
         budget = allowance(draft, settings, now_ms)
         targets = self._reachable(draft, now_us)
         if draft.message_id is not None:
-            first = self._first_result(draft.message_id, targets)
+            first = self._first_result(draft.sender, draft.message_id, targets)
             if first is not None:
                 return first
         if self._ledger.journal.full:
@@ -114,13 +115,21 @@ class Publishing:
             return found
         return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
 
-    def _first_result(self, message_id: str, targets: Sequence[Mailbox]) -> PublishResult | None:
-        """Step 3: what came of this id before. One that was stored nowhere may be tried again."""
-        first = self._state.duplicates.get(message_id)
+    def _first_result(
+        self, sender: str, message_id: str, targets: Sequence[Mailbox]
+    ) -> PublishResult | None:
+        """Step 3: what came of this id before. One that was stored nowhere may be tried again.
+
+        Ids are each sender's own: what another did under the same one is not told, and a mailbox
+        that holds a message of another under it cannot take this one.
+        """
+        first = self._state.duplicates.get(duplicate_key(sender, message_id))
         window_us = self._settings().housekeeping.duplicate_window_ms * 1000
         recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
         if first is not None and recent and first.result.delivered_to:
             return first.result
+        if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
+            raise InvalidMessage(f"message id {message_id} is taken: choose another")
         now_ms = self._ledger.now_us() // 1000
         holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None

@@ -45,6 +45,8 @@ GARBAGE_MAX = 20
 """So many broken frames in a row are answered; then the connection ends."""
 FAREWELL_S = 2.0
 """How long somebody who has to go has to take note of it."""
+LAST_WORDS_S = 1.0
+"""How long what an agent said before it closed the connection is still read."""
 REASON_MAX_BYTES = 123
 """A WebSocket has no room for a longer one."""
 
@@ -159,6 +161,8 @@ class Connection:
             await asyncio.wait(
                 (reader, writer, self._dismissed), return_when=asyncio.FIRST_COMPLETED
             )
+            if writer.done() and not self._dismissed.done():
+                await asyncio.wait((reader,), timeout=LAST_WORDS_S)
         finally:
             for task in (reader, writer):
                 task.cancel()

@@ -143,7 +143,8 @@ class Deliveries:
             self._let_go(envelope.id)
             self._consumer.fail(envelope.id, f"cannot be handed over: {problem}")
             return []
-        envelope = msgspec.structs.replace(envelope, payload=payload)
+        if payload is not envelope.payload:
+            envelope = msgspec.structs.replace(envelope, payload=payload)
         return [frames.Message(envelope=envelope, parent=one.parent, was_stored=waited)]
 
     def _try_fetch(self) -> None:

@@ -36,6 +36,7 @@ async def give_token(call: Call[NoParameters, TokenAsked]) -> Reply:
         sealing_signature=asked.sealing_signature,
     )
     grant = await asyncio.to_thread(authenticate)
+    call.services.mailboxes.open_for(grant.subject)  # or confirmations would have no place to wait
     return Reply(TokenGiven(subject=grant.subject, token=grant.token, expires_at=grant.expires_at))
 
 

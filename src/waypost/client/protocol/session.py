@@ -20,15 +20,15 @@ Time, entropy and chance are given in.
 
 from collections.abc import Callable
 
-from waypost.client.backoff import Backoff
-from waypost.client.batches import Frame, Limits
-from waypost.client.blocklist import BlockList
 from waypost.client.errors import NotAuthenticated, end_of_trying
-from waypost.client.happenings import Answered, Fetched, Happening, Refused, Replied
-from waypost.client.inbox import Inbox
 from waypost.client.options import ClientOptions
-from waypost.client.outbox import Awaited, Outbox
 from waypost.client.outgoing import Outgoing, encode_payload_for, refusal
+from waypost.client.protocol.backoff import Backoff
+from waypost.client.protocol.batches import Frame, Limits
+from waypost.client.protocol.blocklist import BlockList
+from waypost.client.protocol.happenings import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.inbox import Inbox
+from waypost.client.protocol.outbox import Awaited, Outbox
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
