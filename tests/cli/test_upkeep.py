@@ -165,7 +165,10 @@ def test_an_index_that_is_no_database_is_rebuilt(filled: CommandLine) -> None:
         ("insert into endpoints values ('agent.x', 5)", "endpoint agent.x should not be there"),
         ("update last_seen set at_ms = 5", "last-seen pair agent.a to agent.c: at_ms is 5"),
         ("delete from last_seen", "last-seen pair agent.b to agent.a is missing"),
-        ("delete from duplicates where id = 'large'", "duplicate id large is missing"),
+        (
+            "delete from duplicates where id = 'agent.b large'",
+            "duplicate id agent.b large is missing",
+        ),
         ("update position set seq = seq + 7", "but the journal ends with"),
         ("update position set offset = offset - 3", "not at a commit"),
     ],

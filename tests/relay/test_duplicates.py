@@ -1,12 +1,23 @@
-"""A message id chosen by its sender: the same one again gives the first result again."""
+"""A message id chosen by its sender: the same one again gives the first result again.
+
+Ids are each sender's own; only within one mailbox can two senders be in each other's way.
+"""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.relay.conftest import Start
 from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, reasons, send
-from waypost import BackpressureConfig, HousekeepingConfig, RateLimitConfig, Reason, Relay
+from waypost import (
+    BackpressureConfig,
+    HousekeepingConfig,
+    InvalidMessage,
+    RateLimitConfig,
+    Reason,
+    Relay,
+)
 from waypost.relay.memory import state
 from waypost.testing import ManualClock
 
@@ -196,3 +207,128 @@ async def test_more_ids_than_fit_into_memory_are_still_known(
     for number in range(30):
         await send(relay, message_id=f"order-{number}")
     assert await relay.lease("agent.a") == []
+
+
+# Two senders and one id: agent.b, whose id it is, and agent.x, who came first
+
+
+@pytest.fixture
+async def two_boxes(relay: Relay) -> Relay:
+    """Endpoints agent.a and agent.c."""
+    relay.register_endpoint("agent.c")
+    return relay
+
+
+async def restarted(start: Start, data: Path, with_index: bool) -> Relay:
+    """The relay on the same data, opened anew."""
+    relay = await start()
+    if not with_index:
+        await relay.close()
+        (data / "index.db").unlink()
+        relay = await start()
+    return relay
+
+
+async def test_an_id_that_another_used_elsewhere_is_stored_as_if_new(two_boxes: Relay) -> None:
+    await send(two_boxes, "squat", to="agent.c", sender="agent.x", message_id="order-1")
+    result = await send(two_boxes, "mine", message_id="order-1")
+    assert (result.message_id, result.delivered_to) == ("order-1", 1)
+    assert payloads(await two_boxes.lease("agent.a")) == ["mine"]
+    assert payloads(await two_boxes.lease("agent.c")) == ["squat"]
+
+
+async def test_the_result_of_another_under_the_same_id_is_not_told(two_boxes: Relay) -> None:
+    await send(two_boxes, to="agent.*", sender="agent.x", message_id="order-1")
+    result = await send(two_boxes, to="agent.nobody", message_id="order-1")
+    assert result.delivered_to == 0
+    assert result.mailbox_pressure == {}
+
+
+async def test_each_sender_gets_its_own_first_result_again(two_boxes: Relay) -> None:
+    mine = await send(two_boxes, to="agent.a", message_id="order-1")
+    await two_boxes.ack("agent.a", "order-1")
+    others = await send(two_boxes, to="agent.*", sender="agent.x", message_id="order-1")
+    assert (mine.delivered_to, others.delivered_to) == (1, 2)
+    assert await send(two_boxes, message_id="order-1") == mine
+    again = await send(two_boxes, to="agent.*", sender="agent.x", message_id="order-1")
+    assert again == others
+
+
+async def test_an_id_is_free_once_the_message_of_another_is_consumed(relay: Relay) -> None:
+    await send(relay, "squat", sender="agent.x", message_id="order-1")
+    await relay.ack("agent.a", "order-1")
+    assert (await send(relay, "mine", message_id="order-1")).delivered_to == 1
+    assert payloads(await relay.lease("agent.a")) == ["mine"]
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+async def test_a_mailbox_with_a_message_of_another_refuses_its_id_and_keeps_the_first(
+    relay: Relay, is_leased: bool
+) -> None:
+    await send(relay, "first", sender="agent.x", message_id="order-1")
+    if is_leased:
+        await relay.lease("agent.a")
+    with pytest.raises(InvalidMessage, match="message id order-1 is taken: choose another"):
+        await send(relay, "second", message_id="order-1")
+    if is_leased:
+        await relay.nack("agent.a", "order-1")
+    [kept] = await relay.lease("agent.a")
+    assert (kept.sender, kept.payload) == ("agent.x", "first")
+
+
+async def test_a_refused_id_leaves_nothing_behind(relay: Relay) -> None:
+    await send(relay, sender="agent.x", message_id="order-1")
+    before = relay.metrics().seq
+    with pytest.raises(InvalidMessage):
+        await send(relay, message_id="order-1")
+    assert relay.metrics().seq == before
+
+
+async def test_one_mailbox_that_cannot_take_an_id_refuses_it_for_all(two_boxes: Relay) -> None:
+    await send(two_boxes, to="agent.c", sender="agent.x", message_id="order-1")
+    with pytest.raises(InvalidMessage):
+        await send(two_boxes, to="agent.*", message_id="order-1")
+    assert await two_boxes.lease("agent.a") == []
+
+
+async def test_the_first_result_is_told_though_another_has_the_id_by_now(relay: Relay) -> None:
+    mine = await send(relay, message_id="order-1")
+    await relay.ack("agent.a", "order-1")
+    await send(relay, sender="agent.x", message_id="order-1")
+    assert await send(relay, message_id="order-1") == mine
+
+
+async def test_a_dead_letter_of_another_is_not_forgotten(relay: Relay) -> None:
+    overdrawn = {"call_budget_remaining": 0}
+    await send(relay, "theirs", sender="agent.x", message_id="order-1", budget=overdrawn)
+    for budget in (None, overdrawn):
+        with pytest.raises(InvalidMessage, match="taken"):
+            await send(relay, "mine", message_id="order-1", budget=budget)
+    [letter] = await relay.dead_letters()
+    assert (letter.envelope.sender, letter.envelope.payload) == ("agent.x", "theirs")
+    assert await relay.lease("agent.a") == []
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+async def test_after_a_restart_the_id_of_another_still_tells_nothing(
+    start: Start, two_boxes: Relay, data: Path, with_index: bool
+) -> None:
+    others = await send(two_boxes, to="agent.c", sender="agent.x", message_id="order-1")
+    relay = await restarted(start, data, with_index)
+    assert (await send(relay, "mine", message_id="order-1")).delivered_to == 1
+    assert payloads(await relay.lease("agent.a")) == ["mine"]
+    again = await send(relay, to="agent.c", sender="agent.x", message_id="order-1")
+    assert again == others
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("budget", [None, {"call_budget_remaining": 0}])
+async def test_after_a_restart_the_id_of_another_is_still_refused(
+    start: Start, relay: Relay, data: Path, with_index: bool, budget: dict[str, int] | None
+) -> None:
+    await send(relay, sender="agent.x", message_id="order-1", budget=budget)
+    before = relay.metrics().by_status
+    relay = await restarted(start, data, with_index)
+    with pytest.raises(InvalidMessage, match="taken"):
+        await send(relay, message_id="order-1")
+    assert relay.metrics().by_status == before

@@ -298,6 +298,9 @@ class Life:
         dead = [(endpoint, one) for endpoint, box in self.model.dead.items() for one in box]
         if which < len(dead):
             endpoint, message_id = dead[which]
+            handled = any(covers(pattern, endpoint) for pattern, _ in self.model.handlers.values())
+            if handled and endpoint not in self.model.registered:
+                return  # as in subscribe
             assert self.do(self.relay.redrive(message_id, endpoint)) == 1
             self.model.redriven(endpoint, message_id)
             self.settle()

@@ -101,6 +101,25 @@ async def test_the_same_id_again_is_stored_once(served: Served) -> None:
     assert served.relay.metrics().total_messages == 1
 
 
+async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: Served) -> None:
+    squatter, victim = await served.token("agent.x"), await served.token("agent.a")
+    await served.publish("agent.x", "squat", token=squatter, message_id="order-7")
+    sent = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
+    assert (sent.status_code, sent.json()["delivered_to"]) == (200, 1)
+    [got] = await served.read("agent.b", token=await served.token("agent.b"))
+    assert (got["id"], got["sender"], got["payload"]) == ("order-7", "agent.a", "mine")
+
+
+async def test_an_id_squatted_in_the_same_inbox_is_refused_and_not_taken_for_a_repeat(
+    served: Served,
+) -> None:
+    squatter, victim = await served.token("agent.x"), await served.token("agent.a")
+    await served.publish("agent.b", "squat", token=squatter, message_id="order-7")
+    refused = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "message id order-7 is taken: choose another"
+
+
 async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served: Served) -> None:
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     await served.read("agent.a", token=token_a)

@@ -248,6 +248,33 @@ async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
     assert room.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
 
 
+async def test_a_squatted_id_does_not_swallow_the_message_of_another(room: Room) -> None:
+    squatter, victim = await enter(room, "agent.x"), await enter(room, "agent.a")
+    reader = await enter(room, "agent.b")
+    await squatter.send("agent.x", "squat", message_id="order-7")
+    answer = await victim.send("agent.b", "mine", message_id="order-7")
+    assert isinstance(answer, frames.Sent)
+    assert answer.delivered_to == 1
+    got = await reader.expect(frames.Message)
+    assert (got.envelope.sender, payload_of(got)) == ("agent.a", "mine")
+    for agent in (squatter, victim, reader):
+        await agent.leave()
+
+
+async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_taken_for_a_repeat(
+    room: Room,
+) -> None:
+    squatter, victim = await enter(room, "agent.x"), await enter(room, "agent.a")
+    await squatter.send("agent.b", "squat", message_id="order-7")
+    answer = await victim.send("agent.b", "mine", message_id="order-7")
+    assert isinstance(answer, frames.Error)
+    assert (answer.reason, answer.fatal) == ("invalid", False)
+    assert answer.error == "message id order-7 is taken: choose another"
+    assert isinstance(await victim.send("agent.b", "mine", message_id="order-8"), frames.Sent)
+    await squatter.leave()
+    await victim.leave()
+
+
 async def test_saying_who_you_are_again_is_an_error(room: Room, identities: Identities) -> None:
     agent = await enter(room, "agent.a")
     await agent.say(identities("agent.z").prove("A" * 43, agent.line.origin))

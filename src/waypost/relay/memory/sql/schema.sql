@@ -44,7 +44,8 @@ create table if not exists last_seen (
     primary key (sender, recipient)
 ) without rowid;
 
--- First results of publishes whose sender chose the id.
+-- First results of publishes whose sender chose the id. Ids are each sender's own: `id` is the
+-- sender, a space, and the id.
 create table if not exists duplicates (
     id      text primary key,
     at_us   integer not null,
