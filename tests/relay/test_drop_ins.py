@@ -258,3 +258,19 @@ async def test_the_files_of_others_are_never_written_to(start, endpoint: Endpoin
     mode = os.stat(endpoint.maildir_path / "new" / name).st_mode
     assert read(kept) == "not json"
     assert stat.S_IMODE(mode) == 0o600
+
+
+async def test_the_file_of_a_dead_letter_is_not_written_over(start, endpoint: Endpoint) -> None:
+    relay: Relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay, "first", sender="agent.x", message_id="order-1", budget={"ttl": 1})
+    await relay.idle()
+    before = refusal(endpoint, "order-1")
+    await relay.close()
+    drop(endpoint, "order-1", DROPPED)
+    relay = await start()
+    await relay.idle()
+    assert refusal(endpoint, "order-1") == before
+    (beside,) = (endpoint.maildir_path or Path()).glob("failed/order-1.*")
+    assert "order-1 is taken" in refusal(endpoint, beside.name)["reason"]
+    assert files(endpoint)["new"] == []

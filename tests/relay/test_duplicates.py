@@ -332,3 +332,27 @@ async def test_after_a_restart_the_id_of_another_is_still_refused(
     with pytest.raises(InvalidMessage, match="taken"):
         await send(relay, message_id="order-1")
     assert relay.metrics().by_status == before
+
+
+@pytest.mark.parametrize("taken_by", ["a message that waits", "one before it in the batch"])
+async def test_a_batch_with_a_taken_id_fails_before_any_of_it_is_stored(
+    two_boxes: Relay, taken_by: str
+) -> None:
+    other = {"subject": "agent.a", "payload": 1, "sender": "agent.x", "message_id": "order-1"}
+    if taken_by == "a message that waits":
+        await two_boxes.publish(**other)
+        other = {"subject": "agent.a", "payload": 2, "sender": "agent.x"}
+    waiting = two_boxes.metrics().by_status["pending"]
+    clash = {"subject": "agent.*", "payload": 3, "sender": "agent.b", "message_id": "order-1"}
+    with pytest.raises(InvalidMessage, match="order-1 is taken"):
+        await two_boxes.publish_many([other, clash])
+    assert two_boxes.metrics().by_status["pending"] == waiting
+
+
+async def test_a_mailbox_made_on_the_way_does_not_take_an_id_twice(relay: Relay) -> None:
+    await send(relay, "first", sender="agent.x", message_id="order-1")
+    relay.unregister_endpoint("agent.a")
+    relay.parts.publishing.make_missing = lambda subject: bool(relay.register_endpoint(subject))
+    with pytest.raises(InvalidMessage, match="order-1 is taken"):
+        await send(relay, "second", message_id="order-1")
+    assert payloads(await relay.lease("agent.a")) == ["first"]

@@ -2,7 +2,8 @@
 
     1. subject and sender are valid                                    InvalidSubject
     2. access rules, per matching endpoint                             AccessDenied
-    3. duplicate id                                                    the first result again
+    3. duplicate id of the same sender                                 the first result again
+       (that of another, in the same mailbox)                          InvalidMessage
        (on a full disk it ends here: nothing more can be written down) storage_full
     4. rate limit of the sender, once per publish                      admit_sender
     5. per endpoint: count cap → byte cap (overflow: reject) →

@@ -92,6 +92,7 @@ class DropIns:
         except (FileNotFoundError, IsADirectoryError):
             return  # gone again: one of ours that was consumed meanwhile; or no message at all
         message_id = _message_id(name, content)
+        is_dead_letter = name in mailbox.dead
         try:
             dropped = msgspec.json.decode(content, type=DropIn)
             result = self._publishing.take(
@@ -110,7 +111,7 @@ class DropIns:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WaypostError) as problem:
             reason = str(problem)
         if reason:
-            self._refuse(mailbox, name, content, reason)
+            self._refuse(mailbox, name, content, reason, is_dead_letter=is_dead_letter)
         elif message_id != name:
             self._remove_once_durable(mailbox, name)
 
@@ -123,11 +124,15 @@ class DropIns:
         else:
             waiting.add_done_callback(lambda done: None if done.exception() else remove())
 
-    def _refuse(self, mailbox: Mailbox, name: str, content: bytes, reason: str) -> None:
+    def _refuse(
+        self, mailbox: Mailbox, name: str, content: bytes, reason: str, *, is_dead_letter: bool
+    ) -> None:
+        """Move the file to `failed/`; the file of a dead letter by that name stays what it is."""
         log.warning("drop-in %r for %s refused: %s", name, mailbox.subject, reason)
         failed_at = instant(self._ledger.now_us())
         refused = RefusedDropIn(content.decode(errors="replace"), reason, failed_at)
-        self._maildir.deliver(mailbox.hash, name, msgspec.json.encode(refused), "failed")
+        kept = f"{name}.{hashlib.sha256(content).hexdigest()[:12]}" if is_dead_letter else name
+        self._maildir.deliver(mailbox.hash, kept, msgspec.json.encode(refused), "failed")
         self._maildir.discard(mailbox.hash, name)
 
 

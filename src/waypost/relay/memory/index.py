@@ -24,7 +24,7 @@ from waypost.wire.results import PublishResult
 
 log = logging.getLogger("waypost.relay")
 
-FORMAT = 1
+FORMAT = 2
 _ROWS_PER_STATEMENT = 200
 _STATUS = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
 _STATE = {status: state for state, status in _STATUS.items()}

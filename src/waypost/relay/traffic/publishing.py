@@ -71,6 +71,7 @@ class Publishing:
         prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
         if not targets and self.make_missing(draft.subject):
             targets = self._reachable(draft, now_us)
+            self._refuse_taken(draft.sender, message_id, targets)
         if not targets:
             return self._nobody_there(prepared)
         return self._fan_out(prepared, targets, settings)
@@ -79,8 +80,11 @@ class Publishing:
         """Decide about many drafts. One that is invalid fails them all, before any is decided."""
         settings, now_ms = self._settings(), self._ledger.now_us() // 1000
         contents = [load(draft, settings) for draft in drafts]
+        owners: dict[tuple[str, str], str] = {}
         for draft in drafts:
             allowance(draft, settings, now_ms)
+            if draft.message_id is not None:
+                self._claim_id(draft, draft.message_id, owners)
         results = []
         for draft, content in zip(drafts, contents, strict=True):
             try:
@@ -92,13 +96,7 @@ class Publishing:
     def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
         """Steps 1 and 2: the mailboxes that may be written to."""
         subject, sender = draft.subject, draft.sender
-        found: Sequence[Mailbox] = ()
-        mailbox = self._state.mailboxes.get(subject)
-        if mailbox is not None:
-            if mailbox.registered:
-                found = (mailbox,)
-        elif not is_literal(subject):
-            found = self._covered(subject)
+        found = self._named(subject)
         if not self._access.restricts or sender == RELAY:
             return found  # rules are about agents: what the relay itself has to say gets there
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
@@ -106,6 +104,13 @@ class Publishing:
             self._rejections.denied(draft.message_id or "", sender, subject, now_us)
             raise AccessDenied(sender, subject)
         return allowed
+
+    def _named(self, subject: str) -> Sequence[Mailbox]:
+        """The mailboxes of registered endpoints that a subject or pattern stands for."""
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is not None:
+            return (mailbox,) if mailbox.registered else ()
+        return () if is_literal(subject) else self._covered(subject)
 
     def _covered(self, pattern: str) -> list[Mailbox]:
         """Endpoints within a pattern. Those of pending requests only if it names them: a broadcast
@@ -128,11 +133,23 @@ class Publishing:
         recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
         if first is not None and recent and first.result.delivered_to:
             return first.result
-        if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
-            raise InvalidMessage(f"message id {message_id} is taken: choose another")
+        self._refuse_taken(sender, message_id, targets)
         now_ms = self._ledger.now_us() // 1000
         holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
+
+    def _refuse_taken(self, sender: str, message_id: str, targets: Sequence[Mailbox]) -> None:
+        """Raise `InvalidMessage` if a mailbox holds a message of another under this id."""
+        if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
+            raise InvalidMessage(f"message id {message_id} is taken: choose another")
+
+    def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
+        """Of many at once: the id must be free in each mailbox, also of those before it."""
+        for mailbox in self._named(draft.subject):
+            self._refuse_taken(draft.sender, message_id, (mailbox,))
+            owner = owners.setdefault((mailbox.subject, message_id), draft.sender)
+            if owner != draft.sender:
+                raise InvalidMessage(f"message id {message_id} is taken: choose another")
 
     def _nobody_there(self, prepared: Prepared) -> PublishResult:
         draft = prepared.draft
