@@ -1,12 +1,16 @@
 """Sealed payloads: the relay sees none of it, the recipient all of it, and nobody a broken one."""
 
 import asyncio
+import base64
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from tests.client.served import SETTINGS, served
 from waypost import InvalidMessage
-from waypost.client import Agent, Identity
+from waypost.client import Agent, Identity, connect
 from waypost.client.sealing import seal
 
 SECRET = {"secret": "the launch is on Tuesday"}
@@ -68,3 +72,40 @@ async def test_a_message_sealed_to_one_cannot_be_sent_to_another(
 ) -> None:
     with pytest.raises(InvalidMessage, match="nobody could read it"):
         await ann.send("agent.carol", SECRET, seal_to=identities("agent.bob").card)
+
+
+def holding(directory: Path, text: str) -> list[str]:
+    """Files that hold `text`, plain or as base64, whatever precedes it there."""
+    forms = {text.encode()}
+    for before in range(3):
+        coded = base64.b64encode(b"x" * before + text.encode())
+        forms.add(coded[4:-4].replace(b"+", b"-").replace(b"/", b"_"))
+    return sorted(
+        path.name
+        for path in directory.rglob("*")
+        if path.is_file() and any(form in path.read_bytes() for form in forms)
+    )
+
+
+@pytest.mark.parametrize("storage", ["maildir", "journal"])
+@pytest.mark.parametrize("size", [1, 400], ids=["small", "in a body file"])
+async def test_nothing_on_the_relays_disk_holds_what_was_sealed(
+    tmp_path: Path, storage: str, size: int
+) -> None:
+    data = tmp_path / "data"
+    bob = Identity.new("agent.bob")
+    async with served(data) as relay:
+        await relay.stop()
+        relay.settings = msgspec.structs.replace(SETTINGS, storage=storage)
+        await relay.start()
+        async with connect(relay.url, Identity.new("agent.ann")) as ann:
+            hidden = {"secret": "the launch is on Tuesday" * size}
+            await ann.send("agent.bob", hidden, seal_to=bob.card)
+            await ann.send("agent.bob", {"plain": "the picnic is on Sunday" * size})
+        await relay.services.relay.idle()
+        while_it_runs = holding(data, "the launch is on Tuesday")
+        async with connect(relay.url, bob) as reader:
+            assert (await reader.receive(5)).payload == hidden
+    assert while_it_runs == []
+    assert holding(data, "the launch is on Tuesday") == []
+    assert holding(data, "the picnic is on Sunday")  # so that one would have been found

@@ -21,8 +21,8 @@ CAPITALS = re.compile(r"[A-Z]+[0-9]?")
 NEW_EACH_TIME = (
     (re.compile(r"\b01[0-9A-HJKMNP-TV-Z]{24}\b"), "<id>"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "<time>"),
-    (re.compile(r"[\w-]{20,}\.[\w-]{43}\b"), "<token>"),
-    (re.compile(r"\b[\w-]{43}\b"), "<key>"),
+    (re.compile(r"[\w-]{20,}\.[\w-]{43}(?![\w-])"), "<token>"),
+    (re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])"), "<key>"),
 )
 LONG_NUMBER = 10**11
 """Milliseconds and microseconds since the epoch are larger."""
