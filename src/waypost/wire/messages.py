@@ -114,6 +114,8 @@ def encode_payload(payload: object) -> bytes:
         raise InvalidMessage("payload is bytes: encode it to text (base64, say) and say so in it")
     try:
         encoded = _encode(payload)
+        if _is_plain(payload):
+            return encoded
         if isinstance(payload, msgspec.Struct):
             msgspec.json.decode(encoded, type=type(payload))
         # Raw parts were copied as they are, so they are checked here, wherever they were. Looking
@@ -131,6 +133,20 @@ def encode_payload(payload: object) -> bytes:
             f"payload is nested more than {payload_nesting_max_levels} levels deep: flatten it"
         )
     return encoded
+
+
+def _is_plain(payload: object) -> bool:
+    """Whether this is a dict of plain values and lists of such: what most messages are. Then the
+    encoder has said it all: there is no `msgspec.Raw` within, and no depth."""
+    if type(payload) is not dict:
+        return False
+    for value in payload.values():
+        kind = type(value)
+        if kind not in _PLAIN_TYPES and (
+            kind is not list or not _PLAIN_TYPES.issuperset(map(type, value))
+        ):
+            return False
+    return True
 
 
 def _too_deep(encoded: bytes) -> bool:
@@ -153,6 +169,7 @@ def _outline(encoded: bytes) -> bytes:
 
 _encode = msgspec.json.Encoder().encode
 _read = msgspec.json.Decoder().decode
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
 _BYTES = (bytes, bytearray, memoryview)
 _LF, _CR = b"\n\r"  # as numbers: looking for one byte is much faster than for a string of one
 _SQUARE = bytes.maketrans(b"{}", b"[]")

@@ -15,7 +15,7 @@ from waypost.relay.record.journal import Journal
 
 log = logging.getLogger("waypost.relay")
 
-_EVENTS = 10_000
+_EVENTS = 50_000
 _SECONDS = 5.0
 
 
