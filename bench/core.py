@@ -5,6 +5,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bench.growth import KINDS, Growth, measure_growth
 from bench.peers import Peer
 from bench.peers.nats_jetstream import NatsJetStream
 from bench.peers.redis_streams import RedisAwaited, RedisStreams
-from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, measure_peer
+from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, measure_together
 
 BASELINE = "Redis Streams"
 ADMISSION_MARK_US = 8.0
@@ -50,7 +51,7 @@ def _parse() -> argparse.Namespace:
 
 
 def _peers(only: str | None) -> list[Peer]:
-    """Each of ours beside the peer it is compared with: noise comes and goes with time."""
+    """Each of ours beside the peer it is compared with."""
     peers: list[Peer] = [
         EmbeddedRelay("journal", "fsync"),
         RedisAwaited(),
@@ -69,20 +70,24 @@ def _peers(only: str | None) -> list[Peer]:
 async def _run(options: argparse.Namespace, scratch: Path) -> None:
     console = Console(stderr=True)
     measurements: list[Measurement] = []
-    skipped: dict[str, str] = {}
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("")
+        task = progress.add_task("starting")
         peers = _peers(options.only)
-        for peer in peers:
-            reason = peer.available()
-            if reason is not None:
-                skipped[peer.name] = reason
-                continue
-            progress.update(task, description=f"{peer.name}, {IN_FLIGHT} in flight")
-            measurements += await measure_peer(
-                peer, scratch, runs=options.runs, seconds=options.seconds
-            )
+        skipped = {peer.name: reason for peer in peers if (reason := peer.available()) is not None}
+        there = [peer for peer in peers if peer.name not in skipped]
+        async with AsyncExitStack() as stack:
+            for peer in there:
+                stack.push_async_callback(peer.stop)
+                await peer.start(scratch)
+            for in_flight in IN_FLIGHT:
+                measurements += await measure_together(
+                    there,
+                    in_flight,
+                    runs=options.runs,
+                    seconds=options.seconds,
+                    on_run=lambda text: progress.update(task, description=text),
+                )
         progress.update(task, description="admission alone")
         admission_us = measure_admission_us()
         growth: list[Growth] = []

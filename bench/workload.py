@@ -2,22 +2,22 @@
 
 A run publishes a number of messages and then reads and acknowledges the same number, each timed
 by itself. One short run warms up and tells how many messages fill `seconds`; the median of the
-runs after it is the figure, the slowest and the fastest are its spread.
+runs after it is the figure, the slowest and the fastest are its spread. Peers take turns, run by
+run, so that what else the machine does hits all of them.
 """
 
 import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.peers import Peer
 
 PAYLOAD_BYTES = 512
 PAYLOAD_VARIANTS = 1000
 IN_FLIGHT = (1, 100, 1000)
-RUNS = 3
-RUN_SECONDS = 1.5
+RUNS = 5
+RUN_SECONDS = 0.7
 WARM_UP_MESSAGES = 500
 WARM_UP_BATCHES = 4
 
@@ -71,49 +71,38 @@ def make_encoded_payloads() -> list[bytes]:
     return [encode_payload(make_payload(index)) for index in range(PAYLOAD_VARIANTS)]
 
 
-async def measure(
-    peer: Peer, in_flight: int, *, runs: int = RUNS, seconds: float = RUN_SECONDS
-) -> Measurement:
-    """Median rates of a started peer; each run publishes for about `seconds`."""
-    warm_up = max(WARM_UP_MESSAGES, WARM_UP_BATCHES * in_flight)
-    publish_seconds = await peer.publish(warm_up, in_flight)
-    await peer.consume(warm_up, in_flight)
-    batches = max(1, round(warm_up / publish_seconds * seconds / in_flight))
-    messages = batches * in_flight
-
-    published: list[float] = []
-    consumed: list[float] = []
-    for _ in range(runs):
-        published.append(messages / await peer.publish(messages, in_flight))
-        consumed.append(messages / await peer.consume(messages, in_flight))
-    return Measurement(
-        peer.name, in_flight, _summarise(published, messages), _summarise(consumed, messages)
-    )
-
-
-async def measure_peer(
-    peer: Peer,
-    data_dir: Path,
+async def measure_together(
+    peers: Sequence[Peer],
+    in_flight: int,
     *,
-    in_flight: Sequence[int] = IN_FLIGHT,
     runs: int = RUNS,
     seconds: float = RUN_SECONDS,
-    on_measurement: Callable[[Measurement], None] = lambda measurement: None,
+    on_run: Callable[[str], None] = lambda text: None,
 ) -> list[Measurement]:
-    """Start the peer with an empty store, measure it at each number in flight, stop it.
-
-    The peer is stopped and its files are removed whether or not a measurement failed.
-    """
-    measurements: list[Measurement] = []
-    try:
-        await peer.start(data_dir)
-        for number in in_flight:
-            measurement = await measure(peer, number, runs=runs, seconds=seconds)
-            measurements.append(measurement)
-            on_measurement(measurement)
-    finally:
-        await peer.stop()
-    return measurements
+    """Median rates of started peers, which take turns; each run publishes for about `seconds`."""
+    counts = []
+    for peer in peers:
+        on_run(f"{peer.name}, warming up")
+        warm_up = max(WARM_UP_MESSAGES, WARM_UP_BATCHES * in_flight)
+        spent = await peer.publish(warm_up, in_flight)
+        await peer.consume(warm_up, in_flight)
+        counts.append(max(1, round(warm_up / spent * seconds / in_flight)) * in_flight)
+    published: list[list[float]] = [[] for _ in peers]
+    consumed: list[list[float]] = [[] for _ in peers]
+    for run in range(runs):
+        for at, peer in enumerate(peers):
+            on_run(f"{peer.name}, {in_flight:,} in flight, run {run + 1} of {runs}")
+            published[at].append(counts[at] / await peer.publish(counts[at], in_flight))
+            consumed[at].append(counts[at] / await peer.consume(counts[at], in_flight))
+    return [
+        Measurement(
+            peer.name,
+            in_flight,
+            _summarise(published[at], counts[at]),
+            _summarise(consumed[at], counts[at]),
+        )
+        for at, peer in enumerate(peers)
+    ]
 
 
 def _summarise(rates: list[float], messages: int) -> Rate:

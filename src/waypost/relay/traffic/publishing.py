@@ -48,14 +48,17 @@ class Publishing:
         self.make_missing: Callable[[str], bool] = lambda subject: False
         """Asked about a subject nobody is registered under; whether somebody is now."""
 
-    def take(self, draft: Draft, content: bytes | None = None) -> PublishResult:
-        """Decide about a draft and record the decision; `content` if it was loaded before."""
+    def take(
+        self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
+    ) -> PublishResult:
+        """Decide about a draft and record the decision; the rest if it was loaded before."""
         settings = self._settings()
         if content is None:
             content = load(draft, settings)
         now_us = self._ledger.now_us()
         now_ms = now_us // 1000
-        budget = allowance(draft, settings, now_ms)
+        if budget is None:
+            budget = allowance(draft, settings, now_ms)
         targets = self._reachable(draft, now_us)
         if draft.message_id is not None:
             first = self._first_result(draft.sender, draft.message_id, targets)
@@ -81,14 +84,14 @@ class Publishing:
         settings, now_ms = self._settings(), self._ledger.now_us() // 1000
         contents = [load(draft, settings) for draft in drafts]
         owners: dict[tuple[str, str], str] = {}
+        budgets = [allowance(draft, settings, now_ms) for draft in drafts]
         for draft in drafts:
-            allowance(draft, settings, now_ms)
             if draft.message_id is not None:
                 self._claim_id(draft, draft.message_id, owners)
         results = []
-        for draft, content in zip(drafts, contents, strict=True):
+        for draft, content, budget in zip(drafts, contents, budgets, strict=True):
             try:
-                results.append(self.take(draft, content))
+                results.append(self.take(draft, content, budget))
             except AccessDenied as denied:
                 results.append(refused(Reason.ACCESS_DENIED, str(denied)))
         return results
