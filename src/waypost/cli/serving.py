@@ -24,7 +24,7 @@ from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
 from waypost.relay.upkeep.onlooker import last_storage
-from waypost.server.logs import JsonLines, PlainLines, configure_logs
+from waypost.server.logs import configure_logs
 from waypost.server.services import ServeOptions
 from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
 
@@ -54,7 +54,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 def run(serving: Serving) -> None:
     """Serve until a signal says to stop. Raises `CannotServe`, `DataDirInUse` and their kin."""
     _check_certificate(serving.listen)
-    _configure_logs(serving.log_format)
+    configure_logs(form=serving.log_format)
     if not serving.listen.certificate and not _is_loopback(serving.listen.host):
         log.warning(
             "others on the network can read and change everything that passes: listening on %s"
@@ -126,16 +126,6 @@ def _settings(serving: Serving) -> Settings:
     storage = serving.storage or (last_storage(data) if data.journal.is_dir() else "")
     known = "journal" if storage == "journal" else "maildir"
     return msgspec.structs.replace(SERVED_SETTINGS, storage=known)
-
-
-def _configure_logs(log_format: str) -> None:
-    configure_logs()
-    for chatty in ("uvicorn", "watchfiles"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    chosen = {"json": JsonLines, "text": PlainLines}.get(log_format)
-    if chosen is not None:
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(chosen())
 
 
 def _cannot_listen(listen: Listen, problem: OSError) -> CannotServe:

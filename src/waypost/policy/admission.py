@@ -21,7 +21,7 @@ import msgspec
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
-from waypost.policy.occupancy import NOTHING, Occupancy
+from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
 from waypost.policy.reserved import RELAY
 from waypost.policy.settings import Settings
@@ -130,7 +130,7 @@ def _fits_quota(
             _reject(verdict, Reason.BACKPRESSURE, full)
             return False
         verdict.evict_bytes = mailbox.bytes + size - qos.inbox_max_bytes
-    verdict.quota_count, verdict.quota_bytes = mailbox.by_sender.get(arrival.sender, NOTHING)
+    verdict.quota_count, verdict.quota_bytes = mailbox.held_by(arrival.sender)
     limits = qos.limits(arrival.tier)
     if not within_quota(verdict.quota_count, verdict.quota_bytes, size, limits):
         _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)

@@ -4,7 +4,7 @@ Rule 1  Always equal to a recount of the messages in the mailbox.
 Rule 2  A sender with nothing in the mailbox takes no memory.
 """
 
-NOTHING = (0, 0)
+_NOTHING = (0, 0)
 
 
 class Occupancy:
@@ -21,7 +21,7 @@ class Occupancy:
         """A message of `sender` came in."""
         self.depth += 1
         self.bytes += size_bytes
-        held = self.by_sender.get(sender, NOTHING)
+        held = self.by_sender.get(sender, _NOTHING)
         self.by_sender[sender] = (held[0] + 1, held[1] + size_bytes)
 
     def remove(self, sender: str, size_bytes: int) -> None:
@@ -36,7 +36,7 @@ class Occupancy:
 
     def held_by(self, sender: str) -> tuple[int, int]:
         """How many messages and bytes of `sender` lie here."""
-        return self.by_sender.get(sender, NOTHING)
+        return self.by_sender.get(sender, _NOTHING)
 
 
 def heaviest(bytes_by_sender: dict[str, int]) -> str:

@@ -5,6 +5,8 @@ Agents can neither speak as them nor write to them.
 
 from typing import Final
 
+from waypost.policy.errors import InvalidMessage
+
 RESERVED_PREFIX: Final = "_"
 
 RELAY: Final = "_relay"
@@ -20,3 +22,10 @@ OPERATOR: Final = "_operator"
 def is_reserved(subject: str) -> bool:
     """Whether `subject` (or pattern) is one of the relay's own."""
     return subject.startswith(RESERVED_PREFIX)
+
+
+def refuse_reserved(*names: str | None) -> None:
+    """Raise `InvalidMessage` if one of `names`, given by an agent, is one of the relay's own."""
+    for name in names:
+        if name is not None and is_reserved(name):
+            raise InvalidMessage(f"{name!r:.80}: names that begin with '_' belong to the relay")

@@ -42,14 +42,20 @@ class PlainLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def configure_logs(level: str = "info", stream: TextIO | None = None) -> None:
-    """Log from `level` on to `stream` (stderr), in the form that fits it. Requests are counted in
-    the metrics, not logged."""
+def configure_logs(level: str = "info", stream: TextIO | None = None, form: str = "auto") -> None:
+    """Log from `level` on to `stream` (stderr); `form` is "json", "text", or "auto": what fits it.
+
+    Requests are counted in the metrics, not logged, and libraries speak only of trouble.
+    """
     stream = stream or sys.stderr
+    if form == "auto":
+        form = "text" if stream.isatty() else "json"
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(PlainLines() if stream.isatty() else JsonLines())
+    handler.setFormatter(PlainLines() if form == "text" else JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("uvicorn.access").disabled = True
+    for chatty in ("uvicorn", "watchfiles"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _instant(record: logging.LogRecord) -> str:

@@ -25,7 +25,8 @@ import msgspec
 from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
-from waypost.wire.envelopes import Envelope
+from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.identifiers import validate_message_id
 from waypost.wire.messages import Signal
 from waypost.wire.results import Rejection
 
@@ -160,6 +161,13 @@ class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     id: str
     budget: Budget
+
+    def to_envelope(self) -> Envelope:
+        """As much of its envelope as counts for what follows from it. Raises `InvalidMessage`."""
+        validate_message_id(self.id)
+        return Envelope(
+            id=self.id, subject="", sender="", budget=self.budget, created_at=instant(0)
+        )
 
 
 class Send(Strict, tag="send", kw_only=True):

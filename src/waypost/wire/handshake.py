@@ -12,7 +12,7 @@ import base64
 import binascii
 
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved import is_reserved
+from waypost.policy.reserved import refuse_reserved
 from waypost.policy.subjects import validate_subject
 
 KEY_BYTES = 32
@@ -36,8 +36,7 @@ def validate_agent_subject(subject: str) -> str:
     Raises `InvalidSubject` or `InvalidMessage`.
     """
     validate_subject(subject)
-    if is_reserved(subject):
-        raise InvalidMessage(f"{subject!r:.80}: names that begin with '_' belong to the relay")
+    refuse_reserved(subject)
     return subject
 
 

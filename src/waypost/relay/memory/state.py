@@ -15,6 +15,7 @@ import msgspec
 from waypost.policy.bounds import duplicates_in_memory_max, last_seen_in_memory_max_pairs
 from waypost.policy.rate_limits import RateWindows
 from waypost.policy.subject_index import SubjectIndex
+from waypost.policy.tiers import Tier, standing
 from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED
 from waypost.relay.data_dir import endpoint_hash
 from waypost.relay.memory.mailbox import Mailbox, Message, MessageState
@@ -90,6 +91,12 @@ class RelayState:
         if not mailbox.registered:
             mailbox.registered = True
             self._tickets[subject] = self.endpoints.add(subject, mailbox)
+
+    def tier(self, sender: str, recipient: str, now_ms: int, window_ms: int) -> Tier:
+        """The tier of a message that `sender` sends now: it is itself the newest in its direction,
+        whatever becomes of it."""
+        received_ms = self.last_seen.get((recipient, sender))
+        return standing(sender, now_ms, received_ms, now_ms, window_ms)
 
     def count_publish(self, event: events.Accepted | events.Rejected) -> None:
         """Only the rate window: a publish that got past the limit counts there, once."""

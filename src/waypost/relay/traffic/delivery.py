@@ -9,7 +9,6 @@ from waypost.policy.bounds import payload_inline_max_bytes
 from waypost.policy.breakers import CircuitState
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.settings import Settings
-from waypost.policy.tiers import Tier, standing
 from waypost.policy.verdicts import DEAD_LETTERED, Reason
 from waypost.relay.mailboxes.views import MailboxView
 from waypost.relay.memory.mailbox import Mailbox
@@ -57,7 +56,8 @@ class Delivery:
             self._movements.expire_due(mailbox)
         event = _arrival(prepared, mailbox.subject, part)
         if settings.qos.enabled:
-            event.tier = self._tier(event.sender, event.endpoint, settings, now_ms)
+            window_ms = settings.qos.bidirectional_window_ms
+            event.tier = self._state.tier(event.sender, event.endpoint, now_ms, window_ms)
         breakers = self._outcomes.breakers
         verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
@@ -100,12 +100,6 @@ class Delivery:
         message = mailbox.dead[event.id]
         self._bodies.keep(message, rejected, content)
         self._movements.buried(mailbox, message)
-
-    def _tier(self, sender: str, endpoint: str, settings: Settings, now_ms: int) -> Tier:
-        seen = self._state.last_seen.get
-        window_ms = settings.qos.bidirectional_window_ms
-        # This very message is the newest in its direction, whatever becomes of it.
-        return standing(sender, now_ms, seen((endpoint, sender)), now_ms, window_ms)
 
     def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
         waiting = list(mailbox.pending())

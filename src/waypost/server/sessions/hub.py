@@ -7,8 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from waypost.policy.bounds import connections_max
-from waypost.policy.errors import AccessDenied, InvalidMessage
-from waypost.policy.reserved import is_reserved
+from waypost.policy.errors import AccessDenied
+from waypost.policy.reserved import refuse_reserved
 from waypost.policy.subjects import validate_subject
 from waypost.relay.memory.mailbox import Message
 from waypost.relay.relay import Relay
@@ -45,8 +45,6 @@ class Hub:
         self.confirmations = Confirmations(relay, self._present.__contains__)
         self._emptied = asyncio.Event()
         self._arriving = 0
-        self.total = 0
-        """How many connections there have been."""
 
     def __len__(self) -> int:
         return len(self._present)
@@ -79,7 +77,6 @@ class Hub:
             raise TooManyConnections(connections_max)
         self._mailboxes.open_for(agent.subject)
         self._present[agent.subject] = agent
-        self.total += 1
 
     def leave(self, agent: Present) -> None:
         """An agent went away."""
@@ -96,13 +93,13 @@ class Hub:
 
     def publish(self, draft: Draft) -> PublishResult:
         """Decide about a message from an agent; on disk once `relay.durable()` is done."""
-        check_addresses(draft.subject, draft.reply_to)
+        refuse_reserved(draft.subject, draft.reply_to)
         return self._relay.submit(draft)
 
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
         """Tell the agent connected as `subject`, if it is. Raises as `publish` does."""
         validate_subject(subject)
-        check_addresses(subject, None)
+        refuse_reserved(subject)
         if not self._relay.access.check_access(sender, subject).allowed:
             raise AccessDenied(sender, subject)
         agent = self._present.get(subject)
@@ -140,10 +137,3 @@ class Hub:
     def _tell_once_durable(self, told: Told, durable: "asyncio.Future[None]") -> None:
         if not durable.cancelled() and durable.exception() is None:
             self.tell(told)
-
-
-def check_addresses(subject: str, reply_to: str | None) -> None:
-    """Raise `InvalidMessage` for names that belong to the relay."""
-    for name in (subject, reply_to):
-        if isinstance(name, str) and is_reserved(name):
-            raise InvalidMessage(f"{name!r:.80}: names that begin with '_' belong to the relay")

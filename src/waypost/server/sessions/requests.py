@@ -7,14 +7,10 @@ from waypost.relay.traffic.drafts import Draft
 from waypost.server.sessions.errors import brief
 from waypost.server.sessions.hub import Hub
 from waypost.wire import frames
-from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.frames import Codec, Operation
-from waypost.wire.identifiers import validate_message_id
 from waypost.wire.messages import encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
-
-_EPOCH = instant(0)
 
 
 class Requests:
@@ -37,7 +33,7 @@ class Requests:
                 self._subject,
                 asked.reply_to,
                 asked.budget,
-                _parent(asked.parent),
+                None if asked.parent is None else asked.parent.to_envelope(),
                 asked.message_id,
             )
             result = self._hub.publish(draft)
@@ -83,11 +79,3 @@ class Requests:
             full = frames.QueueFull(ref=asked.ref, recipient=asked.subject, reason=QUEUE_FULL_TEXT)
             answers.append(full)
         return answers
-
-
-def _parent(given: frames.Parent | None) -> Envelope | None:
-    """What the relay needs of a parent: its id, and the budget it was delivered with."""
-    if given is None:
-        return None
-    validate_message_id(given.id)
-    return Envelope(id=given.id, subject="", sender="", budget=given.budget, created_at=_EPOCH)

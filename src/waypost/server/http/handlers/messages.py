@@ -3,6 +3,7 @@
 import msgspec
 
 from waypost.policy.bounds import publish_many_max_messages
+from waypost.policy.reserved import refuse_reserved
 from waypost.policy.verdicts import Reason
 from waypost.relay.traffic.drafts import Draft
 from waypost.server.http.callers import Access
@@ -18,11 +19,7 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.failures import Refused
 from waypost.server.http.stories import tell_story
-from waypost.server.sessions.hub import check_addresses
 from waypost.wire.bodies import IdText, MessageStory, NewMessage, NewMessages, Results
-from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.frames import Parent
-from waypost.wire.identifiers import validate_message_id
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
@@ -78,7 +75,7 @@ def _refusal(result: PublishResult) -> Refused:
 
 
 def _draft(message: NewMessage, sender: str) -> Draft:
-    check_addresses(message.subject, message.reply_to)
+    refuse_reserved(message.subject, message.reply_to)
     budget = None if message.budget is None else msgspec.to_builtins(message.budget)
     return Draft(
         subject=message.subject,
@@ -86,16 +83,8 @@ def _draft(message: NewMessage, sender: str) -> Draft:
         sender=sender,
         reply_to=message.reply_to,
         budget=budget,
-        parent=None if message.parent is None else _parent(message.parent),
+        parent=None if message.parent is None else message.parent.to_envelope(),
         message_id=message.message_id,
-    )
-
-
-def _parent(parent: Parent) -> Envelope:
-    """As much of the parent's envelope as counts: its id and its budget."""
-    validate_message_id(parent.id)
-    return Envelope(
-        id=parent.id, subject="", sender="", budget=parent.budget, created_at=instant(0)
     )
 
 

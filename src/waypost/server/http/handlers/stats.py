@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.breakers import CircuitBreakerState
-from waypost.policy.tiers import Tier, standing
+from waypost.policy.tiers import Tier
 from waypost.relay.relay import Relay
 from waypost.relay.upkeep.metrics import EndpointMetrics
 from waypost.server.http.callers import Access
@@ -110,6 +110,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
 
 
 def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) -> InboxUsage:
+    tier, window_ms = relay.parts.ledger.state.tier, relay.settings.qos.bidirectional_window_ms
     return InboxUsage(
         subject=inbox.subject,
         hash=inbox.hash,
@@ -124,18 +125,11 @@ def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) ->
                 sender=sender,
                 messages=messages,
                 bytes=held,
-                tier=_tier(relay, sender, inbox.subject, now_ms),
+                tier=tier(sender, inbox.subject, now_ms, window_ms),
             )
             for sender, messages, held in inbox.top_senders
         ],
     )
-
-
-def _tier(relay: Relay, sender: str, recipient: str, now_ms: int) -> Tier:
-    """The tier the sender's next message would be in."""
-    seen = relay.parts.ledger.state.last_seen.get
-    window_ms = relay.settings.qos.bidirectional_window_ms
-    return standing(sender, now_ms, seen((recipient, sender)), now_ms, window_ms)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
