@@ -20,7 +20,7 @@ from bench.growth import KINDS, Growth, measure_growth
 from bench.peers import Peer
 from bench.peers.nats_jetstream import NatsJetStream
 from bench.peers.redis_streams import RedisAwaited, RedisStreams
-from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, measure_together
+from bench.workload import IN_FLIGHT, RUN_SECONDS, RUNS, Measurement, Turns, measure_together
 
 BASELINE = "Redis Streams"
 ADMISSION_MARK_US = 8.0
@@ -80,14 +80,13 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
             for peer in there:
                 stack.push_async_callback(peer.stop)
                 await peer.start(scratch)
+            turns = Turns(
+                options.runs,
+                options.seconds,
+                lambda text: progress.update(task, description=text),
+            )
             for in_flight in IN_FLIGHT:
-                measurements += await measure_together(
-                    there,
-                    in_flight,
-                    runs=options.runs,
-                    seconds=options.seconds,
-                    on_run=lambda text: progress.update(task, description=text),
-                )
+                measurements += await measure_together(there, in_flight, turns)
         progress.update(task, description="admission alone")
         admission_us = measure_admission_us()
         growth: list[Growth] = []

@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -17,13 +17,22 @@ from bench import table
 from bench.peers.nats_jetstream import SYNC_DEFAULT
 from bench.peers.nats_round_trips import NatsRoundTrips
 from bench.peers.served_relay import ServedRelay
-from bench.round_trips import RoundTripPeer, RoundTrips, measure_together
-from bench.workload import PAYLOAD_BYTES
+from bench.round_trips import RoundTripPeer
+from bench.workload import PAYLOAD_BYTES, Rate, Turns
 
 IN_FLIGHT = (1, 100)
 RUNS = 5
 RUN_SECONDS = 1.0
 BASELINE = "NATS JetStream"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Round trips of one peer at one number in flight."""
+
+    peer: str
+    in_flight: int
+    rate: Rate
 
 
 def main() -> None:
@@ -54,20 +63,25 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
     there = [peer for peer in peers if peer.name not in skipped]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     found: list[RoundTrips] = []
+    names = [peer.name for peer in there]
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting")
         async with AsyncExitStack() as stack:
             for peer in there:
                 await peer.start(scratch)
                 stack.push_async_callback(peer.stop)
+            turns = Turns(
+                options.runs,
+                options.seconds,
+                lambda text: progress.update(task, description=text),
+            )
             for in_flight in IN_FLIGHT:
-                found += await measure_together(
-                    there,
-                    in_flight,
-                    runs=options.runs,
-                    seconds=options.seconds,
-                    on_run=lambda text: progress.update(task, description=text),
-                )
+                acts = [(peer.round_trips,) for peer in there]
+                rates = await turns.take(names, acts, in_flight)
+                found += [
+                    RoundTrips(name, in_flight, rate)
+                    for name, [rate] in zip(names, rates, strict=True)
+                ]
     if options.json:
         results = [{**asdict(one), "ratio": _ratio(one, found, options.baseline)} for one in found]
         print(json.dumps({"results": results, "skipped": skipped}, indent=2))
@@ -80,7 +94,7 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
 def _ratio(one: RoundTrips, found: Sequence[RoundTrips], baseline: str) -> float | None:
     for other in found:
         if other.peer == baseline and other.in_flight == one.in_flight:
-            return one.median / other.median
+            return one.rate.median / other.rate.median
     return None
 
 
@@ -99,9 +113,10 @@ def _table(found: Sequence[RoundTrips], baseline: str) -> Table:
 
 
 def _cell(one: RoundTrips, found: Sequence[RoundTrips], baseline: str) -> str:
-    spread = (one.fastest - one.slowest) / 2 / one.median
+    rate = one.rate
+    spread = (rate.fastest - rate.slowest) / 2 / rate.median
     ratio = _ratio(one, found, baseline)
-    return f"{one.median:,.0f} ±{spread:.0%}" + (f"  {ratio:.2f}x" if ratio is not None else "")
+    return f"{rate.median:,.0f} ±{spread:.0%}" + (f"  {ratio:.2f}x" if ratio is not None else "")
 
 
 if __name__ == "__main__":

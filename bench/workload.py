@@ -8,7 +8,7 @@ run, so that what else the machine does hits all of them.
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bench.peers import Peer
@@ -72,37 +72,46 @@ def make_encoded_payloads() -> list[bytes]:
 
 
 async def measure_together(
-    peers: Sequence[Peer],
-    in_flight: int,
-    *,
-    runs: int = RUNS,
-    seconds: float = RUN_SECONDS,
-    on_run: Callable[[str], None] = lambda text: None,
+    peers: Sequence[Peer], in_flight: int, turns: "Turns"
 ) -> list[Measurement]:
-    """Median rates of started peers, which take turns; each run publishes for about `seconds`."""
-    counts = []
-    for peer in peers:
-        on_run(f"{peer.name}, warming up")
-        warm_up = max(WARM_UP_MESSAGES, WARM_UP_BATCHES * in_flight)
-        spent = await peer.publish(warm_up, in_flight)
-        await peer.consume(warm_up, in_flight)
-        counts.append(max(1, round(warm_up / spent * seconds / in_flight)) * in_flight)
-    published: list[list[float]] = [[] for _ in peers]
-    consumed: list[list[float]] = [[] for _ in peers]
-    for run in range(runs):
-        for at, peer in enumerate(peers):
-            on_run(f"{peer.name}, {in_flight:,} in flight, run {run + 1} of {runs}")
-            published[at].append(counts[at] / await peer.publish(counts[at], in_flight))
-            consumed[at].append(counts[at] / await peer.consume(counts[at], in_flight))
+    """Median rates of started peers, publishing and then consuming in each run."""
+    acts = [(peer.publish, peer.consume) for peer in peers]
+    rates = await turns.take([peer.name for peer in peers], acts, in_flight)
     return [
-        Measurement(
-            peer.name,
-            in_flight,
-            _summarise(published[at], counts[at]),
-            _summarise(consumed[at], counts[at]),
-        )
-        for at, peer in enumerate(peers)
+        Measurement(peer.name, in_flight, publish, consume)
+        for peer, (publish, consume) in zip(peers, rates, strict=True)
     ]
+
+
+Act = Callable[[int, int], Awaitable[float]]
+"""Seconds for so many messages, so many of them in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How peers are measured in turn: `runs` of about `seconds` each, after one that warms up."""
+
+    runs: int = RUNS
+    seconds: float = RUN_SECONDS
+    on_run: Callable[[str], None] = lambda text: None
+
+    async def take(
+        self, names: Sequence[str], acts: Sequence[Sequence[Act]], in_flight: int
+    ) -> list[list[Rate]]:
+        """For each peer, the rate of each of its acts; the first one tells how many fill a run."""
+        counts = []
+        for name, mine in zip(names, acts, strict=True):
+            self.on_run(f"{name}, warming up")
+            warm_up = max(WARM_UP_MESSAGES, WARM_UP_BATCHES * in_flight)
+            spent = [await act(warm_up, in_flight) for act in mine]
+            counts.append(max(1, round(warm_up / spent[0] * self.seconds / in_flight)) * in_flight)
+        rates: list[list[list[float]]] = [[[] for _ in mine] for mine in acts]
+        for run in range(self.runs):
+            for at, mine in enumerate(acts):
+                self.on_run(f"{names[at]}, {in_flight:,} in flight, run {run + 1} of {self.runs}")
+                for which, act in enumerate(mine):
+                    rates[at][which].append(counts[at] / await act(counts[at], in_flight))
+        return [[_summarise(found, counts[at]) for found in rates[at]] for at in range(len(names))]
 
 
 def _summarise(rates: list[float], messages: int) -> Rate:
