@@ -305,6 +305,14 @@ def test_switched_off_no_failure_is_counted() -> None:
     assert len(breakers) == 0
 
 
+def test_failures_longer_ago_than_the_idle_time_do_not_add_up() -> None:
+    config = CircuitBreakerConfig(failure_threshold=2, cooldown_ms=1000)
+    breakers = CircuitBreakers(config, idle_ms=60_000)
+    breakers.record_failure("a", 0)
+    assert breakers.record_failure("a", 60_000) is None
+    assert breakers.record_failure("a", 119_999) is not None
+
+
 # --- Sweeping ------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,8 @@ Rule 2  At most `half_open_probe_count` probes are in flight; each ends in a suc
         or is given back with `release_probe`.
 Rule 3  A failure while OPEN does not prolong it: the cooldown counts from the opening.
 Rule 4  A breaker at rest (CLOSED, no failures) takes no memory.
+Rule 5  Failures longer ago than `idle_ms` are forgotten, whenever somebody looks: a replay need
+        not know when the relay swept.
 
 This module does not know what a failure is. Its state is not kept across restarts, on purpose:
 a restart is often the repair.
@@ -15,6 +17,7 @@ from typing import Annotated
 
 import msgspec
 
+from waypost.policy.bounds import number_max
 from waypost.policy.rate_limits import PositiveInt
 
 
@@ -92,14 +95,18 @@ class CircuitBreakerResult(msgspec.Struct, frozen=True):
     transition: Transition | None = None
 
 
+ENDLESS_MS = number_max
 _CLOSED = CircuitBreakerResult(True, CircuitState.CLOSED)
 
 
 class CircuitBreakers:
     """The breakers of many endpoints under one configuration."""
 
-    def __init__(self, config: CircuitBreakerConfig | None = None) -> None:
+    def __init__(
+        self, config: CircuitBreakerConfig | None = None, idle_ms: int = ENDLESS_MS
+    ) -> None:
         self.config = config or CircuitBreakerConfig()
+        self.idle_ms = idle_ms
         self._breakers: dict[str, CircuitBreakerState] = {}
 
     def __len__(self) -> int:
@@ -144,6 +151,8 @@ class CircuitBreakers:
         if not self.config.enabled:
             return None
         breaker = self._breakers.setdefault(endpoint, CircuitBreakerState())
+        if breaker.state is CircuitState.CLOSED and self._is_idle(breaker, now_ms, self.idle_ms):
+            breaker.consecutive_failures = 0
         breaker.consecutive_failures += 1
         breaker.touched_at = now_ms
         if breaker.state is CircuitState.HALF_OPEN:
@@ -178,20 +187,20 @@ class CircuitBreakers:
             return None
         return self._move(endpoint, breaker, Occasion.RESET, breaker.touched_at)
 
-    def update_config(self, config: CircuitBreakerConfig) -> None:
+    def update_config(self, config: CircuitBreakerConfig, idle_ms: int = ENDLESS_MS) -> None:
         """Later checks use `config`; states stay as they are."""
         self.config = config
+        self.idle_ms = idle_ms
 
     def sweep(self, now_ms: int, idle_ms: int) -> list[Transition]:
         """Forget breakers untouched for `idle_ms` that are past their cooldown.
 
         Returns the moves of those that were not closed.
         """
-        idle_ms = max(idle_ms, self.config.cooldown_ms)
         idle = [
             (endpoint, breaker)
             for endpoint, breaker in self._breakers.items()
-            if now_ms - breaker.touched_at >= idle_ms
+            if self._is_idle(breaker, now_ms, idle_ms)
         ]
         moves = []
         for endpoint, breaker in idle:
@@ -200,6 +209,9 @@ class CircuitBreakers:
             else:
                 moves.append(self._move(endpoint, breaker, Occasion.IDLE, now_ms))
         return moves
+
+    def _is_idle(self, breaker: CircuitBreakerState, now_ms: int, idle_ms: int) -> bool:
+        return now_ms - breaker.touched_at >= max(idle_ms, self.config.cooldown_ms)
 
     def _move(
         self, endpoint: str, breaker: CircuitBreakerState, occasion: Occasion, now_ms: int

@@ -87,7 +87,8 @@ def _announce(parts: Parts) -> None:
     def settings_changed(cause: str = "reload") -> None:
         current = parts.settings.current
         parts.journal.settings = current
-        parts.outcomes.breakers.update_config(current.circuit_breaker)
+        idle_ms = current.housekeeping.breaker_idle_ms
+        parts.outcomes.breakers.update_config(current.circuit_breaker, idle_ms)
         if cause == "reload":
             parts.sweeper.start()  # its interval may be another now
         parts.ledger.record(

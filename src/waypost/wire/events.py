@@ -76,12 +76,17 @@ class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
 
 
 class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
-    """Refused. `count` above 1 stands for that many alike in a flood."""
+    """Refused.
+
+    With `since_us`, the line stands for `count` alike from then on, in a flood, and `at_us` is when
+    they were written down.
+    """
 
     reason: Reason
     detail: str = ""
     retry_after_ms: int = 0
     count: int = 1
+    since_us: int = 0
 
 
 class _About(Event, kw_only=True, gc=False):

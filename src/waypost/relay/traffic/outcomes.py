@@ -16,7 +16,9 @@ class Outcomes:
 
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self._ledger = ledger
-        self.breakers = CircuitBreakers(settings.circuit_breaker)
+        self.breakers = CircuitBreakers(
+            settings.circuit_breaker, settings.housekeeping.breaker_idle_ms
+        )
         self._unwritable: set[str] = set()
 
     def stored(self, endpoint: str, at_us: int) -> None:

@@ -22,6 +22,7 @@ from waypost.relay.traffic.drafts import Draft, Prepared, allowance, load
 from waypost.relay.traffic.rejections import RejectionLog
 from waypost.relay.traffic.reply_subjects import REPLY_PREFIX
 from waypost.relay.upkeep.access_file import AccessFile
+from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.results import PublishResult, Rejection
@@ -68,7 +69,7 @@ class Publishing:
             return refused(Reason.STORAGE_FULL, "the disk of the relay is full")
         rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
         if rate.reason is not None:
-            self._rejections.note(_rate_limited(draft, rate, budget, now_us))
+            self._rejections.note(_rate_limited(draft, rate, budget, content, now_us))
             return refused(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
@@ -189,8 +190,11 @@ class Publishing:
         return result
 
 
-def _rate_limited(draft: Draft, rate: SenderVerdict, budget: Budget, now_us: int) -> Rejected:
-    return Rejected(
+def _rate_limited(
+    draft: Draft, rate: SenderVerdict, budget: Budget, content: bytes, now_us: int
+) -> Rejected:
+    """The refusal of a whole publish; its size is that of a delivery to the subject it names."""
+    event = Rejected(
         at_us=now_us,
         id=draft.message_id or "",
         sender=draft.sender,
@@ -202,6 +206,8 @@ def _rate_limited(draft: Draft, rate: SenderVerdict, budget: Budget, now_us: int
         detail=rate.detail,
         retry_after_ms=rate.retry_after_ms,
     )
+    event.size = stored_size(event, budget, draft.subject, len(content))
+    return event
 
 
 def refused(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:

@@ -41,7 +41,7 @@ class RejectionLog:
             return
         alike = tally.unwritten.setdefault((event.endpoint, event.reason), event)
         if alike is event:  # from now on it stands for many, not for one message
-            event.id, event.chosen_id = "", False
+            event.id, event.chosen_id, event.since_us = "", False, event.at_us
         else:
             alike.count += 1
 
