@@ -1,0 +1,129 @@
+"""One Spark session for a job: in this process, on a cluster, or over Spark Connect."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from waypost.pipeline.errors import SparkUnavailable
+from waypost.pipeline.start.java import require_java
+from waypost.pipeline.start.shipping import ship
+
+LOCAL = "local[*]"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+# Of the session, so that they hold on a cluster and over Connect alike.
+_SESSION = {
+    "spark.sql.session.timeZone": "UTC",  # days are UTC days, wherever a job runs
+    "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+
+
+class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job runs: `remote` (Spark Connect) or `master`, with further settings of Spark."""
+
+    master: str = LOCAL
+    remote: str | None = None
+    conf: Mapping[str, str] = {}
+    verbose: bool = False
+    """Show Spark's own log."""
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether executors share this machine, this Python and these packages."""
+        return self.remote is None and self.master.startswith("local")
+
+
+@contextlib.contextmanager
+def spark_session(
+    choice: SparkChoice, environment: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session that ends with the block. Raises `SparkUnavailable`."""
+    environment = os.environ if environment is None else environment
+    remote = choice.remote
+    session = _connected(remote, choice) if remote else _started(choice, environment)
+    try:
+        if not choice.in_this_process:
+            ship(session)
+        yield session
+    finally:
+        session.stop()
+
+
+def _connected(remote: str, choice: SparkChoice) -> SparkSession:
+    builder = SparkSession.builder.remote(remote)
+    for name, value in {**_SESSION, **choice.conf}.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        session.version  # noqa: B018 - the first word with the server
+    except Exception as problem:
+        raise SparkUnavailable(
+            f"no Spark Connect server answers at {remote}: {_first_line(problem)}"
+        ) from problem
+    return session
+
+
+def _started(choice: SparkChoice, environment: Mapping[str, str]) -> SparkSession:
+    require_java(environment)
+    builder = SparkSession.builder.master(choice.master).appName("waypost")
+    for name, value in {**_SESSION, **_process_settings(choice), **choice.conf}.items():
+        builder = builder.config(name, value)
+    try:
+        with _quiet_launch(choice.verbose):
+            return builder.getOrCreate()
+    except Exception as problem:
+        raise SparkUnavailable(
+            f"Spark could not be started with master {choice.master}: {_first_line(problem)}"
+            " (--spark-log shows what it has to say)"
+        ) from problem
+
+
+def _process_settings(choice: SparkChoice) -> dict[str, str]:
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    if not choice.verbose:
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
+    if choice.in_this_process:
+        cores = os.cpu_count() or 1
+        settings["spark.driver.memory"] = f"{_driver_memory_mb()}m"
+        settings["spark.driver.host"] = "127.0.0.1"  # nobody else needs to reach it
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.sql.shuffle.partitions"] = str(2 * cores)
+    return settings
+
+
+def _driver_memory_mb() -> int:
+    """A third of the machine, 1 to 8 GiB: in local mode the driver does all the work."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
+    except (ValueError, OSError):
+        return 2048
+    return max(1024, min(8192, total // 3))
+
+
+@contextlib.contextmanager
+def _quiet_launch(verbose: bool) -> Iterator[None]:
+    """Keep what the JVM prints on its own off the terminal: it inherits descriptor 2."""
+    if verbose:
+        yield
+        return
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _first_line(problem: BaseException) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

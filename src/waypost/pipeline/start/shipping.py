@@ -1,0 +1,51 @@
+"""What executors need of Waypost, sent along with the job, so that any cluster can run it.
+
+Two files go out with `addArtifacts`, which works alike on a cluster and over Spark Connect:
+Waypost itself as a zip of Python files, which Python imports from as it is, and msgspec as an
+archive, which Spark unpacks, since compiled code cannot be imported from a zip. A replay begins
+with `unpacked()`, which makes the latter importable.
+
+Executors must have PyArrow, the same minor version of Python as the driver, and its platform.
+"""
+
+import importlib.util
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+_ARCHIVE = "waypost_compiled"
+
+
+def ship(spark: Any) -> None:
+    """Send Waypost and msgspec to the executors of `spark`."""
+    directory = Path(tempfile.mkdtemp(prefix="waypost-ship-"))
+    package = _pack("waypost", directory / "waypost_package.zip", keep=".py")
+    compiled = _pack("msgspec", directory / f"{_ARCHIVE}.zip")
+    spark.addArtifacts(str(package), pyfile=True)
+    spark.addArtifacts(f"{compiled}#{_ARCHIVE}", archive=True)
+
+
+def unpacked() -> None:
+    """On an executor: make what was sent importable."""
+    if importlib.util.find_spec("msgspec") is not None:
+        return
+    from pyspark import SparkFiles
+
+    for root in (Path.cwd(), Path(SparkFiles.getRootDirectory())):
+        if (root / _ARCHIVE).is_dir():
+            sys.path.append(str(root / _ARCHIVE))
+            return
+
+
+def _pack(package: str, target: Path, keep: str = "") -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts and path.name.endswith(keep):
+                archive.write(path, Path(package) / path.relative_to(root))
+    return target

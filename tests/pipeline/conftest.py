@@ -1,0 +1,22 @@
+"""One Spark session for all tests of the pipeline that run in the same process."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from waypost.pipeline.start.session import SparkChoice, spark_session
+
+# Small data: more partitions would only mean more tasks of nothing.
+QUICK = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "2g",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with spark_session(SparkChoice(master="local[2]", conf=QUICK)) as session:
+        yield session
