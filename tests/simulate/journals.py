@@ -1,0 +1,54 @@
+"""Reading what a simulation left, as plain JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from waypost.simulate import SimulationOptions, Summary, simulate
+
+Event = dict[str, Any]
+
+
+def run(out: Path, scenario: str = "mixed", messages: int = 3000, **more: Any) -> Summary:
+    """Simulate into `out`, with 40 agents and seed 7 unless told otherwise."""
+    fields = {"agents": 40, "seed": 7, **more}
+    return simulate(SimulationOptions(out=out, scenario=scenario, messages=messages, **fields))
+
+
+def lines(data: Path) -> list[Event]:
+    """Every line of every sealed segment, commits included, in order."""
+    return [
+        json.loads(line)
+        for path in sorted((data / "journal").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def events(data: Path, *kinds: str) -> list[Event]:
+    """Events of these kinds, or all but commits."""
+    return [
+        one for one in lines(data) if (one["kind"] in kinds if kinds else one["kind"] != "commit")
+    ]
+
+
+def rejected(data: Path, reason: str) -> list[Event]:
+    """Refusals for one reason."""
+    return [one for one in events(data, "rejected") if one["reason"] == reason]
+
+
+def publishes(data: Path) -> int:
+    """How many publishes the journal tells of."""
+    arrivals = events(data, "accepted", "rejected")
+    return sum(one.get("count", 1) for one in arrivals if one.get("part", 0) == 0)
+
+
+def decisions(data: Path) -> list[Event]:
+    """Every line with ids replaced by the order in which they first appear."""
+    names: dict[str, int] = {}
+    found = lines(data)
+    for line in found:
+        line.pop("crc", None)  # of lines that hold ids
+        for field in ("id", "parent"):
+            if line.get(field):
+                line[field] = names.setdefault(line[field], len(names))
+    return found

@@ -1,0 +1,60 @@
+"""`waypost simulate`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.simulate.journals import publishes
+
+
+@pytest.fixture
+def waypost(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "data")
+
+
+def test_it_makes_a_directory_that_the_other_commands_understand(waypost: CommandLine) -> None:
+    waypost("simulate", "--messages", "300", "--out", str(waypost.data))
+    assert publishes(waypost.data) == 300
+    assert waypost.json("verify")["ok"]
+    assert waypost.json("stats")["storage"] == "journal"
+
+
+def test_it_tells_what_became_of_the_messages(waypost: CommandLine) -> None:
+    arguments = ("--messages", "600", "--scenario", "flood", "--seed", "3")
+    shown = waypost("simulate", *arguments, "--out", str(waypost.data)).stdout
+    assert "600 messages by 40 agents (flood, seed 3)" in shown
+    assert "rejected rate_limited" in shown
+    assert "The journal is sealed." in shown
+
+
+def test_it_tells_the_same_as_json(waypost: CommandLine) -> None:
+    arguments = ("--messages", "600", "--scenario", "flood", "--agents", "30", "--days", "1")
+    told = waypost.json("simulate", *arguments, "--out", str(waypost.data))
+    assert (told["messages"], told["agents"], told["scenario"]) == (600, 30, "flood")
+    assert told["accepted"] + sum(told["rejected"].values()) == 600
+    assert told["end"].startswith("2026-01-01T23:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--messages", "0"), "messages must be 1 or more"),
+        (("--messages", "9", "--scenario", "party"), "there are: mixed, conversations, flood,"),
+        (("--messages", "9", "--agents", "1"), "agents must be 24 or more"),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_sentence(
+    waypost: CommandLine, arguments: tuple[str, ...], complaint: str
+) -> None:
+    result = waypost("simulate", *arguments, "--out", str(waypost.data), exits=2)
+    assert complaint in result.stderr
+    assert result.stderr.startswith("waypost: ")
+    assert not waypost.data.exists()
+
+
+def test_a_directory_in_use_is_left_alone(waypost: CommandLine) -> None:
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    result = waypost("simulate", "--messages", "9", "--out", str(waypost.data), exits=2)
+    assert "not an empty directory" in result.stderr
+    assert publishes(waypost.data) <= 1

@@ -1,0 +1,59 @@
+"""What cannot be simulated is refused before anything is written."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulate.journals import publishes, run
+from waypost.policy.errors import InvalidInput
+from waypost.relay.errors import DataDirUnusable
+from waypost.simulate import SimulationOptions, simulate
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"messages": 0}, "messages must be 1 or more, not 0"),
+        ({"agents": 23}, "agents must be 24 or more, not 23"),
+        ({"days": 0.2}, "days must be 0.25 to 366, not 0.2"),
+        ({"days": float("nan")}, "days must be"),
+        ({"scenario": "party"}, "no scenario is called 'party'; there are: mixed, conversations,"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    tmp_path: Path, fields: dict[str, Any], complaint: str
+) -> None:
+    options = SimulationOptions(**{"messages": 10, "out": tmp_path / "data", **fields})
+    with pytest.raises(InvalidInput, match=complaint):
+        simulate(options)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidInput, match="not an empty directory"):
+        simulate(SimulationOptions(messages=10, out=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_is_not_taken_for_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="not an empty directory"):
+        simulate(SimulationOptions(messages=10, out=tmp_path / "file"))
+
+
+def test_a_directory_that_cannot_be_made_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataDirUnusable, match="cannot use"):
+        simulate(SimulationOptions(messages=10, out=tmp_path / "file" / "data"))
+
+
+def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
+    run(tmp_path, messages=10)
+    assert publishes(tmp_path) == 10
+
+
+def test_the_fewest_agents_and_the_shortest_time_are_enough(tmp_path: Path) -> None:
+    run(tmp_path / "data", messages=3000, agents=24, days=0.25)
+    assert publishes(tmp_path / "data") == 3000
