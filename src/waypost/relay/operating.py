@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from waypost.policy.subjects import validate_subject
 from waypost.relay.assembly import Parts
 from waypost.relay.record.history import Story, tell
 from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.upkeep.metrics import Metrics, measure
+from waypost.wire.events import PairSeen
 
 
 class Operating(Protocol):
@@ -82,6 +84,22 @@ class Operating(Protocol):
         self.parts.journal.seal_soon()
         await self.parts.ledger.sync()
         return self.parts.data.journal
+
+    async def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
+        """Take over who wrote to whom and when (ms) from elsewhere; gives how many were news."""
+        ledger, count = self.parts.ledger, 0
+        for sender, endpoint, seen_ms in pairs:
+            known_ms = ledger.state.last_seen.get((sender, endpoint))
+            if known_ms is not None and known_ms >= seen_ms:
+                continue
+            validate_subject(sender)
+            validate_subject(endpoint)
+            ledger.record(
+                PairSeen(at_us=ledger.now_us(), sender=sender, endpoint=endpoint, seen_ms=seen_ms)
+            )
+            count += 1
+        await ledger.sync()
+        return count
 
     def sweep(self) -> None:
         """Do the housekeeping now instead of at its next turn."""

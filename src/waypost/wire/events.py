@@ -166,6 +166,14 @@ class SessionChanged(Event, tag="session", kw_only=True, gc=False):
     action: str
 
 
+class PairSeen(Event, tag="seen", kw_only=True, gc=False):
+    """`sender` wrote to `endpoint` at `seen_ms`, as somebody else remembers: restored by hand."""
+
+    sender: str
+    endpoint: str
+    seen_ms: int
+
+
 class RulesChanged(Event, tag="rules", kw_only=True, gc=False):
     """The access rules in force from here on."""
 
@@ -199,6 +207,7 @@ AnyEvent = (
     | BreakerMoved
     | EndpointChanged
     | SessionChanged
+    | PairSeen
     | RulesChanged
     | SettingsChanged
 )

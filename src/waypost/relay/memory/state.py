@@ -63,6 +63,7 @@ class RelayState:
             events.Redriven: self._redriven,
             events.EndpointChanged: self._endpoint_changed,
             events.BreakerMoved: self._breaker_moved,
+            events.PairSeen: self._pair_seen,
         }
 
     def apply(self, event: events.AnyEvent, place: Place) -> None:
@@ -244,6 +245,10 @@ class RelayState:
             )
             mailbox.add(message)
             self.dirty[message.order] = message
+
+    def _pair_seen(self, event: events.PairSeen, place: Place) -> None:
+        pair = (event.sender, event.endpoint)
+        self.last_seen.put(pair, max(event.seen_ms, self.last_seen.get(pair) or 0))
 
     def _breaker_moved(self, event: events.BreakerMoved, place: Place) -> None:
         self.counts[f"breaker.{event.before}.{event.after}"] += 1
