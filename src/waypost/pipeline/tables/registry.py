@@ -1,0 +1,29 @@
+"""All tables, in the order in which they are built: later ones read earlier ones."""
+
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from waypost.pipeline.tables import (
+    anomalies,
+    breakers,
+    dead_letters,
+    inboxes,
+    latency,
+    loops,
+    messages,
+    pairs,
+    pressure,
+    rejections,
+    senders,
+    sessions,
+    traffic,
+)
+
+_MODULES = (
+    *(messages, rejections, breakers, sessions, traffic, pairs, pressure),
+    *(senders, inboxes, latency, dead_letters, loops, anomalies),
+)
+
+TABLES: Final[dict[str, StructType]] = {module.NAME: module.SCHEMA for module in _MODULES}
+"""Columns of each table, by name."""

@@ -1,0 +1,22 @@
+"""`rejections`: one row for each `rejected` line; a counted line is one row with its `count`."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from waypost.pipeline.schemas import columns
+from waypost.pipeline.tables.conditions import is_refused
+
+NAME = "rejections"
+
+SCHEMA = columns(
+    """
+    day date, relay string, seq bigint, at timestamp, id string, sender string, subject string,
+    endpoint string, reason string, detail string, count bigint, tier int, retry_after_ms bigint
+    """
+)
+
+
+def build(arrivals: DataFrame) -> DataFrame:
+    """The refused among `arrivals`."""
+    refused = arrivals.where(is_refused()).withColumn("at", F.timestamp_micros("at_us"))
+    return refused.select(*SCHEMA.names)

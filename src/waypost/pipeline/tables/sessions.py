@@ -1,0 +1,36 @@
+"""`sessions`: one row for each connection of an agent to a served relay.
+
+A relay that is killed writes no end of the connections it had. Such a row has no
+`disconnected_at`, like one that still lasts.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from waypost.pipeline.schemas import columns
+from waypost.pipeline.tables.conditions import elapsed_ms
+
+NAME = "sessions"
+
+SCHEMA = columns(
+    """
+    day date, relay string, subject string, connected_at timestamp, disconnected_at timestamp,
+    lasted_ms double
+    """
+)
+
+
+def build(events: DataFrame) -> DataFrame:
+    """Connections among `events`, which must be of all days: one may end on a later day."""
+    of_agent = Window.partitionBy("relay", "subject").orderBy("seq")
+    next_is_end = F.lead("action").over(of_agent) == "disconnected"
+    ended_us = F.when(next_is_end, F.lead("at_us").over(of_agent))
+    lines = events.where(F.col("kind") == "session").withColumn("ended_us", ended_us)
+    sessions = lines.where(F.col("action") == "connected").withColumns(
+        {
+            "connected_at": F.timestamp_micros("at_us"),
+            "disconnected_at": F.timestamp_micros("ended_us"),
+            "lasted_ms": elapsed_ms(F.col("at_us"), F.col("ended_us")),
+        }
+    )
+    return sessions.select(*SCHEMA.names)

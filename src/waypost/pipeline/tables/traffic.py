@@ -1,0 +1,61 @@
+"""`traffic`: one row for each minute in which anything happened to messages of a relay."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from waypost.pipeline.schemas import columns
+from waypost.pipeline.tables.conditions import (
+    happened_us,
+    has_endpoint,
+    is_refused,
+    is_stored,
+    minute_of,
+    publishes,
+    times,
+    total,
+)
+
+NAME = "traffic"
+
+SCHEMA = columns(
+    """
+    day date, relay string, minute timestamp, publishes bigint, stored bigint, unclaimed bigint,
+    rejected bigint, acked bigint, failed bigint, bytes bigint
+    """
+)
+
+_GROUP = ("day", "relay", "minute_us")
+
+
+def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
+    """Minutes of `arrivals`, and of the `movements` of the same days."""
+    unclaimed = ~is_refused() & ~has_endpoint()
+    came = (
+        arrivals.withColumn("minute_us", minute_of(happened_us()))
+        .groupBy(*_GROUP)
+        .agg(
+            total(publishes()).alias("publishes"),
+            times(is_stored()).alias("stored"),
+            times(unclaimed).alias("unclaimed"),
+            times(is_refused()).alias("rejected"),
+            total(F.col("size"), is_stored()).alias("bytes"),
+        )
+    )
+    kind = F.col("kind")
+    moved = (
+        movements.where(kind.isin("acked", "failed"))
+        .withColumn("minute_us", minute_of(F.col("at_us")))
+        .groupBy(*_GROUP)
+        .agg(
+            F.count_if(kind == "acked").alias("acked"),
+            F.count_if(kind == "failed").alias("failed"),
+        )
+    )
+    minutes = came.join(moved, on=[*_GROUP], how="full")
+    counts = ("publishes", "stored", "unclaimed", "rejected", "acked", "failed", "bytes")
+    return minutes.select(
+        "day",
+        "relay",
+        F.timestamp_micros("minute_us").alias("minute"),
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in counts),
+    )

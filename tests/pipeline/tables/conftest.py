@@ -1,0 +1,94 @@
+"""Lakes that are built once for all tests of tables: building takes seconds, looking does not."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.tables import journal_by_hand
+from waypost.pipeline.build import Built, build
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.lake.manifest import Manifest, decode_manifest, encode_manifest
+from waypost.simulate import SimulationOptions, simulate
+
+
+class Step(msgspec.Struct):
+    """What a build said, and the manifest after it."""
+
+    built: Built
+    manifest: Manifest
+
+
+class BuiltLake(msgspec.Struct):
+    """A lake with its tables, the journal it is made from, and the steps in which it was made."""
+
+    lake: Lake
+    relay: str
+    journal: Path
+    steps: list[Step]
+
+
+def take_in_and_build(lake: Lake, relay: str, data: Path) -> Step:
+    ingest(lake, parse_places([f"{relay}={data}"]))
+    built = build(lake)
+    return Step(built, decode_manifest(encode_manifest(lake.manifest)))
+
+
+@pytest.fixture(scope="session")
+def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
+    """Every rare case once; the fourth day is taken in after the others were built."""
+    data = tmp_path_factory.mktemp("by-hand")
+    lake = open_lake(spark, str(data / "lake"), create=True)
+    journal_by_hand.write_first_part(data)
+    first = take_in_and_build(lake, "hand", data)
+    journal_by_hand.write_second_part(data)
+    second = take_in_and_build(lake, "hand", data)
+    return BuiltLake(lake, "hand", data / "journal", [first, second])
+
+
+@pytest.fixture(scope="session")
+def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
+    """Two days of many agents, taken in and built at once."""
+    root = tmp_path_factory.mktemp("simulated")
+    simulate(SimulationOptions(messages=3000, agents=40, seed=7, out=root / "data"))
+    lake = open_lake(spark, str(root / "lake"), create=True)
+    step = take_in_and_build(lake, "sim", root / "data")
+    return BuiltLake(lake, "sim", root / "data" / "journal", [step])
+
+
+@pytest.fixture(scope="session")
+def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
+    """The same traffic in three thirds, of which the second comes last."""
+    root = tmp_path_factory.mktemp("in-steps")
+    pieces = cut(simulated.journal, root / "pieces", pieces=9)
+    lake = open_lake(simulated.lake.spark, str(root / "lake"), create=True)
+    journal = root / "data" / "journal"
+    journal.mkdir(parents=True)
+    steps = []
+    for third in (pieces[:3], pieces[6:], pieces[3:6]):
+        for piece in third:
+            shutil.move(piece, journal / piece.name)
+        steps.append(take_in_and_build(lake, "sim", root / "data"))
+    return BuiltLake(lake, "sim", journal, steps)
+
+
+def cut(journal: Path, into: Path, pieces: int) -> list[Path]:
+    """The journal's batches as that many segments of about the same size, in order."""
+    into.mkdir()
+    text = b"".join(path.read_bytes() for path in sorted(journal.glob("*.jsonl")))
+    lines = text.splitlines(keepends=True)
+    target = len(lines) // pieces
+    made: list[Path] = []
+    while lines:
+        ends = [at for at, line in enumerate(lines, 1) if b'"kind":"commit"' in line[:20]]
+        last_piece = len(made) == pieces - 1
+        end = len(lines) if last_piece else next(at for at in ends if at >= min(target, ends[-1]))
+        seq = msgspec.json.decode(lines[0])["seq"]
+        made.append(into / f"{seq:020}.jsonl")
+        made[-1].write_bytes(b"".join(lines[:end]))
+        lines = lines[end:]
+    return made

@@ -1,0 +1,78 @@
+"""The tables once more, in plain SQL over the raw lines of a journal, by another engine."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StructType, TimestampType
+
+_FOLDER = Path(__file__).parent / "queries"
+ANSWERED = sorted(path.stem for path in _FOLDER.glob("*.sql") if path.stem != "line")
+"""Tables that have such a query."""
+
+Rows = list[tuple[Any, ...]]
+
+
+class Oracle:
+    """Answers for one journal."""
+
+    def __init__(self, journal: Path, relay: str) -> None:
+        self._base = duckdb.connect()
+        view = (_FOLDER / "line.sql").read_text()
+        view = view.replace("$relay", f"'{relay}'").replace("$files", f"'{journal}/*.jsonl'")
+        self._base.execute(view)
+        self._base.execute(f"CREATE TABLE messages AS {_query('messages')}")
+
+    def rows(self, table: str, schema: StructType) -> Rows:
+        """A table's rows in any order, times in µs."""
+        columns = (_plain_sql(field.name, field.dataType) for field in schema)
+        return self._base.execute(f"SELECT {', '.join(columns)} FROM ({_query(table)})").fetchall()
+
+
+def spark_rows(table: DataFrame) -> Rows:
+    """The same of what Spark has."""
+    return [tuple(row) for row in table.select(*map(_plain, table.schema)).collect()]
+
+
+def assert_same_rows(found: Rows, wanted: Rows) -> None:
+    """Equal as sets, with the last bits of floating point numbers left open."""
+    found, wanted = _sorted(found), _sorted(wanted)
+    assert len(found) == len(wanted)
+    different = [pair for pair in zip(found, wanted, strict=True) if not _alike(*pair)]
+    assert not different, f"{len(different)} of {len(found)} rows differ, first {different[0]}"
+
+
+def _query(table: str) -> str:
+    return (_FOLDER / f"{table}.sql").read_text()
+
+
+def _plain_sql(name: str, kind: object) -> str:
+    if isinstance(kind, TimestampType):
+        return f'epoch_us("{name}")'
+    return f'"{name}"::VARCHAR' if isinstance(kind, DateType) else f'"{name}"'
+
+
+def _plain(field: Any) -> Column:
+    column = F.col(field.name)
+    if isinstance(field.dataType, TimestampType):
+        return F.unix_micros(column)
+    return column.cast("string") if isinstance(field.dataType, DateType) else column
+
+
+def _sorted(rows: Rows) -> Rows:
+    """By what is not a floating point number: that is enough to tell rows apart."""
+    return sorted(
+        rows, key=lambda row: [str(value) for value in row if not isinstance(value, float)]
+    )
+
+
+def _alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return all(
+        math.isclose(left, right, rel_tol=1e-9)
+        if isinstance(left, float) and right is not None
+        else left == right
+        for left, right in zip(one, other, strict=True)
+    )

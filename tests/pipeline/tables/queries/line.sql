@@ -1,0 +1,29 @@
+-- The journal's lines, with what they leave out because it is the default.
+CREATE VIEW line AS
+SELECT
+    $relay AS relay, kind, seq, at_us, make_timestamp(at_us) AS moment,
+    make_timestamp(at_us)::DATE AS day,
+    id, sender, subject, coalesce(endpoint, '') AS endpoint,
+    coalesce(part, 0) AS part, coalesce(parts, 1) AS parts, reply_to, parent,
+    coalesce(size, 0) AS size, budget.hop_count AS hop_count, coalesce(tier, 1) AS tier,
+    coalesce(depth, 0) AS depth, coalesce(depth_max, 0) AS depth_max,
+    CASE WHEN kind = 'expired' THEN coalesce(reason, 'time to live is over') ELSE reason END
+        AS reason,
+    coalesce(detail, '') AS detail, coalesce(retry_after_ms, 0) AS retry_after_ms,
+    coalesce("count", 1) AS n, coalesce(since_us, 0) AS since_us,
+    coalesce(was, 'pending') AS was, before, after, occasion, action,
+    -- A counted line tells of the minute in which the counting began, if that is the same day.
+    date_trunc('minute', CASE
+        WHEN kind = 'rejected' AND since_us > 0
+            AND make_timestamp(since_us)::DATE = make_timestamp(at_us)::DATE
+        THEN make_timestamp(since_us) ELSE make_timestamp(at_us) END) AS minute
+FROM read_json($files, format = 'newline_delimited', columns = {
+    kind: 'VARCHAR', seq: 'BIGINT', at_us: 'BIGINT', id: 'VARCHAR', sender: 'VARCHAR',
+    subject: 'VARCHAR', endpoint: 'VARCHAR', part: 'INTEGER', parts: 'INTEGER',
+    reply_to: 'VARCHAR', parent: 'VARCHAR', size: 'BIGINT', budget: 'STRUCT(hop_count INTEGER)',
+    tier: 'INTEGER', depth: 'BIGINT', depth_max: 'BIGINT', reason: 'VARCHAR', detail: 'VARCHAR',
+    retry_after_ms: 'BIGINT', "count": 'BIGINT', since_us: 'BIGINT', was: 'VARCHAR',
+    before: 'VARCHAR', after: 'VARCHAR', occasion: 'VARCHAR', action: 'VARCHAR'})
+WHERE kind <> 'commit';
+
+CREATE VIEW arrival AS SELECT * FROM line WHERE kind IN ('accepted', 'rejected');

@@ -1,0 +1,129 @@
+"""What becomes of messages that do not simply arrive, get leased and are acknowledged."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from tests.pipeline.tables.conftest import BuiltLake
+from tests.pipeline.tables.journal_by_hand import at
+from waypost.pipeline.tables import anomalies, loops, messages, rejections, senders, traffic
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(built: BuiltLake, table: Any) -> Rows:
+    return [row.asDict() for row in built.lake.read(table.NAME, table.SCHEMA).collect()]
+
+
+@pytest.fixture(scope="module")
+def lives(by_hand: BuiltLake) -> dict[str, Rows]:
+    """Rows of `messages` by id, in order of arrival."""
+    found: dict[str, Rows] = {}
+    for row in sorted(rows_of(by_hand, messages), key=lambda row: row["seq"]):
+        found.setdefault(row["id"], []).append(row)
+    return found
+
+
+def instant(day: int, clock: str) -> datetime:
+    return (
+        datetime.fromtimestamp(at(day, clock) // 1_000_000, UTC).astimezone().replace(tzinfo=None)
+    )
+
+
+def facts(row: dict[str, Any], **expected: Any) -> None:
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_message_given_back_counts_both_attempts(lives: dict[str, Rows]) -> None:
+    (plain,) = lives["plain"]
+    facts(plain, state="acked", attempts=2, returns=1, wait_ms=2000.0, total_ms=10_000.0)
+
+
+def test_a_message_to_two_mailboxes_is_two_rows(lives: dict[str, Rows]) -> None:
+    here, there = lives["wide"]
+    assert [here["endpoint"], there["endpoint"]] == ["agent.b", "agent.c"]
+    assert [here["total_ms"], there["total_ms"]] == [1000.0, 3000.0]
+
+
+def test_a_redriven_message_is_open_again_and_remembers_what_it_died_of(
+    lives: dict[str, Rows],
+) -> None:
+    (broken,) = lives["broken"]
+    facts(broken, day=date(2026, 1, 3), state="leased", redrives=1, attempts=2)
+    facts(broken, reason=None, finished_at=None, total_ms=None, died_of="handler failed")
+
+
+def test_a_purged_dead_letter_keeps_the_reason_of_its_death(lives: dict[str, Rows]) -> None:
+    (thrown,) = lives["thrown"]
+    facts(thrown, state="purged", reason="room", finished_at=instant(1, "10:02:00"))
+    facts(thrown, died_at=instant(1, "10:01:00"))
+
+
+def test_an_id_that_comes_again_is_two_lives(lives: dict[str, Rows]) -> None:
+    refused, stored = lives["again"]
+    facts(refused, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
+    assert refused["reason"].startswith("cycle detected")
+    facts(stored, state="acked", attempts=1, total_ms=2000.0, died_at=None, reason=None)
+
+
+def test_a_life_keeps_what_happened_in_it_when_its_id_comes_again(
+    lives: dict[str, Rows],
+) -> None:
+    over, open_still = lives["twice"]
+    facts(over, state="acked", attempts=1, wait_ms=1000.0, total_ms=4000.0)
+    facts(open_still, state="leased", attempts=1, wait_ms=2000.0, total_ms=None)
+
+
+def test_an_id_that_comes_again_on_a_later_day_ends_the_earlier_letter(
+    lives: dict[str, Rows],
+) -> None:
+    refused, stored = lives["late"]
+    facts(refused, day=date(2026, 1, 2), state="purged", finished_at=instant(4, "12:00:00"))
+    facts(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
+
+
+def test_a_message_that_expires_later_belongs_to_the_day_it_arrived(
+    lives: dict[str, Rows],
+) -> None:
+    (slow,) = lives["slow"]
+    facts(slow, day=date(2026, 1, 3), state="expired", reason="time to live is over")
+    facts(slow, finished_at=instant(4, "14:00:00"), died_at=None, wait_ms=None)
+
+
+def test_a_message_for_nobody_is_traffic_and_no_message(
+    by_hand: BuiltLake, lives: dict[str, Rows]
+) -> None:
+    assert "nobody" not in lives
+    (minute,) = [row for row in rows_of(by_hand, traffic) if row["unclaimed"]]
+    facts(minute, minute=instant(1, "09:02:00"), publishes=1, unclaimed=1, stored=0, bytes=0)
+
+
+def test_counted_refusals_count_in_full_in_the_minute_they_happened(by_hand: BuiltLake) -> None:
+    (line,) = [row for row in rows_of(by_hand, rejections) if row["count"] > 1]
+    facts(line, count=300, at=instant(1, "12:10:00"), reason="rate_limited")
+    (minute,) = [row for row in rows_of(by_hand, traffic) if row["rejected"] == 300]
+    facts(minute, minute=instant(1, "12:05:00"), publishes=300)
+    (flood,) = [row for row in rows_of(by_hand, senders) if row["sender"] == "agent.flood"]
+    facts(flood, publishes=300, rate_limited=300, busiest_minute=300, recipients=0)
+
+
+def test_ways_into_a_loop_are_one_loop(by_hand: BuiltLake) -> None:
+    first, second = sorted(rows_of(by_hand, loops), key=lambda row: row["day"])
+    facts(first, endpoint="agent.b", chain=["agent.b", "agent.c", "agent.b"], times=2, senders=1)
+    assert first["why"] == "agent.b → agent.c → agent.b came back after 2 hops, stopped 2 times"
+    assert second["why"] == "agent.b → agent.b came back after 1 hop, stopped once"
+
+
+def test_what_stands_out_is_said_in_words(by_hand: BuiltLake) -> None:
+    found = {
+        (row["day"].day, row["sender"], row["kind"], row["endpoint"]): row["why"]
+        for row in rows_of(by_hand, anomalies)
+    }
+    flood = "tried to send 300 messages; 300 were refused, 300 by its rate limit"
+    looped = "sent to agent.b went in a loop and had to be stopped"
+    assert found == {
+        (1, "agent.flood", "flood", None): flood,
+        (1, "agent.c", "loop", "agent.b"): f"2 messages it {looped}",
+        (2, "agent.c", "loop", "agent.b"): f"1 message it {looped}",
+    }

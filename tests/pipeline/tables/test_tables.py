@@ -1,0 +1,64 @@
+"""Every table against another engine, and in steps against at once."""
+
+import pytest
+
+from tests.pipeline.tables.conftest import BuiltLake
+from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
+from waypost.pipeline.build import build
+from waypost.pipeline.tables.registry import TABLES
+
+IN_WORDS = {"loops", "anomalies"}  # their sentences are tested one by one
+
+
+def test_every_table_without_sentences_has_an_oracle() -> None:
+    assert set(ANSWERED) == set(TABLES) - IN_WORDS
+
+
+@pytest.mark.parametrize("table", ANSWERED)
+def test_a_simulated_table_is_what_sql_over_the_journal_says(
+    simulated: BuiltLake, table: str
+) -> None:
+    wanted = Oracle(simulated.journal, simulated.relay).rows(table, TABLES[table])
+    assert_same_rows(spark_rows(simulated.lake.read(table, TABLES[table])), wanted)
+    assert wanted
+
+
+@pytest.mark.parametrize("table", ANSWERED)
+def test_a_table_of_rare_cases_is_what_sql_over_the_journal_says(
+    by_hand: BuiltLake, table: str
+) -> None:
+    wanted = Oracle(by_hand.journal, by_hand.relay).rows(table, TABLES[table])
+    assert_same_rows(spark_rows(by_hand.lake.read(table, TABLES[table])), wanted)
+    assert wanted
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_built_in_steps_is_the_one_built_at_once(
+    simulated: BuiltLake, in_steps: BuiltLake, table: str
+) -> None:
+    at_once = spark_rows(simulated.lake.read(table, TABLES[table]))
+    assert_same_rows(spark_rows(in_steps.lake.read(table, TABLES[table])), at_once)
+
+
+def test_a_build_with_nothing_new_changes_nothing(in_steps: BuiltLake) -> None:
+    before = in_steps.lake.manifest.version
+    assert build(in_steps.lake).nothing_new
+    assert in_steps.lake.manifest.version == before
+
+
+def test_a_day_that_nothing_new_concerns_keeps_its_directories(by_hand: BuiltLake) -> None:
+    first, second = (step.manifest.tables for step in by_hand.steps)
+    of_all_days = {"breakers", "sessions"}
+    kept = {
+        table: [day for day in first[table] if first[table][day] == second[table].get(day)]
+        for table in set(TABLES) - of_all_days
+    }
+    assert by_hand.steps[1].built.days == ["2026-01-02", "2026-01-03", "2026-01-04"]
+    assert kept == {table: ["2026-01-01"] for table in kept}
+
+
+def test_a_build_counts_the_messages_it_wrote(by_hand: BuiltLake) -> None:
+    first, second = by_hand.steps
+    assert first.built.days == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert (first.built.messages, second.built.messages) == (13, 4)
+    assert by_hand.lake.manifest.unbuilt == []
