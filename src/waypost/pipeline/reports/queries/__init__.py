@@ -1,0 +1,1 @@
+"""Questions to the tables of a lake. Each answer is a few hundred rows at most."""

@@ -1,0 +1,136 @@
+"""From a lake to a file: what it holds, how large it may get, and what an empty lake gives."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.reports.small_lake import SMALL, LakeInMemory, as_rows, at
+from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.queries.asking import gather_facts
+from waypost.pipeline.reports.queries.periods import STEPS_MAX, calm_step, period_of, step_for
+from waypost.pipeline.reports.report import write_page, write_report
+from waypost.pipeline.reports.words import DAY_MS, MINUTE_MS
+from waypost.pipeline.tables.registry import TABLES
+
+MANY = 5_000
+BYTES_MAX = 1_500_000
+
+
+def test_a_page_is_one_file_and_its_summary_says_what_is_in_it(
+    small_facts: Facts, tmp_path: Path
+) -> None:
+    out = tmp_path / "reports" / "report.html"
+    summary = write_page(small_facts, out)
+    assert [out] == list(out.parent.iterdir())
+    assert summary.bytes == out.stat().st_size
+    assert (summary.messages, summary.relays, summary.days) == (13, 2, 1)
+    assert summary.headline in out.read_text(encoding="utf-8")
+    assert summary.findings[0].startswith("agent.b → agent.c → agent.b @ north came round 17 times")
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing_behind(
+    small_facts: Facts, tmp_path: Path
+) -> None:
+    taken = tmp_path / "report.html"
+    taken.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_page(small_facts, taken)
+    assert list(tmp_path.iterdir()) == [taken]
+
+
+def test_an_empty_lake_is_said_to_be_empty(spark: SparkSession, tmp_path: Path) -> None:
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    summary = write_report(lake, tmp_path / "empty.html")
+    page = (tmp_path / "empty.html").read_text(encoding="utf-8")
+    assert summary.headline == "This lake has no traffic to tell of yet."
+    assert summary.headline in page
+    assert 'role="img"' not in page
+
+
+def test_a_report_is_made_of_what_the_lake_holds(spark: SparkSession, tmp_path: Path) -> None:
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    change = lake.begin()
+    rows = spark.createDataFrame(as_rows("traffic", SMALL["traffic"]), TABLES["traffic"])
+    change.rewrite("traffic", rows)
+    change.commit()
+    summary = write_report(lake, tmp_path / "report.html")
+    assert (summary.messages, summary.relays, summary.days) == (13, 2, 1)
+    assert "version 1 of the lake" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_facts_and_page_stay_small_however_much_there_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    facts = gather_facts(LakeInMemory(spark, _many()))
+    assert facts.refusals.more + len(facts.refusals.reasons) == MANY
+    assert facts.pressure.more + len(facts.pressure.inboxes) == MANY
+    assert facts.pressure.warned == MANY
+    assert facts.latency.more + len(facts.latency.inboxes) == MANY
+    assert facts.senders.more + len(facts.senders.senders) == MANY
+    assert facts.senders.inboxes_more + len(facts.senders.inboxes) == MANY
+    assert facts.breakers.more + len(facts.breakers.breakers) == MANY
+    assert facts.dead_letters.reasons_more + len(facts.dead_letters.reasons) == MANY
+    assert facts.oddities.anomalies_more + len(facts.oddities.anomalies) == MANY
+    assert facts.oddities.loops_more + len(facts.oddities.loops) == MANY
+    assert facts.connections.more + len(facts.connections.agents) == MANY
+    assert len(facts.traffic.steps) <= STEPS_MAX
+    assert len(msgspec.json.encode(facts)) < 500_000
+    assert write_page(facts, tmp_path / "report.html").bytes < BYTES_MAX
+
+
+def _many() -> dict[str, list[dict[str, Any]]]:
+    """Every row of the small lake, thousands of times, each under its own long name and time."""
+    made: dict[str, list[dict[str, Any]]] = {}
+    for table, rows in SMALL.items():
+        pattern = rows[-1]
+        made[table] = [_renamed(pattern, place) for place in range(MANY)]
+    return made
+
+
+def _renamed(row: dict[str, Any], place: int) -> dict[str, Any]:
+    name = f"agent.{'very-long-name.' * 10}{place}"
+    changed = {
+        "endpoint": name,
+        "sender": name,
+        "subject": name,
+        "reason": "text " * 100 + str(place),
+        "chain": [name] * 20,
+        "why": "words " * 100,
+        "minute": at(place * 7),
+        "at": at(place * 7),
+        "arrived_at": at(place * 7),
+        "connected_at": at(place * 7),
+        "wait_ms": 7.0 + place,
+        "pressure": 0.9,
+    }
+    return row | {name: value for name, value in changed.items() if name in row}
+
+
+@pytest.mark.parametrize(
+    "span_ms", [1, MINUTE_MS, 7 * MINUTE_MS, DAY_MS, 90 * DAY_MS, 9_999 * DAY_MS]
+)
+@pytest.mark.parametrize("first_ms", [1_767_448_800_000, 1_767_448_812_345])
+def test_a_period_has_a_bounded_number_of_steps(first_ms: int, span_ms: int) -> None:
+    period = period_of(first_ms, first_ms + span_ms)
+    steps = -(-(period.last_ms - period.first_ms) // period.step_ms)
+    assert 1 <= steps <= STEPS_MAX
+    assert period.first_ms <= first_ms
+    assert period.coarse_step_ms >= period.step_ms
+    assert period.known_from_ms == first_ms
+
+
+def test_a_step_is_as_narrow_as_the_bound_allows() -> None:
+    assert step_for(3 * 60 * MINUTE_MS, 200) == MINUTE_MS
+    assert step_for(4 * 60 * MINUTE_MS, 200) == 2 * MINUTE_MS
+    assert step_for(30 * DAY_MS, 200) == 6 * 60 * MINUTE_MS
+
+
+def test_percentiles_of_few_messages_are_taken_over_longer_steps() -> None:
+    period = period_of(1_767_448_800_000, 1_767_448_800_000 + 2 * DAY_MS)
+    assert calm_step(period, 1_000_000) == period.step_ms
+    assert calm_step(period, 2_400) == 60 * MINUTE_MS
+    assert calm_step(period, 1) == 2 * 60 * MINUTE_MS
