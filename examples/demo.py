@@ -16,9 +16,18 @@ from rich.console import Console
 from rich.table import Table
 
 from waypost import CircuitBreakerConfig, Envelope, PublishResult, Reason, Relay, Settings
+from waypost.cli.commands.pipeline.running import running
+from waypost.pipeline.build import build
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.replay.backtest import backtest
+from waypost.pipeline.reports.report import write_report
+from waypost.pipeline.start.session import SparkChoice
 
 COOLDOWN_MS = 1_000
 FLOOD = 500
+STRICTER = b'{"reliability": {"rateLimit": {"maxPerWindow": 50}}}'
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -31,6 +40,7 @@ def main() -> None:
     data_dir = options.data_dir or Path(tempfile.mkdtemp(prefix="waypost-demo-"))
     logging.getLogger("waypost").setLevel(logging.CRITICAL)  # the failures below are on purpose
     asyncio.run(play(data_dir))
+    tell_history(data_dir)
 
 
 async def play(data_dir: Path) -> None:
@@ -47,6 +57,30 @@ async def play(data_dir: Path) -> None:
     console.print(f"\nThe relay's directory is kept: [bold]{data_dir}[/bold]")
     for command in ("stats", "dead-letters list --group", f"explain {loop_id}"):
         console.print(f"  ./run waypost {command} --data-dir {data_dir}")
+
+
+def tell_history(data_dir: Path) -> None:
+    """What just happened, as tables, a page, and an answer to "what if"."""
+    scene("The journal becomes tables, a report, and answers")
+    lake_dir = data_dir / "lake"
+    with running(SparkChoice()) as job:
+        with job.step("building tables from the journal"):
+            lake = open_lake(job.spark, str(lake_dir), create=True)
+            ingested = ingest(lake, parse_places([str(data_dir)]))
+            build(lake)
+        with job.step("writing the report"):
+            report = write_report(lake, lake_dir / "report.html")
+        with job.step("replaying history"):
+            same = backtest(lake)
+            stricter = backtest(lake, STRICTER)
+    console.print(f"  {ingested.events:,} events in the journal. {report.headline}")
+    console.print(
+        f"  decided again under the same settings: [bold]{same.differences}[/bold] of"
+        f" {same.messages:,} differ; with {STRICTER.decode()}:"
+        f" [bold]{stricter.differences}[/bold]"
+    )
+    console.print(f"\nThe report: [bold]{report.path}[/bold]")
+    console.print(f"  ./run waypost pipeline report --lake {lake_dir}")
 
 
 async def talk(relay: Relay) -> None:

@@ -1,5 +1,6 @@
 """One Spark session for all tests of the pipeline that run in the same process."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,11 +13,13 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.memory": "2g",
-    "spark.sql.adaptive.enabled": "true",
+    # Queries here are over before a better compiler would have paid for itself.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with spark_session(SparkChoice(master="local[2]", conf=QUICK)) as session:
+    with spark_session(SparkChoice(master="local[2]", conf=QUICK), os.environ) as session:
         yield session

@@ -18,7 +18,9 @@ from waypost.cli.commands import (
     keys,
     mailboxes,
     messages,
+    pipeline,
     serve,
+    simulate,
     upkeep,
 )
 from waypost.policy.errors import InvalidInput, WaypostError
@@ -89,5 +91,7 @@ app.add_typer(keys.verbs, name="keys", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(mailboxes.endpoints)
 app.command(rich_help_panel="The relay")(mailboxes.stats)
 app.add_typer(config.verbs, name="config", rich_help_panel="The relay")
+app.add_typer(pipeline.verbs, name="pipeline", rich_help_panel="History")
+app.command(rich_help_panel="History")(simulate.simulate)
 app.command(rich_help_panel="Upkeep")(upkeep.verify)
 app.command(rich_help_panel="Upkeep")(upkeep.rebuild)

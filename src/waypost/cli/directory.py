@@ -207,6 +207,10 @@ class Directory:
         self.require()
         return self._own(lambda relay: relay.purge_dead_letters(older_than, subject))
 
+    def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
+        """Take over who wrote to whom and when (ms); gives how many were news."""
+        return self._own(lambda relay: relay.remember_pairs(pairs))
+
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
         """Check journal, index and mailboxes against each other; owns only to repair."""
         self.require()

@@ -23,7 +23,7 @@ LINE = columns(
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
     until_us bigint, via string, attempt int, not_before_us bigint, was string,
-    before string, after string, occasion string, action string,
+    before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string,
     {CORRUPT} string
     """,
@@ -45,7 +45,7 @@ EVENTS = columns(
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
     until_us bigint, via string, attempt int, not_before_us bigint, was string,
-    before string, after string, occasion string, action string,
+    before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string,
     day date
     """

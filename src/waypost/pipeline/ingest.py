@@ -1,10 +1,11 @@
-"""`ingest`: sealed segments of any number of relays become `events`, each line exactly once.
+"""`ingest`: the segments of any number of relays become `events`, each line exactly once.
 
 What was taken in is in the manifest, which is written with the events in one commit: a run that
-is killed leaves the lake as it was, and one that is repeated finds nothing to do. A segment that a
-stream has begun to read is finished from where the stream stood.
+is killed leaves the lake as it was, and one that is repeated finds nothing to do. Of a segment
+that is still open, what is committed is taken in, and the rest the next time.
 """
 
+import operator
 from collections.abc import Iterable
 from functools import reduce
 
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.events import CORRUPT, LINE, from_lines
-from waypost.pipeline.journals import JournalPlace, SegmentFile, sealed_segments
+from waypost.pipeline.journals import JournalPlace, SegmentFile, list_segments
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest, Segment
 
@@ -36,11 +37,12 @@ class Ingested(msgspec.Struct, kw_only=True):
 def ingest(lake: Lake, places: Iterable[JournalPlace]) -> Ingested:
     """Take in what is new at `places`."""
     change = lake.begin()
-    found = [segment for place in places for segment in sealed_segments(lake.spark, place)]
+    found = [segment for place in places for segment in list_segments(lake.spark, place)]
     new = [segment for segment in found if _is_new(segment, change.draft)]
     if not new:
         return Ingested()
     lines = _lines(lake.spark, new)
+    lines = lines.where(_committed(lines, new))
     watch = Observation()
     is_commit = F.col("kind") == "commit"
     watched = lines.observe(
@@ -68,8 +70,10 @@ def ingest(lake: Lake, places: Iterable[JournalPlace]) -> Ingested:
 
 def _is_new(segment: SegmentFile, manifest: Manifest) -> bool:
     known = manifest.relays.get(segment.relay, {}).get(segment.first_seq)
-    if known is None or not known.sealed:
+    if known is None:
         return True
+    if not known.sealed:
+        return segment.sealed or segment.bytes > known.bytes
     if known.bytes == segment.bytes:
         return False
     raise JournalUnusable(
@@ -92,6 +96,28 @@ def _lines(spark: SparkSession, segments: list[SegmentFile]) -> DataFrame:
     return reduce(DataFrame.unionByName, of_each)
 
 
+def _committed(lines: DataFrame, segments: list[SegmentFile]) -> Column:
+    """Leaves out what follows the last commit of open segments: it may yet be cut off."""
+    still_open = [one for one in segments if not one.sealed]
+    if not still_open:
+        return F.lit(True)
+    in_open = reduce(operator.or_, [_of(one) for one in still_open])
+    commits = lines.where(in_open & (F.col("kind") == "commit"))
+    last = {
+        (row.relay, row.segment): row.seq
+        for row in commits.groupBy("relay", "segment").agg(F.max("seq").alias("seq")).collect()
+    }
+    committed = F.lit(True)
+    for one in still_open:
+        until = last.get((one.relay, one.first_seq), 0)
+        committed &= ~_of(one) | F.coalesce(F.col("seq") <= until, F.lit(False))
+    return committed
+
+
+def _of(segment: SegmentFile) -> Column:
+    return (F.col("relay") == segment.relay) & (F.col("segment") == segment.first_seq)
+
+
 def _whole() -> Column:
     """Whether a line is an event that can be placed."""
     return (
@@ -108,8 +134,7 @@ def _unread(segments: list[SegmentFile], manifest: Manifest) -> Column:
     for one in segments:
         known = manifest.relays.get(one.relay, {}).get(one.first_seq)
         if known is not None:
-            read = (F.col("relay") == one.relay) & (F.col("segment") == one.first_seq)
-            unread &= ~(read & (F.col("seq") <= known.last_seq))
+            unread &= ~(_of(one) & (F.col("seq") <= known.last_seq))
     return unread
 
 
@@ -149,7 +174,7 @@ def _note(
         last_seq, events = read.get((one.relay, one.first_seq), (before.last_seq, 0))
         corrupt, missing = damaged.get((one.relay, one.first_seq), (0, 0))
         segments[one.first_seq] = Segment(
-            last_seq, one.bytes, before.events + events, corrupt, missing
+            last_seq, one.bytes, before.events + events, corrupt, missing, one.sealed
         )
         summary.events += events
         summary.corrupt += corrupt

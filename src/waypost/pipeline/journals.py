@@ -20,12 +20,13 @@ class JournalPlace(msgspec.Struct, frozen=True):
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
-    """A sealed segment of a relay, by the number of its first event."""
+    """A segment of a relay, by the number of its first event; an open one may still grow."""
 
     relay: str
     first_seq: int
     path: str
     bytes: int
+    sealed: bool = True
 
 
 def parse_places(given: list[str]) -> list[JournalPlace]:
@@ -57,12 +58,12 @@ def _parse(given: str) -> JournalPlace:
     return JournalPlace(name, journal)
 
 
-def sealed_segments(spark: SparkSession, place: JournalPlace) -> list[SegmentFile]:
-    """The sealed segments at `place`, in order. Raises `JournalUnusable` if nothing is there."""
+def list_segments(spark: SparkSession, place: JournalPlace) -> list[SegmentFile]:
+    """The segments at `place`, in order. Raises `JournalUnusable` if nothing is there."""
     try:
         files = (
             spark.read.format("binaryFile")
-            .option("pathGlobFilter", "*.jsonl")
+            .option("pathGlobFilter", "*.{jsonl,open}")
             .load(place.path)
             .select("path", "length")
             .collect()
@@ -74,8 +75,12 @@ def sealed_segments(spark: SparkSession, place: JournalPlace) -> list[SegmentFil
             f"there is no journal at {place.path}: give the data directory of a relay"
         ) from None
     found = [
-        SegmentFile(place.relay, int(stem), row.path, row.length)
+        SegmentFile(
+            place.relay, int(path.stem), row.path, row.length, sealed=path.suffix == ".jsonl"
+        )
         for row in files
-        if (stem := PurePosixPath(row.path).stem).isdigit()
+        if (path := PurePosixPath(row.path)).stem.isdigit()
     ]
+    if not found:
+        raise JournalUnusable(f"{place.path} holds no journal: give the data directory of a relay")
     return sorted(found, key=lambda segment: segment.first_seq)

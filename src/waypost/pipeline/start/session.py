@@ -2,8 +2,9 @@
 
 import contextlib
 import os
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,9 @@ from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.start.java import require_java
 from waypost.pipeline.start.shipping import ship
 
+Session = SparkSession
 LOCAL = "local[*]"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Of the session, so that they hold on a cluster and over Connect alike.
@@ -44,10 +47,12 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def spark_session(
-    choice: SparkChoice, environment: Mapping[str, str] | None = None
+    choice: SparkChoice, environment: MutableMapping[str, str]
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block. Raises `SparkUnavailable`."""
-    environment = os.environ if environment is None else environment
+    """A session that ends with the block. Raises `SparkUnavailable`.
+
+    `environment` is `os.environ`: where Java is found, and where Spark is told which Python to use.
+    """
     remote = choice.remote
     session = _connected(remote, choice) if remote else _started(choice, environment)
     try:
@@ -72,10 +77,13 @@ def _connected(remote: str, choice: SparkChoice) -> SparkSession:
     return session
 
 
-def _started(choice: SparkChoice, environment: Mapping[str, str]) -> SparkSession:
+def _started(choice: SparkChoice, environment: MutableMapping[str, str]) -> SparkSession:
     require_java(environment)
+    if choice.in_this_process:
+        # Spark would take whatever `python3` is; it looks nowhere else for this.
+        environment["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(choice.master).appName("waypost")
-    for name, value in {**_SESSION, **_process_settings(choice), **choice.conf}.items():
+    for name, value in _settings(choice).items():
         builder = builder.config(name, value)
     try:
         with _quiet_launch(choice.verbose):
@@ -87,17 +95,29 @@ def _started(choice: SparkChoice, environment: Mapping[str, str]) -> SparkSessio
         ) from problem
 
 
-def _process_settings(choice: SparkChoice) -> dict[str, str]:
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+def _settings(choice: SparkChoice) -> dict[str, str]:
+    settings = {
+        **_SESSION,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **_of_this_process(choice),
+        **choice.conf,
+    }
     if not choice.verbose:
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
-    if choice.in_this_process:
-        cores = os.cpu_count() or 1
-        settings["spark.driver.memory"] = f"{_driver_memory_mb()}m"
-        settings["spark.driver.host"] = "127.0.0.1"  # nobody else needs to reach it
-        settings["spark.driver.bindAddress"] = "127.0.0.1"
-        settings["spark.sql.shuffle.partitions"] = str(2 * cores)
+        asked = settings.get(_JAVA_OPTIONS, "")
+        settings[_JAVA_OPTIONS] = f"{asked} -Dlog4j2.configurationFile={_LOG_SETTINGS}".strip()
     return settings
+
+
+def _of_this_process(choice: SparkChoice) -> dict[str, str]:
+    if not choice.in_this_process:
+        return {}
+    return {
+        "spark.driver.memory": f"{_driver_memory_mb()}m",
+        "spark.driver.host": "127.0.0.1",  # nobody else needs to reach it
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    }
 
 
 def _driver_memory_mb() -> int:

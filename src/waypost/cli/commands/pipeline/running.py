@@ -1,0 +1,65 @@
+"""A job while it runs: a session, and on a terminal a line that tells how far Spark is."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from waypost.pipeline.start.progress import TasksDone
+    from waypost.pipeline.start.session import Session, SparkChoice
+
+
+class Running:
+    """The session of a job, and what is said about its steps."""
+
+    def __init__(self, spark: "Session", progress: Progress) -> None:
+        self.spark = spark
+        self._progress = progress
+
+    @contextlib.contextmanager
+    def step(self, words: str) -> Iterator[None]:
+        """Say what is done in the block, with the tasks that Spark has for it."""
+        from waypost.pipeline.start.progress import watched
+
+        line = self._progress.add_task(words, total=None, tasks="")
+
+        def show(now: "TasksDone") -> None:
+            self._progress.update(
+                line, completed=now.done, total=now.total, tasks=f"{now.done}/{now.total} tasks"
+            )
+
+        try:
+            if self._progress.disable:
+                yield
+            else:
+                with watched(self.spark, show):
+                    yield
+        finally:
+            self._progress.remove_task(line)
+
+
+@contextlib.contextmanager
+def running(choice: "SparkChoice") -> Iterator[Running]:
+    """Start Spark, and end it with the block."""
+    from waypost.pipeline.start.session import spark_session
+
+    terminal = Console(stderr=True)
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[tasks]}"),
+        TimeElapsedColumn(),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal or choice.verbose,
+    )
+    with progress, contextlib.ExitStack() as stack:
+        line = progress.add_task("starting Spark", total=None, tasks="")
+        session = stack.enter_context(spark_session(choice, os.environ))
+        progress.remove_task(line)
+        yield Running(session, progress)

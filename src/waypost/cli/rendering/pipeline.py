@@ -1,0 +1,153 @@
+"""What the jobs of the pipeline came to, in words and tables."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from waypost.cli.rendering.console import console, note, plain, plural, table
+
+if TYPE_CHECKING:
+    from waypost.pipeline.build import Built
+    from waypost.pipeline.ingest import Ingested
+    from waypost.pipeline.recommend import Recommendation
+    from waypost.pipeline.replay.backtest import Backtest
+    from waypost.pipeline.reports.report import ReportSummary
+    from waypost.pipeline.stream import Streamed
+    from waypost.pipeline.traces import TraceSummary
+
+_ROWS = 10
+
+
+def show_ingested(summary: "Ingested") -> None:
+    """What was new in the journals, and what could not be read."""
+    out = console()
+    if not summary.segments:
+        out.print("Nothing new in the journals.")
+    else:
+        out.print(
+            f"Took in {plural(summary.events, 'event')} of"
+            f" {plural(summary.segments, 'segment')} of {plural(summary.relays, 'relay')},"
+            f" {_days(summary.days)}."
+        )
+    if summary.corrupt:
+        note(f"{plural(summary.corrupt, 'line')} could not be read and are kept in LAKE/corrupt")
+    if summary.missing:
+        note(f"{plural(summary.missing, 'event')} that the journal counts are not in it")
+
+
+def show_built(summary: "Built") -> None:
+    """Which days were written."""
+    if summary.nothing_new:
+        console().print("The tables were up to date.")
+    else:
+        messages = plural(summary.messages, "message")
+        console().print(f"Built the tables of {_days(summary.days)}: {messages}.")
+
+
+def show_report(summary: "ReportSummary") -> None:
+    """The page's headline, and where it is."""
+    out = console()
+    out.print()
+    out.print(plain(summary.headline))
+    for finding in summary.findings[:_ROWS]:
+        out.print(f"  - {plain(finding)}")
+    out.print()
+    out.print(f"Report: {summary.path}", soft_wrap=True)
+
+
+def show_streamed(summary: "Streamed") -> None:
+    """What a stream took in."""
+    console().print(
+        f"Took in {plural(summary.events, 'event')} of {plural(summary.relays, 'relay')}."
+        " The tables are up to date."
+    )
+
+
+def show_backtest(result: "Backtest") -> None:
+    """How many decisions differ, which, and whose."""
+    out = console()
+    share = result.differences / result.messages if result.messages else 0.0
+    out.print(
+        f"{plural(result.messages, 'arrival')} decided again:"
+        f" {plural(result.differences, 'difference')} ({share:.2%})."
+    )
+    for text in result.notes:
+        note(plain(text))
+    if not result.differences:
+        return
+    changes = table("was", "would be", "arrivals", numbers=("arrivals",))
+    moved = [
+        (count, before, after)
+        for before, afters in result.by_reason.items()
+        for after, count in afters.items()
+        if before != after
+    ]
+    for count, before, after in sorted(moved, reverse=True):
+        changes.add_row(before, after, f"{count:,}")
+    out.print(changes)
+    tiers = table("tier", "differences", numbers=("differences",))
+    for tier, count in sorted(result.by_tier.items()):
+        tiers.add_row(str(tier), f"{count:,}")
+    out.print(tiers)
+    affected = table("relay", "sender", "differences", numbers=("differences",))
+    for one in result.by_sender[:_ROWS]:
+        affected.add_row(one.relay, plain(one.sender), f"{one.differences:,}")
+    out.print(affected)
+    if result.out:
+        out.print(f"Every decision: {result.out}")
+
+
+def show_recommendation(result: "Recommendation") -> None:
+    """Limits, what each would cost, and the lines for config.json."""
+    out = console()
+    for text in result.notes:
+        note(plain(text))
+    if not result.limits:
+        return
+    limits = table("limit", "now", "tightest", numbers=("now", "tightest"))
+    for one in result.limits:
+        limits.add_row(one.path, f"{one.current:,}", f"{one.recommended:,}")
+    out.print(limits)
+    for one in result.limits:
+        out.print()
+        out.print(f"{one.path}: what share it refuses")
+        curve = table("limit", "wanted", "other", numbers=("limit", "wanted", "other"))
+        for point in one.curve:
+            chosen = "bold" if point.limit == one.recommended else ""
+            row = (f"{point.limit:,}", f"{point.wanted:.3%}", f"{point.unwanted:.1%}")
+            curve.add_row(*row, style=chosen)
+        out.print(curve)
+    out.print(
+        f"Together they refuse {result.measured:.3%} of {result.wanted:,} wanted messages"
+        f" (history: {result.measured_before:.3%}). For config.json:"
+    )
+    out.print(msgspec.json.format(msgspec.json.encode(result.settings)).decode())
+
+
+def show_trace(summary: "TraceSummary", lake: str) -> None:
+    """What a trace became."""
+    out = console()
+    out.print(
+        f"Took in {plural(summary.messages, 'message')} of {plural(summary.senders, 'sender')} to"
+        f" {plural(summary.recipients, 'recipient')} as relay {summary.relay!r},"
+        f" {_days(summary.days)}; {summary.read:,} were read, {summary.waiting:,} never."
+    )
+    if summary.bad_lines:
+        examples = "; ".join(plain(line) for line in summary.bad_examples)
+        note(f"{plural(summary.bad_lines, 'line')} left out: {examples}")
+    out.print(f"What a relay would have refused: waypost pipeline backtest --lake {lake} …")
+
+
+def show_restored(facts: Mapping[str, Any]) -> None:
+    """How many pairs a relay learned."""
+    console().print(
+        f"{facts['data_dir']} knows {plural(facts['restored'], 'pair')} more"
+        f" (of {facts['pairs']:,} that relay {facts['relay']!r} had)."
+    )
+
+
+def _days(days: list[str]) -> str:
+    if not days:
+        return "no days"
+    return days[0] if len(days) == 1 else f"{len(days):,} days from {days[0]} to {days[-1]}"

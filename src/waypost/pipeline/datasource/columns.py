@@ -1,0 +1,132 @@
+"""Lines of the journal as Arrow columns: the columns of `events`, and on request the payloads.
+
+Arrow's own parser reads the lines. It cannot keep a part of a line as text, so what must stay text
+(settings, rules, payloads) is quoted first.
+"""
+
+import io
+import zlib
+from collections.abc import Callable
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.json as pj  # type: ignore[import-untyped]
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructType
+
+from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.events import ARRIVALS, CORRUPT, EVENTS, LINE
+
+PAYLOAD = "payload"
+ReadBody = Callable[[int, int], bytes]
+"""Reads so many bytes from an offset of the file of large payloads."""
+
+_AS_TEXT = (b'{"kind":"settings"', b'{"kind":"rules"')
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BODY = msgspec.json.Decoder(tuple[int, int, int])
+
+# What a line leaves out: columns, kinds of events that have them, and the default.
+_DEFAULTS: list[tuple[str, tuple[str, ...], object]] = [
+    *((name, ARRIVALS, "") for name in ("endpoint",)),
+    *((name, ARRIVALS, 0) for name in ("part", "size", "rate_count", "rate_limit", "depth")),
+    *((name, ARRIVALS, 0) for name in ("depth_max", "quota_count", "quota_bytes")),
+    *((name, ARRIVALS, 1) for name in ("parts", "tier")),
+    ("chosen_id", ARRIVALS, False),
+    ("breaker", ARRIVALS, "CLOSED"),
+    ("deferred", ("accepted",), False),
+    ("probe", ("accepted",), False),
+    ("detail", ("rejected",), ""),
+    ("retry_after_ms", ("rejected",), 0),
+    ("count", ("rejected",), 1),
+    ("since_us", ("rejected", "endpoint"), 0),
+    ("until_us", ("leased",), 0),
+    ("attempt", ("leased",), 1),
+    ("not_before_us", ("returned",), 0),
+    ("was", ("expired",), "pending"),
+    ("via", ("leased", "acked"), "lease"),
+    ("via", ("failed",), "handler"),
+    ("reason", ("expired",), "time to live is over"),
+    ("problem", ("rules", "settings"), ""),
+]
+
+
+def schema_of(*, payload: bool) -> StructType:
+    """The columns of the source."""
+    columns = StructType(list(EVENTS))
+    return columns.add(PAYLOAD, StringType()) if payload else columns
+
+
+def record_batch(
+    lines: bytes, relay: str, segment: int, read_body: ReadBody | None
+) -> pa.RecordBatch:
+    """Whole lines as rows; payloads only with `read_body`."""
+    if read_body is not None:
+        lines = b"".join(_with_payload(line, read_body) for line in lines.splitlines(True))
+    if any(mark in lines for mark in _AS_TEXT):
+        lines = b"".join(_quoted(line) for line in lines.splitlines(True))
+    columns = _parsed(lines, payload=read_body is not None)
+    kind = columns["kind"]
+    for name, kinds, default in _DEFAULTS:
+        left_out = pc.and_(pc.is_in(kind, value_set=pa.array(kinds)), pc.is_null(columns[name]))
+        value = pa.scalar(default, columns[name].type)
+        columns[name] = pc.if_else(left_out, value, columns[name])
+    count = len(kind)
+    columns["relay"] = pa.repeat(pa.scalar(relay), count)
+    columns["segment"] = pa.repeat(pa.scalar(segment, pa.int64()), count)
+    instants = columns["at_us"].cast(pa.timestamp("us"))
+    columns["day"] = instants.cast(pa.date32())
+    schema = to_arrow_schema(schema_of(payload=read_body is not None))
+    arrays = [columns[field.name].cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _parsed(lines: bytes, *, payload: bool) -> dict[str, pa.Array]:
+    """Columns as they stand in the lines, null where a line has nothing; budgets are unfolded."""
+    known = [field for field in LINE if field.name != CORRUPT]
+    schema = to_arrow_schema(StructType(known))
+    if payload:
+        schema = schema.append(pa.field(PAYLOAD, pa.string()))
+    table = pj.read_json(
+        io.BytesIO(lines),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    ).combine_chunks()
+    columns = {name: _one_chunk(table[name]) for name in table.column_names}
+    budget = columns.pop("budget")
+    for field in budget.type:
+        unfolded = pc.struct_field(budget, field.name)
+        columns["ttl_ms" if field.name == "ttl" else field.name] = unfolded
+    return columns
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _quoted(line: bytes) -> bytes:
+    """The line with settings or rules as text."""
+    if not line.startswith(_AS_TEXT):
+        return line
+    return _requoted(_RAW.decode(line), ("settings", "rules"))
+
+
+def _with_payload(line: bytes, read_body: ReadBody) -> bytes:
+    """The line of an arrival with its payload as text, fetched if it lies elsewhere."""
+    if b'"payload":' not in line and b'"body":[' not in line:
+        return line
+    fields = _RAW.decode(line)
+    if "body" in fields:
+        offset, length, crc = _BODY.decode(fields["body"])
+        content = read_body(offset, length)
+        if len(content) != length or zlib.crc32(content) != crc:
+            raise JournalUnusable(f"the payload at byte {offset} of the body file is damaged")
+        fields[PAYLOAD] = msgspec.Raw(content)
+    return _requoted(fields, (PAYLOAD,))
+
+
+def _requoted(fields: dict[str, msgspec.Raw], names: tuple[str, ...]) -> bytes:
+    for name in names:
+        if name in fields:
+            fields[name] = msgspec.Raw(msgspec.json.encode(bytes(fields[name]).decode()))
+    return msgspec.json.encode(fields) + b"\n"

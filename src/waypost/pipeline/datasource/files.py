@@ -1,0 +1,63 @@
+"""A journal as files: where it lies, and its segments, which their relay may seal at any moment.
+
+The directory must be readable wherever Spark runs Python: on one machine, or on a shared mount.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from waypost.pipeline.errors import JournalUnusable
+
+
+class SegmentFile(NamedTuple):
+    """A segment: the number of its first event, and its file as it was last seen."""
+
+    first_seq: int
+    path: str
+    sealed: bool
+
+
+def journal_directory(given: str) -> str:
+    """The journal of a data directory, which may be given itself. Raises `JournalUnusable`."""
+    path = Path(given.removeprefix("file://").removeprefix("file:"))
+    journal = path if path.name == "journal" else path / "journal"
+    if not journal.is_dir():
+        raise JournalUnusable(
+            f"there is no journal at {journal}: give the data directory of a relay, readable"
+            " wherever Spark runs"
+        )
+    return str(journal)
+
+
+def segments_in(directory: str) -> list[SegmentFile]:
+    """Every segment, in order."""
+    found: dict[int, SegmentFile] = {}
+    for path in Path(directory).iterdir():
+        if path.suffix in (".jsonl", ".open") and path.stem.isdigit():
+            segment = SegmentFile(int(path.stem), str(path), path.suffix == ".jsonl")
+            known = found.get(segment.first_seq)
+            # Seen under both names, it was sealed between two looks.
+            found[segment.first_seq] = segment if known is None or segment.sealed else known
+    return [found[first_seq] for first_seq in sorted(found)]
+
+
+def read_bytes(path: str, start: int, end: int | None) -> bytes:
+    """`path[start:end]`, wherever sealing has moved it. Raises `JournalUnusable` if it is gone."""
+    for name in (path, path.removesuffix(".open") + ".jsonl"):
+        try:
+            with open(name, "rb") as file:
+                file.seek(start)
+                return file.read() if end is None else file.read(max(0, end - start))
+        except FileNotFoundError:
+            continue
+    raise JournalUnusable(f"{path} is gone: the relay keeps its journal for a limited time only")
+
+
+def size_of(path: str) -> int:
+    """Bytes of a segment, wherever sealing has moved it. Raises `JournalUnusable`."""
+    for name in (path, path.removesuffix(".open") + ".jsonl"):
+        try:
+            return Path(name).stat().st_size
+        except FileNotFoundError:
+            continue
+    raise JournalUnusable(f"{path} is gone: the relay keeps its journal for a limited time only")

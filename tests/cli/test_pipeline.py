@@ -1,0 +1,122 @@
+"""`waypost pipeline` on real journals, as a person would type it."""
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+from waypost.pipeline.build import Built
+from waypost.pipeline.ingest import Ingested
+from waypost.pipeline.recommend import Recommendation
+from waypost.pipeline.replay.backtest import Backtest
+from waypost.pipeline.reports.report import ReportSummary
+from waypost.pipeline.stream import Streamed
+from waypost.pipeline.traces import TraceSummary
+from waypost.simulate import SimulationOptions, Summary, simulate
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "pipeline-json.md"
+PRINTED = {
+    "ingest": Ingested,
+    "build": Built,
+    "report": ReportSummary,
+    "stream": Streamed,
+    "backtest": Backtest,
+    "recommend": Recommendation,
+    "import-trace": TraceSummary,
+    "simulate": Summary,
+}
+
+
+@pytest.mark.parametrize("job", PRINTED)
+def test_the_reference_names_exactly_the_fields_that_are_printed(job: str) -> None:
+    _, *parts = re.split(r"^## ", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    section = dict(part.split("\n", 1) for part in parts)[job]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert fields == set(PRINTED[job].__struct_fields__)
+
+
+def test_from_a_journal_to_a_report_and_to_answers(waypost: CommandLine, tmp_path: Path) -> None:
+    traffic, lake = tmp_path / "traffic", str(tmp_path / "lake")
+    simulate(SimulationOptions(messages=1500, out=traffic, agents=40, seed=2))
+    where = ("--lake", lake, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")
+    ran = waypost("pipeline", "run", "--journal", str(traffic), *where).stdout
+    assert "Took in" in ran
+    assert f"Report: {lake}/report.html" in ran
+    assert "</html>" in Path(lake, "report.html").read_text()
+    again = waypost.json("pipeline", "run", "--journal", str(traffic), *where)
+    assert (again["ingested"]["events"], again["built"]["batches"]) == (0, 0)
+    same = waypost("pipeline", "backtest", *where).stdout
+    assert " 0 differences (0.00%)" in same
+    tighter = tmp_path / "tighter.json"
+    tighter.write_text('{"reliability": {"rateLimit": {"maxPerWindow": 10}}}')
+    changed = waypost("pipeline", "backtest", "--settings", str(tighter), *where).stdout
+    assert "rate_limited" in changed
+    advice = waypost("pipeline", "recommend", "--reject-at-most", "0.01", *where).stdout
+    assert "reliability.rateLimit.maxPerWindow" in advice
+    restored = waypost.json("pipeline", "restore", *where)
+    assert restored["restored"] == restored["pairs"] > 0
+    assert waypost.json("pipeline", "restore", *where)["restored"] == 0
+    assert waypost.json("verify")["ok"]
+
+
+def test_a_trace_becomes_a_relay_to_try_settings_on(waypost: CommandLine, tmp_path: Path) -> None:
+    trace = tmp_path / "letters.txt"
+    trace.write_text("src dst time\n" + "".join(f"1 2 {1_000_000 + n}\n" for n in range(40)))
+    where = ("--lake", str(tmp_path / "lake"), "--master", "local[2]")
+    told = waypost("pipeline", "import-trace", str(trace), *where).stdout
+    assert "40 messages of 1 sender to 1 recipient as relay 'letters'" in told
+    quotas = tmp_path / "quotas.json"
+    quotas.write_text('{"qos": {"enabled": true}}')
+    result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)
+    assert result["refused"] == {"quota_exceeded": 20}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--master", "local", "--remote", "sc://x"), "exclude each other"),
+        (("--remote", "http://x"), "sc://HOST:15002"),
+        (("--conf", "spark.x"), "spark.KEY=VALUE"),
+        (("--settings", "nowhere.json"), "nowhere.json cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_told_before_spark_starts(
+    waypost: CommandLine, arguments: tuple[str, ...], said: str
+) -> None:
+    result = waypost("pipeline", "backtest", "--lake", "nowhere", *arguments, exits=2)
+    assert said in result.stderr
+
+
+def test_a_drain_that_is_none_is_told_before_spark_starts(waypost: CommandLine) -> None:
+    arguments = ("pipeline", "import-trace", "x", "--lake", "y", "--drain", "soon")
+    assert "next-activity" in waypost(*arguments, exits=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (None, "none was found: install one with `apt-get install openjdk-17-jre-headless`"),
+        ('openjdk version "11.0.2"', "is Java 11: install one with"),
+        ('java version "1.8.0_202"', "is Java 8: install one with"),
+        ("segmentation fault", "is not a working Java: install one with"),
+    ],
+)
+def test_no_java_or_an_old_one_is_one_sentence_that_says_what_to_do(
+    waypost: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    says: str | None,
+    told: str,
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    if says is not None:
+        java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+        java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    result = waypost("pipeline", "build", "--lake", str(tmp_path / "lake"), exits=1)
+    assert told in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

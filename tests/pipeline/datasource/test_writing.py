@@ -1,0 +1,96 @@
+"""The relay as a sink: `df.write.format("waypost")`, against a relay that is really served."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.cli.served import ServedRelay
+from waypost.pipeline.datasource import register
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+    home = tmp_path_factory.mktemp("served")
+    relay = ServedRelay(home / "data", home, ())
+    yield relay
+    relay.end()
+
+
+@pytest.fixture(autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def written(messages: DataFrame, served: ServedRelay, **options: Any) -> None:
+    writer = messages.write.format("waypost").mode("append").option("url", served.url)
+    for name, value in options.items():
+        writer = writer.option(name, value)
+    writer.save()
+
+
+def stored_in(served: ServedRelay, endpoint: str) -> list[dict[str, Any]]:
+    """What the journal says was stored, in order."""
+    lines = b"".join(path.read_bytes() for path in Path(served.data, "journal").glob("*.open"))
+    events = [json.loads(line) for line in lines.splitlines()]
+    return [
+        event
+        for event in events
+        if event["kind"] == "accepted" and event.get("endpoint") == endpoint
+    ]
+
+
+def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
+    rows = [("agent.rows", '{"n": 1.50, "word": "grüße"}', "agent.me", "row-1")]
+    columns = "subject string, payload string, reply_to string, message_id string"
+    written(spark.createDataFrame(rows, columns), served)
+    (message,) = stored_in(served, "agent.rows")
+    assert (message["id"], message["reply_to"]) == ("row-1", "agent.me")
+    assert message["payload"] == {"n": 1.5, "word": "grüße"}
+
+
+def test_a_job_that_runs_again_sends_nothing_twice(
+    spark: SparkSession, served: ServedRelay
+) -> None:
+    rows = spark.range(6).repartition(2).selectExpr("'agent.again' subject", "'0' payload")
+    written(rows, served, job="nightly-7")
+    written(rows, served, job="nightly-7")
+    ids = [message["id"] for message in stored_in(served, "agent.again")]
+    assert len(ids) == len(set(ids)) == 6
+    assert all(one.startswith("nightly-7-") for one in ids)
+
+
+def test_refusals_end_the_job_with_how_many_and_why(
+    spark: SparkSession, served: ServedRelay
+) -> None:
+    # A stranger may have 20 messages waiting in one inbox.
+    rows = (
+        spark.range(23).coalesce(1).selectExpr("'agent.full' subject", "cast(id as string) payload")
+    )
+    with pytest.raises(PySparkException, match="refused 3 of 23 messages \\(3 quota_exceeded\\)"):
+        written(rows, served)
+    assert len(stored_in(served, "agent.full")) == 20
+    written(rows.limit(1), served, refused="skip")
+    assert len(stored_in(served, "agent.full")) == 20
+
+
+@pytest.mark.parametrize(
+    ("payload", "options", "words"),
+    [
+        ("no JSON", {}, "a payload is not JSON text"),
+        ("1", {"token": "stolen"}, "the relay refused a request of 1 messages"),
+        ("1", {"refused": "perhaps"}, "option refused is 'fail' or 'skip'"),
+        ("1", {"url": "relay"}, "which relay"),
+    ],
+)
+def test_what_cannot_be_sent_is_said_to_be_so(
+    spark: SparkSession, served: ServedRelay, payload: str, options: dict[str, str], words: str
+) -> None:
+    rows = spark.createDataFrame([("agent.bad", payload)], "subject string, payload string")
+    with pytest.raises(PySparkException, match=words):
+        written(rows, served, **options)
+    assert not stored_in(served, "agent.bad")

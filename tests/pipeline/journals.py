@@ -1,0 +1,55 @@
+"""Journals to read, made by a real relay on a clock of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from waypost import QosConfig, Relay, Settings
+from waypost.relay.record.segments import Batch, list_segments, read_segment
+from waypost.testing import ManualClock
+from waypost.wire.events import AnyEvent
+
+START_US = 1_767_225_600_000_000  # 2026-01-01 00:00 UTC
+SETTINGS = Settings(
+    storage="journal", durability="async", watch_files=False, qos=QosConfig(enabled=True)
+)
+
+
+def write_journal(
+    directory: Path,
+    act: Callable[[Relay, ManualClock], Awaitable[None]],
+    *,
+    start_us: int = START_US,
+) -> None:
+    """Let `act` use a relay in `directory`, whose clock begins at `start_us`."""
+
+    async def run() -> None:
+        clock = ManualClock(start_us)
+        async with Relay(directory, settings=SETTINGS, clock=clock) as relay:
+            await act(relay, clock)
+
+    asyncio.run(run())
+
+
+async def some_traffic(relay: Relay, clock: ManualClock) -> None:
+    """Two agents, one of them faster than allowed; every message stored is acknowledged."""
+    relay.register_endpoint("agent.a")
+    relay.register_endpoint("agent.b")
+    for number in range(150):
+        await relay.publish("agent.a", {"n": number, "text": "x" * number}, sender="agent.b")
+        clock.advance_ms(100)
+        if number % 10 == 0:
+            got = await relay.lease("agent.a", limit=100)
+            await relay.ack("agent.a", [envelope.id for envelope in got])
+            await relay.publish("agent.b", "more", sender="agent.a")
+
+
+def events_in(directory: Path) -> list[AnyEvent]:
+    """Every committed event of a journal, as the relay itself reads it."""
+    return [
+        event
+        for first_seq, path in list_segments(directory / "journal").items()
+        for batch in read_segment(path, first_seq)
+        if isinstance(batch, Batch)
+        for event, _ in batch.events()
+    ]

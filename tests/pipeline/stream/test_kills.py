@@ -1,0 +1,132 @@
+"""A stream that is killed at any moment and started again ends with the tables of a quiet run.
+
+`WAYPOST_KILLS` says how often it is killed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.faults.seeds import seeded
+from tests.pipeline.datasource.lives import START_US, live, relay_at
+from waypost.pipeline.build import build
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.stream import StreamOptions, stream
+from waypost.testing import ManualClock
+
+KILLS = int(os.environ.get("WAYPOST_KILLS", "2"))
+STARTS_WITHIN_S = 180
+KILLED_WITHIN_S = 4.0
+
+FOLLOWER = """
+import os
+import sys
+from pathlib import Path
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.start.session import SparkChoice, spark_session
+from waypost.pipeline.stream import StreamOptions, stream
+
+conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spark:
+    Path(sys.argv[3]).touch()
+    options = StreamOptions(every_s=0.2, build_every_s=0.0)
+    stream(spark, sys.argv[1], parse_places([sys.argv[2]]), options)
+"""
+
+
+def started(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
+    """A stream in a process group of its own: Python and Java die together."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign)], start_new_session=True
+    )
+    for _ in range(STARTS_WITHIN_S * 10):
+        if sign.exists():
+            return process
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    os.killpg(process.pid, signal.SIGKILL)
+    raise AssertionError("the stream did not start")
+
+
+def killed(process: "subprocess.Popen[bytes]", after_s: float) -> None:
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return
+    raise AssertionError(f"the stream ended by itself with {process.returncode}")
+
+
+def version_of(lake: Path) -> int:
+    """The newest version there is, as far as can be seen from outside."""
+    texts = [path.read_text() for path in lake.glob("manifest/slot=*/part-*")]
+    return max((json.loads(text)["version"] for text in texts), default=0)
+
+
+def wait_for_version(lake: Path, version: int) -> None:
+    for _ in range(STARTS_WITHIN_S * 10):
+        try:
+            if version_of(lake) >= version:
+                return
+        except (OSError, ValueError):
+            pass  # being written
+        time.sleep(0.1)
+    raise AssertionError(f"the stream never came to version {version}")
+
+
+def tables_of(lake: Lake) -> dict[str, list[str]]:
+    """Every row of every table, in some order that does not depend on how it was written."""
+    tables: dict[str, list[str]] = {}
+    for table, days in lake.manifest.tables.items():
+        root = f"{lake.path}/{table}"
+        paths = [f"{root}/day={day}/{part}" for day, parts in days.items() for part in parts]
+        tables[table] = []
+        if not paths:
+            continue
+        rows = lake.spark.read.option("basePath", root).parquet(*paths).drop("slot", "batch")
+        columns = sorted(rows.columns)
+        tables[table] = sorted(str(row) for row in rows.select(*columns).collect())
+    return tables
+
+
+async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock, data = ManualClock(START_US), tmp_path / "data"
+    places = parse_places([str(data)])
+    with seeded() as rng:
+        async with relay_at(data, clock) as relay:
+            for number in range(KILLS):
+                await live(relay, clock, rounds=1)
+                process = started(tmp_path / "lake", data, tmp_path / f"started-{number}")
+                reached = version_of(tmp_path / "lake")
+                for further in range(rng.randrange(4)):  # commits it may yet make
+                    await live(relay, clock, rounds=1)
+                    if rng.random() < 0.5:
+                        await relay.seal_journal()
+                    wait_for_version(tmp_path / "lake", reached + further + 1)
+                killed(process, rng.uniform(0.0, KILLED_WITHIN_S))
+            await live(relay, clock, rounds=1)
+            stream(spark, str(tmp_path / "lake"), places, StreamOptions(until_idle=True))
+            await relay.seal_journal()
+        disturbed = open_lake(spark, str(tmp_path / "lake"))
+        streamed = tables_of(disturbed)
+
+        quiet = open_lake(spark, str(tmp_path / "quiet"), create=True)
+        ingest(quiet, places)
+        build(quiet)
+        assert streamed == tables_of(quiet)
+        assert len(streamed["events"]) > 100
+        assert ingest(disturbed, places).events == 0

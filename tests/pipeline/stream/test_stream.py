@@ -1,0 +1,142 @@
+"""Following live relays into a lake ends with what `ingest` makes of the same journals."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.datasource.lives import START_US, live, relay_at
+from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.events import EVENTS
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import JournalPlace, parse_places
+from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
+from waypost.pipeline.stream import StreamOptions, stream, take_in
+from waypost.testing import ManualClock
+
+UNTIL_IDLE = StreamOptions(until_idle=True)
+
+
+class Builds:
+    """Stands in for `build`: notes when it was called, and that all was built."""
+
+    def __init__(self) -> None:
+        self.versions: list[int] = []
+
+    def __call__(self, lake: Lake) -> None:
+        change = lake.begin()
+        self.versions.append(lake.manifest.version)
+        change.draft.unbuilt.clear()
+        change.commit()
+
+
+def rows_of(lake: Lake) -> list[dict[str, Any]]:
+    rows = lake.read("events", EVENTS).orderBy("relay", "seq").collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def ingested(spark: SparkSession, path: Path, places: list[JournalPlace]) -> Lake:
+    lake = open_lake(spark, str(path), create=True)
+    ingest(lake, places)
+    return lake
+
+
+async def test_a_stream_and_then_ingest_hold_what_ingest_alone_holds(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock, other_clock = ManualClock(START_US), ManualClock(START_US)
+    places = parse_places([str(tmp_path / "north"), f"south={tmp_path / 'other'}"])
+    streamed = str(tmp_path / "streamed")
+    builds = Builds()
+
+    def catch_up() -> int:
+        return stream(spark, streamed, places, UNTIL_IDLE, build=builds).events
+
+    async with (
+        relay_at(tmp_path / "north", clock) as north,
+        relay_at(tmp_path / "other", other_clock) as south,
+    ):
+        await live(north, clock, rounds=1)
+        assert catch_up() > 50
+        await live(north, clock, rounds=1)
+        await live(south, other_clock, rounds=1)
+        await north.seal_journal()
+        await live(north, clock, rounds=1)
+        assert catch_up() > 100
+        assert catch_up() == 0
+        await live(south, other_clock, rounds=1)  # for `ingest` to finish what the stream began
+        await north.seal_journal()
+        await south.seal_journal()
+
+    lake = open_lake(spark, streamed)
+    assert not any(one.missing for of in lake.manifest.relays.values() for one in of.values())
+    after = ingest(lake, places)
+    alone = ingested(spark, tmp_path / "alone", places)
+    assert rows_of(lake) == rows_of(alone)
+    assert lake.manifest.relays == alone.manifest.relays
+    assert 0 < after.events < len(rows_of(alone))
+    assert len(builds.versions) == 2  # at the end of each run that brought something
+
+
+async def test_a_lost_checkpoint_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    clock = ManualClock(START_US)
+    places = parse_places([str(tmp_path / "data")])
+    path = str(tmp_path / "lake")
+    async with relay_at(tmp_path / "data", clock) as relay:
+        await live(relay, clock, rounds=1)
+        stream(spark, path, places, UNTIL_IDLE, build=Builds())
+        await live(relay, clock, rounds=1)
+        fresh = StreamOptions(until_idle=True, checkpoint=str(tmp_path / "elsewhere"))
+        stream(spark, path, places, fresh, build=Builds())
+    numbers = [row["seq"] for row in rows_of(open_lake(spark, path))]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_stream_that_is_told_to_stop_builds_and_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = ManualClock(START_US)
+    places = parse_places([str(tmp_path / "data")])
+    path = str(tmp_path / "lake")
+    stop, builds = threading.Event(), Builds()
+
+    def build_then_stop(lake: Lake) -> None:
+        builds(lake)
+        stop.set()
+
+    async with relay_at(tmp_path / "data", clock) as relay:
+        await live(relay, clock, rounds=1)
+        options = StreamOptions(every_s=0.1, build_every_s=0.0)
+        summary = stream(spark, path, places, options, stop=stop, build=build_then_stop)
+    assert summary.last_seq == {"data": summary.events}
+    assert builds.versions == [1]
+    assert not open_lake(spark, path).manifest.unbuilt
+
+
+async def test_many_small_parts_of_a_day_become_one(spark: SparkSession, tmp_path: Path) -> None:
+    clock = ManualClock(START_US)
+    places = parse_places([str(tmp_path / "data")])
+    async with relay_at(tmp_path / "data", clock) as relay:
+        await live(relay, clock, rounds=1)
+        await relay.seal_journal()
+    whole = ingested(spark, tmp_path / "whole", places)
+    events = whole.read("events", EVENTS)
+    path, counts = str(tmp_path / "lake"), []
+    for first in range(1, 61, 10):
+        lake = take_in(events.where(f"seq between {first} and {first + 9}"), path, parts_max=2)
+        counts.append(len(lake.manifest.tables[EVENTS_TABLE]["2026-01-01"]))
+    lake = take_in(events, path, parts_max=2)
+    assert max(counts) == 3
+    assert counts.count(1) == 2
+    assert rows_of(lake) == rows_of(whole)
+    assert lake.manifest.relays["data"][1].events == whole.manifest.relays["data"][1].events
+    kept = {part.name for part in (tmp_path / "lake/events/day=2026-01-01").iterdir()}
+    assert "batch=1" not in kept  # left unused by the first compaction, deleted by the second
+
+
+def test_a_stream_without_a_journal_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    places = parse_places([str(tmp_path / "nothing")])
+    with pytest.raises(JournalUnusable, match="there is no journal at"):
+        stream(spark, str(tmp_path / "lake"), places, UNTIL_IDLE, build=Builds())

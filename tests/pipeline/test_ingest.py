@@ -1,0 +1,180 @@
+"""Journals become `events`: every line once, whatever happens in between."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.journals import START_US, events_in, some_traffic, write_journal
+from waypost import Relay
+from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.events import EVENTS
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.testing import ManualClock
+from waypost.wire.events import encode_event
+
+DAY_US = 24 * 3600 * 1_000_000
+
+
+async def sealed_traffic(relay: Relay, clock: ManualClock) -> None:
+    await some_traffic(relay, clock)
+    await relay.seal_journal()
+
+
+def rows(lake: Lake) -> list[dict[str, object]]:
+    ordered = lake.read("events", EVENTS).orderBy("relay", "seq")
+    return [row.asDict(recursive=True) for row in ordered.collect()]
+
+
+def lake_of(spark: SparkSession, tmp_path: Path) -> Lake:
+    return open_lake(spark, str(tmp_path / "lake"), create=True)
+
+
+def test_every_event_is_a_row_with_all_fields_of_its_header(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    lake = lake_of(spark, tmp_path)
+    summary = ingest(lake, parse_places([str(tmp_path / "data")]))
+    told, found = events_in(tmp_path / "data"), rows(lake)
+    assert summary.events == len(told) == len(found)
+    budget = {"hop_count": "hop_count", "max_hops": "max_hops", "ttl": "ttl_ms"}
+    for event, row in zip(told, found, strict=True):
+        fields = {
+            name: value
+            for name, value in msgspec.json.decode(encode_event(event)).items()
+            if name not in {"payload", "body"}
+        }
+        told_budget = fields.pop("budget", {})
+        for name, value in fields.items():
+            expected = row[name]
+            if name in {"settings", "rules"}:
+                expected = msgspec.json.decode(str(expected))
+            assert expected == value, (row["kind"], name)
+        for name, column in budget.items():
+            if name in told_budget:
+                assert row[column] == told_budget[name]
+        assert row["relay"] == "data"
+
+
+def test_a_field_left_out_of_a_line_has_its_default_in_the_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    lake = lake_of(spark, tmp_path)
+    ingest(lake, parse_places([str(tmp_path / "data")]))
+    by_seq = {row["seq"]: row for row in rows(lake)}
+    for event in events_in(tmp_path / "data"):
+        row = by_seq[event.seq]
+        for name in ("depth", "tier", "part", "parts", "via", "attempt", "was", "count"):
+            if hasattr(event, name):
+                assert row[name] == getattr(event, name), (row["kind"], name)
+            else:
+                assert row[name] is None
+
+
+def test_a_second_run_finds_nothing_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    lake = lake_of(spark, tmp_path)
+    places = parse_places([str(tmp_path / "data")])
+    ingest(lake, places)
+    before, version = rows(lake), lake.manifest.version
+    again = ingest(open_lake(spark, lake.path), places)
+    assert (again.segments, again.events) == (0, 0)
+    reopened = open_lake(spark, lake.path)
+    assert reopened.manifest.version == version
+    assert rows(reopened) == before
+
+
+def test_a_run_that_died_before_its_commit_leaves_nothing_behind(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    places = parse_places([str(tmp_path / "data")])
+    whole = open_lake(spark, str(tmp_path / "whole"), create=True)
+    ingest(whole, places)
+    lake = lake_of(spark, tmp_path)
+    lake.begin().append_events(whole.read("events", EVENTS).limit(7))  # and no commit
+    assert rows(lake) == []
+    ingest(open_lake(spark, lake.path, create=True), places)
+    assert rows(open_lake(spark, lake.path)) == rows(whole)
+
+
+def test_an_open_segment_is_read_up_to_its_last_commit_and_finished_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data, places = tmp_path / "data", parse_places([str(tmp_path / "data")])
+    write_journal(data, some_traffic)
+    (segment,) = (data / "journal").glob("*.open")
+    committed = segment.read_bytes()
+    segment.write_bytes(committed + b'{"kind":"acked","seq":999999,"at_us":1,"id":"x"')
+    lake = lake_of(spark, tmp_path)
+    first = ingest(lake, places)
+    assert first.events == len(events_in(data))
+    assert first.corrupt == 0
+    assert ingest(lake, places).events == 0
+    segment.write_bytes(committed)
+    write_journal(data, sealed_traffic, start_us=START_US + DAY_US)
+    second = ingest(lake, places)
+    assert first.events + second.events == len(events_in(data))
+    assert [row["seq"] for row in rows(lake)] == [event.seq for event in events_in(data)]
+    assert len(lake.manifest.days("events")) == 2
+
+
+def test_lines_that_cannot_be_read_are_counted_and_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    write_journal(data, sealed_traffic)
+    (segment,) = (data / "journal").glob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    destroyed = lines[10]
+    lines[10] = b"@@" + destroyed[2:]
+    lines[20:20] = [b'{"valid": "json", "but": "no event"}\n']
+    segment.write_bytes(b"".join(lines))
+    lake = lake_of(spark, tmp_path)
+    summary = ingest(lake, parse_places([str(data)]))
+    assert (summary.corrupt, summary.missing) == (2, 1)
+    kept = {row.line for row in spark.read.parquet(f"{lake.path}/corrupt").collect()}
+    assert kept == {lines[10].decode().rstrip("\n"), lines[20].decode().rstrip("\n")}
+    assert summary.events == len(rows(lake))
+
+
+def test_the_journals_of_many_relays_lie_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "east", sealed_traffic)
+    write_journal(tmp_path / "west", sealed_traffic)
+    lake = lake_of(spark, tmp_path)
+    ingest(lake, parse_places([str(tmp_path / "east"), f"other={tmp_path / 'west'}"]))
+    names = {row["relay"] for row in rows(lake)}
+    assert names == {"east", "other"}
+
+
+def test_two_relays_of_one_name_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(JournalUnusable, match="NAME=DIR"):
+        parse_places([str(tmp_path / "a" / "data"), str(tmp_path / "b" / "data")])
+
+
+def test_another_relay_under_a_name_that_is_taken_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+
+    async def other_traffic(relay: Relay, clock: ManualClock) -> None:
+        relay.register_endpoint("agent.z")
+        await relay.seal_journal()
+
+    write_journal(tmp_path / "other", other_traffic)
+    lake = lake_of(spark, tmp_path)
+    ingest(lake, parse_places([str(tmp_path / "data")]))
+    with pytest.raises(JournalUnusable, match="another relay"):
+        ingest(lake, parse_places([f"data={tmp_path / 'other'}"]))
+
+
+def test_a_place_without_a_journal_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "empty" / "journal").mkdir(parents=True)
+    for name in ("nothing", "empty"):
+        with pytest.raises(JournalUnusable, match=name):
+            ingest(lake_of(spark, tmp_path), parse_places([str(tmp_path / name)]))

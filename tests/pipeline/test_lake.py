@@ -1,0 +1,108 @@
+"""A lake changes in one commit, and whoever reads it sees one version."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from waypost.pipeline.errors import LakeUnusable
+from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.schemas import columns
+
+SCHEMA = columns("day date, relay string, n bigint")
+FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)
+
+
+def table(spark: SparkSession, *rows: tuple[date, int]) -> DataFrame:
+    return spark.createDataFrame([(day, "r", n) for day, n in rows], SCHEMA)
+
+
+def content(lake: Lake) -> list[tuple[date, int]]:
+    return sorted((row.day, row.n) for row in lake.read("t", SCHEMA).collect())
+
+
+def rewritten(lake: Lake, rows: DataFrame, *days: date) -> None:
+    change = lake.begin()
+    change.rewrite("t", rows, [str(day) for day in days])
+    change.commit()
+
+
+def new_lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return open_lake(spark, str(tmp_path / "lake"), create=True)
+
+
+def test_what_is_not_committed_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    change = lake.begin()
+    change.rewrite("t", table(spark, (FIRST, 1)), [str(FIRST)])
+    assert [row.n for row in change.read("t", SCHEMA).collect()] == [1]
+    assert content(open_lake(spark, lake.path, create=True)) == []
+    change.commit()
+    assert content(open_lake(spark, lake.path)) == [(FIRST, 1)]
+
+
+def test_a_reader_keeps_its_version_while_the_next_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path)
+    rewritten(lake, table(spark, (FIRST, 1), (SECOND, 2)), FIRST, SECOND)
+    reader = open_lake(spark, lake.path)
+    rewritten(lake, table(spark, (FIRST, 10)), FIRST)
+    assert content(reader) == [(FIRST, 1), (SECOND, 2)]
+    assert content(lake) == [(FIRST, 10), (SECOND, 2)]
+
+
+def test_a_day_can_be_rewritten_many_times(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    for n in range(4):
+        rewritten(lake, table(spark, (FIRST, n)), FIRST)
+        assert content(open_lake(spark, lake.path)) == [(FIRST, n)]
+
+
+def test_a_day_left_without_rows_does_not_show_its_older_ones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = new_lake(spark, tmp_path)
+    rewritten(lake, table(spark, (FIRST, 1), (SECOND, 1)), FIRST, SECOND)
+    rewritten(lake, table(spark, (SECOND, 2)), FIRST, SECOND)
+    assert content(lake) == [(SECOND, 2)]
+    rewritten(lake, table(spark), FIRST, SECOND)
+    assert content(open_lake(spark, lake.path)) == []
+
+
+def test_remains_of_a_job_that_died_do_not_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    rewritten(lake, table(spark, (FIRST, 1)), FIRST)
+    died = lake.begin()
+    died.rewrite("t", table(spark, (FIRST, 99), (SECOND, 99)), [str(FIRST), str(SECOND)])
+    rewritten(open_lake(spark, lake.path), table(spark, (FIRST, 2)), FIRST, SECOND)
+    assert content(open_lake(spark, lake.path)) == [(FIRST, 2)]
+
+
+def test_of_two_jobs_at_once_the_slower_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    slow = lake.begin()
+    slow.rewrite("t", table(spark, (FIRST, 1)), [str(FIRST)])
+    rewritten(open_lake(spark, lake.path, create=True), table(spark, (SECOND, 2)), SECOND)
+    with pytest.raises(LakeUnusable, match="run this again"):
+        slow.commit()
+
+
+def test_a_directory_that_is_no_lake_is_an_error_that_says_how_to_make_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(LakeUnusable, match="pipeline ingest"):
+        open_lake(spark, str(tmp_path / "nowhere"))
+
+
+def test_a_lake_of_a_later_format_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
+    lake = new_lake(spark, tmp_path)
+    rewritten(lake, table(spark, (FIRST, 1)), FIRST)
+    (text,) = (tmp_path / "lake" / "manifest").glob("slot=*/part-*")
+    for damaged in ('{"format":2,"version":1}', '{"format":'):
+        for crc in text.parent.glob(".*.crc"):
+            crc.unlink()
+        text.write_text(damaged)
+        with pytest.raises(LakeUnusable, match=r"format 2|cannot be read"):
+            open_lake(spark, lake.path)
