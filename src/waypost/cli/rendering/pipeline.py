@@ -74,8 +74,16 @@ def show_backtest(result: "Backtest") -> None:
     )
     for text in result.notes:
         note(plain(text))
+    if result.counted:
+        flood = plural(result.counted, "refusal")
+        out.print(f"{flood} in floods are only counted in the journal, and not decided again.")
     if not result.differences:
         return
+    refused = table("refused for", "was", "would be", numbers=("was", "would be"))
+    for reason in sorted({*result.refused_before, *result.refused}):
+        before, after = result.refused_before.get(reason, 0), result.refused.get(reason, 0)
+        refused.add_row(reason, f"{before:,}", f"{after:,}")
+    out.print(refused)
     changes = table("was", "would be", "arrivals", numbers=("arrivals",))
     moved = [
         (count, before, after)

@@ -1,0 +1,231 @@
+"""One inbox, replayed: the policy's own code, row by row.
+
+Rule 1  What leaves the mailbox when is history's word. Evictions are not: the replay has its own.
+Rule 2  A stray is a message whose end history cannot tell: one it refused, or one it evicted and
+        the replay did not. It leaves with the inbox's next acknowledgement, which is its success,
+        or when its time is up.
+Rule 3  A message of which the replay holds nothing changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from waypost.pipeline.replay.in_force import SettingsInForce
+from waypost.policy.admission import DeliveryVerdict, admit_delivery
+from waypost.policy.breakers import CircuitBreakers, CircuitState
+from waypost.policy.budgets import Budget
+from waypost.policy.occupancy import Occupancy, choose_victims
+from waypost.policy.verdicts import Reason
+
+_ENDLESS = 1 << 62
+_FINE = Budget(ttl=_ENDLESS)
+"""Stands for every budget that is nowhere near its end."""
+
+Row = tuple[Any, ...]
+
+
+class Letter:
+    """A message in the mailbox."""
+
+    __slots__ = ("leased", "probe", "sender", "size", "stray", "ttl")
+
+    def __init__(self, sender: str, size: int, ttl: int) -> None:
+        self.sender = sender
+        self.size = size
+        self.ttl = ttl
+        self.leased = False
+        self.probe = False
+        self.stray = False
+
+
+class _Judged:
+    """The arrival being judged."""
+
+    __slots__ = ("budget", "endpoint", "sender", "size", "tier")
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.sender = ""
+        self.budget = _FINE
+        self.size = 0
+        self.tier = 1
+
+
+class Inbox:
+    """The mailbox and the breaker of one endpoint. `live` is in the mailbox's order."""
+
+    def __init__(self, in_force: SettingsInForce, relay: str, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._in_force = in_force
+        in_force.follow(relay)
+        self.occupancy = Occupancy()
+        self.live: dict[str, Letter] = {}
+        self._strays: dict[str, Letter] = {}
+        self._strays_ttl = _ENDLESS
+        self._deferred = False
+        self._judged = _Judged(endpoint)
+        self._breakers = CircuitBreakers()
+        self._enter_era()
+        self._steps = (
+            *(self._arrive, self._arrive, self._lease, self._ack, self._return),
+            *(self._raised, self._gone, self._evicted, self._redriven, self._reset),
+        )
+
+    def follow(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Go through rows in order; gives for each arrival why it is refused, or ""."""
+        steps, in_force = self._steps, self._in_force
+        for row in rows:
+            if row[0] >= in_force.until_seq:
+                self._enter_era(row[0])
+            step = row[2]
+            if step <= 1:
+                yield self._arrive(row)
+            else:
+                steps[step](row)
+
+    def _enter_era(self, seq: int = 0) -> None:
+        restarted = self._in_force.reach(seq)
+        settings = self._in_force.settings
+        config, idle_ms = settings.circuit_breaker, settings.housekeeping.breaker_idle_ms
+        if restarted:
+            self._breakers = CircuitBreakers()
+            for letter in self.live.values():
+                letter.probe = False
+        self._breakers.update_config(config, idle_ms)
+
+    def _arrive(self, row: Row) -> str:
+        _, at_ms, step, key, sender, size, tier, ttl, deferred = row[:9]
+        if step == 0:
+            self._deferred = deferred
+        if at_ms > self._strays_ttl:
+            self._expire_strays(at_ms)
+        judged, settings = self._judged, self._in_force.settings
+        judged.sender, judged.size, judged.tier = sender, size, tier
+        judged.budget = self._budget(row) if row[-1] else _FINE
+        verdict = admit_delivery(judged, self.occupancy, self._breakers, settings, at_ms)
+        if verdict.evict_bytes and not self._make_room(verdict):
+            return Reason.BACKPRESSURE.value
+        if verdict.reason is not None:
+            return verdict.reason.value
+        letter = Letter(sender, size, ttl)
+        letter.probe = verdict.probe and self._deferred
+        self._add(key, letter)
+        if step != 0:
+            self._stray(key, letter)
+        if not self._deferred and self._breakers:
+            self._breakers.record_success(self.endpoint, at_ms)
+        return ""
+
+    def _budget(self, row: Row) -> Budget:
+        ttl, hop_count, max_hops, calls, cycle = row[7], *row[9:13]
+        new, was = self._in_force.settings.max_hops, self._in_force.recorded_max_hops
+        if new != was:
+            max_hops = new if max_hops == was else min(new, max_hops)
+        chain = (self.endpoint,) if cycle else ()
+        return Budget(
+            hop_count=hop_count,
+            max_hops=max_hops,
+            ancestor_chain=chain,
+            ttl=ttl,
+            call_budget_remaining=calls,
+        )
+
+    def _make_room(self, verdict: DeliveryVerdict) -> bool:
+        waiting = [(key, letter) for key, letter in self.live.items() if not letter.leased]
+        evictable = [(letter.sender, letter.size) for _, letter in waiting]
+        victims = choose_victims(evictable, verdict.evict_bytes)
+        for position in victims:
+            self._abandon(waiting[position][0])
+        if not victims and verdict.probe:
+            self._breakers.release_probe(self.endpoint)
+        return bool(victims)
+
+    # What history tells of messages
+
+    def _lease(self, row: Row) -> None:
+        letter = self.live.get(row[3])
+        if letter is not None:
+            letter.leased = True
+
+    def _return(self, row: Row) -> None:
+        letter = self.live.get(row[3])
+        if letter is not None:
+            letter.leased = False
+
+    def _ack(self, row: Row) -> None:
+        letter = self._remove(row[3])
+        if letter is not None and self._breakers:
+            self._succeed(letter, row[1])
+        if self._strays:
+            self._drain(row[1])
+
+    def _raised(self, row: Row) -> None:
+        letter = self._remove(row[3])
+        if letter is not None and self._counts(letter):
+            self._breakers.record_failure(self.endpoint, row[1])
+
+    def _gone(self, row: Row) -> None:
+        self._abandon(row[3])
+
+    def _evicted(self, row: Row) -> None:
+        letter = self.live.get(row[3])
+        if letter is not None:
+            letter.leased = False
+            self._stray(row[3], letter)
+
+    def _redriven(self, row: Row) -> None:
+        self._add(row[3], Letter(row[4], row[5], row[7]))
+
+    def _reset(self, row: Row) -> None:
+        self._breakers.reset(self.endpoint)
+
+    # The mailbox
+
+    def _add(self, key: str, letter: Letter) -> None:
+        if key in self.live:
+            self._remove(key)  # the same id again: one place in the mailbox
+        self.live[key] = letter
+        self.occupancy.add(letter.sender, letter.size)
+
+    def _remove(self, key: str) -> Letter | None:
+        letter = self.live.pop(key, None)
+        if letter is not None:
+            self.occupancy.remove(letter.sender, letter.size)
+            if letter.stray:
+                del self._strays[key]
+        return letter
+
+    def _abandon(self, key: str) -> None:
+        letter = self._remove(key)
+        if letter is not None and letter.probe:
+            self._breakers.release_probe(self.endpoint)
+
+    def _stray(self, key: str, letter: Letter) -> None:
+        letter.stray = True
+        self._strays[key] = letter
+        self._strays_ttl = min(self._strays_ttl, letter.ttl)
+
+    def _expire_strays(self, at_ms: int) -> None:
+        for key in [key for key, letter in self._strays.items() if letter.ttl < at_ms]:
+            self._abandon(key)
+        left = (letter.ttl for letter in self._strays.values())
+        self._strays_ttl = min(left, default=_ENDLESS)
+
+    def _drain(self, at_ms: int) -> None:
+        for key, letter in [one for one in self.live.items() if one[1].stray]:
+            if letter.ttl < at_ms:
+                self._abandon(key)
+            else:
+                self._remove(key)
+                self._succeed(letter, at_ms)
+        self._strays_ttl = _ENDLESS
+
+    # The breaker
+
+    def _succeed(self, letter: Letter, at_ms: int) -> None:
+        if self._counts(letter):
+            self._breakers.record_success(self.endpoint, at_ms)
+
+    def _counts(self, letter: Letter) -> bool:
+        """A half-open breaker hears of its probes only."""
+        return letter.probe or self._breakers.state_of(self.endpoint) is not CircuitState.HALF_OPEN

@@ -1,0 +1,159 @@
+"""Random histories of small relays: the real relay on a clock moved by hand, under settings so
+tight that every limit is met within a few hundred steps."""
+
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
+from waypost.policy.errors import WaypostError
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.policy.settings import HousekeepingConfig
+from waypost.policy.tiers import TierLimits
+from waypost.testing import ManualClock
+from waypost.wire.envelopes import Envelope
+
+AGENTS = [f"agent.{name}" for name in ("a", "b", "c", "d", "e")]
+ENDPOINTS = AGENTS[:4]
+SENDERS = [*AGENTS, "agent.flood", "_relay", "_anonymous"]
+SUBJECTS = [*ENDPOINTS, "agent.*", "agent.>", "agent.nobody"]
+
+_PLAIN = Settings(storage="journal", durability="async", watch_files=False, default_ttl_ms=60_000)
+_BREAKER = CircuitBreakerConfig(failure_threshold=2, cooldown_ms=2000, success_to_close=1)
+_TIERS = QosConfig(
+    enabled=True,
+    tier1=TierLimits(2, 900),
+    tier2=TierLimits(3, 1500),
+    tier3=TierLimits(5, 3000),
+    bidirectional_window_ms=15_000,
+    inbox_max_bytes=2500,
+)
+_HOUSE = HousekeepingConfig(sweep_interval_ms=3000, breaker_idle_ms=20_000)
+_RATE = RateLimitConfig(window_secs=5, max_per_window=6, per_sender_overrides={"agent.f": 3})
+
+
+def _chosen(**fields: object) -> Settings:
+    return Settings(
+        **{name: getattr(_PLAIN, name) for name in ("storage", "durability", "watch_files")},
+        default_ttl_ms=60_000,
+        circuit_breaker=_BREAKER,
+        housekeeping=_HOUSE,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+STRICT = _chosen(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=6), qos=_TIERS)
+SETTINGS = [
+    STRICT,
+    _chosen(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=4), max_hops=2),
+    _chosen(rate_limit=RateLimitConfig(enabled=False), qos=_TIERS),
+    _chosen(backpressure=BackpressureConfig(max_mailbox_size=8)),
+]
+RELOADED = [
+    b'{"reliability": {"rateLimit": {"maxPerWindow": 4}, "backpressure": {"maxMailboxSize": 3}}}',
+    b'{"qos": {"tier1": {"maxEnvelopes": 1}, "inboxMaxBytes": 1500}, "maxHops": 3}',
+    b'{"reliability": {"circuitBreaker": {"failureThreshold": 1}}, "qos": {"overflow": "reject"}}',
+]
+
+
+class History:
+    """One relay living through random steps."""
+
+    def __init__(self, data: Path, seed: int) -> None:
+        self.data = data
+        self.random = random.Random(seed)
+        self.settings = SETTINGS[seed % len(SETTINGS)]
+        self.clock = ManualClock(1_767_225_600_000_000 + seed * 7_654_321)
+        self.seen: list[Envelope] = []
+        self.relay: Relay
+
+    async def live(self, steps: int) -> None:
+        """Take `steps` steps and seal the journal."""
+        await self._open()
+        kinds: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self._publish, 60),
+            (self._consume, 14),
+            (self._wait, 16),
+            (self._dead_letters, 3),
+            (self._reload, 1),
+            (self._restart, 1),
+            (self._registration, 1),
+            (self._remember, 1),
+        ]
+        actions = [action for action, weight in kinds for _ in range(weight)]
+        for _ in range(steps):
+            await self.random.choice(actions)()
+            await self.relay.idle()
+        await self.relay.seal_journal()
+        await self.relay.close()
+
+    async def _open(self) -> None:
+        self.relay = Relay(self.data, settings=self.settings, clock=self.clock)
+        await self.relay.open()
+        for endpoint in ENDPOINTS:
+            self.relay.register_endpoint(endpoint)
+        if self.random.random() < 0.8:
+            self.relay.subscribe("agent.d", self._handle)
+
+    def _handle(self, envelope: Envelope) -> None:
+        self.seen.append(envelope)
+        if self.random.random() < 0.5:
+            raise ConnectionError("away")
+
+    async def _publish(self) -> None:
+        draw = self.random
+        for _ in range(draw.choice((1, 1, 2, 8))):
+            parent = draw.choice(self.seen) if self.seen and draw.random() < 0.3 else None
+            budget = {"ttl": self.clock.now_us // 1000 + 3000} if draw.random() < 0.2 else None
+            chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
+            try:
+                await self.relay.publish(
+                    draw.choice(SUBJECTS),
+                    "x" * draw.randrange(400),
+                    sender=draw.choice(SENDERS),
+                    parent=parent,
+                    budget=budget,
+                    message_id=chosen,
+                )
+            except WaypostError:
+                pass  # an id that is taken, a chain that is too long: nothing is recorded
+            self.clock.advance_us(draw.randrange(3000))
+
+    async def _consume(self) -> None:
+        endpoint = self.random.choice(ENDPOINTS)
+        got = await self.relay.lease(endpoint, limit=self.random.randrange(1, 6))
+        self.seen.extend(got)
+        ids = [one.id for one in got]
+        fate = self.random.random()
+        if fate < 0.6:
+            await self.relay.ack(endpoint, ids)
+        elif fate < 0.8:
+            await self.relay.nack(endpoint, ids, delay=self.random.choice((0.0, 1.5)))
+
+    async def _wait(self) -> None:
+        self.clock.advance_ms(self.random.choice((10, 300, 1000, 2500, 40_000)))
+
+    async def _dead_letters(self) -> None:
+        letters = await self.relay.dead_letters()
+        chosen = {one.envelope.id for one in letters if self.random.random() < 0.5}
+        await self.relay.redrive(chosen)
+        if self.random.random() < 0.2:
+            await self.relay.purge_dead_letters()
+
+    async def _reload(self) -> None:
+        (self.data / "config.json").write_bytes(self.random.choice(RELOADED))
+        self.relay.parts.settings.reload()
+
+    async def _restart(self) -> None:
+        await self.relay.close()
+        self.clock.advance_ms(50)
+        await self._open()
+
+    async def _registration(self) -> None:
+        self.relay.unregister_endpoint("agent.c")
+        await self._publish()
+        self.relay.register_endpoint("agent.c")
+
+    async def _remember(self) -> None:
+        seen_ms = self.clock.now_us // 1000 - self.random.randrange(30_000)
+        await self.relay.remember_pairs([(*self.random.sample(AGENTS, 2), seen_ms)])

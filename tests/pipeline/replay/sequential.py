@@ -1,0 +1,270 @@
+"""The obvious replay: one relay's events in order, one at a time, with the policy's own functions.
+
+It judges the replay in Spark. The rules are those of docs/backtest.md, in the order of the page.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from waypost.policy.admission import admit_delivery, admit_sender
+from waypost.policy.breakers import CircuitBreakers, CircuitState, Occasion
+from waypost.policy.budgets import Budget
+from waypost.policy.occupancy import Occupancy, choose_victims
+from waypost.policy.rate_limits import RateWindows
+from waypost.policy.settings import Settings, merge_settings
+from waypost.policy.subjects import is_literal
+from waypost.policy.tiers import standing
+from waypost.policy.verdicts import Reason
+from waypost.wire import events as wire
+
+KEPT = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided about one arrival, and what would have been. A reason of "" is accepted."""
+
+    seq: int
+    sender: str
+    endpoint: str
+    tier: int
+    old_reason: str
+    new_reason: str
+
+
+class Letter(msgspec.Struct):
+    """A message in a mailbox. `stray`: history cannot tell when it would have left."""
+
+    sender: str
+    size: int
+    ttl: int
+    leased: bool = False
+    probe: bool = False
+    stray: bool = False
+
+
+class Judged(msgspec.Struct):
+    """An arrival as `admit_delivery` wants it."""
+
+    sender: str
+    endpoint: str
+    budget: Budget
+    size: int
+    tier: int
+
+
+class Inbox:
+    """One mailbox and its breaker. `live` is in the mailbox's order."""
+
+    def __init__(self) -> None:
+        self.occupancy = Occupancy()
+        self.live: dict[str, Letter] = {}
+        self.deferred = False
+
+    def add(self, key: str, letter: Letter) -> None:
+        self.remove(key)
+        self.live[key] = letter
+        self.occupancy.add(letter.sender, letter.size)
+
+    def remove(self, key: str) -> Letter | None:
+        letter = self.live.pop(key, None)
+        if letter is not None:
+            self.occupancy.remove(letter.sender, letter.size)
+        return letter
+
+    def strays(self) -> list[str]:
+        return [key for key, letter in self.live.items() if letter.stray]
+
+
+class Sequential:
+    """The state of one relay under other settings."""
+
+    def __init__(self, events: Sequence[wire.AnyEvent], changes: bytes | None) -> None:
+        self.events = events
+        self.changes = changes
+        told = (wire.Accepted, wire.Rejected, wire.EndpointChanged)
+        self.known = {e.endpoint for e in events if isinstance(e, told) and e.endpoint}
+        self.recorded = Settings()
+        self.settings = Settings()
+        if changes is not None:
+            self.settings = merge_settings(self.settings, changes)
+        self.windows = RateWindows()
+        self.passed = True
+        self.publish: tuple[str, str] | None = None
+        self.last_seen: dict[tuple[str, str], int] = {}
+        self.inboxes: dict[str, Inbox] = {}
+        self.breakers = self._closed()
+        self.arrived: dict[tuple[str, str], wire.Accepted | wire.Rejected] = {}
+
+    def decisions(self) -> Iterator[Decision]:
+        for event in self.events:
+            match event:
+                case wire.Accepted() | wire.Rejected():
+                    if isinstance(event, wire.Accepted) or not event.since_us:
+                        yield self._arrival(event)
+                    if isinstance(event, wire.Accepted) or event.reason == "budget_exceeded":
+                        self.arrived[event.endpoint, event.id] = event
+                case wire.SettingsChanged():
+                    self._settings_changed(event)
+                case wire.BreakerMoved():
+                    if event.occasion in {Occasion.RESET, Occasion.IDLE}:
+                        self.breakers.reset(event.endpoint)
+                case wire.PairSeen():
+                    pair = (event.sender, event.endpoint)
+                    self.last_seen[pair] = max(event.seen_ms, self.last_seen.get(pair, 0))
+                case wire.EndpointChanged() | wire.SessionChanged() | wire.RulesChanged():
+                    pass
+                case _:
+                    self._movement(event, self.inboxes.setdefault(event.endpoint, Inbox()))
+
+    def _closed(self) -> CircuitBreakers:
+        config = self.settings
+        return CircuitBreakers(config.circuit_breaker, config.housekeeping.breaker_idle_ms)
+
+    def _settings_changed(self, event: wire.SettingsChanged) -> None:
+        self.recorded = merge_settings(Settings(), msgspec.json.encode(event.settings))
+        self.settings = self.recorded
+        if self.changes is not None:
+            self.settings = merge_settings(self.recorded, self.changes)
+        if event.cause == "start":
+            self.breakers = self._closed()
+            for inbox in self.inboxes.values():
+                for letter in inbox.live.values():
+                    letter.probe = False
+        idle_ms = self.settings.housekeeping.breaker_idle_ms
+        self.breakers.update_config(self.settings.circuit_breaker, idle_ms)
+
+    def _arrival(self, event: wire.Accepted | wire.Rejected) -> Decision:
+        old = event.reason.value if isinstance(event, wire.Rejected) else ""
+        endpoint, tier, new = event.endpoint, event.tier, old
+        if old not in KEPT:
+            endpoint = self._goal(event, old)
+            new = "" if self._sender_passes(event) else "rate_limited"
+            if not new and endpoint:
+                at_ms = event.at_us // 1000
+                if self.settings.qos.enabled:
+                    received = self.last_seen.get((endpoint, event.sender))
+                    window_ms = self.settings.qos.bidirectional_window_ms
+                    tier = int(standing(event.sender, at_ms, received, at_ms, window_ms))
+                self.last_seen[event.sender, endpoint] = at_ms
+                new = self._deliver(event, endpoint, tier, at_ms)
+        arrived = "" if old == new == "rate_limited" else endpoint
+        return Decision(event.seq, event.sender, arrived, tier, old, new)
+
+    def _goal(self, event: wire.Accepted | wire.Rejected, old: str) -> str:
+        if old != "rate_limited":
+            return event.endpoint
+        return event.subject if is_literal(event.subject) and event.subject in self.known else ""
+
+    def _sender_passes(self, event: wire.Accepted | wire.Rejected) -> bool:
+        publish = (event.sender, event.id)
+        if event.part == 0 or publish != self.publish:
+            at_ms = event.at_us // 1000
+            verdict = admit_sender(event.sender, self.windows, self.settings, at_ms)
+            self.passed = verdict.reason is None
+            if self.passed:
+                self.windows.record(event.sender, at_ms)
+        self.publish = publish
+        return self.passed
+
+    def _deliver(
+        self, event: wire.Accepted | wire.Rejected, endpoint: str, tier: int, at_ms: int
+    ) -> str:
+        inbox = self.inboxes.setdefault(endpoint, Inbox())
+        accepted = isinstance(event, wire.Accepted)
+        if accepted:
+            inbox.deferred = event.deferred
+        for key in [k for k in inbox.strays() if inbox.live[k].ttl < at_ms]:
+            self._abandon(inbox, key, endpoint)
+        budget = self._budget(event.budget)
+        judged = Judged(event.sender, endpoint, budget, event.size, tier)
+        verdict = admit_delivery(judged, inbox.occupancy, self.breakers, self.settings, at_ms)
+        if verdict.evict_bytes and not self._make_room(inbox, endpoint, verdict.evict_bytes):
+            if verdict.probe:
+                self.breakers.release_probe(endpoint)
+            return "backpressure"
+        if verdict.reason is not None:
+            return verdict.reason.value
+        letter = Letter(event.sender, event.size, event.budget.ttl, stray=not accepted)
+        letter.probe = verdict.probe and inbox.deferred
+        inbox.add(event.id or f" {event.seq}", letter)
+        if not inbox.deferred:
+            self.breakers.record_success(endpoint, at_ms)
+        return ""
+
+    def _budget(self, budget: Budget) -> Budget:
+        new, was = self.settings.max_hops, self.recorded.max_hops
+        if new == was:
+            return budget
+        hops = new if budget.max_hops == was else min(new, budget.max_hops)
+        return msgspec.structs.replace(budget, max_hops=hops)
+
+    def _make_room(self, inbox: Inbox, endpoint: str, needed_bytes: int) -> bool:
+        waiting = [key for key, letter in inbox.live.items() if not letter.leased]
+        held = [(inbox.live[key].sender, inbox.live[key].size) for key in waiting]
+        victims = [waiting[at] for at in choose_victims(held, needed_bytes)]
+        for key in victims:
+            self._abandon(inbox, key, endpoint)
+        return bool(victims)
+
+    def _movement(self, event: wire.MailboxEvent, inbox: Inbox) -> None:
+        at_ms, key, endpoint = event.at_us // 1000, event.id, event.endpoint
+        letter = inbox.live.get(key)
+        match event:
+            case wire.Acked():
+                self._acked(inbox, key, endpoint, at_ms)
+                self._drain(inbox, endpoint, at_ms)
+            case wire.Failed(via="handler"):
+                inbox.remove(key)
+                if letter and self._counts(letter, endpoint):
+                    self.breakers.record_failure(endpoint, at_ms)
+            case wire.Failed() | wire.Expired(was="pending"):
+                self._abandon(inbox, key, endpoint)
+            case wire.Redriven():
+                arrived = self.arrived.get((endpoint, key))
+                if arrived is not None:
+                    inbox.add(key, Letter(arrived.sender, arrived.size, arrived.budget.ttl))
+            case wire.Leased() | wire.Returned() | wire.Evicted() if letter:
+                letter.leased = isinstance(event, wire.Leased)
+                letter.stray = letter.stray or isinstance(event, wire.Evicted)
+
+    def _drain(self, inbox: Inbox, endpoint: str, at_ms: int) -> None:
+        for key in inbox.strays():
+            if inbox.live[key].ttl < at_ms:
+                self._abandon(inbox, key, endpoint)
+            else:
+                self._acked(inbox, key, endpoint, at_ms)
+
+    def _acked(self, inbox: Inbox, key: str, endpoint: str, at_ms: int) -> None:
+        letter = inbox.remove(key)
+        if letter and self._counts(letter, endpoint):
+            self.breakers.record_success(endpoint, at_ms)
+
+    def _abandon(self, inbox: Inbox, key: str, endpoint: str) -> None:
+        letter = inbox.remove(key)
+        if letter and letter.probe:
+            self.breakers.release_probe(endpoint)
+
+    def _counts(self, letter: Letter, endpoint: str) -> bool:
+        return letter.probe or self.breakers.state_of(endpoint) is not CircuitState.HALF_OPEN
+
+
+def replay(events: Sequence[wire.AnyEvent], changes: bytes | None = None) -> list[Decision]:
+    """Every arrival of one relay, decided again."""
+    return list(Sequential(events, changes).decisions())
+
+
+def read_journal(data: Path) -> list[wire.AnyEvent]:
+    """The events of a data directory whose journal is sealed."""
+    return [
+        wire.decode_event(line)
+        for path in sorted((data / "journal").glob("*.jsonl"))
+        for line in path.read_bytes().splitlines()
+        if not line.startswith(wire.COMMIT_PREFIX)
+    ]
+
+
+def differing(decisions: Iterable[Decision]) -> list[Decision]:
+    """Those that would have been decided otherwise."""
+    return [one for one in decisions if one.old_reason != one.new_reason]

@@ -1,0 +1,132 @@
+"""The replay in Spark against the obvious one, on random histories of many relays in one lake."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.pipeline.replay.conftest import Past
+from tests.pipeline.replay.sequential import Decision, replay
+from waypost.pipeline.replay.backtest import Backtest, backtest
+from waypost.policy.errors import InvalidSettings
+
+OTHERS = {
+    "tighter": {
+        "reliability": {
+            "rateLimit": {"maxPerWindow": 3, "windowSecs": 3, "perSenderOverrides": {"agent": 2}},
+            "circuitBreaker": {"failureThreshold": 1, "cooldownMs": 5000},
+            "backpressure": {"maxMailboxSize": 3},
+        },
+        "maxHops": 2,
+    },
+    "no limits but bytes": {
+        "qos": {"inboxMaxBytes": 1200, "tier1": {"maxEnvelopes": 9, "maxBytes": 9000}},
+        "reliability": {
+            "rateLimit": {"enabled": False},
+            "backpressure": {"enabled": False},
+            "circuitBreaker": {"enabled": False},
+        },
+    },
+    "tiers for all, of another window": {
+        "qos": {"enabled": True, "bidirectionalWindowMs": 400, "tier1": {"maxEnvelopes": 1}},
+    },
+    "no tiers, longer rate windows, rarer breakers": {
+        "qos": {"enabled": False},
+        "reliability": {
+            "rateLimit": {"windowSecs": 9},
+            "circuitBreaker": {"failureThreshold": 3, "halfOpenProbeCount": 2},
+        },
+        "housekeeping": {"breakerIdleMs": 4000},
+        "maxHops": 4,
+    },
+    "nothing is evicted": {"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}},
+}
+
+
+TUNED = {
+    # Keys go across batches of Arrow, as those of real lakes do.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "29",
+    # Compiling and planning again costs more than it saves on so few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def tuned(past: Past) -> Iterator[None]:
+    conf = past.lake.spark.conf
+    before = {name: conf.get(name) for name in TUNED}
+    for name, value in TUNED.items():
+        conf.set(name, value)
+    yield
+    for name, value in before.items():
+        conf.set(name, value)
+
+
+def judged_plainly(past: Past, changes: bytes | None) -> dict[tuple[str, int], Decision]:
+    return {
+        (relay, one.seq): one
+        for relay, events in past.events.items()
+        for one in replay(events, changes)
+    }
+
+
+def written(past: Past, out: Path) -> dict[tuple[str, int], Decision]:
+    rows = past.lake.spark.read.parquet(str(out)).collect()
+    assert len({(row.relay, row.seq) for row in rows}) == len(rows)
+    for row in rows:
+        assert row.changed == (row.old_reason != row.new_reason)
+        assert (row.new == "accepted") == (row.new_reason is None)
+    return {
+        (row.relay, row.seq): Decision(
+            *(row.seq, row.sender, row.endpoint, row.tier),
+            *(row.old_reason or "", row.new_reason or ""),
+        )
+        for row in rows
+    }
+
+
+def agrees(result: Backtest, expected: dict[tuple[str, int], Decision]) -> None:
+    moves = Counter((one.old_reason, one.new_reason) for one in expected.values())
+    differing = {move: count for move, count in moves.items() if move[0] != move[1]}
+    by_reason: dict[str, dict[str, int]] = {}
+    for (old, new), count in differing.items():
+        by_reason.setdefault(old or "accepted", {})[new or "accepted"] = count
+    assert result.by_reason == by_reason
+    assert result.messages == len(expected)
+    assert result.differences == sum(differing.values()) == sum(result.by_tier.values())
+
+
+@pytest.mark.parametrize("shortcut", [True, False])
+def test_the_same_settings_give_no_difference_for_any_relay(past: Past, shortcut: bool) -> None:
+    result = backtest(past.lake, shortcut=shortcut)
+    assert result.messages > 1000
+    assert result.differences == 0
+    assert result.refused == result.refused_before
+    assert len(result.refused) == 5  # every limit was met
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_settings_give_what_a_plain_replay_gives(
+    past: Past, name: str, tmp_path: Path
+) -> None:
+    changes = msgspec.json.encode(OTHERS[name])
+    expected = judged_plainly(past, changes)
+    result = backtest(past.lake, changes, str(tmp_path / "out"))
+    assert result.differences > 0
+    agrees(result, expected)
+    found = written(past, tmp_path / "out")
+    assert {key: one for key, one in found.items() if one != expected.get(key)} == {}
+    assert found.keys() == expected.keys()
+
+
+def test_without_the_shortcut_nothing_else_is_decided(past: Past) -> None:
+    changes = msgspec.json.encode(OTHERS["tighter"])
+    agrees(backtest(past.lake, changes, shortcut=False), judged_plainly(past, changes))
+
+
+def test_settings_that_make_no_sense_are_refused(past: Past) -> None:
+    with pytest.raises(InvalidSettings):
+        backtest(past.lake, b'{"maxHops": 0}')
