@@ -16,14 +16,14 @@ from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.tables.registry import TABLES
 from waypost.simulate import SimulationOptions, simulate
 
-KILLS = int(os.environ.get("WAYPOST_KILLS", "2"))
+KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
 """How often each job is killed; each takes about as long as the job."""
 
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kills") / "traffic"
-    simulate(SimulationOptions(messages=3000, out=out, agents=40, seed=11))
+    simulate(SimulationOptions(messages=1500, out=out, agents=40, seed=11))
     return out
 
 

@@ -12,40 +12,46 @@ import msgspec
 import pytest
 
 from tests.pipeline.cluster.stock import connect_server, standalone, stock_python
+from waypost.pipeline.start.session import SparkChoice
 from waypost.simulate import SimulationOptions, simulate
 
-TIGHTER = b"""{"reliability": {"rateLimit": {"maxPerWindow": 20}},
-               "qos": {"tier1": {"maxEnvelopes": 5}}}"""
-LITTLE_MEMORY = ("--conf", "spark.executor.memory=512m", "--conf", "spark.sql.shuffle.partitions=2")
+TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
+              "qos": {"tier1": {"maxEnvelopes": 5}}}"""
+FEW = {"spark.sql.shuffle.partitions": "2"}
+SMALL = {"spark.executor.memory": "512m"}
+
+ASK = """
+import os, sys
+from waypost.pipeline.build import build
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.replay.backtest import backtest
+from waypost.pipeline.reports.report import write_report
+from waypost.pipeline.start.session import SparkChoice, spark_session
+import msgspec
+
+directory, journal, settings, choice = sys.argv[1:]
+choice = msgspec.json.decode(choice, type=SparkChoice)
+with spark_session(choice, os.environ) as spark:
+    lake = open_lake(spark, directory + "/lake", create=True)
+    answers = {
+        "ingested": ingest(lake, parse_places([journal])),
+        "built": build(lake),
+        "report": write_report(lake, directory + "/report.html").headline,
+        "same": backtest(lake, shortcut=False),
+        "tighter": backtest(lake, settings.encode()),
+    }
+sys.stdout.buffer.write(msgspec.json.encode(answers))
+"""
 
 
-class Answers(msgspec.Struct):
-    """What `run` and `backtest` say, without what depends on where they ran."""
-
-    ran: Any
-    same: Any
-    tighter: Any
-
-
-def ask(directory: Path, journal: Path, *where: str) -> Answers:
-    settings = directory / "tighter.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_bytes(TIGHTER)
-    lake = str(directory / "lake")
-    ran = waypost("run", "--journal", str(journal), "--lake", lake, *where)
-    same = waypost("backtest", "--lake", lake, *where)
-    tighter = waypost("backtest", "--lake", lake, "--settings", str(settings), *where)
-    ran["report"].pop("path")
-    return Answers(ran, same, tighter)
-
-
-def waypost(*arguments: str) -> Any:
-    """What a job prints, in a process of its own as a user would start it."""
+def ask(directory: Path, journal: Path, choice: SparkChoice) -> Any:
+    """What the jobs answer there, in a process of their own, with one session for all of them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    arguments = [str(directory), str(journal), TIGHTER, msgspec.json.encode(choice).decode()]
     done = subprocess.run(
-        [sys.executable, "-m", "waypost", "pipeline", *arguments, "--json"],
-        capture_output=True,
-        timeout=600,
-        check=False,
+        [sys.executable, "-c", ASK, *arguments], capture_output=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return msgspec.json.decode(done.stdout)
@@ -54,14 +60,14 @@ def waypost(*arguments: str) -> Any:
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cluster") / "traffic"
-    simulate(SimulationOptions(messages=3000, out=out, agents=40, seed=5))
+    simulate(SimulationOptions(messages=1500, out=out, agents=40, seed=5))
     return out
 
 
 @pytest.fixture(scope="module")
-def here(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def here(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The answers of this machine alone."""
-    return ask(tmp_path_factory.mktemp("here"), journal, "--master", "local[2]", *LITTLE_MEMORY[2:])
+    return ask(tmp_path_factory.mktemp("here"), journal, SparkChoice(master="local[2]", conf=FEW))
 
 
 @pytest.fixture(scope="module")
@@ -76,22 +82,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
 
 
 def test_a_standalone_cluster_gives_the_same_answers(
-    journal: Path, here: Answers, cluster: tuple[str, Path], tmp_path: Path
+    journal: Path, here: Any, cluster: tuple[str, Path], tmp_path: Path
 ) -> None:
     master, _ = cluster
-    there = ask(tmp_path, journal, "--master", master, *LITTLE_MEMORY)
+    there = ask(tmp_path, journal, SparkChoice(master=master, conf={**FEW, **SMALL}))
     assert there == here
-    assert here.same["differences"] == 0
-    assert here.tighter["differences"] > 0
+    assert here["same"]["differences"] == 0
+    assert here["tighter"]["differences"] > 0
 
 
 def test_a_spark_connect_server_gives_the_same_answers(
-    journal: Path, here: Answers, cluster: tuple[str, Path], tmp_path: Path
+    journal: Path, here: Any, cluster: tuple[str, Path], tmp_path: Path
 ) -> None:
     master, python = cluster
-    arguments = ("--master", master, "--conf", f"spark.pyspark.python={python}", *LITTLE_MEMORY)
-    with connect_server(tmp_path / "server", *arguments) as remote:
-        there = ask(tmp_path / "lake", journal, "--remote", remote)
+    settings = {"spark.pyspark.python": str(python), **SMALL}
+    conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    with connect_server(tmp_path / "server", "--master", master, *conf) as remote:
+        there = ask(tmp_path / "lake", journal, SparkChoice(remote=remote, conf=FEW))
     assert there == here
 
 

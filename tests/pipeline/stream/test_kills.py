@@ -22,7 +22,7 @@ from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.stream import StreamOptions, stream
 from waypost.testing import ManualClock
 
-KILLS = int(os.environ.get("WAYPOST_KILLS", "2"))
+KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
 STARTS_WITHIN_S = 180
 KILLED_WITHIN_S = 4.0
 

@@ -81,8 +81,8 @@ def show_backtest(result: "Backtest") -> None:
         return
     refused = table("refused for", "was", "would be", numbers=("was", "would be"))
     for reason in sorted({*result.refused_before, *result.refused}):
-        before, after = result.refused_before.get(reason, 0), result.refused.get(reason, 0)
-        refused.add_row(reason, f"{before:,}", f"{after:,}")
+        was, would_be = result.refused_before.get(reason, 0), result.refused.get(reason, 0)
+        refused.add_row(reason, f"{was:,}", f"{would_be:,}")
     out.print(refused)
     changes = table("was", "would be", "arrivals", numbers=("arrivals",))
     moved = [

@@ -1,0 +1,64 @@
+"""The columns of `events`, for engines that are not Spark: names, types and defaults.
+
+The same as in `waypost.pipeline.events`, said without Spark, so that the memory of the others is
+their own.
+"""
+
+from typing import Final, NamedTuple
+
+MOVEMENTS: Final = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
+
+
+class Default(NamedTuple):
+    """What a line of one of `kinds` means when it leaves a column out."""
+
+    kinds: tuple[str, ...]
+    value: str | int | bool
+
+
+LINE: Final = {
+    **dict.fromkeys(("kind", "id", "sender", "subject", "endpoint"), "string"),
+    **dict.fromkeys(("seq", "at_us", "size"), "bigint"),
+    **dict.fromkeys(("part", "parts", "tier", "attempt"), "int"),
+    **dict.fromkeys(("reply_to", "parent", "breaker", "reason", "detail"), "string"),
+    **dict.fromkeys(("chosen_id", "deferred", "probe"), "boolean"),
+    **dict.fromkeys(("rate_count", "rate_limit", "depth", "depth_max"), "bigint"),
+    **dict.fromkeys(("quota_count", "quota_bytes", "retry_after_ms", "count"), "bigint"),
+    **dict.fromkeys(("since_us", "until_us", "not_before_us", "seen_ms"), "bigint"),
+    **dict.fromkeys(("via", "was", "before", "after", "occasion", "action"), "string"),
+    **dict.fromkeys(("rules", "cause", "settings", "problem"), "string"),
+}
+"""Fields of a line but the budget, with their types as Spark calls them."""
+
+BUDGET: Final = {
+    "hop_count": "int",
+    "max_hops": "int",
+    "ancestor_chain": "strings",
+    "ttl": "bigint",
+    "call_budget_remaining": "bigint",
+}
+"""Fields of a line's budget; `ttl` becomes the column `ttl_ms`."""
+
+_ARRIVAL = ("accepted", "rejected")
+
+DEFAULTS: Final = {
+    **dict.fromkeys(("part", "size", "rate_count", "rate_limit"), Default(_ARRIVAL, 0)),
+    **dict.fromkeys(("depth", "depth_max", "quota_count", "quota_bytes"), Default(_ARRIVAL, 0)),
+    **dict.fromkeys(("parts", "tier"), Default(_ARRIVAL, 1)),
+    **dict.fromkeys(("deferred", "probe"), Default(("accepted",), False)),
+    "endpoint": Default(_ARRIVAL, ""),
+    "chosen_id": Default(_ARRIVAL, False),
+    "breaker": Default(_ARRIVAL, "CLOSED"),
+    "detail": Default(("rejected",), ""),
+    "retry_after_ms": Default(("rejected",), 0),
+    "count": Default(("rejected",), 1),
+    "since_us": Default(("rejected", "endpoint"), 0),
+    "until_us": Default(("leased",), 0),
+    "attempt": Default(("leased",), 1),
+    "not_before_us": Default(("returned",), 0),
+    "was": Default(("expired",), "pending"),
+    "problem": Default(("rules", "settings"), ""),
+    "reason": Default(("expired",), "time to live is over"),
+}
+VIA: Final = (Default(("leased", "acked"), "lease"), Default(("failed",), "handler"))
+"""`via` alone has two defaults."""

@@ -1,0 +1,227 @@
+"""What is measured, in which order: sizes from small to large, peers in turns.
+
+At the largest size everything runs once; at smaller ones twice, and the quicker time counts.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.pipeline.figures import (
+    DUCKDB,
+    POLARS,
+    SEQUENTIAL,
+    WAYPOST,
+    Figure,
+    quickest,
+    require_agreement,
+)
+from bench.pipeline.journals import Journal, halved
+from bench.pipeline.processes import Outcome, measure
+
+PAYLOADS = {"64 B": 64, "4 KB": 4096, "16 KB": 16384}
+"""The first and the last are compared; 4 KB is the most that stands in a line itself."""
+
+_RUNS = 2
+_ENGINES = {WAYPOST: "spark", DUCKDB: "duckdb", POLARS: "polars"}
+Say = Callable[[str], None]
+
+
+class Bench:
+    """All measurements, with their files below one directory."""
+
+    def __init__(self, scratch: Path, sizes: Sequence[int], say: Say) -> None:
+        self._scratch = scratch
+        self._sizes = sorted(sizes)
+        self._say = say
+        self._lakes: dict[int, Path] = {}
+
+    def make_traffic(self) -> Journal:
+        """The journal that everything but payloads is measured on."""
+        return self._journal("make_traffic", "traffic", size=self._sizes[0])
+
+    def ingest(self, journal: Journal) -> Iterator[Figure]:
+        """Journals become events."""
+        for size in self._sizes:
+            copies = journal.copies_for_events(size)
+
+            def run(peer: str, copies: int = copies) -> Figure:
+                target = self._fresh(f"lake-{copies}" if peer == WAYPOST else "events")
+                given = {"lake" if peer == WAYPOST else "out": str(target)}
+                outcome = self._measure(
+                    f"{_ENGINES[peer]}.ingest",
+                    data=str(journal.data),
+                    relays=_relays(copies),
+                    **given,
+                )
+                if peer == WAYPOST:
+                    self._lakes[copies] = target
+                return _figure("ingest", peer, copies * journal.events, copies, outcome)
+
+            yield from self._turns(size, f"ingest of {copies * journal.events:,} events", run)
+
+    def build(self, journal: Journal) -> Iterator[Figure]:
+        """Events become tables."""
+        for size in self._sizes:
+            copies = journal.copies_for_events(size)
+            lake = self._lake(journal, copies)
+
+            def run(peer: str, lake: Path = lake, copies: int = copies) -> Figure:
+                if peer == WAYPOST:
+                    outcome = self._measure("spark.build", lake=str(self._linked(lake, "built")))
+                else:
+                    out = str(self._fresh("tables"))
+                    outcome = self._measure(f"{_ENGINES[peer]}.build", lake=str(lake), out=out)
+                return _figure("build", peer, copies * journal.events, copies, outcome)
+
+            yield from self._turns(size, f"build of {copies * journal.events:,} events", run)
+
+    def backtest(self, journal: Journal) -> Iterator[Figure]:
+        """Every arrival is decided again; the plain replay does it for one copy."""
+        kinds = {"same settings": None, "halved limits": halved().decode()}
+        plain = {}
+        for kind, settings in kinds.items():
+            self._say(f"{SEQUENTIAL}, {kind}: {journal.arrivals:,} messages")
+            outcome = self._measure("sequential.replay", data=str(journal.data), settings=settings)
+            plain[kind] = _figure(f"backtest, {kind}", SEQUENTIAL, journal.arrivals, 1, outcome)
+            self._say(f"  {plain[kind].rate:,.0f} messages/s")
+            yield plain[kind]
+        for size in self._sizes:
+            copies = journal.copies_for_arrivals(size)
+            lake = self._lake(journal, copies)
+            for kind, settings in kinds.items():
+                name = f"backtest, {kind}"
+                amount = copies * journal.arrivals
+                runs = []
+                for _ in range(self._runs(size)):
+                    self._say(f"{name}, of {amount:,} messages: {WAYPOST}")
+                    outcome = self._measure("spark.backtest", lake=str(lake), settings=settings)
+                    runs.append(_figure(name, WAYPOST, amount, copies, outcome))
+                    self._say(f"  {outcome.seconds:.1f} s")
+                best = quickest(runs)
+                _require_same_decisions(best, plain[kind])
+                yield best
+
+    def payloads(self) -> Iterator[Figure]:
+        """Does the size of payloads, which no table needs, cost anything?"""
+        messages = max(1000, min(150_000, self._sizes[0] * 3 // 20))
+        journals = {
+            name: self._journal(
+                "make_payloads", f"payloads-{size}", messages=messages, payload_bytes=size
+            )
+            for name, size in PAYLOADS.items()
+        }
+        runs: dict[str, list[Figure]] = {name: [] for name in PAYLOADS}
+        for _ in range(_RUNS):
+            for name, journal in journals.items():
+                self._say(f"ingest of {journal.events:,} events with payloads of {name}")
+                lake = self._fresh("payload-lake")
+                outcome = self._measure(
+                    "spark.ingest", data=str(journal.data), relays=["r0"], lake=str(lake)
+                )
+                job = f"ingest of payloads of {name}"
+                runs[name].append(_figure(job, WAYPOST, journal.events, 1, outcome))
+                self._say(f"  {outcome.seconds:.1f} s")
+        figures = [quickest(of_size) for of_size in runs.values()]
+        require_agreement(figures)
+        yield from figures
+
+    def _turns(self, size: int, what: str, run: Callable[[str], Figure]) -> Iterator[Figure]:
+        """Let the peers take turns; a peer that fails is noted, Waypost must not."""
+        runs: dict[str, list[Figure]] = {peer: [] for peer in _ENGINES}
+        for _ in range(self._runs(size)):
+            for peer, own in runs.items():
+                if any(one.failure for one in own):
+                    continue
+                self._say(f"{what}: {peer}")
+                try:
+                    own.append(run(peer))
+                except RuntimeError as problem:
+                    if peer == WAYPOST:
+                        raise
+                    own.append(Figure(what, peer, 0, 0, None, failure=str(problem)))
+                self._say(f"  {_outcome(own[-1])}")
+        best = [quickest(own) for own in runs.values()]
+        require_agreement(best)
+        ours = best[0]
+        for one in best:
+            same = {"job": ours.job, "amount": ours.amount, "copies": ours.copies}
+            yield Figure(**{**one.__dict__, **same})
+
+    def _runs(self, size: int) -> int:
+        return 1 if size == self._sizes[-1] else _RUNS
+
+    def _journal(self, task: str, name: str, **arguments: int) -> Journal:
+        self._say(f"making the journal {name}")
+        data = self._scratch / name
+        outcome = self._measure(f"journal.{task}", data=str(data), **arguments)
+        made = Journal(**{**outcome.found["journal"], "data": data})
+        self._say(
+            f"  {made.events:,} events, {made.arrivals:,} messages, {made.bytes >> 20:,} MB,"
+            f" in {outcome.seconds:.0f} s"
+        )
+        return made
+
+    def _lake(self, journal: Journal, copies: int) -> Path:
+        """A lake with so many relays, made out of a smaller one if there is one."""
+        if copies not in self._lakes:
+            smaller = max((one for one in self._lakes if one < copies), default=0)
+            lake = self._fresh(f"lake-{copies}")
+            if smaller:
+                lake = self._linked(self._lakes[smaller], f"lake-{copies}")
+            self._say(f"taking in {(copies - smaller) * journal.events:,} events to work on")
+            missing = _relays(copies)[smaller:]
+            self._measure("spark.ingest", data=str(journal.data), relays=missing, lake=str(lake))
+            self._lakes[copies] = lake
+        return self._lakes[copies]
+
+    def _linked(self, lake: Path, name: str) -> Path:
+        """A copy that can be written to: files of a lake are replaced, never changed."""
+        copy = self._fresh(name)
+        shutil.copytree(lake, copy, copy_function=os.link)
+        return copy
+
+    def _fresh(self, name: str) -> Path:
+        path = self._scratch / name
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def _measure(self, task: str, **arguments: Any) -> Outcome:
+        return measure(task, self._scratch / "errors.txt", **arguments)
+
+
+def _relays(copies: int) -> list[str]:
+    return [f"r{number}" for number in range(copies)]
+
+
+def _figure(job: str, peer: str, amount: int, copies: int, outcome: Outcome) -> Figure:
+    found = outcome.found
+    return Figure(
+        job=job,
+        peer=peer,
+        amount=amount,
+        copies=copies,
+        seconds=outcome.seconds,
+        peak_bytes=outcome.peak_bytes,
+        rows=found["rows"],
+        start_seconds=found.get("start_seconds", 0.0),
+        reading_seconds=found.get("reading_seconds", 0.0),
+    )
+
+
+def _require_same_decisions(ours: Figure, plain: Figure) -> None:
+    """Copies know nothing of each other: k of them have k times the decisions of one."""
+    for name, number in plain.rows.items():
+        if ours.rows[name] != number * ours.copies:
+            raise RuntimeError(
+                f"{ours.job}: Spark has {ours.rows[name]:,} {name}, and {ours.copies} times the"
+                f" {SEQUENTIAL} has {number * ours.copies:,}"
+            )
+
+
+def _outcome(figure: Figure) -> str:
+    if figure.seconds is None:
+        return f"failed: {figure.why_failed}"
+    return f"{figure.seconds:.1f} s, {figure.peak_bytes >> 20:,} MB"

@@ -1,0 +1,116 @@
+"""The journals that are read, and how they are made: by real relays on clocks of their own."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.embedded import open_settings
+from waypost import Relay
+from waypost.simulate import SimulationOptions, simulate
+from waypost.simulate.settings import simulated_settings
+from waypost.testing import ManualClock
+
+MESSAGES_MAX = 330_000
+"""Of one journal: about a million events. More of them are the same files under more names."""
+
+DAYS = 3.0
+_AGENTS_MIN, _AGENTS_MAX = 40, 200
+_BATCH = 250
+_SENDERS = 50
+
+
+class Journal(NamedTuple):
+    """A data directory whose journal is sealed; `arrivals` without those only counted."""
+
+    data: Path
+    events: int
+    arrivals: int
+    bytes: int
+
+    def copies_for_events(self, wanted: int) -> int:
+        """How often it must be read to have about `wanted` events."""
+        return max(1, round(wanted / self.events))
+
+    def copies_for_arrivals(self, wanted: int) -> int:
+        """How often it must be read to have about `wanted` messages."""
+        return max(1, round(wanted / self.arrivals))
+
+
+class _Line(msgspec.Struct):
+    kind: str
+    since_us: int = 0
+
+
+def make_traffic(data: Path, size: int) -> Journal:
+    """Every phenomenon there is, in about `size` events, at most about a million."""
+    messages = min(MESSAGES_MAX, size // 3)
+    agents = max(_AGENTS_MIN, min(_AGENTS_MAX, messages // 500))
+    simulate(SimulationOptions(messages=messages, out=data, agents=agents, seed=7, days=DAYS))
+    return describe(data)
+
+
+def make_payloads(data: Path, messages: int, payload_bytes: int) -> Journal:
+    """`messages` that are sent, leased and acknowledged, all with payloads of one size."""
+    asyncio.run(_send(data, messages, "x" * (payload_bytes - 2)))
+    return describe(data)
+
+
+def describe(data: Path) -> Journal:
+    """Count what a journal holds."""
+    kinds: Counter[str] = Counter()
+    decode = msgspec.json.Decoder(_Line).decode
+    paths = segments(data)
+    for path in paths:
+        with path.open("rb") as lines:
+            for line in lines:
+                told = decode(line)
+                counted = told.kind == "rejected" and told.since_us > 0
+                kinds["counted" if counted else told.kind] += 1
+    return Journal(
+        data,
+        events=kinds.total() - kinds["commit"],
+        arrivals=kinds["accepted"] + kinds["rejected"],
+        bytes=sum(path.stat().st_size for path in paths),
+    )
+
+
+def segments(data: Path) -> list[Path]:
+    """The files that hold the journal's lines."""
+    return sorted((data / "journal").glob("*.jsonl"))
+
+
+def halved() -> bytes:
+    """A settings file with half of everything that the simulation's relay allows."""
+    was = simulated_settings(int(DAYS * 86_400_000_000))
+    tiers = {"tier1": was.qos.tier1, "tier2": was.qos.tier2, "tier3": was.qos.tier3}
+    document = {
+        "reliability": {
+            "rateLimit": {"maxPerWindow": was.rate_limit.max_per_window // 2},
+            "backpressure": {"maxMailboxSize": was.backpressure.max_mailbox_size // 2},
+        },
+        "qos": {
+            **{
+                name: {"maxEnvelopes": limits.max_envelopes // 2, "maxBytes": limits.max_bytes // 2}
+                for name, limits in tiers.items()
+            },
+            "inboxMaxBytes": was.qos.inbox_max_bytes // 2,
+        },
+    }
+    return msgspec.json.encode(document)
+
+
+async def _send(data: Path, messages: int, payload: str) -> None:
+    clock = ManualClock(1_767_225_600_000_000)
+    async with Relay(data, settings=open_settings(durability="async"), clock=clock) as relay:
+        relay.register_endpoint("agent.sink")
+        for begin in range(0, messages, _BATCH):
+            for number in range(begin, min(begin + _BATCH, messages)):
+                sender = f"agent.sender-{number % _SENDERS}"
+                await relay.publish("agent.sink", payload, sender=sender)
+                clock.advance_ms(20)
+            leased = await relay.lease("agent.sink", limit=_BATCH)
+            await relay.ack("agent.sink", [envelope.id for envelope in leased])
+        await relay.seal_journal()

@@ -1,0 +1,86 @@
+"""What runs in the process of one measurement: `python -m bench.pipeline.measure TASK ARGUMENTS`.
+
+Prints one line of JSON: `seconds`, and whatever else the task found. Nothing but what is measured
+is imported.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Run the task that the first argument names, with the JSON of the second."""
+    task, arguments = sys.argv[1], json.loads(sys.argv[2])
+    engine, _, job = task.partition(".")
+    print(json.dumps(_ENGINES[engine](job, arguments)))
+
+
+def _spark(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from bench.pipeline import on_spark
+
+    return on_spark.run(getattr(on_spark, job), **arguments)
+
+
+def _duckdb(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from bench.pipeline import on_duckdb
+
+    return _timed(getattr(on_duckdb, job), arguments)
+
+
+def _polars(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from bench.pipeline import on_polars
+
+    return _timed(getattr(on_polars, job), arguments)
+
+
+def _timed(job: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    begin = time.perf_counter()
+    rows = job(**arguments)
+    return {"seconds": time.perf_counter() - begin, "rows": rows}
+
+
+def _sequential(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The obvious replay of one journal, read beforehand; the reading is timed apart."""
+    from tests.pipeline.replay import sequential
+
+    assert job == "replay"
+    settings = arguments["settings"]
+    begin = time.perf_counter()
+    events = sequential.read_journal(Path(arguments["data"]))
+    read = time.perf_counter()
+    changes = None if settings is None else settings.encode()
+    decisions = differences = 0
+    for one in sequential.Sequential(events, changes).decisions():
+        decisions += 1
+        differences += one.old_reason != one.new_reason
+    return {
+        "seconds": time.perf_counter() - read,
+        "reading_seconds": read - begin,
+        "rows": {"messages": decisions, "differences": differences},
+    }
+
+
+def _journal(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Make a journal, in a process of its own so that a relay's memory goes with it."""
+    from bench.pipeline import journals
+
+    data = Path(arguments.pop("data"))
+    begin = time.perf_counter()
+    made: journals.Journal = getattr(journals, job)(data, **arguments)
+    told = {**made._asdict(), "data": str(data)}
+    return {"seconds": time.perf_counter() - begin, "journal": told}
+
+
+_ENGINES = {
+    "spark": _spark,
+    "duckdb": _duckdb,
+    "polars": _polars,
+    "sequential": _sequential,
+    "journal": _journal,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The same work in Polars: lazy frames that stream from files to Parquet by day."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from bench.pipeline import polars_messages, polars_sums
+from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, MOVEMENTS, VIA
+
+TABLES = (
+    *("messages", "rejections", "traffic", "pairs", "pressure"),
+    *("senders", "inboxes", "latency", "dead_letters"),
+)
+_TYPES: dict[str, pl.DataType] = {
+    "string": pl.String(),
+    "strings": pl.List(pl.String),
+    "bigint": pl.Int64(),
+    "int": pl.Int32(),
+    "boolean": pl.Boolean(),
+}
+
+
+def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
+    """Lines become events, for each of `relays` the same."""
+    paths = sorted(Path(data).glob("journal/*.jsonl"))
+    schema = {name: _TYPES[kind] for name, kind in LINE.items()}
+    schema["budget"] = pl.Struct({name: _TYPES[kind] for name, kind in BUDGET.items()})
+    lines = pl.scan_ndjson(paths, schema=schema, include_file_paths="path")
+    events = lines.filter(pl.col("kind") != "commit").select(
+        pl.col("path").str.extract(r"(\d+)\.jsonl$").cast(pl.Int64).alias("segment"),
+        *_columns(),
+        pl.from_epoch("at_us", time_unit="us").dt.date().alias("day"),
+    )
+    copies = pl.concat([events.with_columns(pl.lit(relay).alias("relay")) for relay in relays])
+    pl.collect_all([_sink(copies, f"{out}/events")], engine="streaming")
+    return {"events": _count(f"{out}/events")}
+
+
+def build(lake: str, out: str) -> dict[str, int]:
+    """Events of a lake become tables; the number of their rows."""
+    files = f"{lake}/events/day=*/batch=*/*.parquet"
+    events = pl.scan_parquet(files, hive_partitioning=True, try_parse_hive_dates=True)
+    arrivals = events.filter(pl.col("kind").is_in(["accepted", "rejected"])).with_columns(
+        polars_sums.weight(), polars_sums.minute()
+    )
+    movements = events.filter(pl.col("kind").is_in(MOVEMENTS))
+    first = {
+        "messages": polars_messages.messages(arrivals, movements),
+        "rejections": polars_sums.rejections(arrivals),
+        "traffic": polars_sums.traffic(arrivals, movements),
+        "pairs": polars_sums.pairs(arrivals),
+        "pressure": polars_sums.pressure(arrivals),
+    }
+    _write(first, out)
+    messages, pairs, pressure = (
+        _scan(f"{out}/{name}") for name in ("messages", "pairs", "pressure")
+    )
+    second = {
+        "senders": polars_sums.senders(arrivals, pairs),
+        "inboxes": polars_sums.inboxes(pairs, pressure, movements, messages),
+        "latency": polars_sums.latency(messages),
+        "dead_letters": polars_sums.dead_letters(messages),
+    }
+    _write(second, out)
+    return {table: _count(f"{out}/{table}") for table in TABLES}
+
+
+def _write(tables: dict[str, pl.LazyFrame], out: str) -> None:
+    sinks = [_sink(frame, f"{out}/{name}") for name, frame in tables.items()]
+    pl.collect_all(sinks, engine="streaming")
+
+
+def _sink(frame: pl.LazyFrame, directory: str) -> pl.LazyFrame:
+    by_day = pl.PartitionBy(directory, key="day", include_key=False)
+    return frame.sink_parquet(by_day, compression="zstd", mkdir=True, lazy=True)
+
+
+def _scan(directory: str) -> pl.LazyFrame:
+    return pl.scan_parquet(f"{directory}/**/*.parquet", hive_partitioning=True)
+
+
+def _count(directory: str) -> int:
+    return int(_scan(directory).select(pl.len()).collect().item())
+
+
+def _columns() -> Iterator[pl.Expr]:
+    """Every column of an event, with what its line left out."""
+    for name in LINE:
+        cases = VIA if name == "via" else (DEFAULTS[name],) if name in DEFAULTS else ()
+        given = [pl.when(pl.col("kind").is_in(one.kinds)).then(pl.lit(one.value)) for one in cases]
+        yield pl.coalesce(pl.col(name), *given).alias(name) if given else pl.col(name)
+    for name in BUDGET:
+        field = pl.col("budget").struct.field(name)
+        yield field.alias("ttl_ms") if name == "ttl" else field

@@ -1,0 +1,70 @@
+"""Waypost's own jobs, timed in a session that is up: starting Java is told apart.
+
+The session is the one that `waypost pipeline` makes, with its settings.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from waypost.pipeline.build import build as build_tables
+from waypost.pipeline.ingest import ingest as take_in
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
+from waypost.pipeline.replay.backtest import backtest as replay
+from waypost.pipeline.start.session import Session, SparkChoice, spark_session
+from waypost.pipeline.tables.registry import TABLES
+
+Found = dict[str, int]
+
+
+def run(job: Callable[..., tuple[float, Found]], **arguments: Any) -> dict[str, Any]:
+    """Start a session, run `job` in it, and tell how long each took."""
+    begin = time.perf_counter()
+    with spark_session(SparkChoice(), os.environ) as spark:
+        started = time.perf_counter() - begin
+        spark.range(1000).selectExpr("sum(id)").collect()
+        seconds, rows = job(spark, **arguments)
+    return {"seconds": seconds, "start_seconds": started, "rows": rows}
+
+
+def ingest(spark: Session, data: str, lake: str, relays: list[str]) -> tuple[float, Found]:
+    """Take in one journal under each of `relays`; those that `lake` has already are left out."""
+    to = open_lake(spark, lake, create=True)
+    places = parse_places([f"{relay}={data}" for relay in relays])
+    begin = time.perf_counter()
+    taken = take_in(to, places)
+    seconds = time.perf_counter() - begin
+    if taken.corrupt or taken.missing:
+        raise RuntimeError(f"{taken.corrupt} corrupt lines, {taken.missing} missing events")
+    return seconds, {EVENTS_TABLE: taken.events}
+
+
+def build(spark: Session, lake: str) -> tuple[float, Found]:
+    """All tables of a lake that has none yet; the number of their rows."""
+    of = open_lake(spark, lake)
+    begin = time.perf_counter()
+    build_tables(of)
+    return time.perf_counter() - begin, _rows(of)
+
+
+def backtest(spark: Session, lake: str, settings: str | None) -> tuple[float, Found]:
+    """Decide everything again; how many decisions, and how many differ."""
+    of = open_lake(spark, lake)
+    begin = time.perf_counter()
+    found = replay(of, None if settings is None else settings.encode())
+    seconds = time.perf_counter() - begin
+    return seconds, {
+        "messages": found.messages,
+        "differences": found.differences,
+        **{f"{name}": int(value) for name, value in _replayed(found.settled).items()},
+    }
+
+
+def _replayed(settled: Any) -> Found:
+    return {name: getattr(settled, name) for name in settled.__struct_fields__}
+
+
+def _rows(lake: Lake) -> Found:
+    return {table: lake.read(table, schema).count() for table, schema in TABLES.items()}

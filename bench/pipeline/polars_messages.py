@@ -1,0 +1,139 @@
+"""`messages` in Polars: movements added up by message, as numbers, and texts only of the few."""
+
+import polars as pl
+
+KEY = ["relay", "endpoint", "id"]
+_TURN = [*KEY, "turn"]
+_CODES = {"leased": 1, "acked": 2, "returned": 3, "failed": 4, "evicted": 4, "redriven": 7}
+_EXPIRED, _PURGED = 5, 6
+_STATES = {
+    1: "leased",
+    2: "acked",
+    3: "pending",
+    4: "dead",
+    _EXPIRED: "expired",
+    _PURGED: "purged",
+    7: "pending",
+}
+_COLUMNS = (
+    *("day", "relay", "seq", "id", "sender", "subject", "endpoint", "part", "parts", "reply_to"),
+    *("parent", "size", "hop_count", "tier", "depth", "arrived_at", "first_leased_at"),
+    *("finished_at", "state", "reason", "died_at", "died_of", "attempts", "returns", "redrives"),
+    *("wait_ms", "total_ms"),
+)
+
+
+def messages(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each message in each mailbox."""
+    refused = pl.col("kind") == "rejected"
+    stored = ~refused & (pl.col("endpoint") != "")
+    kept = arrivals.filter(stored | (refused & (pl.col("reason") == "budget_exceeded")))
+    again = _again(kept)
+    ids = again.select(KEY).unique()
+    moved = pl.concat(
+        [
+            movements.join(ids, on=KEY, how="anti").with_columns(_no_turn()),
+            movements.join(ids, on=KEY, how="semi")
+            .sort("seq")
+            .join_asof(
+                again.select(*KEY, "seq", "turn").sort("seq"),
+                on="seq",
+                by=KEY,
+                check_sortedness=False,
+            ),
+        ],
+        how="diagonal",
+    )
+    turns = again.select(*KEY, "seq", "turn", "replaced_us")
+    turned = kept.join(turns, on=[*KEY, "seq"], how="left").with_columns(
+        pl.col("turn").fill_null(0)
+    )
+    lives = turned.join(_sums(moved), on=_TURN, how="left")
+    return _closing(lives.join(_texts(moved), on=_TURN, how="left"))
+
+
+def _no_turn() -> pl.Expr:
+    return pl.lit(0, dtype=pl.Int64).alias("turn")
+
+
+def _again(kept: pl.LazyFrame) -> pl.LazyFrame:
+    """Arrivals of ids that came more than once; only ids that senders choose can."""
+    chosen = kept.filter(pl.col("chosen_id")).select(*KEY, "seq", "at_us").sort("seq")
+    return (
+        chosen.with_columns(
+            pl.len().over(KEY).alias("times"),
+            pl.col("at_us").shift(-1).over(KEY).alias("replaced_us"),
+            pl.col("seq").alias("turn"),
+        )
+        .filter(pl.col("times") > 1)
+        .drop("times", "at_us")
+    )
+
+
+def _died() -> pl.Expr:
+    return pl.col("kind").is_in(["failed", "evicted"])
+
+
+def _expired() -> pl.Expr:
+    return (pl.col("kind") == "expired") & (pl.col("was") == "pending")
+
+
+def _sums(moved: pl.LazyFrame) -> pl.LazyFrame:
+    kind, at_us = pl.col("kind"), pl.col("at_us")
+    code = (
+        pl.when(_expired())
+        .then(_EXPIRED)
+        .otherwise(kind.replace_strict(_CODES, default=_PURGED, return_dtype=pl.Int64))
+    )
+    return moved.group_by(_TURN).agg(
+        (pl.col("seq") * 8 + code).max().alias("last"),
+        at_us.max().alias("last_us"),
+        at_us.filter(kind == "leased").min().alias("leased_us"),
+        at_us.filter(_died()).max().alias("died_us"),
+        (kind == "leased").sum().alias("attempts"),
+        (kind == "returned").sum().alias("returns"),
+        (kind == "redriven").sum().alias("redrives"),
+    )
+
+
+def _texts(moved: pl.LazyFrame) -> pl.LazyFrame:
+    ends = moved.filter(_died() | _expired()).sort("seq")
+    return ends.group_by(_TURN).agg(
+        pl.col("reason").filter(_died()).last().alias("death"),
+        pl.col("reason").filter(_expired()).last().alias("end"),
+    )
+
+
+def _closing(lives: pl.LazyFrame) -> pl.LazyFrame:
+    refused, at_us = pl.col("kind") == "rejected", pl.col("at_us")
+    unmoved = pl.when(refused).then(pl.lit("dead")).otherwise(pl.lit("pending"))
+    code = pl.col("last") % 8
+    moved = code.replace_strict(_STATES, default=None, return_dtype=pl.String)
+    known = lives.with_columns(pl.coalesce(moved, unmoved).alias("last_state")).with_columns(
+        pl.when(pl.col("last_state") == "dead").then("replaced_us").alias("forgotten_us"),
+        pl.coalesce("died_us", pl.when(refused).then(at_us)).alias("died_us"),
+        pl.coalesce("death", pl.when(refused).then("detail")).alias("died_of"),
+    )
+    gone = pl.col("forgotten_us").is_not_null()
+    state = pl.when(gone).then(pl.lit("purged")).otherwise("last_state")
+    known = known.with_columns(
+        state.alias("state"), pl.coalesce("forgotten_us", "last_us", at_us).alias("left_us")
+    )
+    over = ~pl.col("state").is_in(["pending", "leased"])
+    reason = pl.when(pl.col("state") == "expired").then("end")
+    return known.with_columns(
+        _at(at_us).alias("arrived_at"),
+        _at(pl.col("leased_us")).alias("first_leased_at"),
+        pl.when(over).then(_at(pl.col("left_us"))).alias("finished_at"),
+        reason.when(pl.col("state").is_in(["dead", "purged"])).then("died_of").alias("reason"),
+        _at(pl.col("died_us")).alias("died_at"),
+        pl.col("attempts", "returns", "redrives").fill_null(0).cast(pl.Int64),
+        ((pl.col("leased_us") - at_us) / 1000).alias("wait_ms"),
+        pl.when(pl.col("state") == "acked")
+        .then((pl.col("left_us") - at_us) / 1000)
+        .alias("total_ms"),
+    ).select(_COLUMNS)
+
+
+def _at(instant_us: pl.Expr) -> pl.Expr:
+    return pl.from_epoch(instant_us, time_unit="us")

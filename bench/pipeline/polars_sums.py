@@ -1,0 +1,184 @@
+"""The tables that add up, in Polars. `arrivals` have `n` and `minute`, which are made here, too."""
+
+import polars as pl
+
+_REASONS = (
+    *("rate_limited", "quota_exceeded", "backpressure", "circuit_open"),
+    *("budget_exceeded", "access_denied"),
+)
+_UNSEEN = ["rate_limited", "access_denied", "storage_full"]
+_SENDER, _INBOX = ["day", "relay", "sender"], ["day", "relay", "endpoint"]
+_N = pl.col("n")
+_REFUSED = pl.col("kind") == "rejected"
+_BOX = pl.col("endpoint") != ""
+_STORED = ~_REFUSED & _BOX
+_MINUTE_US, _DAY_US = 60_000_000, 86_400_000_000
+
+
+def weight() -> pl.Expr:
+    """How many arrivals a line stands for."""
+    return pl.when(_REFUSED).then("count").otherwise(1).alias("n")
+
+
+def minute() -> pl.Expr:
+    """When an arrival happened; a counted line is written later, perhaps on the next day."""
+    at_us, since_us = pl.col("at_us"), pl.col("since_us")
+    same_day = since_us // _DAY_US == at_us // _DAY_US
+    counted = _REFUSED & (since_us > 0) & same_day
+    return _minute_of(pl.when(counted).then(since_us).otherwise(at_us)).alias("minute")
+
+
+def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each refusal."""
+    return arrivals.filter(_REFUSED).select(
+        "day", "relay", "seq", pl.from_epoch("at_us", time_unit="us").alias("at"),
+        "id", "sender", "subject", "endpoint", "reason", "detail", "count", "tier",
+        "retry_after_ms",
+    )  # fmt: skip
+
+
+def traffic(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each minute of a relay."""
+    group = ["day", "relay", "minute"]
+    came = arrivals.group_by(group).agg(
+        _N.filter(pl.col("part") == 0).sum().alias("publishes"),
+        _STORED.sum().alias("stored"),
+        (~_REFUSED & ~_BOX).sum().alias("unclaimed"),
+        _N.filter(_REFUSED).sum().alias("rejected"),
+        pl.col("size").filter(_STORED).sum().alias("bytes"),
+    )
+    done = (
+        movements.filter(pl.col("kind").is_in(["acked", "failed"]))
+        .with_columns(_minute_of(pl.col("at_us")).alias("minute"))
+        .group_by(group)
+        .agg(*((pl.col("kind") == kind).sum().alias(kind) for kind in ("acked", "failed")))
+    )
+    both = came.join(done, on=group, how="full", coalesce=True)
+    return both.with_columns(pl.exclude(group).fill_null(0))
+
+
+def pairs(arrivals: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each sender and mailbox it wrote to."""
+    at_us = pl.col("at_us")
+    seen = ~_REFUSED | ~pl.col("reason").is_in(_UNSEEN)
+    sums = (
+        arrivals.filter(_BOX)
+        .group_by(*_SENDER, "endpoint")
+        .agg(
+            _N.sum().alias("arrivals"),
+            _STORED.sum().alias("stored"),
+            _N.filter(_REFUSED).sum().alias("rejected"),
+            pl.col("size").filter(_STORED).sum().alias("bytes"),
+            at_us.min().alias("first_at"),
+            at_us.max().alias("last_at"),
+            (at_us // 1000).filter(seen).max().alias("last_seen_ms"),
+            (pl.col("seq") * 4 + pl.col("tier")).max().alias("last_tier"),
+        )
+    )
+    return sums.with_columns(
+        pl.from_epoch("first_at", time_unit="us"),
+        pl.from_epoch("last_at", time_unit="us"),
+        pl.col("last_tier") % 4,
+    )
+
+
+def pressure(arrivals: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each mailbox in each minute."""
+    share = (pl.col("depth") / pl.col("depth_max")).clip(upper_bound=1.0)
+    full = pl.when(pl.col("depth_max") > 0).then(share).otherwise(0.0)
+    return (
+        arrivals.filter(_BOX)
+        .group_by(*_INBOX, "minute")
+        .agg(
+            _N.sum().alias("arrivals"),
+            pl.col("depth").max().alias("depth_peak"),
+            pl.col("depth_max").max(),
+            full.max().alias("pressure"),
+        )
+    )
+
+
+def senders(arrivals: pl.LazyFrame, of_pairs: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each sender; by minute first, since the busiest is asked for."""
+    sums = {
+        "publishes": _N.filter(pl.col("part") == 0).sum(),
+        "stored": _STORED.sum(),
+        "rejected": _N.filter(_REFUSED).sum(),
+        **{name: _N.filter(_REFUSED & (pl.col("reason") == name)).sum() for name in _REASONS},
+        "bytes": pl.col("size").filter(_STORED).sum(),
+        **{f"tier{one}": _N.filter(_BOX & (pl.col("tier") == one)).sum() for one in (1, 2, 3)},
+    }
+    minutes = arrivals.group_by(*_SENDER, "minute").agg(
+        *(amount.alias(name) for name, amount in sums.items())
+    )
+    days = minutes.group_by(_SENDER).agg(
+        pl.col("publishes").max().alias("busiest_minute"), *(pl.col(name).sum() for name in sums)
+    )
+    back = of_pairs.select(
+        "day", "relay", pl.col("endpoint").alias("sender"), pl.col("sender").alias("endpoint"),
+        pl.col("arrivals").alias("answered"),
+    )  # fmt: skip
+    partners = of_pairs.join(back, on=[*_SENDER, "endpoint"], how="left").group_by(_SENDER)
+    told = partners.agg(pl.len().alias("recipients"), pl.col("answered").sum().alias("answers"))
+    known = days.join(told, on=_SENDER, how="left")
+    return known.with_columns(pl.col("recipients", "answers").fill_null(0))
+
+
+def inboxes(
+    of_pairs: pl.LazyFrame,
+    of_pressure: pl.LazyFrame,
+    movements: pl.LazyFrame,
+    messages: pl.LazyFrame,
+) -> pl.LazyFrame:
+    """One row for each mailbox in which anything happened."""
+    came = of_pairs.group_by(_INBOX).agg(
+        pl.col("arrivals", "stored", "rejected", "bytes").sum(), pl.len().alias("senders")
+    )
+    fullest = of_pressure.group_by(_INBOX).agg(
+        pl.col("depth_peak").max(), pl.col("pressure").max().alias("pressure_peak")
+    )
+    kind = pl.col("kind")
+    done = movements.group_by(_INBOX).agg(
+        *((kind == one).sum().alias(one) for one in ("acked", "failed", "evicted")),
+        ((kind == "expired") & (pl.col("was") == "pending")).sum().alias("expired"),
+    )
+    whole = came.join(fullest, on=_INBOX, how="full", coalesce=True).join(
+        done, on=_INBOX, how="full", coalesce=True
+    )
+    waits = messages.group_by(_INBOX).agg(_percentiles(50, 95))
+    return whole.with_columns(pl.exclude(_INBOX).fill_null(0)).join(waits, on=_INBOX, how="left")
+
+
+def latency(messages: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each mailbox and hour."""
+    hours = messages.with_columns(pl.col("arrived_at").dt.truncate("1h").alias("hour"))
+    return hours.group_by(*_INBOX, "hour").agg(
+        pl.len().alias("messages"), *_percentiles(50, 95, 99)
+    )
+
+
+def dead_letters(messages: pl.LazyFrame) -> pl.LazyFrame:
+    """One row for each mailbox and reason."""
+    died = messages.filter(pl.col("died_at").is_not_null())
+    state = pl.col("state")
+    return died.group_by(*_INBOX, pl.col("died_of").alias("reason")).agg(
+        pl.len().alias("letters"),
+        pl.col("sender").n_unique().alias("senders"),
+        (pl.col("redrives") > 0).sum().alias("redriven"),
+        (state == "purged").sum().alias("purged"),
+        (state == "dead").sum().alias("waiting"),
+        pl.col("died_at").min().alias("first_at"),
+        pl.col("died_at").max().alias("last_at"),
+    )
+
+
+def _percentiles(*percents: int) -> list[pl.Expr]:
+    return [
+        pl.col(f"{what}_ms").quantile(one / 100, "linear").alias(f"{what}_p{one}_ms")
+        for what in ("wait", "total")
+        for one in percents
+    ]
+
+
+def _minute_of(instant_us: pl.Expr) -> pl.Expr:
+    return pl.from_epoch(instant_us // _MINUTE_US * _MINUTE_US, time_unit="us")

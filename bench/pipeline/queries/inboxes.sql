@@ -1,0 +1,29 @@
+WITH boxes AS (
+    SELECT day, relay, endpoint,
+        sum(if(kind IN ('accepted', 'rejected'), n, 0)) AS arrivals,
+        count(*) FILTER (kind = 'accepted') AS stored,
+        sum(if(kind = 'rejected', n, 0)) AS rejected,
+        count(*) FILTER (kind = 'acked') AS acked,
+        count(*) FILTER (kind = 'failed') AS failed,
+        count(*) FILTER (kind = 'expired' AND was = 'pending') AS expired,
+        count(*) FILTER (kind = 'evicted') AS evicted,
+        sum(if(kind = 'accepted', size, 0)) AS bytes,
+        max(depth) AS depth_peak,
+        max(if(depth_max > 0, least(depth / depth_max, 1.0), 0.0)) AS pressure_peak
+    FROM line
+    WHERE endpoint <> '' AND kind IN ('accepted', 'rejected', 'leased', 'acked', 'returned',
+        'failed', 'expired', 'evicted', 'redriven')
+    GROUP BY ALL
+), writers AS (
+    SELECT day, relay, endpoint, count(*) AS senders FROM pairs GROUP BY ALL
+), waits AS (
+    SELECT day, relay, endpoint,
+        quantile_cont(wait_ms, [0.5, 0.95]) AS wait, quantile_cont(total_ms, [0.5, 0.95]) AS total
+    FROM messages GROUP BY ALL
+)
+SELECT boxes.*, coalesce(senders, 0) AS senders,
+    wait[1] AS wait_p50_ms, wait[2] AS wait_p95_ms,
+    total[1] AS total_p50_ms, total[2] AS total_p95_ms
+FROM boxes
+LEFT JOIN writers USING (day, relay, endpoint)
+LEFT JOIN waits USING (day, relay, endpoint)

@@ -1,0 +1,15 @@
+-- The lake's events, with the words that the queries use.
+CREATE VIEW line AS
+SELECT
+    relay, kind, seq, at_us, make_timestamp(at_us) AS moment, day,
+    id, sender, subject, endpoint, part, parts, reply_to, parent, chosen_id, size, hop_count, tier,
+    depth, depth_max, reason, detail, retry_after_ms, coalesce("count", 1) AS n, since_us, was,
+    before, after, occasion, action,
+    -- A counted line tells of the minute in which the counting began, if that is the same day.
+    date_trunc('minute', CASE
+        WHEN kind = 'rejected' AND since_us > 0
+            AND make_timestamp(since_us)::DATE = make_timestamp(at_us)::DATE
+        THEN make_timestamp(since_us) ELSE make_timestamp(at_us) END) AS minute
+FROM read_parquet($files, hive_partitioning = true, hive_types = {day: DATE, batch: BIGINT});
+
+CREATE VIEW arrival AS SELECT * FROM line WHERE kind IN ('accepted', 'rejected');

@@ -1,0 +1,61 @@
+"""The jobs as a person types them, from a journal to answers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cli.conftest import CommandLine
+from waypost.pipeline.start import session
+from waypost.simulate import SimulationOptions, simulate
+
+
+@pytest.fixture
+def waypost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """The command line, with the session of the tests: starting one each time takes too long."""
+
+    @contextmanager
+    def shared(*_: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(session, "spark_session", shared)
+    return CommandLine(tmp_path / "relay")
+
+
+def test_from_a_journal_to_a_report_and_to_answers(waypost: CommandLine, tmp_path: Path) -> None:
+    traffic, lake = tmp_path / "traffic", str(tmp_path / "lake")
+    simulate(SimulationOptions(messages=1500, out=traffic, agents=40, seed=2))
+    where = ("--lake", lake)
+    ran = waypost("pipeline", "run", "--journal", str(traffic), *where).stdout
+    assert "Took in" in ran
+    assert f"Report: {lake}/report.html" in ran
+    assert "</html>" in Path(lake, "report.html").read_text()
+    again = waypost.json("pipeline", "run", "--journal", str(traffic), *where)
+    assert (again["ingested"]["events"], again["built"]["batches"]) == (0, 0)
+    same = waypost("pipeline", "backtest", *where).stdout
+    assert " 0 differences (0.00%)" in same
+    tighter = tmp_path / "tighter.json"
+    tighter.write_text('{"reliability": {"rateLimit": {"maxPerWindow": 10}}}')
+    changed = waypost("pipeline", "backtest", "--settings", str(tighter), *where).stdout
+    assert "rate_limited" in changed
+    advice = waypost("pipeline", "recommend", "--reject-at-most", "0.01", *where).stdout
+    assert "reliability.rateLimit.maxPerWindow" in advice
+    restored = waypost.json("pipeline", "restore", *where)
+    assert restored["restored"] == restored["pairs"] > 0
+    assert waypost.json("pipeline", "restore", *where)["restored"] == 0
+    assert waypost.json("verify")["ok"]
+
+
+def test_a_trace_becomes_a_relay_to_try_settings_on(waypost: CommandLine, tmp_path: Path) -> None:
+    trace = tmp_path / "letters.txt"
+    trace.write_text("src dst time\n" + "".join(f"1 2 {1_000_000 + n}\n" for n in range(40)))
+    where = ("--lake", str(tmp_path / "lake"))
+    told = waypost("pipeline", "import-trace", str(trace), *where).stdout
+    assert "40 messages of 1 sender to 1 recipient as relay 'letters'" in told
+    quotas = tmp_path / "quotas.json"
+    quotas.write_text('{"qos": {"enabled": true}}')
+    result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)
+    assert result["refused"] == {"quota_exceeded": 20}
