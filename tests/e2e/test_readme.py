@@ -53,7 +53,7 @@ def run(directory: Path, *arguments: object) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -128,7 +128,7 @@ def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> N
         second = subprocess.run(
             ["sh", "-ec", (agents + operator).replace("7171", str(port))],
             capture_output=True,
-            timeout=60,
+            timeout=600,
             check=False,
             **terminal,
         )
@@ -149,7 +149,7 @@ def masked(line: str) -> str:
 
 def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
     usage = subprocess.run(
-        [ROOT / "run", "help"], capture_output=True, text=True, timeout=60, check=True
+        [ROOT / "run", "help"], capture_output=True, text=True, timeout=600, check=True
     )
     can = set(re.findall(r"^\./run (\w+)", usage.stdout, re.MULTILINE))
     asked = {

@@ -14,6 +14,7 @@ from waypost.wire import events
 from waypost.wire.messages import encode_payload
 
 KINDS = {
+    "seen",
     "accepted",
     "rejected",
     "leased",

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -78,18 +79,21 @@ def stream(
     build = build or _build
     before = open_lake(spark, lake_path, create=True).manifest
     register(spark)
-    follow = _Follow(lake_path, options.build_every_s, build)
-    writer = (
-        _followed(spark, places, before)
-        .writeStream.foreachBatch(follow)
-        .option("checkpointLocation", _checkpoint(lake_path, places, options))
-    )
-    writer = (
-        writer.trigger(availableNow=True)
-        if options.until_idle
-        else writer.trigger(processingTime=f"{round(options.every_s * 1000)} milliseconds")
-    )
-    _run(writer.start(), follow, stop or threading.Event())
+    stop = stop or threading.Event()
+    checkpoint = _checkpoint(lake_path, places, options)
+
+    def run(**trigger: Any) -> None:
+        follow = _Follow(lake_path, options.build_every_s, build)
+        writer = _followed(spark, places, before).writeStream.foreachBatch(follow)
+        query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+        _run(query, follow, stop)
+
+    if not options.until_idle:
+        run(processingTime=f"{round(options.every_s * 1000)} milliseconds")
+    # After a kill, the first run does no more than the killed one had planned: once more, then.
+    version = -1
+    while options.until_idle and version != (version := _version(spark, lake_path)):
+        run(availableNow=True)
     lake = open_lake(spark, lake_path, create=True)
     if lake.manifest.unbuilt:
         build(lake)
@@ -204,6 +208,10 @@ def _checkpoint(lake_path: str, places: list[JournalPlace], options: StreamOptio
     names = "\n".join(f"{place.relay}={place.path}" for place in places)
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
     return f"{options.checkpoint or lake_path.rstrip('/') + '/checkpoints'}/{digest}"
+
+
+def _version(spark: SparkSession, lake_path: str) -> int:
+    return open_lake(spark, lake_path, create=True).manifest.version
 
 
 def _run(query: StreamingQuery, follow: _Follow, stop: threading.Event) -> None:

@@ -17,8 +17,14 @@ from waypost.simulate import SimulationOptions, simulate
 
 TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
               "qos": {"tier1": {"maxEnvelopes": 5}}}"""
-FEW = {"spark.sql.shuffle.partitions": "2"}
-SMALL = {"spark.executor.memory": "512m"}
+# Jobs here are over before a better compiler would have paid for itself.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FEW = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+SMALL = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.driver.extraJavaOptions": QUICK,
+}
 
 ASK = """
 import os, sys
@@ -27,7 +33,6 @@ from waypost.pipeline.ingest import ingest
 from waypost.pipeline.journals import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
-from waypost.pipeline.reports.report import write_report
 from waypost.pipeline.start.session import SparkChoice, spark_session
 import msgspec
 
@@ -38,9 +43,7 @@ with spark_session(choice, os.environ) as spark:
     answers = {
         "ingested": ingest(lake, parse_places([journal])),
         "built": build(lake),
-        "report": write_report(lake, directory + "/report.html").headline,
-        "same": backtest(lake, shortcut=False),
-        "tighter": backtest(lake, settings.encode()),
+        "backtest": backtest(lake, settings.encode(), shortcut=False),
     }
 sys.stdout.buffer.write(msgspec.json.encode(answers))
 """
@@ -60,14 +63,18 @@ def ask(directory: Path, journal: Path, choice: SparkChoice) -> Any:
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cluster") / "traffic"
-    simulate(SimulationOptions(messages=1500, out=out, agents=40, seed=5))
+    simulate(SimulationOptions(messages=600, out=out, agents=40, seed=5))
     return out
 
 
 @pytest.fixture(scope="module")
 def here(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The answers of this machine alone."""
-    return ask(tmp_path_factory.mktemp("here"), journal, SparkChoice(master="local[2]", conf=FEW))
+    return ask(
+        tmp_path_factory.mktemp("here"),
+        journal,
+        SparkChoice(master="local[2]", conf={**FEW, **SMALL}),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +94,7 @@ def test_a_standalone_cluster_gives_the_same_answers(
     master, _ = cluster
     there = ask(tmp_path, journal, SparkChoice(master=master, conf={**FEW, **SMALL}))
     assert there == here
-    assert here["same"]["differences"] == 0
-    assert here["tighter"]["differences"] > 0
+    assert here["backtest"]["differences"] > 0
 
 
 def test_a_spark_connect_server_gives_the_same_answers(

@@ -8,7 +8,6 @@ import typer
 from waypost.cli.commands.pipeline.options import LakeOption
 from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import DEFAULT_DATA_DIR, JsonOption
-from waypost.cli.rendering import console, pipeline
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ def import_trace(  # noqa: PLR0913 - each is something one may choose
     many bytes if that is known. Then 'waypost pipeline backtest' tells what a
     relay would have refused.
     """
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.traces import import_trace as take_in
 
@@ -84,6 +84,7 @@ def restore(
     one. What it has seen itself since then stays.
     """
     from waypost.cli.directory import Directory
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.memory import last_seen_pairs
 

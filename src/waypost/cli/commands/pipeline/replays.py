@@ -8,7 +8,6 @@ import typer
 from waypost.cli.commands.pipeline.options import LakeOption
 from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import JsonOption
-from waypost.cli.rendering import console, pipeline
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ def backtest(
       waypost pipeline backtest --lake ./lake
       waypost pipeline backtest --lake ./lake --settings tighter.json --out ./decisions
     """
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.replay.backtest import backtest as replay
 
@@ -83,6 +83,7 @@ def recommend(
     they stand out in the table 'anomalies'. Shows what each limit would have
     cost, and checks the chosen ones with a backtest.
     """
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.recommend import recommend as advise
 

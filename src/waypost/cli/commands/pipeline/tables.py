@@ -8,7 +8,6 @@ import typer
 from waypost.cli.commands.pipeline.options import JournalOption, LakeOption
 from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import JsonOption
-from waypost.cli.rendering import console, pipeline
 
 if TYPE_CHECKING:
     from waypost.pipeline.start.session import SparkChoice
@@ -41,6 +40,7 @@ def run(
       waypost pipeline run --journal east=/srv/east --journal west=/srv/west --lake /srv/lake
       waypost pipeline run --journal /srv/relay --lake /srv/lake --master spark://host:7077
     """
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.build import build as build_tables
     from waypost.pipeline.ingest import ingest as take_in
     from waypost.pipeline.journals import parse_places
@@ -77,6 +77,7 @@ def ingest(
     A relay may be running: what it has committed is read, the rest next time.
     Lines that cannot be read are counted and kept in LAKE/corrupt.
     """
+    from waypost.cli.rendering import pipeline
     from waypost.pipeline.ingest import ingest as take_in
     from waypost.pipeline.journals import parse_places
     from waypost.pipeline.lake.lake import open_lake
@@ -89,6 +90,7 @@ def ingest(
 
 def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
     """Bring all tables up to date with 'events'; only days that are touched are written."""
+    from waypost.cli.rendering import pipeline
     from waypost.pipeline.build import build as build_tables
     from waypost.pipeline.lake.lake import open_lake
 
@@ -111,6 +113,7 @@ def report(
 
     The page needs no network and no other file; send it to whoever should see it.
     """
+    from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.queries.asking import gather_facts
     from waypost.pipeline.reports.report import write_page
@@ -159,6 +162,7 @@ def stream(  # noqa: PLR0913 - each is something one may choose
     Reads segments that are still open, too. Can be stopped or killed at any
     moment and started again; the tables are those that 'run' would make.
     """
+    from waypost.cli.rendering import pipeline
     from waypost.pipeline.journals import parse_places
     from waypost.pipeline.stream import StreamOptions, stopped_by_signals
     from waypost.pipeline.stream import stream as follow
@@ -178,6 +182,8 @@ def _beside(lake: str) -> Path:
 
 
 def _tell(summary: Any, show: Any, json: bool) -> None:
+    from waypost.cli.rendering import console
+
     if json:
         console.print_json(summary)
     else:
