@@ -4,7 +4,8 @@ PipelineError
 ├── SparkUnavailable     no Java, too old a Java, no cluster at that address
 ├── LakeUnusable         not a lake, a newer format, or changed by somebody else meanwhile
 ├── JournalUnusable      no journal there, or two that cannot be told apart
-└── BadTrace             a trace file that cannot be read
+├── BadTrace             a trace file that cannot be read
+└── RelayRefused         a relay did not take what was written to it
 """
 
 from waypost.policy.errors import WaypostError
@@ -28,3 +29,7 @@ class JournalUnusable(PipelineError):
 
 class BadTrace(PipelineError):
     """A trace file does not say what happened."""
+
+
+class RelayRefused(PipelineError):
+    """The relay did not take some messages, or a whole request."""

@@ -1,14 +1,18 @@
 """`events`: one row for each line of the journal, header columns only.
 
 `LINE` is how Spark reads a line, `EVENTS` what the lake holds. What a line leaves out because it
-has its default is filled in here, so that nobody downstream has to know the defaults. Payloads are
-in neither: they are skipped while parsing.
+has its default is filled in here, as the events themselves define it, so that nobody downstream has
+to know the defaults. Payloads are in neither: they are skipped while parsing.
 """
 
+from typing import get_args
+
+import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.schemas import columns
+from waypost.wire.events import AnyEvent
 
 CORRUPT = "corrupt_line"
 
@@ -55,52 +59,38 @@ ARRIVALS = ("accepted", "rejected")
 MOVEMENTS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
 
 
+def _defaults() -> list[tuple[str, tuple[str, ...], object]]:
+    by_value: dict[tuple[str, type, object], list[str]] = {}
+    for kind in get_args(AnyEvent):
+        tag = str(kind.__struct_config__.tag)
+        for field in msgspec.structs.fields(kind):
+            if isinstance(field.default, str | int):
+                value = str(field.default) if isinstance(field.default, str) else field.default
+                by_value.setdefault((field.name, type(value), value), []).append(tag)
+    return [
+        (name, tuple(tags), value)
+        for (name, _, value), tags in by_value.items()
+        if name in EVENTS.fieldNames() and name != "seq"
+    ]
+
+
+DEFAULTS = _defaults()
+"""What a line leaves out: column, kinds of events that have it, and its value there."""
+
+
 def from_lines(lines: DataFrame) -> DataFrame:
     """`events` of parsed lines that also have `relay` and `segment`."""
-    of = F.col("kind")
-    arrival = of.isin(*ARRIVALS)
-    defaults: dict[str, tuple[Column, object]] = {
-        "endpoint": (arrival, ""),
-        "part": (arrival, 0),
-        "parts": (arrival, 1),
-        "chosen_id": (arrival, False),
-        "size": (arrival, 0),
-        "tier": (arrival, 1),
-        "rate_count": (arrival, 0),
-        "rate_limit": (arrival, 0),
-        "depth": (arrival, 0),
-        "depth_max": (arrival, 0),
-        "quota_count": (arrival, 0),
-        "quota_bytes": (arrival, 0),
-        "breaker": (arrival, "CLOSED"),
-        "deferred": (of == "accepted", False),
-        "probe": (of == "accepted", False),
-        "detail": (of == "rejected", ""),
-        "retry_after_ms": (of == "rejected", 0),
-        "count": (of == "rejected", 1),
-        "since_us": (of.isin("rejected", "endpoint"), 0),
-        "until_us": (of == "leased", 0),
-        "attempt": (of == "leased", 1),
-        "not_before_us": (of == "returned", 0),
-        "was": (of == "expired", "pending"),
-        "problem": (of.isin("rules", "settings"), ""),
-    }
-    filled = {name: _filled(name, *default) for name, default in defaults.items()}
-    via = F.when(of.isin("leased", "acked"), "lease").when(of == "failed", "handler")
-    reason = F.when(of == "expired", "time to live is over")
+    filled: dict[str, Column] = {}
+    for name, kinds, value in DEFAULTS:
+        known = filled.get(name, F.col(name))
+        filled[name] = F.coalesce(known, F.when(F.col("kind").isin(*kinds), F.lit(value)))
     renamed = {
         "hop_count": F.col("budget.hop_count"),
         "max_hops": F.col("budget.max_hops"),
         "ancestor_chain": F.col("budget.ancestor_chain"),
         "ttl_ms": F.col("budget.ttl"),
         "call_budget_remaining": F.col("budget.call_budget_remaining"),
-        "via": F.coalesce(F.col("via"), via),
-        "reason": F.coalesce(F.col("reason"), reason),
         "day": F.to_date(F.timestamp_micros(F.col("at_us"))),
     }
     ready = {**filled, **renamed}
     return lines.select(*(ready.get(name, F.col(name)).alias(name) for name in EVENTS.fieldNames()))
-
-
-def _filled(name: str, where: Column, value: object) -> Column:
-    return F.coalesce(F.col(name), F.when(where, F.lit(value))).alias(name)

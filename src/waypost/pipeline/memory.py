@@ -3,7 +3,8 @@
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.lake.lake import Lake
+from waypost.pipeline.events import EVENTS
+from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.tables import pairs
 
 
@@ -13,8 +14,12 @@ def last_seen_pairs(lake: Lake, relay: str | None) -> tuple[str, list[tuple[str,
     Without `relay`, the lake must hold only one. Raises `LakeUnusable`.
     """
     name = _the_relay(lake, relay)
+    columns = ("relay", "sender", "endpoint", "last_seen_ms")
+    restored = lake.read(EVENTS_TABLE, EVENTS).where(F.col("kind") == "seen")
     rows = (
         lake.read(pairs.NAME, pairs.SCHEMA)
+        .select(*columns)
+        .unionByName(restored.withColumnRenamed("seen_ms", "last_seen_ms").select(*columns))
         .where((F.col("relay") == name) & F.col("last_seen_ms").isNotNull())
         .groupBy("sender", "endpoint")
         .agg(F.max("last_seen_ms").alias("last_seen_ms"))

@@ -88,13 +88,15 @@ def stream(
         query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         _run(query, follow, stop)
 
+    version = None  # of the lake before a run; the same after it, nothing was left to do
     if not options.until_idle:
         run(processingTime=f"{round(options.every_s * 1000)} milliseconds")
-    # After a kill, the first run does no more than the killed one had planned: once more, then.
-    version = -1
-    while options.until_idle and version != (version := _version(spark, lake_path)):
-        run(availableNow=True)
     lake = open_lake(spark, lake_path, create=True)
+    while options.until_idle and lake.manifest.version != version:
+        # After a kill, the first run does no more than the killed one had planned: once more, then.
+        version = lake.manifest.version
+        run(availableNow=True)
+        lake = open_lake(spark, lake_path, create=True)
     if lake.manifest.unbuilt:
         build(lake)
     return _streamed(before, lake.manifest, places)
@@ -208,10 +210,6 @@ def _checkpoint(lake_path: str, places: list[JournalPlace], options: StreamOptio
     names = "\n".join(f"{place.relay}={place.path}" for place in places)
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
     return f"{options.checkpoint or lake_path.rstrip('/') + '/checkpoints'}/{digest}"
-
-
-def _version(spark: SparkSession, lake_path: str) -> int:
-    return open_lake(spark, lake_path, create=True).manifest.version
 
 
 def _run(query: StreamingQuery, follow: _Follow, stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.events import ARRIVALS, CORRUPT, EVENTS, LINE
+from waypost.pipeline.events import CORRUPT, DEFAULTS, EVENTS, LINE
 
 PAYLOAD = "payload"
 ReadBody = Callable[[int, int], bytes]
@@ -25,30 +25,6 @@ ReadBody = Callable[[int, int], bytes]
 _AS_TEXT = (b'{"kind":"settings"', b'{"kind":"rules"')
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BODY = msgspec.json.Decoder(tuple[int, int, int])
-
-# What a line leaves out: columns, kinds of events that have them, and the default.
-_DEFAULTS: list[tuple[str, tuple[str, ...], object]] = [
-    *((name, ARRIVALS, "") for name in ("endpoint",)),
-    *((name, ARRIVALS, 0) for name in ("part", "size", "rate_count", "rate_limit", "depth")),
-    *((name, ARRIVALS, 0) for name in ("depth_max", "quota_count", "quota_bytes")),
-    *((name, ARRIVALS, 1) for name in ("parts", "tier")),
-    ("chosen_id", ARRIVALS, False),
-    ("breaker", ARRIVALS, "CLOSED"),
-    ("deferred", ("accepted",), False),
-    ("probe", ("accepted",), False),
-    ("detail", ("rejected",), ""),
-    ("retry_after_ms", ("rejected",), 0),
-    ("count", ("rejected",), 1),
-    ("since_us", ("rejected", "endpoint"), 0),
-    ("until_us", ("leased",), 0),
-    ("attempt", ("leased",), 1),
-    ("not_before_us", ("returned",), 0),
-    ("was", ("expired",), "pending"),
-    ("via", ("leased", "acked"), "lease"),
-    ("via", ("failed",), "handler"),
-    ("reason", ("expired",), "time to live is over"),
-    ("problem", ("rules", "settings"), ""),
-]
 
 
 def schema_of(*, payload: bool) -> StructType:
@@ -67,7 +43,7 @@ def record_batch(
         lines = b"".join(_quoted(line) for line in lines.splitlines(True))
     columns = _parsed(lines, payload=read_body is not None)
     kind = columns["kind"]
-    for name, kinds, default in _DEFAULTS:
+    for name, kinds, default in DEFAULTS:
         left_out = pc.and_(pc.is_in(kind, value_set=pa.array(kinds)), pc.is_null(columns[name]))
         value = pa.scalar(default, columns[name].type)
         columns[name] = pc.if_else(left_out, value, columns[name])

@@ -99,7 +99,7 @@ class JournalStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """The end of the last whole batch."""
         unpacked()
-        from waypost.pipeline.datasource.batches import Batch, whole_batches
+        from waypost.wire.batches import WholeBatch, whole_batches
 
         segments = segments_in(journal_directory(self._options.path))
         if not segments:
@@ -112,9 +112,9 @@ class JournalStreamReader(DataSourceStreamReader):
         if size_of(last.path) < offset:
             raise JournalUnusable(f"{last.path} is shorter than what was read of it before")
         ends = [
-            (offset + piece.end, piece.seq)
+            (offset + piece.end, piece.commit.seq)
             for piece in whole_batches(read_bytes(last.path, offset, None))
-            if isinstance(piece, Batch)
+            if isinstance(piece, WholeBatch)
         ]
         if ends:
             position = {"segment": last.first_seq, "offset": ends[-1][0], "seq": ends[-1][1]}
@@ -161,8 +161,8 @@ class JournalStreamReader(DataSourceStreamReader):
 def read_stretch(stretch: Stretch, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
     """The events of one stretch, on an executor, some thousands at a time."""
     unpacked()
-    from waypost.pipeline.datasource.batches import Damage, whole_batches
     from waypost.pipeline.datasource.columns import record_batch
+    from waypost.wire.batches import NoBatch, whole_batches
 
     segment = stretch.segment
     data = read_bytes(segment.path, stretch.start, stretch.end)
@@ -170,7 +170,7 @@ def read_stretch(stretch: Stretch, options: ReadOptions) -> "Iterator[pa.RecordB
     pieces: list[bytes] = []
     waiting = 0
     for piece in whole_batches(data):
-        if isinstance(piece, Damage):
+        if isinstance(piece, NoBatch):
             if not piece.unfinished or stretch.end is None:
                 _tell(_damage(segment, stretch.start, piece), options)
             continue

@@ -23,7 +23,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from waypost.pipeline.errors import PipelineError
+from waypost.pipeline.errors import RelayRefused
 
 COLUMNS = {"subject", "payload", "reply_to", "message_id"}
 _NEEDED = {"subject", "payload"}
@@ -31,10 +31,6 @@ _TIMEOUT_S = 60
 _REQUEST_MAX_BYTES = 512 * 1024
 _REQUEST_MAX_MESSAGES = 1000
 _SHOWN_MAX_CHARS = 80
-
-
-class RelayRefused(PipelineError):
-    """The relay did not take some messages, or a whole request."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.start.java import require_java
-from waypost.pipeline.start.shipping import ship
+from waypost.pipeline.start.shipping import shipped
 
 Session = SparkSession
 LOCAL = "local[*]"
@@ -56,9 +56,8 @@ def spark_session(
     remote = choice.remote
     session = _connected(remote, choice) if remote else _started(choice, environment)
     try:
-        if not choice.in_this_process:
-            ship(session)
-        yield session
+        with contextlib.nullcontext() if choice.in_this_process else shipped(session):
+            yield session
     finally:
         session.stop()
 

@@ -8,23 +8,27 @@ with `unpacked()`, which makes the latter importable.
 Executors must have PyArrow, the same minor version of Python as the driver, and its platform.
 """
 
+import contextlib
 import importlib.util
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _ARCHIVE = "waypost_compiled"
 
 
-def ship(spark: Any) -> None:
-    """Send Waypost and msgspec to the executors of `spark`."""
-    directory = Path(tempfile.mkdtemp(prefix="waypost-ship-"))
-    package = _pack("waypost", directory / "waypost_package.zip", keep=".py")
-    compiled = _pack("msgspec", directory / f"{_ARCHIVE}.zip")
-    spark.addArtifacts(str(package), pyfile=True)
-    spark.addArtifacts(f"{compiled}#{_ARCHIVE}", archive=True)
+@contextlib.contextmanager
+def shipped(spark: Any) -> Iterator[None]:
+    """Send Waypost and msgspec to the executors of `spark`, which may fetch them until the end."""
+    with tempfile.TemporaryDirectory(prefix="waypost-ship-") as directory:
+        package = _pack("waypost", Path(directory, "waypost_package.zip"), keep=".py")
+        compiled = _pack("msgspec", Path(directory, f"{_ARCHIVE}.zip"))
+        spark.addArtifacts(str(package), pyfile=True)
+        spark.addArtifacts(f"{compiled}#{_ARCHIVE}", archive=True)
+        yield
 
 
 def unpacked() -> None:

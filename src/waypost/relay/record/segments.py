@@ -8,16 +8,15 @@ Failures and answers:
                                the damaged one is lost
 """
 
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from waypost.relay.errors import JournalUnreadable
-from waypost.wire.events import COMMIT_PREFIX, AnyEvent, Commit, decode_commit, decode_event
+from waypost.wire.batches import COMMIT_MARK, WholeBatch, whole_batches
+from waypost.wire.events import AnyEvent, Commit, decode_commit, decode_event
 
-_COMMIT_MARK = b"\n" + COMMIT_PREFIX
 _COMMIT_LINE_MAX_BYTES = 512
 
 
@@ -98,22 +97,11 @@ def segment_bytes(path: Path) -> bytes:
 def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
     """Committed batches from offset `start` on, and between them what is damaged."""
     data = segment_bytes(path)
-    looked_until = broken_until = start
-    while start < len(data):
-        mark = data.find(_COMMIT_MARK, looked_until)
-        newline = data.find(b"\n", mark + 1) if mark >= 0 else -1
-        if newline < 0:
-            yield from _unfinished(first_seq, start, broken_until, len(data))
-            return
-        batch = _batch_before(data, first_seq, start, mark + 1, newline + 1)
-        if batch is None:
-            # The damage may reach into the next batch, whose own commit line says where it begins.
-            looked_until, broken_until = mark + 1, newline + 1
-            continue
-        if batch.start > start:
-            yield Damage(first_seq, start, batch.start, at_tail=False)
-        yield batch
-        start = looked_until = broken_until = batch.end
+    for piece in whole_batches(data, start):
+        if isinstance(piece, WholeBatch):
+            yield Batch(first_seq, *piece, data)
+        else:
+            yield Damage(first_seq, piece.start, piece.end, at_tail=piece.unfinished)
 
 
 def last_commit(path: Path) -> Commit | None:
@@ -122,28 +110,6 @@ def last_commit(path: Path) -> Commit | None:
         file.seek(max(0, path.stat().st_size - _COMMIT_LINE_MAX_BYTES))
         tail = file.read()
     try:
-        return decode_commit(tail[tail.rfind(_COMMIT_MARK) + 1 :])
+        return decode_commit(tail[tail.rfind(COMMIT_MARK) + 1 :])
     except msgspec.MsgspecError:
         return None
-
-
-def _unfinished(first_seq: int, start: int, broken_until: int, end: int) -> Iterator[Damage]:
-    """What no whole batch follows: batches once committed and now broken, then a torn write."""
-    if broken_until > start:
-        yield Damage(first_seq, start, broken_until, at_tail=False)
-    if end > broken_until:
-        yield Damage(first_seq, broken_until, end, at_tail=True)
-
-
-def _batch_before(data: bytes, first_seq: int, start: int, stop: int, end: int) -> Batch | None:
-    """The batch closed by the line `data[stop:end]`, if it is whole and begins after `start`."""
-    try:
-        commit = decode_commit(data[stop:end])
-    except msgspec.MsgspecError:
-        return None
-    claimed = stop - commit.bytes
-    if not start <= claimed < stop:
-        return None
-    if zlib.crc32(memoryview(data)[claimed:stop]) != commit.crc:
-        return None
-    return Batch(first_seq, claimed, stop, end, commit, data)
