@@ -6,8 +6,9 @@ for each arrival: how much its sender had sent within the rate window, what it h
 and how full that was. From how often each number occurs follows what any limit would have refused.
 
 That is exact for a limit by itself while it refuses nothing, and an upper bound otherwise: what is
-refused does not count towards the next. Limits are chosen so that all of them together stay within
-the share that is allowed, and then replayed once: `measured` is what really would have happened.
+refused does not count towards the next. A message may fall to several limits at once, so each is
+first given the whole share that is allowed. All of them are replayed together, and if that refuses
+too much, each gets less: `measured` is what really would have happened.
 """
 
 from collections.abc import Iterable
@@ -34,8 +35,11 @@ _TIERS_ON = b'{"qos": {"enabled": true}}'
 RATE, CAP = "reliability.rateLimit.maxPerWindow", "reliability.backpressure.maxMailboxSize"
 _COUNTS = {tier: f"qos.tier{tier}.maxEnvelopes" for tier in (2, 3)}
 _BYTES = {tier: f"qos.tier{tier}.maxBytes" for tier in (2, 3)}
-_TOGETHER = 4
-"""A message can be refused by rate, cap, count or bytes: each gets its part of the share."""
+_PARTS = (1, 2, 4)
+"""Each limit gets the share divided by this. A message can fall to rate, cap, count or bytes, so
+with the last of them they stay within the share even if none falls to two."""
+
+_Counted = dict[str, list[tuple[int, int, int]]]
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -59,7 +63,8 @@ class Recommendation(msgspec.Struct, kw_only=True):
     """`settings` is ready for `config.json`. Shares are 0.0 to 1.0.
 
     `measured`: share of wanted arrivals that a replay with `settings` refuses for one of these
-    limits; `measured_before`: what history refused.
+    limits; `measured_before`: what history refused. Wanted are only arrivals that got past their
+    sender's rate limit: of others nobody knows the tier.
     """
 
     reject_at_most: float
@@ -86,12 +91,18 @@ def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
             result.notes.append("nobody answered anybody: there is no wanted traffic to judge by")
             return result
         result.measured_before = refused / wanted
-        result.limits = _limits(rows, eras, reject_at_most / _TOGETHER)
-        result.settings = _fragment(result.limits)
-        chosen = msgspec.json.encode(result.settings)
-        replayed = read_eras(events, lake.manifest.relays, chosen)
-        more = _newly_refused(Replay(events, replayed), flagged)
-        result.measured = (refused + more) / wanted
+        counted, settings = _counted(rows), eras.regimes[-1].recorded
+        for parts in _PARTS:
+            result.limits = _limits(counted, settings, reject_at_most / parts)
+            before, result.settings = result.settings, _fragment(result.limits)
+            if result.settings == before:
+                continue
+            chosen = msgspec.json.encode(result.settings)
+            replayed = read_eras(events, lake.manifest.relays, chosen)
+            more = _newly_refused(Replay(events, replayed), flagged)
+            result.measured = (refused + more) / wanted
+            if result.measured <= reject_at_most:
+                break
         return result
     finally:
         rows.unpersist()
@@ -127,15 +138,20 @@ def _totals(rows: DataFrame) -> tuple[int, int, int]:
 # What a limit would have cost
 
 
-def _limits(rows: DataFrame, eras: Eras, share: float) -> list[Limit]:
-    counted: dict[str, list[tuple[int, int, int]]] = {}
+def _counted(rows: DataFrame) -> _Counted:
+    """How many wanted and other arrivals need each value of each limit to pass."""
+    counted: _Counted = {}
     measures = rows.select("wanted", F.explode(_measures()).alias("measure"))
     sums = measures.groupBy("measure.path", "measure.value").agg(
         F.count_if("wanted").alias("wanted"), F.count_if(~F.col("wanted")).alias("unwanted")
     )
     for row in sums.where(F.col("path").isNotNull()).collect():
         counted.setdefault(row.path, []).append((row.value, row.wanted, row.unwanted))
-    settings = eras.regimes[-1].recorded
+    return counted
+
+
+def _limits(counted: _Counted, settings: Settings, share: float) -> list[Limit]:
+    """The tightest limits that each refuse at most `share` of what is wanted."""
     found = [
         limit
         for path, values in sorted(counted.items())
@@ -226,7 +242,8 @@ def _newly_refused(replay: Replay, flagged: DataFrame) -> int:
     """How many more wanted arrivals a replay refuses for these limits than history did."""
     try:
         changed = replay.changed().withColumn("day", F.to_date(F.timestamp_millis("at_ms")))
-        wanted = changed.where(F.col("tier") >= 2).join(
+        known = (F.col("tier") >= 2) & ~F.col("limited")
+        wanted = changed.where(known).join(
             F.broadcast(flagged), on=["day", "relay", "sender"], how="left_anti"
         )
         now = F.col("new_reason").isin(*_LIMITED).cast("bigint")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from waypost import QosConfig, Relay, Settings
+from waypost import QosConfig, RateLimitConfig, Relay, Settings
 from waypost.pipeline.ingest import ingest
 from waypost.pipeline.journals import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
@@ -22,20 +22,25 @@ A, B, FLOOD = "agent.a", "agent.b", "agent.flood"
 BURST = 4
 
 
+async def converse(relay: Relay, clock: ManualClock, times: int) -> None:
+    """A question from B, a burst of answers from A, once a minute."""
+    for endpoint in (A, B):
+        relay.register_endpoint(endpoint)
+    for _ in range(times):
+        await relay.publish(A, "well?", sender=B)
+        for number in range(BURST):
+            await relay.publish(B, {"number": number}, sender=A)
+        for endpoint in (A, B):
+            got = await relay.lease(endpoint)
+            await relay.ack(endpoint, [one.id for one in got])
+        clock.advance_ms(60_000)
+
+
 async def talk(data: Path) -> None:
-    """Thirty times, a burst from A to B and an answer; then a flood of what nobody asked for."""
+    """Thirty times a question and its answers; then a flood of what nobody asked for."""
     clock = ManualClock(1_767_225_600_000_000)
     async with Relay(data, settings=SETTINGS, clock=clock) as relay:
-        for endpoint in (A, B):
-            relay.register_endpoint(endpoint)
-        for _ in range(30):
-            await relay.publish(A, "well?", sender=B)
-            for number in range(BURST):
-                await relay.publish(B, {"number": number}, sender=A)
-            for endpoint in (A, B):
-                got = await relay.lease(endpoint)
-                await relay.ack(endpoint, [one.id for one in got])
-            clock.advance_ms(60_000)
+        await converse(relay, clock, times=30)
         for _ in range(15):
             await relay.publish(B, "buy!", sender=FLOOD)
             clock.advance_ms(10)
@@ -83,3 +88,33 @@ def test_a_recommendation_is_replayed_and_fit_for_the_settings_file(
     merged = merge_settings(SETTINGS, msgspec.json.encode(advice.settings))
     assert merged.rate_limit.max_per_window == BURST
     assert merged.qos.tier3.max_envelopes == BURST
+
+
+def test_limits_that_stop_the_same_messages_may_each_have_the_whole_share(lake: Lake) -> None:
+    advice = recommend(lake, 0.25)
+    paths = ("reliability.rateLimit.maxPerWindow", "qos.tier3.maxEnvelopes")
+    assert [limit(advice, path) for path in paths] == [BURST - 1, BURST - 1]
+    assert advice.measured == pytest.approx(30 / 149)
+
+
+async def talk_under_two_limits(data: Path) -> None:
+    """For a while, half of each burst is refused before anybody looks where it goes."""
+    clock = ManualClock(1_767_225_600_000_000)
+    for per_window in (BURST // 2, 100):
+        settings = msgspec.structs.replace(
+            SETTINGS, rate_limit=RateLimitConfig(max_per_window=per_window)
+        )
+        async with Relay(data, settings=settings, clock=clock) as relay:
+            await converse(relay, clock, times=5)
+            await relay.seal_journal()
+
+
+def test_what_a_rate_limit_stopped_in_history_is_nobodys_wanted_mail(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asyncio.run(talk_under_two_limits(tmp_path / "relay"))
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    ingest(lake, parse_places([str(tmp_path / "relay")]))
+    advice = recommend(lake, 0.0)
+    assert limit(advice, "reliability.rateLimit.maxPerWindow") == BURST
+    assert (advice.measured_before, advice.measured) == (0.0, 0.0)
