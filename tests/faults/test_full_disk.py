@@ -25,13 +25,17 @@ from waypost import (
 )
 from waypost.policy.errors import WaypostError
 
-pytestmark = pytest.mark.parametrize("storage", ["journal", "maildir"])
+UNSYNCED = "journal, unsynced"
+"""`durability: async` with `storage: journal`: the event loop writes by itself."""
+
+pytestmark = pytest.mark.parametrize("storage", ["journal", "maildir", UNSYNCED])
 PAYLOAD = "x" * 50_000
 
 
 def settings(storage: str) -> Settings:
     return Settings(
-        storage=storage,  # type: ignore[arg-type]
+        storage="maildir" if storage == "maildir" else "journal",
+        durability="async" if storage == UNSYNCED else "fsync",
         watch_files=False,
         rate_limit=RateLimitConfig(enabled=False),
         backpressure=BackpressureConfig(enabled=False),

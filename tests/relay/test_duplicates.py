@@ -173,6 +173,24 @@ async def test_after_the_window_an_id_is_new_again(start, clock: ManualClock) ->
     assert len(await relay.lease("agent.a")) == 1
 
 
+async def test_after_the_window_an_id_is_not_kept_on_disk_either(
+    start: Start, clock: ManualClock
+) -> None:
+    relay = await start(housekeeping=HousekeepingConfig(duplicate_window_ms=DAY_MS))
+    relay.register_endpoint("agent.a")
+    for message_id in ("old", "new"):
+        await send(relay, message_id=message_id)
+        relay.sweep()
+        await relay.parts.checkpoints._settle()  # the index is written by a thread
+        clock.advance_us(DAY_MS * 1000 // 2 + 1)
+    assert len(relay.parts.index.rows("duplicates")) == 2
+    await send(relay)
+    relay.sweep()
+    await relay.parts.checkpoints._settle()
+    [kept] = relay.parts.index.rows("duplicates")
+    assert str(kept[0]).endswith(" new")
+
+
 async def test_an_id_still_waiting_is_not_stored_twice_even_after_the_window(
     start, clock: ManualClock
 ) -> None:

@@ -53,6 +53,33 @@ def test_what_cannot_be_simulated_is_one_sentence(
     assert not waypost.data.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give --messages N and --out DIR, or --events N and --lake DIR"),
+        (("--messages", "9"), "give --messages N and --out DIR, or --events N and --lake DIR"),
+        (("--events", "9"), "--events and --lake go together"),
+        (("--lake", "l", "--messages", "9", "--out", "o"), "--events and --lake go together"),
+        (("--events", "0", "--lake", "l"), "events must be 1 or more"),
+        (("--events", "9", "--lake", "l", "--relays", "2"), "leave out --relays"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(
+    waypost: CommandLine, arguments: tuple[str, ...], complaint: str
+) -> None:
+    result = waypost("simulate", *arguments, exits=2)
+    assert complaint in result.stderr
+    assert not waypost.data.exists()
+
+
+def test_several_relays_are_directories_beside_each_other(waypost: CommandLine) -> None:
+    arguments = ("--messages", "401", "--relays", "2", "--seed", "7")
+    told = waypost.json("simulate", *arguments, "--out", str(waypost.data))
+    assert told["messages"] == 401
+    assert [(one["messages"], one["seed"]) for one in told["relays"]] == [(200, 7), (201, 8)]
+    assert [publishes(waypost.data / f"relay-{one}") for one in (1, 2)] == [200, 201]
+
+
 def test_a_directory_in_use_is_left_alone(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
     result = waypost("simulate", "--messages", "9", "--out", str(waypost.data), exits=2)

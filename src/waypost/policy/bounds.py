@@ -74,6 +74,13 @@ connections_max: Final = 10_000
 duplicates_in_memory_max: Final = 50_000
 last_seen_in_memory_max_pairs: Final = 100_000
 bodies_in_memory_max_bytes: Final = 32 * 1024 * 1024
+waits_in_memory_max: Final = 4096
+"""How long the newest acknowledged messages took, for whoever measures."""
+
+breaker_moves_in_memory_max: Final = 256
+
+viewer_connections_max: Final = 64
+"""Live views of one served relay at the same time."""
 
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
 assert number_max * 1000 < 1 << 63

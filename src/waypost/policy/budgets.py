@@ -15,7 +15,7 @@ import msgspec
 
 from waypost.policy.bounds import ancestor_chain_max, number_max
 from waypost.policy.errors import InvalidMessage, InvalidSubject
-from waypost.policy.subjects import validate_subject
+from waypost.policy.subjects import is_subject, validate_subject
 
 DEFAULT_MAX_HOPS = 5
 DEFAULT_TTL_MS = 3_600_000
@@ -91,15 +91,18 @@ def shrink(allowance: Budget, wish: "Budget | Mapping[str, object]") -> Budget:
     Raises `InvalidMessage` for unknown fields, values of the wrong kind, or a chain that would
     grow too long.
     """
-    if isinstance(wish, Budget):
+    if not isinstance(wish, Budget):
+        asked = _checked({**msgspec.structs.asdict(allowance), **wish})
+    elif _is_sound(wish):
+        asked = wish
+    else:
         fields = msgspec.structs.asdict(wish)
         # That of a message put back by hand may be overdrawn.
         fields["call_budget_remaining"] = max(0, wish.call_budget_remaining)
-    else:
-        fields = dict(wish)
-    asked = _checked({**msgspec.structs.asdict(allowance), **fields})
+        asked = _checked(fields)
     chain = tuple(dict.fromkeys(allowance.ancestor_chain + asked.ancestor_chain))
-    _check_chain(chain)
+    if len(chain) > ancestor_chain_max:
+        _check_chain(chain)
     return Budget(
         hop_count=max(allowance.hop_count, asked.hop_count),
         max_hops=min(allowance.max_hops, asked.max_hops),
@@ -115,6 +118,17 @@ class _Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ancestor_chain: tuple[str, ...] = ()
     ttl: int
     call_budget_remaining: int = DEFAULT_CALL_BUDGET
+
+
+def _is_sound(budget: Budget) -> bool:
+    """Whether a budget is as `_checked` gives it: what a message got from the relay is."""
+    for number in (budget.hop_count, budget.ttl, budget.call_budget_remaining):
+        if type(number) is not int or not 0 <= number <= number_max:
+            return False
+    hops, chain = budget.max_hops, budget.ancestor_chain
+    if type(hops) is not int or not 1 <= hops <= number_max or type(chain) is not tuple:
+        return False
+    return len(chain) <= ancestor_chain_max and all(map(is_subject, chain))
 
 
 def _checked(fields: Mapping[str, object]) -> Budget:

@@ -60,14 +60,19 @@ class Operating(Protocol):
     def metrics(self) -> Metrics:
         """Numbers and problems at a glance."""
         parts = self.parts
-        problems = [
+        journal = (parts.journal.commits, parts.journal.full)
+        breakers, problems = parts.outcomes.breakers, self.problems()
+        return measure(parts.ledger.state, parts.settings.current, breakers, journal, problems)
+
+    def problems(self) -> list[str]:
+        """What an operator should do something about, in words."""
+        parts = self.parts
+        found = [
             *(parts.settings.problem, parts.access.problem, parts.checkpoints.problem),
             str(parts.journal.failure or ""),
             *(f"journal damage set aside: {one}" for one in parts.report.damaged),
         ]
-        journal = (parts.journal.commits, parts.journal.full)
-        breakers = parts.outcomes.breakers
-        return measure(parts.ledger.state, parts.settings.current, breakers, journal, problems)
+        return [problem for problem in found if problem]
 
     async def explain(self, message_id: str) -> Story:
         """Everything that happened to a message: each check, each delivery, each outcome."""

@@ -251,9 +251,12 @@ class Relay(Operating):
         """
         return self.parts.consumers.join(subject, on_arrival)
 
-    def submit(self, draft: Draft) -> PublishResult:
-        """`publish` without waiting: what is decided is on disk once `durable` is done."""
-        return self.parts.publishing.take(draft)
+    def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
+        """`publish` without waiting: what is decided is on disk once `durable` is done.
+
+        With `content`, the draft was checked before, and this is its payload as JSON.
+        """
+        return self.parts.publishing.take(draft, content)
 
     def durable(self) -> "asyncio.Future[None] | None":
         """What to await until everything decided so far is on disk; None if it is already."""
@@ -262,6 +265,8 @@ class Relay(Operating):
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""
         parts = self.parts
+        parts.journal.hurry()
+        await asyncio.sleep(0)  # who waited for this goes first
         await parts.ledger.sync()
         while parts.dispatch.busy or parts.journal.busy:
             await parts.dispatch.quiet()

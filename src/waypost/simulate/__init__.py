@@ -7,6 +7,14 @@
 from waypost.simulate.driver import simulate
 from waypost.simulate.options import SimulationOptions
 from waypost.simulate.scenarios import SCENARIOS
+from waypost.simulate.several import Several, simulate_several
 from waypost.simulate.summary import Summary
 
-__all__ = ["SCENARIOS", "SimulationOptions", "Summary", "simulate"]
+__all__ = [
+    "SCENARIOS",
+    "Several",
+    "SimulationOptions",
+    "Summary",
+    "simulate",
+    "simulate_several",
+]

@@ -12,6 +12,8 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from msgspec import Raw
+
 from waypost.relay.relay import Relay
 from waypost.relay.traffic.drafts import Draft
 from waypost.simulate.daytime import Daytime
@@ -60,9 +62,12 @@ class World:
         heapq.heappush(self.agenda, (at_us, next(self._tickets), process))
 
     def post(self, draft: Draft) -> PublishResult:
-        """Publish a message now."""
+        """Publish a message now. Its payload is JSON text, known to be good: from the pool, or
+        from a message that came out of it."""
         self.clock.advance_us(_GAP_US)
-        result = self.relay.submit(draft)
+        content = draft.payload
+        assert isinstance(content, Raw)
+        result = self.relay.submit(draft, bytes(content))
         self.sent += 1
         self.unsettled += 1 + result.delivered_to
         return result

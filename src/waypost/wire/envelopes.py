@@ -38,7 +38,7 @@ class HasHeader(Protocol):
 
 def instant(at_us: int) -> datetime:
     """Microseconds since the epoch as an aware UTC datetime."""
-    return _EPOCH + timedelta(microseconds=at_us)
+    return _EPOCH + timedelta(0, at_us // 1_000_000, at_us % 1_000_000)
 
 
 def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes: int) -> int:
@@ -48,18 +48,24 @@ def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes:
     arrived; what the delivery spends of it is counted in.
     """
     size = _FIXED_BYTES + payload_bytes + len(header.id) + len(header.subject) + len(header.sender)
-    size += 4 if header.reply_to is None else len(header.reply_to) + 2
-    size += _digits(budget.hop_count + 1, budget.max_hops, max(0, budget.call_budget_remaining - 1))
-    size += len(str(budget.ttl)) + len(endpoint) + 2
+    reply_to = header.reply_to
+    size += len(endpoint) + (6 if reply_to is None else len(reply_to) + 4)
+    size += _digits(budget.hop_count, budget.max_hops, budget.call_budget_remaining)
+    ttl = budget.ttl
+    size += 13 if _THIRTEEN_DIGITS_MIN <= ttl < _FOURTEEN_DIGITS_MIN else len(str(ttl))
     for ancestor in budget.ancestor_chain:
         size += len(ancestor) + 3
     return size if header.at_us % 1_000_000 else size - len(".000000")
 
 
 @lru_cache(maxsize=4096)
-def _digits(*numbers: int) -> int:
-    return sum(len(str(number)) for number in numbers)
+def _digits(hop_count: int, max_hops: int, calls: int) -> int:
+    """Of what a delivery leaves of these: they are the same again and again."""
+    return len(f"{hop_count + 1}{max_hops}{max(0, calls - 1)}")
 
+
+_THIRTEEN_DIGITS_MIN, _FOURTEEN_DIGITS_MIN = 10**12, 10**13
+"""As milliseconds: from 2001 to 2286."""
 
 encode_envelope = msgspec.json.Encoder().encode
 decode_envelope = msgspec.json.Decoder(Envelope).decode

@@ -7,7 +7,7 @@ Time and entropy are arguments; this module has neither clock nor source of rand
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from waypost.policy.bounds import message_id_length_max_chars
 from waypost.policy.errors import InvalidMessage
@@ -15,7 +15,11 @@ from waypost.policy.errors import InvalidMessage
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
-_RANDOM_BITS = 80
+_LETTERS = bytes(ord(_ALPHABET[value & 31]) for value in range(256))
+_RANDOM_LETTERS = 14
+"""After the ten of the time and before the two that count."""
+
+_DRAWN_AT_ONCE = 256
 
 _is_ulid = re.compile(rf"[0-7][{_ALPHABET}]{{25}}").fullmatch
 _is_message_id = re.compile(rf"[A-Za-z0-9_-]{{1,{message_id_length_max_chars}}}").fullmatch
@@ -26,44 +30,44 @@ class UlidFactory:
 
     def __init__(self, entropy: Callable[[int], bytes]) -> None:
         self._entropy = entropy
-        self._pool = b""
+        self._drawn: Iterator[str] = iter(())
         self._ms = -1
-        self._prefix = ""
-        self._random = 0
+        self._seconds = ""
+        self._random = self._prefix = ""
+        self._count = 0
 
     def make(self, now_ms: int) -> str:
         """A new identifier for the instant `now_ms`."""
         if now_ms > self._ms:
-            self._ms = now_ms
-            # The top bit stays free, so that counting up within one ms cannot overflow.
-            self._begin(self._draw() >> 1)
+            if now_ms >> 10 != self._ms >> 10:
+                self._seconds = _encode(now_ms >> 10, 40)
+            self._ms, self._count = now_ms, 0
+            self._random = next(self._drawn, None) or self._draw()
+            self._prefix = self._seconds + _PAIRS[now_ms & 1023] + self._random
         else:
-            self._random += 1
-            if not self._random & 1023:
-                self._begin(self._random)
-        return self._prefix + _PAIRS[self._random & 1023]
+            self._count += 1
+            if self._count == len(_PAIRS):
+                self._count = 0
+                self._random = _encode(_decode(self._random) + 1, 5 * _RANDOM_LETTERS)
+                self._prefix = self._prefix[:-_RANDOM_LETTERS] + self._random
+        return self._prefix + _PAIRS[self._count]
 
-    def _begin(self, random: int) -> None:
-        """All but the last two characters are the same for a while: make them once."""
-        self._random = random
-        self._prefix = _encode(self._ms, 50) + _encode(random >> 10, _RANDOM_BITS - 10)
-
-    def _draw(self) -> int:
-        """80 random bits, asked for in large pieces."""
-        if not self._pool:
-            self._pool = self._entropy(10 * 256)
-        drawn, self._pool = self._pool[:10], self._pool[10:]
-        return int.from_bytes(drawn)
+    def _draw(self) -> str:
+        """Random letters, a byte each, asked for in large pieces."""
+        drawn = bytearray(self._entropy(_RANDOM_LETTERS * _DRAWN_AT_ONCE))
+        # The top bit stays free, so that counting up within one ms cannot overflow.
+        drawn[::_RANDOM_LETTERS] = bytes(one & 15 for one in drawn[::_RANDOM_LETTERS])
+        letters = drawn.translate(_LETTERS).decode()
+        ends = range(0, len(letters), _RANDOM_LETTERS)
+        self._drawn = iter([letters[at : at + _RANDOM_LETTERS] for at in ends])
+        return next(self._drawn)
 
 
 def ulid_time_ms(identifier: str) -> int | None:
     """When a ULID was made, or None if `identifier` is not one."""
     if not _is_ulid(identifier):
         return None
-    value = 0
-    for letter in identifier[:10]:
-        value = value << 5 | _VALUES[letter]
-    return value
+    return _decode(identifier[:10])
 
 
 def validate_message_id(identifier: str) -> str:
@@ -79,3 +83,10 @@ def validate_message_id(identifier: str) -> str:
 
 def _encode(value: int, bits: int) -> str:
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(bits - 10, -10, -10)])
+
+
+def _decode(letters: str) -> int:
+    value = 0
+    for letter in letters:
+        value = value << 5 | _VALUES[letter]
+    return value

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -10,7 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from waypost.cli.rendering.console import at, console, duration, plural, table
-from waypost.simulate import Summary
+from waypost.simulate import Several, Summary
+
+if TYPE_CHECKING:
+    from waypost.pipeline.repeats import Repeated
 
 
 @contextmanager
@@ -46,6 +51,35 @@ def show_summary(summary: Summary) -> None:
     )
     out.print(
         f"It took {duration(summary.elapsed)}: {summary.messages_per_second:,.0f} messages/s."
+    )
+
+
+def show_several(several: Several) -> None:
+    """What each of several relays was sent, and how long it took together."""
+    out = console()
+    rows = table("relay", "seed", "messages", "accepted", numbers=("seed", "messages", "accepted"))
+    for one in several.relays:
+        rows.add_row(one.data_dir, str(one.seed), f"{one.messages:,}", f"{one.accepted:,}")
+    out.print(rows)
+    out.print()
+    out.print(
+        f"{plural(several.messages, 'message')} in {duration(timedelta(seconds=several.seconds))}:"
+        f" {several.messages_per_second:,.0f} messages/s. The journals are sealed."
+    )
+
+
+def show_repeated(summary: Summary, repeated: "Repeated", lake: str) -> None:
+    """What was added to a lake, and what it was made of."""
+    out = console()
+    out.print(Text(lake, style="bold"))
+    days = plural(len(repeated.days), "day")
+    out.print(
+        f"{plural(repeated.events, 'event')} of {plural(repeated.relays, 'relay')} on {days} added"
+    )
+    out.print(
+        f"Each relay is one of {plural(summary.messages, 'message')} and"
+        f" {plural(repeated.block, 'event')}, simulated in {duration(summary.elapsed)}:"
+        f" {summary.messages_per_second:,.0f} messages/s."
     )
 
 

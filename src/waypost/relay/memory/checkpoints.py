@@ -32,6 +32,7 @@ class Checkpoints:
         self._writing: asyncio.Future[None] | None = None
         self._last = time.monotonic()
         self._anew = False
+        self._forget_before_us = 0
         self.problem = ""
         self._writing_seq = self._written_seq = (index.position() or Position()).seq
         journal.on_close = self._batch_closed
@@ -67,8 +68,8 @@ class Checkpoints:
         return sum(1 for _ in all_messages(self._state))
 
     def forget_duplicates(self, before_us: int) -> None:
-        """Drop duplicate ids whose window is over."""
-        self._thread.submit(self._index.forget_duplicates, before_us)
+        """Drop duplicate ids whose window is over, with what is written next."""
+        self._forget_before_us = before_us
 
     @property
     def written_seq(self) -> int:
@@ -101,6 +102,7 @@ class Checkpoints:
 
     def _take(self, position: Position) -> None:
         self._taken = take_changes(self._state, position, anew=self._anew)
+        self._taken.forget_before_us, self._forget_before_us = self._forget_before_us, 0
         self._anew = False
         self._last = time.monotonic()
 

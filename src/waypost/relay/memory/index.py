@@ -49,6 +49,8 @@ class Changes(msgspec.Struct):
     last_seen: Mapping[tuple[str, str], int]
     duplicates: Mapping[str, Duplicate]
     anew: bool = False
+    forget_before_us: int = 0
+    """Duplicate ids from before this have had their window."""
 
 
 class Index:
@@ -166,6 +168,8 @@ class Index:
                 "duplicates",
                 [(key, one.at_us, msgspec.json.encode(one.result).decode()) for key, one in firsts],
             )
+            if changes.forget_before_us:
+                run("delete from duplicates where at_us < ?", (changes.forget_before_us,))
             at = changes.position
             self._put("position", [(1, FORMAT, at.seq, at.at_us, at.segment, at.offset)])
             run("commit")
@@ -190,10 +194,6 @@ class Index:
             some = values[start : start + _ROWS_PER_STATEMENT]
             marks = ",".join("?" * len(some))
             self._connection.execute(f"delete from {table} where {key} in ({marks})", some)
-
-    def forget_duplicates(self, before_us: int) -> None:
-        """Drop ids whose window is over."""
-        self._connection.execute("delete from duplicates where at_us < ?", (before_us,))
 
     def damage(self) -> str:
         """What SQLite finds wrong with the file; empty if nothing."""

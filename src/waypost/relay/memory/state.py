@@ -6,13 +6,18 @@ Rule 2  `apply` cannot refuse: it takes note of what was decided. Deciding is do
 Rule 3  Breakers are not part of it; they start closed.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from waypost.policy.bounds import duplicates_in_memory_max, last_seen_in_memory_max_pairs
+from waypost.policy.bounds import (
+    breaker_moves_in_memory_max,
+    duplicates_in_memory_max,
+    last_seen_in_memory_max_pairs,
+    waits_in_memory_max,
+)
 from waypost.policy.rate_limits import RateWindows
 from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.tiers import Tier, standing
@@ -50,6 +55,8 @@ class RelayState:
         """Messages the index does not know as they are now, by order."""
         self.dirty_endpoints: set[str] = set()
         self.counts: Counter[str] = Counter()
+        self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
+        self.breaker_moves: deque[events.BreakerMoved] = deque(maxlen=breaker_moves_in_memory_max)
         self._tickets: dict[str, int] = {}
         self._appliers: dict[type[Any], Callable[[Any, Place], None]] = {
             events.Accepted: self._accepted,
@@ -193,6 +200,7 @@ class RelayState:
         mailbox, message = self._live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
+            self.waits_us.append(event.at_us - message.at_us)
             message.fresh = None  # nobody will read it again
             mailbox.remove(message)
             self._tidy(mailbox)
@@ -252,6 +260,7 @@ class RelayState:
 
     def _breaker_moved(self, event: events.BreakerMoved, place: Place) -> None:
         self.counts[f"breaker.{event.before}.{event.after}"] += 1
+        self.breaker_moves.append(event)
 
     def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
         self.dirty_endpoints.add(event.endpoint)

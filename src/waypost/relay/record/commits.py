@@ -1,5 +1,8 @@
 """The thread that makes batches durable: write, sync, then show them in the mailboxes.
 
+What takes neither a sync nor a look at mailboxes (`durability: async` with `storage: journal`) is a
+copy into the system's memory. The event loop does that itself: waking a thread takes longer.
+
 Failures and answers:
   disk full      the ballast is given back and the write completed, so what was decided is kept;
                  from then on the journal says it is `full` until there is room again
@@ -67,6 +70,21 @@ class Writer:
         """Queue a job."""
         self._jobs.put(job)
 
+    def is_quick(self, job: Job) -> bool:
+        """Whether a job is no more than copying bytes to files that are open: nothing to sync, to
+        seal or to show. Only asked while no job is queued."""
+        waits = job.sync or job.seal or job.after or job.segment != self._segment
+        return not waits and (not job.bodies or self._bodies_fd >= 0)
+
+    def perform(self, job: Job) -> OSError | None:
+        """Do a job in the thread of the caller; gives what went wrong."""
+        try:
+            self._perform(job)
+        except OSError as problem:
+            self._failure = problem
+            return problem
+        return None
+
     def stop(self) -> None:
         """Finish what is queued, then close the files."""
         self._jobs.put(None)
@@ -74,13 +92,7 @@ class Writer:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                self._perform(job)
-            except OSError as problem:
-                self._failure = problem
-                self._on_done(job, problem)
-            else:
-                self._on_done(job, None)
+            self._on_done(job, self.perform(job))
         try:
             self._close_files(sync=self._failure is None)
         except OSError as problem:

@@ -65,6 +65,8 @@ class Journal:
         self._closed: list[_Batch] = []
         self._writing: _Batch | None = None
         self._flush_scheduled = False
+        self._news: tuple[asyncio.Handle, Job, OSError | None] | None = None
+        """What came of a batch that was written in this thread, until it is told."""
         self._writer = Writer(directory, self._done_in_thread)
         self.full = not self._writer.ballast.restore()
 
@@ -84,8 +86,7 @@ class Journal:
             batch = self._open_batch(event.at_us)
         if body is not None and isinstance(event, Accepted | Rejected):
             event.body = self._append_body(batch, body)
-        self._seq += 1
-        event.seq = self._seq
+        self._seq = event.seq = self._seq + 1
         lines = batch.lines
         begin = len(lines)
         encode_event_into(event, lines, begin)
@@ -124,6 +125,15 @@ class Journal:
         waiting = self.barrier()
         if waiting is not None:
             await waiting
+
+    def hurry(self) -> None:
+        """Let what waits become durable now, and not in the loop's next turns, where that takes no
+        thread. For callers in whose place anything may happen, as in an `await`."""
+        self._flush()
+        while self._news is not None:
+            handle, job, problem = self._news
+            handle.cancel()
+            self._done(job, problem)
 
     @property
     def segment(self) -> int:
@@ -236,8 +246,13 @@ class Journal:
 
     def _submit(self) -> None:
         self._writing = self._closed.pop(0)
-        assert self._writing.job is not None
-        self._writer.submit(self._writing.job)
+        job = self._writing.job
+        assert job is not None
+        if self._writer.is_quick(job):  # it takes less time than waking the thread
+            problem = self._writer.perform(job)
+            self._news = (self._loop.call_soon(self._done, job, problem), job, problem)
+        else:
+            self._writer.submit(job)
 
     def _done_in_thread(self, job: Job, problem: OSError | None) -> None:
         self._loop.call_soon_threadsafe(self._done, job, problem)
@@ -245,7 +260,7 @@ class Journal:
     def _done(self, job: Job, problem: OSError | None) -> None:
         batch = self._writing
         assert batch is not None
-        self._writing = None
+        self._writing = self._news = None
         if problem is not None:
             self._fail(batch, problem)
             return

@@ -72,11 +72,7 @@ class DeadLetters:
 
     def purge(self, older_than_us: int | None, subject: str | None, reason: str) -> int:
         """Throw away dead letters that failed before `older_than_us`, or all."""
-        found = [
-            message
-            for message in find_dead(self._ledger.state, subject)
-            if older_than_us is None or message.failed_at_us < older_than_us
-        ]
+        found = find_dead(self._ledger.state, subject, older_than_us)
         for message in found:
             self._movements.purge(message, reason)
         return len(found)
@@ -111,10 +107,18 @@ def group_dead_letters(state: RelayState, subject: str | None = None) -> list[De
     return sorted(found, key=lambda one: -one.count)
 
 
-def find_dead(state: RelayState, subject: str | None = None) -> list[Message]:
-    """Dead messages of one endpoint or all, the oldest failure first."""
+def find_dead(
+    state: RelayState, subject: str | None = None, older_than_us: int | None = None
+) -> list[Message]:
+    """Dead messages of one endpoint or all, the oldest failure first; those before an instant."""
     chosen = state.mailboxes.values() if subject is None else [state.mailboxes.get(subject)]
-    dead = [m for mailbox in chosen if mailbox is not None for m in mailbox.dead.values()]
+    dead = [
+        message
+        for mailbox in chosen
+        if mailbox is not None
+        for message in mailbox.dead.values()
+        if older_than_us is None or message.failed_at_us < older_than_us
+    ]
     return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
 
 

@@ -64,7 +64,12 @@ class Delivery:
             self._outcomes.moved(verdict.transition, prepared.at_us)
         if verdict.evict_bytes:
             self._make_room(mailbox, verdict, prepared.at_us)
-        _note_numbers(event, verdict)
+        event.depth = verdict.depth
+        event.quota_count = verdict.quota_count
+        event.quota_bytes = verdict.quota_bytes
+        if verdict.breaker is not CircuitState.CLOSED:
+            event.breaker = verdict.breaker
+            event.probe = verdict.probe
         backpressure = settings.backpressure
         if backpressure.enabled:
             event.depth_max = backpressure.max_mailbox_size
@@ -140,15 +145,6 @@ def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accept
         event.chosen_id = True
     event.size = stored_size(event, budget, endpoint, len(prepared.content))
     return event
-
-
-def _note_numbers(event: Accepted, verdict: DeliveryVerdict) -> None:
-    event.depth = verdict.depth
-    event.quota_count = verdict.quota_count
-    event.quota_bytes = verdict.quota_bytes
-    if verdict.breaker is not CircuitState.CLOSED:
-        event.breaker = verdict.breaker
-        event.probe = verdict.probe
 
 
 def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:

@@ -44,7 +44,7 @@ def load(draft: Draft, settings: Settings) -> bytes:
         validate_subject(draft.subject, allow_wildcards=True)
     if not is_subject(draft.sender):
         validate_subject(draft.sender)
-    if draft.reply_to is not None:
+    if draft.reply_to is not None and not is_subject(draft.reply_to):
         validate_subject(draft.reply_to)
     if draft.message_id is not None:
         validate_message_id(draft.message_id)

@@ -78,6 +78,8 @@ class Leases:
         enough_bytes: int = ENDLESS,
     ) -> list[Message]:
         """Take messages out of line; only plain leases have a deadline."""
+        if not mailbox.queue:
+            return []
         now_us = self._ledger.now_us()
         committed = self._ledger.journal.committed.seq
         taken, expired = mailbox.take(limit, max_size_bytes, now_us, committed, enough_bytes)
@@ -85,7 +87,7 @@ class Leases:
             self._movements.expire(message)
         until_us = now_us + self._settings().lease_timeout_ms * 1000 if via == "lease" else 0
         for message in taken:
-            self._movements.lease(message, via, until_us)
+            self._movements.lease(mailbox, message, via, until_us)
             if until_us:
                 deadline = (until_us, message.endpoint, message.id, message.attempt)
                 heapq.heappush(self._deadlines, deadline)

@@ -20,24 +20,25 @@ class Movements:
         self._view = view
         self._outcomes = outcomes
 
-    def lease(self, message: Message, via: str, until_us: int) -> None:
+    def lease(self, mailbox: Mailbox, message: Message, via: str, until_us: int) -> None:
         """Hand a message out until `until_us`; 0 is until its handler ends."""
-        self._follow(
-            events.Leased(
-                at_us=self._ledger.now_us(),
-                endpoint=message.endpoint,
-                id=message.id,
-                via=via,
-                until_us=until_us,
-                attempt=message.attempt + 1,
-            )
+        event = events.Leased(
+            at_us=self._ledger.now_us(),
+            endpoint=message.endpoint,
+            id=message.id,
+            via=via,
+            until_us=until_us,
+            attempt=message.attempt + 1,
         )
+        self._ledger.record(event)
+        self._view.followed(mailbox, event)
 
     def ack(self, message: Message, via: str) -> None:
         """The message is done."""
         at_us = self._ledger.now_us()
         self._follow(events.Acked(at_us=at_us, endpoint=message.endpoint, id=message.id, via=via))
-        self._outcomes.handled(message, at_us)
+        if self._outcomes.breakers:
+            self._outcomes.handled(message, at_us)
 
     def give_back(self, message: Message, reason: str, not_before_us: int = 0) -> None:
         """A lease ends; the message waits again."""

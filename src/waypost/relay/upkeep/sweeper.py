@@ -164,6 +164,8 @@ class JournalDuties:
         self._checkpoints = checkpoints
         self._directory = directory
         self._settings = settings
+        self._oldest_us = 0
+        """When the oldest sealed segment ended; 0 when that has to be looked up."""
 
     def seal(self, now_us: int) -> None:
         """Seal a segment that has been open for too long."""
@@ -173,14 +175,19 @@ class JournalDuties:
 
     def drop(self, now_us: int) -> None:
         """Delete sealed segments past their retention that neither messages nor index need."""
-        kept_us = self._settings().housekeeping.journal_retention_ms * 1000
-        over = [
-            (path, following)
-            for path, following in self._unneeded()
-            if _ended_us(path) < now_us - kept_us
-        ]
+        over_us = now_us - self._settings().housekeeping.journal_retention_ms * 1000
+        if self._oldest_us >= over_us:
+            return
+        segments = list(list_segments(self._directory).items())
+        sealed = [path for _, path in segments if path.suffix == ".jsonl"]
+        self._oldest_us = _ended_us(sealed[0]) if sealed else 0
+        if self._oldest_us >= over_us:
+            return
+        unneeded = self._unneeded(segments)
+        over = [(path, following) for path, following in unneeded if _ended_us(path) < over_us]
         if not over:
             return
+        self._oldest_us = 0
         delete = partial(_delete, [path for path, _ in over])
         if self._register_again(before_seq=over[-1][1], now_us=now_us):
             self._ledger.journal.after_commit(delete)
@@ -201,8 +208,8 @@ class JournalDuties:
             )
         return bool(old)
 
-    def _unneeded(self) -> list[tuple[Path, int]]:
-        """Sealed segments that only retention keeps, each with the first seq after it.
+    def _unneeded(self, segments: list[tuple[int, Path]]) -> list[tuple[Path, int]]:
+        """Those sealed segments that only retention keeps, each with the first seq after it.
 
         Never the last one: it tells how far the numbers have come.
         """
@@ -210,9 +217,6 @@ class JournalDuties:
             (message.place.segment for message in all_messages(self._ledger.state)),
             default=self._ledger.journal.segment,
         )
-        segments = list(list_segments(self._directory).items())
-        if not segments:
-            return []
         following = [first for first, _ in segments[1:]]
         return [
             (path, after)
