@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ from waypost.policy.bounds import payload_max_bytes
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.identity.authenticator import Authenticator
+from waypost.server.live.feed import Feed
 from waypost.server.mailboxes import Mailboxes
 from waypost.server.metrics import Meters
 from waypost.server.sessions.hub import Hub
@@ -22,7 +24,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `anonymous`: publishing without a token is allowed. `show_pressure`: senders may see how full
     mailboxes are. `batch`: messages handed out at once when nothing else is asked for.
-    `unconfirmed_max`: messages ahead of a connected agent's confirmations.
+    `unconfirmed_max`: messages ahead of a connected agent's confirmations. `lake`: where the
+    pipeline keeps its tables and its report; None is `lake` in the data directory.
     """
 
     anonymous: bool = True
@@ -34,6 +37,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Of a request that carries messages; the largest payload fits, with its header."""
     answer_max_bytes: Positive = 16 * 1024 * 1024
     """Messages handed out with one answer, or else one message."""
+    lake: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,8 @@ class Services:
     mailboxes: Mailboxes
     options: ServeOptions
     meters: Meters
+    feed: Feed
+    lake: Path
     clock: Clock = system_clock
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     """Held while the journal is read for one caller, so that nobody keeps the disk busy alone."""

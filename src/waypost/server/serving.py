@@ -20,6 +20,7 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.app import make_app
 from waypost.server.identity.authenticator import Authenticator
+from waypost.server.live.feed import Feed
 from waypost.server.mailboxes import Mailboxes
 from waypost.server.metrics import Meters
 from waypost.server.services import ServeOptions, Services
@@ -67,25 +68,35 @@ async def open_services(
             mailboxes = Mailboxes(
                 relay, options.mailboxes_made_max, lambda who: authenticator.card(who) is not None
             )
-            yield Services(
-                relay=relay,
-                authenticator=authenticator,
-                hub=Hub(relay, mailboxes),
-                mailboxes=mailboxes,
-                options=options,
-                meters=Meters(),
-                clock=clock,
-            )
+            hub = Hub(relay, mailboxes)
+            feed = Feed(relay, hub)
+            try:
+                yield Services(
+                    relay=relay,
+                    authenticator=authenticator,
+                    hub=hub,
+                    mailboxes=mailboxes,
+                    options=options,
+                    meters=Meters(),
+                    feed=feed,
+                    lake=options.lake or Path(data_dir) / "lake",
+                    clock=clock,
+                )
+            finally:
+                await feed.close()
         finally:
             authenticator.close()
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and tells connected agents before it goes."""
+    """Says when it is ready, and tells agents and viewers before it goes."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, services: Services, on_ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._hub = hub
+        self._hub = services.hub
+        self._feed = services.feed
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -98,6 +109,7 @@ class _Server(uvicorn.Server):
         """Say goodbye, then end as usual."""
         for server in self.servers:
             server.close()
+        self._feed.dismiss_all()
         self._hub.dismiss_all("the relay is shutting down; connect again later")
         try:
             async with asyncio.timeout(FAREWELL_S):
@@ -115,7 +127,7 @@ async def serve(
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"{listen.scheme}://{shown}:{port}"
-        server = _Server(_config(services, listen), services.hub, lambda: on_ready(url))
+        server = _Server(_config(services, listen), services, lambda: on_ready(url))
         await server.serve(sockets=[listener])
 
 

@@ -31,6 +31,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("POST", "/v1/auth/challenge"): OPEN,
     ("POST", "/v1/auth/token"): (400, 400, 400, 400, 400, 400),  # no such keys, whoever asks
     ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
+    ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
     ("POST", "/v1/inbox/batch"): OWN,
     ("GET", "/v1/inbox/{subject}"): OWN,
@@ -40,6 +41,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("PUT", "/v1/endpoints/{subject}"): OPERATOR,
     ("DELETE", "/v1/endpoints/{subject}"): OPERATOR,
     ("GET", "/v1/endpoints/{subject}/card"): (401, 401, 401, 200, 200, 200),
+    ("GET", "/v1/endpoints/{subject}/usage"): OPERATOR,
     ("GET", "/v1/dead-letters"): OPERATOR,
     ("POST", "/v1/dead-letters/redrive"): OPERATOR,
     ("POST", "/v1/dead-letters/purge"): OPERATOR,
@@ -49,11 +51,20 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/config"): OPERATOR,
     ("PUT", "/v1/config"): OPERATOR,
     ("GET", "/v1/stats"): OPERATOR,
+    ("GET", "/v1/live"): OPERATOR,
+    ("GET", "/v1/pipeline"): OPERATOR,
+    ("GET", "/v1/pipeline/report"): OPERATOR,
     ("GET", "/healthz"): OPEN,
     ("GET", "/readyz"): OPEN,
     ("GET", "/metrics"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("GET", "/docs"): OPEN,
+    ("GET", "/"): OPEN,
+    ("GET", "/dashboard/{folder}/{file}"): OPEN,
+}
+QUERIES = {
+    ("DELETE", "/v1/rules"): {"from": "a", "to": "b"},
+    ("GET", "/v1/live"): {"once": "true"},  # or it would never end
 }
 CALLERS = ("nobody", "garbage", "expired", "other", "owner", "operator")
 
@@ -82,10 +93,15 @@ async def test_each_is_answered_as_the_table_says(
     await served.publish("agent.b", message_id="m1")
     await served.call("POST", "/v1/rules", token=served.operator, json=BODIES["POST", "/v1/rules"])
     token = await token_of(served, caller)
-    url = path.format(subject="agent.b", id="m1")
-    query = {"from": "a", "to": "b"} if (method, path) == ("DELETE", "/v1/rules") else None
+    served.services.lake.mkdir()
+    (served.services.lake / "report.html").write_text("<p>A report</p>")
+    url = path.format(subject="agent.b", id="m1", folder="app", file="main.js")
     answered = await served.call(
-        method, url, token=token, json=BODIES.get((method, path)), params=query
+        method,
+        url,
+        token=token,
+        json=BODIES.get((method, path)),
+        params=QUERIES.get((method, path)),
     )
     assert answered.status_code == ANSWERS[method, path][CALLERS.index(caller)], answered.text
     if answered.status_code == 401:

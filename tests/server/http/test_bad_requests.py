@@ -105,7 +105,7 @@ async def test_an_unknown_path_is_404(served: Served, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("DELETE", "/v1/messages", "POST"),
+        ("DELETE", "/v1/messages", "GET, POST"),
         ("PATCH", "/v1/rules", "DELETE, GET, POST"),
         ("DELETE", "/v1/inbox/batch", "GET, POST"),
         ("POST", "/healthz", "GET"),

@@ -265,3 +265,15 @@ async def test_stats_show_breakers_refusals_and_problems(serve: Serve, data: Pat
     assert stats["breakers"]["agent.b"]["state"] == "OPEN"
     assert stats["rejected"] == {"circuit_open": 1}
     assert "ignored" in stats["problems"][0]
+
+
+async def test_a_rule_can_be_tried_without_taking_effect(served: Served) -> None:
+    asked = {"from": "_anonymous", "to": "agent.b", "action": "deny", "priority": 5}
+    dry = {"params": {"dry_run": "true"}, "token": served.operator, "json": asked}
+    would_be = await served.call("POST", "/v1/rules", **dry)
+    assert would_be.json()["rules"] == [asked]
+    rules = await served.call("GET", "/v1/rules", token=served.operator)
+    assert rules.json()["rules"] == []
+    assert (await served.publish("agent.b")).status_code == 200
+    dry["json"] = {**asked, "to": "agent..b"}
+    assert (await served.call("POST", "/v1/rules", **dry)).status_code == 400

@@ -164,6 +164,20 @@ async def test_kept_confirmations_come_beside_the_messages(room: Room) -> None:
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
+async def test_the_tiers_of_senders_are_told_to_whoever_asks(room: Room, protocol: str) -> None:
+    room.sit("agent.known").leave()
+    seat = await pull(room, protocol=protocol)
+    await seat.send("agent.known", "hello")
+    room.publish(1, sender="agent.known")
+    room.publish(2, sender="agent.stranger")
+    await room.quiet()
+    assert [one.tier for one in await fetch(seat, tiers=True)] == [3, 1]
+    room.publish(3, sender="agent.known")
+    await room.quiet()
+    assert [one.tier for one in await fetch(seat)] == [0]
+
+
+@pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
 async def test_payloads_are_the_same_in_every_encoding(room: Room, protocol: str) -> None:
     room.publish({"a": [1, "ü"]})
     await room.quiet()

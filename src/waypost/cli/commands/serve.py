@@ -65,6 +65,16 @@ Batch = Annotated[
     int,
     typer.Option("--batch", min=1, max=1000, metavar="N", help="Stored messages sent at once."),
 ]
+Lake = Annotated[
+    Path | None,
+    typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar="WAYPOST_LAKE",
+        help="Where the pipeline leaves its report for the dashboard.",
+        show_default="DATA_DIR/lake",
+    ),
+]
 LogFormatChoice = Annotated[
     LogFormat, typer.Option("--log-format", help="auto: text on a terminal, JSON elsewhere.")
 ]
@@ -81,6 +91,7 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
     show_pressure: ShowPressure = False,
     storage: StorageChoice = None,
     batch: Batch = 50,
+    lake: Lake = None,
     log_format: LogFormatChoice = LogFormat.AUTO,
 ) -> None:
     """Serve a relay until Ctrl-C or SIGTERM.
@@ -88,7 +99,8 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
     Agents connect with keys of their own ('waypost keys new'); the first to use
     a subject owns it. A message to somebody who is away is stored until they
     connect. What was confirmed to anyone is on disk, so ending the relay at any
-    moment loses none of it. Numbers are at /metrics, the interface at /docs.
+    moment loses none of it. The dashboard is at /, numbers are at /metrics, the
+    interface at /docs.
 
     It listens on this machine only, unless --host says otherwise; then give it a
     certificate, too. Whoever can read DIR/operator-token may run the relay from
@@ -111,7 +123,9 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
         Serving(
             data_dir=data_dir,
             listen=Listen(host=host, port=port, certificate=tls_cert, key=tls_key),
-            options=ServeOptions(anonymous=anonymous, show_pressure=show_pressure, batch=batch),
+            options=ServeOptions(
+                anonymous=anonymous, show_pressure=show_pressure, batch=batch, lake=lake
+            ),
             storage=storage,
             log_format=log_format,
         )

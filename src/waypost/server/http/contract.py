@@ -65,7 +65,7 @@ class Call(Generic[P, B]):
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer: a struct, written as JSON, or bytes as they are."""
+    """What to answer: a struct, written as JSON; bytes as they are; or a stream of them."""
 
     content: object
     status: int = 200
@@ -77,13 +77,14 @@ class Reply:
 class Answer:
     """One documented answer. `kind` is the struct it holds, None if it is no JSON.
 
-    `or_kind`: it may hold this one instead.
+    `or_kind`: it may hold this one instead. `or_media_types`: it may be of these instead.
     """
 
     kind: Any
     text: str = ""
     media_type: str = JSON
     or_kind: Any = None
+    or_media_types: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> list[Any]:
@@ -124,7 +125,7 @@ class Operation(Generic[P, B]):
         problems = {**self._implied_refusals(), **self.refusals}
         found = {200: self.answer}
         for status, text in problems.items():
-            found.setdefault(status, Answer(Problem, text))
+            found.setdefault(status, Answer(None if status == 304 else Problem, text))
         return dict(sorted(found.items()))
 
     def _implied_refusals(self) -> dict[int, str]:

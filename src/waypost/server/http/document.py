@@ -117,10 +117,10 @@ def _parameters(operation: AnyOperation) -> list[dict[str, Any]]:
 
 def _response(status: int, answer: Answer, kinds: _Kinds) -> dict[str, Any]:
     schema = kinds.any_of(answer.kinds) if answer.kinds else {"type": "string"}
-    described: dict[str, Any] = {
-        "description": answer.text or "OK",
-        "content": {answer.media_type: {"schema": schema}},
-    }
+    described: dict[str, Any] = {"description": answer.text or "OK"}
+    if status != 304:  # nothing follows
+        media_types = (answer.media_type, *answer.or_media_types)
+        described["content"] = {one: {"schema": schema} for one in media_types}
     if status in (429, 503):
         described["headers"] = {"Retry-After": _RETRY_AFTER}
     elif status == 401:

@@ -53,7 +53,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     asked = _content("Body", body["content"]) if body else ""
     answers = "".join(
         f"<tr><td><code>{escape(status)}</code></td><td>{_text(answer['description'])}</td>"
-        f"<td>{_kinds(answer['content'])}</td></tr>"
+        f"<td>{_kinds(answer.get('content', {}))}</td></tr>"
         for status, answer in operation["responses"].items()
     )
     table = _table("Parameters", ("Name", "In", "Kind"), parameters) if parameters else ""

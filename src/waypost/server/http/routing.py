@@ -10,14 +10,14 @@ open, and everything that needs it is answered with 503.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 
 from waypost.server.http.callers import Access, identify
@@ -87,8 +87,10 @@ async def _answer(operation: AnyOperation, request: Request, services: Services)
 
 def respond(reply: Reply) -> Response:
     """A reply as Starlette sends it."""
-    content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
     headers = {**_EVERY_ANSWER, **reply.headers, "Content-Type": reply.media_type}
+    if isinstance(reply.content, AsyncIterator):
+        return StreamingResponse(reply.content, status_code=reply.status, headers=headers)
+    content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
     return Response(content, status_code=reply.status, headers=headers)
 
 

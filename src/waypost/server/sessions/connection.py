@@ -135,6 +135,7 @@ class Connection:
                 self._services.relay.settings.max_payload_bytes,
             ),
             show_pressure=options.show_pressure,
+            address=_address(self._websocket),
         )
         session.on_dismissed = partial(self._dismiss, frames.CLOSE_GOING_AWAY)
         session.outbox.on_overflow = partial(
@@ -264,6 +265,15 @@ class Connection:
     def _dismiss(self, code: int, reason: str) -> None:
         if not self._dismissed.done():
             self._dismissed.set_result((code, reason))
+
+
+def _address(websocket: WebSocket) -> str:
+    """Where the other side is, as the socket knows it: behind a proxy, the proxy's."""
+    peer = websocket.client
+    if peer is None:
+        return ""
+    host = f"[{peer.host}]" if ":" in peer.host else peer.host
+    return f"{host}:{peer.port}"
 
 
 class _Gone(WaypostError):

@@ -11,6 +11,7 @@ Rule 5  A message that cannot be said in the agent's encoding becomes a dead let
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -36,16 +37,24 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Deliveries:
-    """Puts messages of `consumer` into `outbox`."""
+    """Puts messages of `consumer` into `outbox`. `tier_of` tells how well a sender is known."""
 
     def __init__(
-        self, consumer: Consumer, outbox: Outbox, codec: Codec, limits: Limits, *, pull: bool
+        self,
+        consumer: Consumer,
+        outbox: Outbox,
+        codec: Codec,
+        limits: Limits,
+        *,
+        pull: bool,
+        tier_of: Callable[[str], int],
     ) -> None:
         self._consumer = consumer
         self._outbox = outbox
         self._codec = codec
         self._limits = limits
         self._pull = pull
+        self._tier_of = tier_of
         self._flushing = not pull
         self._live_from = 0
         self._stored_until = consumer.newest()
@@ -53,6 +62,11 @@ class Deliveries:
         self._sizes: dict[str, int] = {}
         self._waited: set[str] = set()
         self._fetch: tuple[frames.Fetch, asyncio.TimerHandle] | None = None
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages ahead of the agent's confirmations."""
+        return len(self._consumer.held)
 
     def fill(self) -> None:
         """Hand out what may be handed out now."""
@@ -167,6 +181,8 @@ class Deliveries:
         for one in handed:
             for operation in self._open(one):
                 if isinstance(operation, frames.Message):
+                    if asked.tiers:
+                        operation.tier = self._tier_of(operation.envelope.sender)
                     messages.append(operation)
                 else:
                     self._outbox.put(operation, one.size)

@@ -33,8 +33,10 @@ class Session:
         codec: Codec,
         limits: Limits,
         show_pressure: bool = False,
+        address: str = "",
     ) -> None:
         self.subject = subject
+        self.address = address
         self.receive = receive
         self.since_us = relay.parts.ledger.now_us()
         self.outbox = Outbox()
@@ -48,6 +50,16 @@ class Session:
         self._deliveries: Deliveries | None = None
         self._stop_signals: Callable[[], None] = lambda: None
 
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that were sent and not confirmed yet."""
+        return 0 if self._deliveries is None else self._deliveries.unconfirmed
+
+    @property
+    def unsent(self) -> int:
+        """Operations that the agent has yet to read."""
+        return len(self.outbox)
+
     def start(self) -> None:
         """Enter the hub and begin with the stored messages. Raises what `Hub.enter` raises."""
         self._hub.enter(self)
@@ -60,7 +72,12 @@ class Session:
     def _begin(self) -> None:
         consumer = self._relay.join(self.subject, self._arrived)
         self._deliveries = Deliveries(
-            consumer, self.outbox, self._codec, self._limits, pull=self.receive == "pull"
+            consumer,
+            self.outbox,
+            self._codec,
+            self._limits,
+            pull=self.receive == "pull",
+            tier_of=self._tier_of,
         )
         self._stop_signals = self._relay.on_signal(self.subject, self._relay_signalled)
         self.outbox.put(frames.QueueStatus(pending=consumer.pending()))
@@ -128,6 +145,14 @@ class Session:
                     answers.append(frames.Error(error="you said who you are", reason="invalid"))
         self._answer(answers, told)
         deliveries.fill()
+
+    def _tier_of(self, sender: str) -> int:
+        """How well `sender` and this agent know each other now. The agent may know: half of it is
+        what it has written itself."""
+        ledger, settings = self._relay.parts.ledger, self._relay.settings
+        now_ms = ledger.now_us() // 1000
+        window_ms = settings.qos.bidirectional_window_ms
+        return ledger.state.tier(sender, self.subject, now_ms, window_ms)
 
     def _arrived(self) -> None:
         if self._deliveries is None:

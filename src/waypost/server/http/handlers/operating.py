@@ -2,7 +2,7 @@
 
 import msgspec
 
-from waypost.policy.access import AccessRule
+from waypost.policy.access import AccessRule, AccessRules
 from waypost.policy.settings import lint, to_config_document
 from waypost.relay.relay import Relay
 from waypost.server.http.callers import Access
@@ -21,6 +21,12 @@ from waypost.server.http.failures import Refused
 from waypost.wire.bodies import ConfigState, PatternText, RuleAsked, RuleList
 
 
+class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether only to look at what would be."""
+
+    dry_run: bool = False
+
+
 class RuleNamed(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
     """Which rule: there is one for each pair of patterns."""
 
@@ -28,22 +34,19 @@ class RuleNamed(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "fr
     to: PatternText
 
 
-class ConfigQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether only to look at what would be."""
-
-    dry_run: bool = False
-
-
 async def list_rules(call: Call[NoParameters, None]) -> Reply:
     """The rules in force."""
     return Reply(_rules(call.services.relay))
 
 
-async def add_rule(call: Call[NoParameters, RuleAsked]) -> Reply:
-    """Add a rule, in place of one with the same patterns."""
-    asked = call.body
+async def add_rule(call: Call[ChangeQuery, RuleAsked]) -> Reply:
+    """Add a rule, in place of one with the same patterns, or say what would come of it."""
+    asked, access = call.body, call.services.relay.access
     rule = AccessRule(asked.from_, asked.to, asked.action, asked.priority)
-    call.services.relay.access.add_rule(rule)
+    if call.parameters.dry_run:
+        would_be = AccessRules(access.list_rules()).with_rule(rule)
+        return Reply(RuleList(rules=would_be.list_rules(), problem=access.problem))
+    access.add_rule(rule)
     return Reply(_rules(call.services.relay))
 
 
@@ -71,7 +74,7 @@ async def get_config(call: Call[NoParameters, None]) -> Reply:
     )
 
 
-async def put_config(call: Call[ConfigQuery, bytes]) -> Reply:
+async def put_config(call: Call[ChangeQuery, bytes]) -> Reply:
     """Replace the file, or say what would come of it."""
     file = call.services.relay.parts.settings
     settings = file.consider(call.body)
@@ -127,10 +130,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/rules",
         access=Access.OPERATOR,
         summary="Add an access rule",
-        description="It replaces one with the same `from` and `to`. On disk when answered.",
+        description=(
+            "It replaces one with the same `from` and `to`. On disk when answered. With"
+            " `dry_run=true` only the answer is made."
+        ),
         tag="rules",
         handler=add_rule,
-        parameters=NoParameters,
+        parameters=ChangeQuery,
         body=json_body(RuleAsked),
         answer=Answer(RuleList),
         refusals={409: _BROKEN},
@@ -172,7 +178,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         ),
         tag="config",
         handler=put_config,
-        parameters=ConfigQuery,
+        parameters=ChangeQuery,
         body=Body(_as_it_is, (dict,)),
         answer=Answer(ConfigState),
     ),

@@ -1,0 +1,86 @@
+// Server-sent events by fetch, so that the token can be in a header. When the relay is away it is
+// tried again, later and later; a token that is refused ends it.
+
+import { Away, Refusal, ask } from "./api.js";
+
+const SILENCE_MS = 8000; // something comes every second; after this much nothing, it is away
+const WAITS_MS = [500, 1000, 2000, 4000, 8000, 15000];
+
+export class Stream {
+  /** `onEvent(name, value)` for each event; `onState(state)` with "live", "away" or "over". */
+  constructor(path, { onEvent, onState = () => {} }) {
+    this.path = path;
+    this.onEvent = onEvent;
+    this.onState = onState;
+    this.failures = 0;
+    this.stopped = false;
+    this.retryAt = 0;
+    this.#run();
+  }
+
+  stop() {
+    this.stopped = true;
+    this.controller?.abort();
+    this.wake?.();
+  }
+
+  /** Do not wait any longer before the next attempt. */
+  hurry() {
+    this.failures = 0;
+    this.wake?.();
+  }
+
+  async #run() {
+    while (!this.stopped) {
+      try {
+        await this.#read();
+      } catch (problem) {
+        if (this.stopped) return;
+        if (problem instanceof Refusal && problem.isAboutTheToken) return this.onState("over");
+      }
+      if (this.stopped) return;
+      await this.#pause();
+    }
+  }
+
+  async #pause() {
+    const wait = WAITS_MS[Math.min(this.failures, WAITS_MS.length - 1)] * (0.75 + Math.random() / 2);
+    this.failures += 1;
+    this.retryAt = Date.now() + wait;
+    this.onState("away");
+    await new Promise((resolve) => {
+      this.wake = resolve;
+      setTimeout(resolve, wait);
+    });
+  }
+
+  async #read() {
+    this.controller = new AbortController();
+    const watch = () => setTimeout(() => this.controller.abort(), SILENCE_MS);
+    let watchdog = watch();
+    try {
+      const response = await ask(this.path, { signal: this.controller.signal });
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) throw new Away("the relay ended the stream");
+        clearTimeout(watchdog);
+        watchdog = watch();
+        const frames = (rest + value).split("\n\n");
+        rest = frames.pop();
+        for (const frame of frames) this.#tell(frame);
+      }
+    } finally {
+      clearTimeout(watchdog);
+    }
+  }
+
+  #tell(frame) {
+    const [event, data] = frame.split("\n", 2);
+    if (!event?.startsWith("event: ") || !data?.startsWith("data: ")) return;
+    this.failures = 0;
+    this.onState("live");
+    this.onEvent(event.slice(7), JSON.parse(data.slice(6)));
+  }
+}

@@ -1,0 +1,23 @@
+// A command line to copy: what the page does, done from a terminal.
+
+import { h } from "../app/dom.js";
+
+/** A block with the command and a button that copies it. `label` says what it does. */
+export function commandBlock(text, label = "The same from a terminal") {
+  const code = h("code", {}, text);
+  const button = h("button", { type: "button", class: "quiet", onclick: copy }, "Copy");
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  }
+  const block = h("div", { class: "command" },
+    h("p", { class: "aside" }, label), h("div", { class: "line" }, h("pre", { tabindex: "0" }, code), button));
+  block.update = (changed) => { code.textContent = changed; };
+  return block;
+}

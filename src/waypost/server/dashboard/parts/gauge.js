@@ -1,0 +1,19 @@
+// How full an inbox is: a bar and a number. Beyond the warning it also says so in a word, so that
+// nothing is told by colour alone.
+
+import { h, mark, say } from "../app/dom.js";
+import { percent } from "../app/format.js";
+
+export function gauge() {
+  const bar = h("span", { class: "fill" });
+  const number = h("span", { class: "share" });
+  const node = h("span", { class: "gauge" }, h("span", { class: "track", "aria-hidden": "true" }, bar), number);
+  node.show = (pressure, warningAt = 0.8) => {
+    const width = `${Math.round(Math.min(pressure, 1) * 1000) / 10}%`;
+    if (bar.style.width !== width) bar.style.width = width;
+    const level = pressure >= 1 ? "full" : pressure >= warningAt ? "warned" : "calm";
+    mark(node, "data-level", level);
+    say(number, level === "full" ? "full" : percent(pressure));
+  };
+  return node;
+}

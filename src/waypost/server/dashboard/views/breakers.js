@@ -1,0 +1,67 @@
+// Circuit breakers: which are not at rest, and how they moved.
+
+import { h, toInbox } from "../app/dom.js";
+import { count, exactly, span, when } from "../app/format.js";
+import { live } from "../app/live.js";
+import { nothing, plainTable } from "../parts/listing.js";
+
+export const title = "Breakers";
+
+const STATES = { CLOSED: "closed", OPEN: "open", HALF_OPEN: "half open" };
+const WORDS = {
+  CLOSED: "lets everything through; it counts failures",
+  OPEN: "lets nothing through",
+  HALF_OPEN: "lets a few probes through",
+};
+
+const badge = (state) => h("span", { class: `badge ${state.toLowerCase()}` }, STATES[state]);
+const inbox = (name) => h("a", { href: toInbox(name), title: name }, name);
+
+export function show(main) {
+  const now = h("div");
+  const moves = h("div");
+  main.append(h("h1", { tabindex: "-1" }, title),
+    h("p", { class: "lead" }, "A breaker opens after failures in a row at one inbox, refuses what is for it, and after a while tries again with a probe."),
+    h("section", {}, h("h2", {}, "Now"), now), h("section", {}, h("h2", {}, "History"), moves));
+  let drawn = null;
+  let drawnAt = 0;
+
+  function update() {
+    const found = live.breakers;
+    const due = found.states.length && Date.now() - drawnAt > 1000;
+    if (!live.standing || (drawn === found && !due)) return;
+    const changed = drawn !== found;
+    drawn = found;
+    drawnAt = Date.now();
+    now.replaceChildren(found.states.length ? states(found) : nothing("All breakers are closed, and no failures are counted."));
+    if (changed) moves.replaceChildren(found.moves.length ? history(found.moves) : nothing("No breaker has moved lately."));
+  }
+
+  const stop = live.listen(update);
+  update();
+  return stop;
+}
+
+function states(found) {
+  const left = (one) => one.opened_at + found.cooldown_ms - live.nowUs() / 1000;
+  const next = (one) => {
+    if (one.state === "OPEN") return left(one) > 0 ? `tries again in ${span(left(one))}` : "tries again with the next message";
+    return one.state === "HALF_OPEN" ? `${count(one.probes_in_flight)} probing, ${count(one.half_open_successes)} went well` : "–";
+  };
+  return plainTable("Breakers that are not at rest", [
+    { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
+    { label: "State", cell: (one) => [badge(one.state), h("small", { class: "wide" }, WORDS[one.state])] },
+    { label: "Failures in a row", kind: "number", cell: (one) => count(one.consecutive_failures) },
+    { label: "Next", cell: next },
+  ], found.states, { shown: false, stacked: true });
+}
+
+function history(moves) {
+  return plainTable("Moves of breakers, the newest first", [
+    { label: "When", cell: (one) => h("time", { title: exactly(one.at_us) }, when(one.at_us)) },
+    { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
+    { label: "From", kind: "wide", cell: (one) => badge(one.before) },
+    { label: "To", cell: (one) => badge(one.after) },
+    { label: "Because", cell: (one) => one.occasion },
+  ], moves, { shown: false, stacked: true });
+}

@@ -1,0 +1,148 @@
+// Dead letters by reason and inbox; each group opens into its letters. Redriving and purging ask
+// first and name the command that does the same.
+
+import { read, send } from "../app/api.js";
+import { h, say, toInbox, toMessage } from "../app/dom.js";
+import { count, microseconds, plural, when } from "../app/format.js";
+import { live } from "../app/live.js";
+import { notice } from "../app/notice.js";
+import { command, place } from "../app/place.js";
+import { askFirst } from "../parts/dialog.js";
+import { nothing, plainTable } from "../parts/listing.js";
+
+const REDRIVE_MAX_IDS = 10_000;
+const LISTED = 100;
+const PAYLOAD_CHARS = 160;
+const AGES = [["", "any age"], ["1h", "older than an hour"], ["1d", "older than a day"], ["7d", "older than 7 days"]];
+const AGE_MS = { "1h": 3_600_000, "1d": 86_400_000, "7d": 604_800_000 };
+
+export const title = "Dead letters";
+
+export function show(main, { query }) {
+  const endpoint = query.get("endpoint") ?? "";
+  const reason = query.get("reason");
+  const body = h("div", {}, nothing("Asking…"));
+  const summary = h("p", { class: "lead" }, " ");
+  const purge = h("button", { type: "button", class: "danger", onclick: () => askPurge(groups, endpoint).then(after) }, "Purge…");
+  main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), purge),
+    ...(endpoint || reason ? [h("p", { class: "trail" }, h("a", { href: "#/dead-letters" }, "All dead letters"))] : []), summary, body);
+  place().catch(() => {});
+  let groups = [];
+  let known = null;
+  let busy = false;
+  let stopped = false;
+
+  async function update() {
+    if (busy || stopped) return;
+    busy = true;
+    try {
+      const found = await read("/v1/dead-letters", { group: true, limit: 1000, subject: endpoint });
+      groups = found.groups;
+      purge.hidden = !found.total;
+      if (stopped) return;
+      const chosen = groups.filter((one) => reason === null || one.reason === reason);
+      const total = chosen.reduce((all, one) => all + one.count, 0);
+      say(summary, `${plural(total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are put back, purged, or too old.`);
+      if (!chosen.length) body.replaceChildren(nothing(endpoint || reason ? "No dead letter fits any more." : "No dead letters: everything that was accepted was delivered, waits, or has expired."));
+      else if (reason !== null) body.replaceChildren(...await letters(chosen, after));
+      else body.replaceChildren(...byReason(chosen, after));
+    } catch (problem) {
+      if (!stopped && problem.status) body.replaceChildren(nothing(problem.message));
+    } finally {
+      busy = false;
+    }
+  }
+  const after = (done) => { if (done) update(); };
+  const stop = live.listen(() => {
+    const now = live.last?.dead ?? 0;
+    // Nothing is drawn anew under somebody who is about to press a button in it.
+    if (live.last && now !== known && !body.contains(document.activeElement)) {
+      known = now;
+      update();
+    }
+  });
+  update();
+  return () => { stopped = true; stop(); };
+}
+
+function byReason(groups, after) {
+  const reasons = new Map();
+  for (const one of groups) reasons.set(one.reason, [...(reasons.get(one.reason) ?? []), one]);
+  return [...reasons].map(([reason, members]) => h("section", { class: "panel" },
+    h("h2", { class: "caption" }, reason, h("small", {}, plural(members.reduce((all, one) => all + one.count, 0), "dead letter"))),
+    plainTable(`Dead letters: ${reason}`, [
+      { label: "Inbox", kind: "name", cell: (one) => h("a", { href: toInbox(one.endpoint), title: one.endpoint }, one.endpoint) },
+      { label: "Letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
+      { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
+      { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
+      { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
+    ], members, { shown: false })));
+}
+
+async function letters(groups, after) {
+  const [group] = groups;
+  const found = await read("/v1/dead-letters", { subject: group.endpoint, limit: 1000 });
+  const mine = found.dead_letters.filter((one) => one.reason === group.reason);
+  const shown = mine.slice(0, LISTED);
+  return [h("section", { class: "panel" }, h("h2", { class: "caption" }, group.reason, h("small", {}, `at ${group.endpoint}, the oldest failure first`)),
+    h("p", {}, h("button", { type: "button", onclick: () => askRedrive(group.ids, group.endpoint).then(after) }, `Redrive all ${count(group.count)}`)),
+    plainTable(`Dead letters of ${group.endpoint}: ${group.reason}`, [
+      { label: "Message", kind: "id", cell: (one) => h("a", { href: toMessage(one.envelope.id) }, one.envelope.id) },
+      { label: "From", cell: (one) => one.envelope.sender },
+      { label: "Failed", cell: (one) => when(microseconds(one.failed_at)) },
+      { label: "Payload", kind: "payload wide", cell: (one) => h("code", {}, brief(one.envelope.payload)) },
+      { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
+    ], shown, { shown: false, stacked: true }),
+    group.count > shown.length ? h("p", { class: "aside" }, `The oldest ${count(shown.length)} of ${count(group.count)} are listed.`) : null)];
+}
+
+function brief(payload) {
+  const text = JSON.stringify(payload) ?? "";
+  return text.length > PAYLOAD_CHARS ? `${text.slice(0, PAYLOAD_CHARS)}…` : text;
+}
+
+function askRedrive(ids, endpoint) {
+  return askFirst({
+    title: `Put back ${plural(ids.length, "dead letter")}?`,
+    body: [h("p", {}, `They go to the end of the line in ${endpoint}. No check is repeated; their time to live still holds.`)],
+    command: () => command("dead-letters", "redrive", ...ids, "--subject", endpoint),
+    action: `Redrive ${count(ids.length)}`,
+    act: async () => {
+      let done = 0;
+      for (let at = 0; at < ids.length; at += REDRIVE_MAX_IDS) {
+        const some = ids.slice(at, at + REDRIVE_MAX_IDS);
+        done += (await send("POST", "/v1/dead-letters/redrive", { ids: some, subject: endpoint })).redriven;
+      }
+      const stayed = ids.length - done;
+      notice(`${plural(done, "dead letter")} put back.${stayed ? ` ${count(stayed)} could not be: they are gone or cannot be read any more.` : ""}`, stayed ? "bad" : "good");
+    },
+  });
+}
+
+function askPurge(groups, endpoint) {
+  const names = [...new Set(groups.map((one) => one.endpoint))].sort();
+  const which = h("select", { id: "purge-of" }, h("option", { value: "" }, "all inboxes"),
+    names.map((one) => h("option", { value: one, selected: one === endpoint }, one)));
+  const age = h("select", { id: "purge-age" }, AGES.map(([value, label]) => h("option", { value }, label)));
+  const told = h("p", { class: "strong" });
+  const tell = () => {
+    const fits = groups.filter((one) => !which.value || one.endpoint === which.value);
+    const total = fits.reduce((all, one) => all + one.count, 0);
+    told.textContent = `${age.value ? "At most " : ""}${plural(total, "dead letter")} will be thrown away for good.`;
+  };
+  which.addEventListener("change", tell);
+  age.addEventListener("change", tell);
+  tell();
+  return askFirst({
+    title: "Purge dead letters?",
+    danger: true,
+    body: [h("div", { class: "fields" }, h("label", { for: "purge-of" }, "Of"), which, h("label", { for: "purge-age" }, "Age"), age), told],
+    command: () => command("dead-letters", "purge", ...(which.value ? ["--subject", which.value] : []), ...(age.value ? ["--older-than", age.value] : [])),
+    action: "Purge for good",
+    act: async () => {
+      const asked = { subject: which.value || null, older_than_ms: age.value ? AGE_MS[age.value] : null };
+      const { count: gone } = await send("POST", "/v1/dead-letters/purge", asked);
+      notice(`${plural(gone, "dead letter")} purged.`);
+    },
+  });
+}

@@ -1,0 +1,128 @@
+// One inbox: how full it is, and whose messages fill it, by sender and by tier.
+
+import { read } from "../app/api.js";
+import { h, say, toSearch } from "../app/dom.js";
+import { TIERS, bytes, count, percent, plural, span } from "../app/format.js";
+import { command, place } from "../app/place.js";
+import { commandBlock } from "../parts/command.js";
+import { gauge } from "../parts/gauge.js";
+import { nothing, plainTable } from "../parts/listing.js";
+import { LiveTable, linkCell } from "../parts/table.js";
+
+const EVERY_MS = 2000;
+
+export const title = "Inbox";
+
+const TIER_NOTES = {
+  1: "never written to by this recipient",
+  2: "written to by this recipient at some time",
+  3: "both wrote to each other lately",
+};
+
+export function show(main, { path }) {
+  const subject = path[1];
+  const body = h("div", {}, nothing("Asking…"));
+  main.append(h("p", { class: "trail" }, h("a", { href: "#/inboxes" }, "Inboxes")),
+    h("h1", { tabindex: "-1", class: "name" }, subject), body);
+  let parts = null;
+  let stopped = false;
+  let timer = 0;
+
+  async function update() {
+    try {
+      const detail = await read(`/v1/endpoints/${encodeURIComponent(subject)}/usage`);
+      if (stopped) return;
+      if (!parts) {
+        parts = build(subject);
+        body.replaceChildren(...parts.nodes);
+        place().then(() => parts.twin.update(command("inbox", subject)), () => {});
+      }
+      parts.update(detail);
+    } catch (problem) {
+      if (stopped) return;
+      if (problem.status === 404 || problem.status === 400) {
+        parts = null;
+        body.replaceChildren(nothing(`There is no inbox ${subject} now: nobody is registered under that name and nothing is kept there. It comes into being with the first message to it, or when its agent connects.`));
+      }
+    }
+    if (!stopped) timer = setTimeout(update, EVERY_MS);
+  }
+  update();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+    parts?.senders.stop();
+  };
+}
+
+function fact(label) {
+  const value = h("span", { class: "value" }, "–");
+  const note = h("span", { class: "note" }, " ");
+  return { node: h("div", {}, h("dt", {}, label), h("dd", {}, value, note)), put: (a, b) => { say(value, a); say(note, b); } };
+}
+
+function build(subject) {
+  const facts = { waiting: fact("Waiting"), leased: fact("Leased"), size: fact("Size"), dead: fact("Dead letters"), agent: fact("Agent"), oldest: fact("Longest wait") };
+  const full = gauge();
+  const tiers = h("div");
+  let told = "";
+  const senders = new LiveTable({
+    caption: "Senders", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "Nothing waits here, so nobody fills it.",
+    columns: [
+      { name: "sender", label: "Sender", kind: "name", value: (one) => one.sender, cell: linkCell((one) => toSearch({ sender: one.sender, endpoint: subject }), (one) => one.sender) },
+      { name: "tier", label: "Tier", value: (one) => one.tier, text: (one) => `${one.tier} ${TIERS[one.tier]}` },
+      { name: "messages", label: "Messages", kind: "number", value: (one) => one.messages, text: (one) => count(one.messages) },
+      { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
+      { name: "quota", label: "Quota used", kind: "number wide", value: (one) => one.quota, cell: quotaCell },
+    ],
+  });
+  const more = h("p", { class: "aside" });
+  const twin = commandBlock(command("inbox", subject), "Look into it from a terminal");
+  const nodes = [
+    h("div", { class: "pressure-line" }, h("span", {}, "Pressure"), full),
+    h("dl", { class: "tiles six" }, Object.values(facts).map((one) => one.node)),
+    h("p", {}, h("a", { href: toSearch({ endpoint: subject }) }, "Its messages"), " · ",
+      h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: subject })}` }, "Its dead letters")),
+    h("section", {}, h("h2", {}, "By tier"), tiers),
+    h("section", {}, h("h2", {}, "By sender"), senders.node, more), twin];
+
+  function update(detail) {
+    full.show(detail.pressure);
+    facts.waiting.put(count(detail.pending), detail.messages_max ? `cap ${count(detail.messages_max)}` : "no cap");
+    facts.leased.put(count(detail.leased), "not confirmed yet");
+    facts.size.put(bytes(detail.bytes), detail.bytes_max ? `cap ${bytes(detail.bytes_max)}` : "no cap");
+    facts.dead.put(count(detail.dead), detail.dead ? "kept with reasons" : "none");
+    facts.agent.put(detail.connected ? "connected" : "away", detail.registered ? "registered" : "not registered");
+    facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "of what waits" : "nothing waits");
+    const limits = Object.fromEntries(detail.tiers.map((one) => [one.tier, one]));
+    if (told !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
+    told = JSON.stringify(detail.tiers);
+    senders.replace(detail.senders.map((one) => ({ ...one, quota: quotaOf(one, limits[one.tier]) })));
+    const left = detail.senders_total - detail.senders.length;
+    say(more, left > 0 ? `and ${plural(left, "more sender")} with less` : "");
+  }
+  return { nodes, update, twin, senders };
+}
+
+function tierTable(tiers) {
+  const each = (one) => (one.max_messages === null ? "quotas are off" : `${count(one.max_messages)}, ${bytes(one.max_bytes)}`);
+  return plainTable("What waits here by tier", [
+    { label: "Tier", cell: (one) => [`${one.tier} ${TIERS[one.tier]}`, h("small", {}, TIER_NOTES[one.tier])] },
+    { label: "Senders", kind: "number", cell: (one) => count(one.senders) },
+    { label: "Messages", kind: "number", cell: (one) => count(one.messages) },
+    { label: "Size", kind: "number", cell: (one) => bytes(one.bytes) },
+    { label: "Each may have", kind: "number", cell: each },
+  ], tiers, { shown: false, stacked: true });
+}
+
+function quotaOf(sender, limits) {
+  if (!limits || limits.max_messages === null) return 0;
+  const share = (used, most) => (most ? used / most : 1);
+  return Math.max(share(sender.messages, limits.max_messages), share(sender.bytes, limits.max_bytes));
+}
+
+function quotaCell() {
+  const node = h("span");
+  node.show = (row) => say(node, percent(row.quota));
+  return node;
+}

@@ -1,0 +1,71 @@
+// Every inbox: how deep, how heavy, how full. One that is opened shows who fills it.
+
+import { h, say, toInbox } from "../app/dom.js";
+import { bytes, count, plural } from "../app/format.js";
+import { live } from "../app/live.js";
+import { Stream } from "../app/stream.js";
+import { gauge } from "../parts/gauge.js";
+import { LiveTable, linkCell } from "../parts/table.js";
+
+export const title = "Inboxes";
+
+function pressureCell() {
+  const node = gauge();
+  const show = node.show;
+  node.show = (row) => show(row.pressure, live.standing?.pressure_warning_at);
+  return node;
+}
+
+const COLUMNS = [
+  { name: "subject", label: "Inbox", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
+  { name: "pressure", label: "Pressure", kind: "number", value: (one) => one.pressure, cell: pressureCell },
+  { name: "pending", label: "Waiting", kind: "number", value: (one) => one.pending, text: (one) => count(one.pending) },
+  { name: "leased", label: "Leased", kind: "number wide", value: (one) => one.leased, text: (one) => count(one.leased) },
+  { name: "dead", label: "Dead", kind: "number wide", value: (one) => one.dead, text: (one) => count(one.dead) },
+  { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
+  { name: "senders", label: "Senders", kind: "number wide", value: (one) => one.senders, text: (one) => count(one.senders) },
+  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected), text: (one) => (one.connected ? "connected" : "away") },
+];
+
+export function show(main, { query, setQuery }) {
+  const table = new LiveTable({
+    caption: "Inboxes", columns: COLUMNS, key: (one) => one.subject, sort: { by: "pending", down: true },
+    empty: "No inbox fits. An inbox comes into being with the first message to it, or when its agent connects.",
+  });
+  const told = h("p", { class: "aside", role: "status" });
+  const input = h("input", { type: "search", id: "filter", placeholder: "agent.billing", value: query.get("filter") ?? "", oninput: () => refilter(), autocomplete: "off", spellcheck: "false" });
+  const held = h("input", { type: "checkbox", id: "held", onchange: () => refilter() });
+  main.append(h("h1", { tabindex: "-1" }, title),
+    h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+      h("label", { for: "filter" }, "Name contains"), input,
+      h("label", { class: "check", for: "held" }, held, "Only those that hold something")),
+    told, table.node);
+
+  let total = 0;
+  function refilter() {
+    const words = input.value.trim().toLowerCase();
+    table.filter((one) => one.subject.toLowerCase().includes(words)
+      && (!held.checked || one.pending + one.leased + one.dead > 0));
+    setQuery(input.value.trim() ? { filter: input.value.trim() } : {});
+    tell();
+  }
+  function tell() {
+    const shown = table.order.length;
+    const hidden = total - table.rows.size;
+    say(told, shown === total ? plural(total, "inbox", "inboxes")
+      : `${count(shown)} of ${plural(total, "inbox", "inboxes")}${hidden > 0 ? `; only the fullest ${count(table.rows.size)} are listed` : ""}`);
+  }
+  refilter();
+  const stream = new Stream("/v1/live?show=inboxes", {
+    onEvent: (_, news) => {
+      total = news.total;
+      if (news.whole) table.replace(news.rows);
+      else table.change(news.rows, news.gone);
+      tell();
+    },
+  });
+  return () => {
+    stream.stop();
+    table.stop();
+  };
+}

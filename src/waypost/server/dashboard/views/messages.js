@@ -1,0 +1,67 @@
+// Finding messages: by id, sender, inbox, outcome and time.
+
+import { read } from "../app/api.js";
+import { h, toInbox, toMessage } from "../app/dom.js";
+import { OUTCOMES, bytes, count, exactly, plural, when } from "../app/format.js";
+import { nothing, plainTable } from "../parts/listing.js";
+
+export const title = "Messages";
+
+const AGES = [["", "any time"], ["1", "the last minute"], ["15", "the last 15 minutes"], ["60", "the last hour"], ["1440", "the last day"]];
+
+export function show(main, { query }) {
+  const field = (name, label, placeholder) => h("div", { class: "field" }, h("label", { for: `by-${name}` }, label),
+    h("input", { id: `by-${name}`, name, value: query.get(name) ?? "", placeholder, autocomplete: "off", spellcheck: "false" }));
+  const select = (name, label, options) => h("div", { class: "field" }, h("label", { for: `by-${name}` }, label),
+    h("select", { id: `by-${name}`, name }, options.map(([value, words]) => h("option", { value, selected: value === (query.get(name) ?? "") }, words))));
+  const results = h("div", { "aria-busy": "true" }, nothing("Searching…"));
+  const form = h("form", { class: "search", role: "search", onsubmit: search },
+    field("id", "Message id", "01JCQ7Z0000000000000000000"), field("sender", "Sender", "agent.web, or agent.>"), field("endpoint", "Inbox", "agent.billing, or agent.*"),
+    select("outcome", "Outcome", [["", "any"], ...Object.entries(OUTCOMES).filter(([one]) => one !== "gone")]), select("minutes", "Arrived", AGES),
+    h("div", { class: "field" }, h("button", { type: "submit", class: "primary" }, "Search")));
+  main.append(h("h1", { tabindex: "-1" }, title), form, h("section", {}, h("h2", { class: "unseen" }, "Results"), results));
+  let stopped = false;
+  const controller = new AbortController();
+
+  function search(event) {
+    event.preventDefault();
+    const given = [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
+    const asked = Object.fromEntries(given);
+    if (asked.id) location.hash = toMessage(asked.id);
+    else {
+      const wanted = `#/messages?${new URLSearchParams({ ...asked, at: Date.now() })}`;
+      location.hash = wanted;
+    }
+  }
+
+  async function run() {
+    const minutes = Number(query.get("minutes"));
+    const asked = Object.fromEntries(["sender", "endpoint", "outcome"].map((name) => [name, query.get(name) ?? ""]));
+    if (minutes) asked.since_us = Math.round((Date.now() - minutes * 60_000) * 1000);
+    try {
+      const found = await read("/v1/messages", { ...asked, limit: 100 }, { signal: controller.signal });
+      if (!stopped) results.replaceChildren(...list(found));
+    } catch (problem) {
+      if (!stopped) results.replaceChildren(h("p", { class: "problem", role: "alert" }, problem.message));
+    }
+    results.removeAttribute("aria-busy");
+  }
+  run();
+  return () => { stopped = true; controller.abort(); };
+}
+
+function list(found) {
+  const far = found.since_us ? `Messages that are gone, and refusals, were looked for back to ${when(found.since_us)}. What waits or is dead is found at any age; for older ones ask by id, or the pipeline's tables.` : "Only what is in the relay now was looked at.";
+  if (!found.messages.length) return [nothing("No message fits. A sender or inbox may be a pattern: agent.> is everything under agent."), h("p", { class: "aside" }, far)];
+  return [
+    h("p", { class: "aside", role: "status" }, `${plural(found.messages.length, "message")}, the newest first${found.more ? "; there are more" : ""}.`),
+    plainTable("Messages found", [
+      { label: "Arrived", cell: (one) => h("time", { title: exactly(one.at_us) }, when(one.at_us)) },
+      { label: "Message", kind: "id", cell: (one) => (one.id ? h("a", { href: toMessage(one.id) }, one.id) : "no id: refused before it got one") },
+      { label: "From", cell: (one) => one.sender },
+      { label: "To", cell: (one) => h("a", { href: toInbox(one.endpoint) }, one.endpoint) },
+      { label: "Outcome", cell: (one) => [h("span", { class: `badge ${one.outcome}` }, OUTCOMES[one.outcome], one.count > 1 ? ` × ${count(one.count)}` : ""), one.reason ? h("small", {}, one.reason) : null] },
+      { label: "Size", kind: "number wide", cell: (one) => bytes(one.bytes) },
+    ], found.messages, { shown: false, stacked: true }),
+    h("p", { class: "aside" }, far)];
+}

@@ -1,0 +1,139 @@
+// Settings: config.json, checked by the relay while it is typed, and what it would change.
+
+import { read, send } from "../app/api.js";
+import { h, say } from "../app/dom.js";
+import { bytes, plural, span } from "../app/format.js";
+import { notice } from "../app/notice.js";
+import { command, place } from "../app/place.js";
+import { askFirst } from "../parts/dialog.js";
+import { nothing, plainTable } from "../parts/listing.js";
+
+export const title = "Settings";
+
+const CHECK_AFTER_MS = 400;
+
+export function show(main) {
+  const body = h("div", {}, nothing("Asking…"));
+  main.append(h("h1", { tabindex: "-1" }, title),
+    h("p", { class: "lead" }, "The relay's config.json. It needs only what should differ from the defaults; one bad value and nothing changes."), body);
+  place().catch(() => {});
+  let stopped = false;
+  let editor = null;
+  read("/v1/config").then((state) => {
+    if (stopped) return;
+    editor = makeEditor(state);
+    body.replaceChildren(...editor.nodes);
+  }, (problem) => { if (!stopped) body.replaceChildren(nothing(problem.message)); });
+  return () => { stopped = true; editor?.stop(); };
+}
+
+function makeEditor(state) {
+  let saved = JSON.stringify(state.config, null, 2);
+  let inForce = leaves(state.settings);
+  let timer = 0;
+  const text = h("textarea", { id: "config", rows: 14, spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-describedby": "verdict", oninput: later });
+  text.value = saved;
+  const verdict = h("p", { id: "verdict", class: "verdict", role: "status" });
+  const notes = h("ul", { class: "notes" });
+  const changes = h("div");
+  const save = h("button", { type: "submit", class: "primary", disabled: true }, "Save…");
+  const revert = h("button", { type: "button", disabled: true, onclick: () => { text.value = saved; check(); } }, "Undo changes");
+  const table = h("div");
+  const broken = h("p", { class: "problem", role: "alert" }, state.problem);
+  let would = inForce;
+  showNotes(state.notes);
+  draw();
+
+  function later() {
+    clearTimeout(timer);
+    save.disabled = true;
+    timer = setTimeout(check, CHECK_AFTER_MS);
+  }
+
+  async function check() {
+    const asked = text.value;
+    try {
+      const answer = await send("PUT", "/v1/config?dry_run=true", asked);
+      if (asked !== text.value) return;
+      would = leaves(answer.settings);
+      showNotes(answer.notes);
+      const different = changed().length;
+      verdict.className = "verdict good";
+      say(verdict, different ? `The relay would take it: ${plural(different, "setting")} would change.` : "The relay would take it; nothing would change.");
+      save.disabled = asked.trim() === saved.trim();
+    } catch (problem) {
+      if (asked !== text.value) return;
+      would = inForce;
+      showNotes([]);
+      verdict.className = "verdict bad";
+      say(verdict, problem.message);
+      save.disabled = true;
+    }
+    text.setAttribute("aria-invalid", verdict.classList.contains("bad"));
+    revert.disabled = asked === saved;
+    draw();
+  }
+
+  const changed = () => [...new Set([...inForce.keys(), ...would.keys()])].filter((key) => inForce.get(key) !== would.get(key));
+
+  function showNotes(found) {
+    notes.replaceChildren(...found.map((one) => h("li", {}, one)));
+  }
+
+  function draw() {
+    const rows = [...would.keys()].map((key) => ({ key, now: inForce.get(key) ?? "–", then: would.get(key), differs: inForce.get(key) !== would.get(key) }));
+    rows.sort((a, b) => Number(b.differs) - Number(a.differs));
+    const columns = [{ label: "Setting", kind: "name", cell: (one) => h("code", {}, one.key) }, { label: "In force", kind: "number", cell: (one) => [one.now, meaning(one.key, one.now)] }];
+    if (rows.some((one) => one.differs)) columns.push({ label: "Would be", kind: "number", cell: (one) => (one.differs ? h("b", { class: "changed" }, one.then) : "") });
+    table.replaceChildren(plainTable("Every setting", columns, rows, { shown: false }));
+  }
+
+  async function submit(event) {
+    event.preventDefault();
+    const asked = text.value;
+    const done = await askFirst({
+      title: "Save these settings?", action: "Save",
+      body: [h("p", {}, "They hold from then on; config.json is written whole."),
+        h("ul", { class: "notes plain" }, changed().map((key) => h("li", {}, h("code", {}, key), `: ${inForce.get(key) ?? "–"} → ${would.get(key) ?? "–"}`)))],
+      command: () => `${command("config", "check", "config.json")}   # then put it into the data directory`,
+      act: async () => {
+        const answer = await send("PUT", "/v1/config", asked);
+        saved = JSON.stringify(answer.config, null, 2);
+        inForce = would = leaves(answer.settings);
+        text.value = saved;
+        say(broken, answer.problem);
+        showNotes(answer.notes);
+      },
+    });
+    if (!done) return;
+    notice("The settings hold.");
+    save.disabled = revert.disabled = true;
+    say(verdict, "");
+    draw();
+  }
+
+  const form = h("form", { class: "editor", onsubmit: submit }, h("label", { for: "config" }, "config.json"), text, verdict, notes, changes,
+    h("div", { class: "buttons left" }, save, revert));
+  return {
+    nodes: [broken, h("div", { class: "grid two start" }, form, h("section", { class: "in-force" }, h("h2", {}, "In force"), table))],
+    stop: () => clearTimeout(timer),
+  };
+}
+
+/** What a number of ms or bytes amounts to. */
+function meaning(key, text) {
+  const value = Number(text);
+  if (!(value >= 1000)) return null;
+  if (key.endsWith("Ms")) return h("small", {}, span(value));
+  return key.endsWith("Bytes") ? h("small", {}, bytes(value)) : null;
+}
+
+/** Every setting by its dotted name. */
+function leaves(value, prefix = "", found = new Map()) {
+  for (const [name, inner] of Object.entries(value)) {
+    const key = prefix ? `${prefix}.${name}` : name;
+    if (inner !== null && typeof inner === "object" && !Array.isArray(inner) && Object.keys(inner).length) leaves(inner, key, found);
+    else found.set(key, JSON.stringify(inner));
+  }
+  return found;
+}

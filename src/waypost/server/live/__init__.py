@@ -1,0 +1,1 @@
+"""What is going on, measured once a second for everyone who watches."""

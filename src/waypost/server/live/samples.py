@@ -1,0 +1,86 @@
+"""What happened in one second, and how things stand now.
+
+Rule 1  A sample is the difference of two counts that the relay keeps anyway: measuring costs the
+        relay nothing while it works.
+Rule 2  Percentiles are of the newest acknowledgements since the sample before, so many as are
+        remembered (`waits_in_memory_max`): values that occurred, not estimates.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from waypost.relay.memory.state import RelayState
+
+_REJECTED = "rejected."
+
+
+class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`seconds` long, up to `at_us`. Counts are of what happened in it, the rest is how it ended.
+
+    `wait_*_ms` are from arrival to acknowledgement, of `waits` messages; none, no percentiles.
+    """
+
+    at_us: int
+    seconds: float
+    accepted: int = 0
+    leased: int = 0
+    acked: int = 0
+    failed: int = 0
+    expired: int = 0
+    rejected: dict[str, int] = {}
+    waits: int = 0
+    wait_p50_ms: float | None = None
+    wait_p95_ms: float | None = None
+    pending: int = 0
+    held: int = 0
+    dead: int = 0
+    bytes: int = 0
+    inboxes: int = 0
+    connected: int = 0
+    pressure: float = 0.0
+
+
+class Sampler:
+    """Remembers the counts of the last time."""
+
+    def __init__(self, state: RelayState, at_us: int) -> None:
+        self._state = state
+        self._at_us = at_us
+        self._before = Counter(state.counts)
+        state.waits_us.clear()  # those that recovery read back are old news
+
+    def take(self, at_us: int) -> Sample:
+        """What happened since the last time."""
+        now, before = Counter(self._state.counts), self._before
+        seconds = max(at_us - self._at_us, 1) / 1_000_000
+        self._before, self._at_us = now, at_us
+        waits = sorted(self._state.waits_us)
+        self._state.waits_us.clear()
+        happened = {kind: now[kind] - before[kind] for kind in now if now[kind] != before[kind]}
+        return Sample(
+            at_us=at_us,
+            seconds=round(seconds, 3),
+            accepted=happened.get("accepted", 0),
+            leased=happened.get("leased", 0),
+            acked=happened.get("acked", 0),
+            failed=happened.get("failed", 0) + happened.get("evicted", 0),
+            expired=happened.get("expired", 0),
+            rejected={
+                kind.removeprefix(_REJECTED): count
+                for kind, count in happened.items()
+                if kind.startswith(_REJECTED)
+            },
+            waits=len(waits),
+            wait_p50_ms=percentile_ms(waits, 50),
+            wait_p95_ms=percentile_ms(waits, 95),
+        )
+
+
+def percentile_ms(waits_us: Sequence[int], percent: int) -> float | None:
+    """The smallest of these sorted times (µs) that `percent` of them do not exceed, in ms."""
+    if not waits_us:
+        return None
+    rank = -(-len(waits_us) * percent // 100)
+    return waits_us[rank - 1] / 1000

@@ -1,0 +1,44 @@
+"""A relay that is served as `waypost serve` does it, with a handler in it that always fails.
+
+Breakers of a served relay hear of handlers in its own process only; so here is one. Run with the
+data directory and a port; prints its URL.
+"""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from waypost import Envelope, RateLimitConfig
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
+
+SETTINGS = msgspec.structs.replace(
+    SERVED_SETTINGS,
+    storage="journal",
+    durability="async",
+    rate_limit=RateLimitConfig(enabled=False),
+    circuit_breaker=CircuitBreakerConfig(failure_threshold=2),
+)
+
+
+def handle(envelope: Envelope) -> None:
+    raise RuntimeError(str(envelope.payload))
+
+
+async def main(data: Path, port: int) -> None:
+    async with open_services(data, settings=SETTINGS) as services:
+        services.relay.subscribe("service.>", handle)
+        await serve(services, Listen(port=port), tell)
+
+
+def tell(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+
+
+# The server passes the signal that stopped it on to whoever handled it before.
+signal.signal(signal.SIGTERM, lambda number, frame: None)
+asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,142 @@
+"""What an operator does from the dashboard: put back, purge, rules, settings."""
+
+import json
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import OpenPage
+from tests.dashboard.served import ServedRelay
+
+
+def dead_ids(relay: ServedRelay, subject: str) -> list[str]:
+    found = relay.ask("GET", "/v1/dead-letters", params={"subject": subject})
+    return [one["envelope"]["id"] for one in found["dead_letters"]]
+
+
+def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.bury("agent.back", "back-1")
+    relay.bury("agent.back", "back-2")
+    page = open_page("#/dead-letters")
+    group = page.get_by_role("table", name=re.compile("max hops|hop")).first
+    expect(group.get_by_role("row", name=re.compile("^agent.back"))).to_contain_text("2")
+    page.get_by_role("button", name="Redrive 2 dead letters of agent.back").click()
+    asked = page.get_by_role("dialog", name="Put back 2 dead letters?")
+    expect(asked).to_contain_text("waypost dead-letters redrive back-1 back-2")
+    assert dead_ids(relay, "agent.back") == ["back-1", "back-2"]
+    asked.get_by_role("button", name="Redrive 2").click()
+    expect(page.get_by_role("status").filter(has_text="2 dead letters put back")).to_be_visible()
+    assert dead_ids(relay, "agent.back") == []
+    assert relay.acknowledge("agent.back") == 2
+
+
+def test_one_letter_of_a_group_can_be_put_back_alone(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.bury("agent.single", "single-1", {"refund": 12})
+    relay.bury("agent.single", "single-2")
+    page = open_page("#/dead-letters?endpoint=agent.single")
+    page.get_by_role("row", name=re.compile("^agent.single")).get_by_role("link", name="2").click()
+    expect(page.get_by_text('{"refund":12}')).to_be_visible()
+    page.get_by_role("button", name="Redrive single-1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Redrive 1").click()
+    expect(page.get_by_text("1 dead letter put back.")).to_be_visible()
+    assert dead_ids(relay, "agent.single") == ["single-2"]
+
+
+def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.bury("agent.kept", "kept-1")
+    relay.bury("agent.thrown", "thrown-1")
+    page = open_page("#/dead-letters?endpoint=agent.thrown")
+    page.get_by_role("button", name="Purge…").click()
+    asked = page.get_by_role("dialog", name="Purge dead letters?")
+    expect(asked.get_by_role("button", name="Cancel")).to_be_focused()
+    expect(asked).to_contain_text("1 dead letter will be thrown away for good")
+    page.keyboard.press("Escape")
+    expect(asked).to_be_hidden()
+    expect(page.get_by_role("button", name="Purge…")).to_be_focused()
+    assert dead_ids(relay, "agent.thrown") == ["thrown-1"]
+
+
+def test_a_purge_takes_what_it_names_and_nothing_else(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.bury("agent.kept", "kept-1")
+    relay.bury("agent.thrown", "thrown-1")
+    page = open_page("#/dead-letters?endpoint=agent.thrown")
+    page.get_by_role("button", name="Purge…").click()
+    asked = page.get_by_role("dialog", name="Purge dead letters?")
+    expect(asked).to_contain_text("waypost dead-letters purge --subject agent.thrown --url")
+    asked.get_by_label("Age").select_option("7d")
+    expect(asked).to_contain_text("--older-than 7d")
+    asked.get_by_label("Age").select_option("")
+    asked.get_by_role("button", name="Purge for good").click()
+    expect(page.get_by_text("1 dead letter purged.")).to_be_visible()
+    assert dead_ids(relay, "agent.thrown") == []
+    assert dead_ids(relay, "agent.kept") == ["kept-1"]
+
+
+def write(page: Page, settings: object) -> None:
+    text = settings if isinstance(settings, str) else json.dumps(settings)
+    page.get_by_label("config.json").fill(text)
+
+
+def test_settings_that_are_wrong_cannot_be_saved_and_say_why(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    page = open_page("#/settings")
+    save = page.get_by_role("button", name="Save…")
+    write(page, {"qos": {"tier1": {"maxEnvelopes": -1, "maxBytes": 1}}})
+    expect(page.get_by_text("Expected `int` >= 0 - at `$.qos.tier1.maxEnvelopes`")).to_be_visible()
+    expect(save).to_be_disabled()
+    expect(page.get_by_label("config.json")).to_have_attribute("aria-invalid", "true")
+    write(page, "{")
+    expect(page.get_by_text(re.compile("not JSON"))).to_be_visible()
+    expect(save).to_be_disabled()
+    assert not (relay.data / "config.json").exists()
+
+
+def test_settings_are_linted_compared_and_saved(
+    open_page: OpenPage, own_relay: ServedRelay
+) -> None:
+    page = open_page("#/settings", at=own_relay)
+    write(page, {"maxHops": 7, "qos": {"tier1": {"maxEnvelopes": 5000, "maxBytes": 65536}}})
+    expect(page.get_by_text("can never be reached")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^maxHops"))).to_have_text("maxHops57")
+    page.get_by_role("button", name="Save…").click()
+    asked = page.get_by_role("dialog", name="Save these settings?")
+    expect(asked.get_by_role("listitem").filter(has_text="maxHops")).to_have_text("maxHops: 5 → 7")
+    expect(asked).to_contain_text("waypost config check")
+    asked.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("The settings hold.")).to_be_visible()
+    assert json.loads((own_relay.data / "config.json").read_bytes())["maxHops"] == 7
+    assert own_relay.ask("GET", "/v1/config")["settings"]["maxHops"] == 7
+
+
+def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    page = open_page("#/rules")
+    expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()
+    page.get_by_label("From (sender pattern)").fill("agent..web")
+    page.get_by_label("To (inbox pattern)").fill("agent.secret")
+    expect(page.get_by_role("status").filter(has_text="agent..web")).to_be_visible()
+    expect(page.get_by_role("button", name="Add rule")).to_be_disabled()
+    page.get_by_label("From (sender pattern)").fill("_anonymous")
+    expect(page.get_by_text("it would be tried as number 1 of 1")).to_be_visible()
+    assert relay.ask("GET", "/v1/rules")["rules"] == []
+    page.get_by_role("button", name="Add rule").click()
+    page.get_by_role("dialog").get_by_role("button", name="Add it").click()
+    expect(page.get_by_role("row", name=re.compile("_anonymous"))).to_contain_text("deny")
+    [rule] = relay.ask("GET", "/v1/rules")["rules"]
+    assert (rule["from"], rule["to"], rule["action"]) == ("_anonymous", "agent.secret", "deny")
+    page.get_by_role("button", name="Remove the rule from _anonymous to agent.secret").click()
+    asked = page.get_by_role("dialog", name="Remove this rule?")
+    expect(asked).to_contain_text("curl -X DELETE")
+    asked.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()
+    assert relay.ask("GET", "/v1/rules")["rules"] == []

@@ -1,0 +1,174 @@
+"""The dashboard under difficult conditions: many inboxes, no relay, no mouse, a phone, malice."""
+
+import re
+import signal
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.dashboard.conftest import OpenPage
+from tests.dashboard.served import ServedRelay
+
+ROUTES = ["#/", "#/inboxes", "#/inboxes/agent.wide", "#/agents", "#/breakers", "#/dead-letters"]
+ROUTES += ["#/messages", "#/rules", "#/settings", "#/pipeline"]
+LONG = ".".join(["agent", *(["very-long-name-of-a-team"] * 8)])
+
+WATCH_LONG_TASKS = """
+window.longest = 0;
+new PerformanceObserver((list) => {
+  for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration);
+}).observe({ type: "longtask" });
+"""
+HOSTILE = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+
+
+@pytest.fixture(scope="module")
+def crowd(relay: ServedRelay) -> list[str]:
+    """500 inboxes, each with a message."""
+    names = [f"agent.crowd.n{number:03}" for number in range(500)]
+    relay.publish_many(names)
+    return names
+
+
+def rows(page: Page) -> int:
+    return page.locator("table.live tbody tr:not(.space)").count()
+
+
+def test_500_inboxes_are_smooth_because_few_of_them_are_in_the_page(
+    open_page: OpenPage, context: BrowserContext, relay: ServedRelay, crowd: list[str]
+) -> None:
+    context.add_init_script(WATCH_LONG_TASKS)
+    page = open_page("#/inboxes?filter=agent.crowd")
+    expect(page.get_by_text(re.compile("^500 of"))).to_be_visible()
+    page.evaluate("window.longest = 0")
+    for _ in range(3):
+        relay.publish_many(crowd)
+        page.wait_for_timeout(700)
+    page.locator(".scroll.window").evaluate("(box) => box.scrollTo(0, 9000)")
+    expect(page.get_by_role("rowheader").first).to_have_text(re.compile(r"n2\d\d"))
+    cell = page.get_by_role("row").nth(12).get_by_role("cell").nth(1)
+    expect(cell).to_have_text("4")
+    assert rows(page) < 60
+    assert page.evaluate("window.longest") < 400  # ms; nothing near it on a quiet machine
+
+
+def test_rows_in_use_stay_where_they_are_while_others_overtake_them(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish_many(["agent.steady.a"] * 2 + ["agent.steady.b"])
+    page = open_page("#/inboxes?filter=agent.steady")
+    names = page.get_by_role("rowheader")
+    expect(names).to_have_text(["agent.steady.a", "agent.steady.b"])
+    page.get_by_role("link", name="agent.steady.a").focus()
+    relay.publish_many(["agent.steady.b"] * 4)
+    expect(page.get_by_role("row", name=re.compile("steady.b"))).to_contain_text("5")
+    page.wait_for_timeout(3500)  # longer than rows wait before they are sorted again
+    expect(names).to_have_text(["agent.steady.a", "agent.steady.b"])
+    page.evaluate("document.activeElement.blur()")
+    expect(names).to_have_text(["agent.steady.b", "agent.steady.a"])
+
+
+def test_a_relay_that_goes_away_is_told_with_the_age_of_the_data_and_found_again(
+    open_page: OpenPage, own_relay: ServedRelay
+) -> None:
+    own_relay.publish("agent.before")
+    page = open_page(at=own_relay)
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    own_relay.end(signal.SIGKILL)
+    banner = page.get_by_role("alert").filter(has_text="does not answer since")
+    expect(banner).to_contain_text(re.compile(r"since \d\d:\d\d:\d\d\. What you see is from \d\d:"))
+    expect(banner).to_contain_text(re.compile("Next attempt in|Trying"))
+    expect(page.get_by_text("Not connected")).to_be_visible()
+    own_relay.again()
+    banner.get_by_role("button", name="Try now").click()
+    expect(banner).to_be_hidden()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+
+
+def test_a_relay_that_ends_in_order_does_not_wait_for_viewers(
+    open_page: OpenPage, own_relay: ServedRelay
+) -> None:
+    page = open_page(at=own_relay)
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    own_relay.process.send_signal(signal.SIGTERM)
+    assert own_relay.process.wait(5) == 0
+
+
+def test_everything_can_be_reached_with_the_keyboard(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish("agent.keys")
+    page = open_page()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.get_by_role("link", name="Inboxes", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Inboxes")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Name contains")).to_be_focused()
+    page.keyboard.type("agent.keys")
+    page.get_by_role("link", name="agent.keys").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="agent.keys")).to_be_focused()
+
+
+def test_reload_and_back_keep_the_place(open_page: OpenPage, relay: ServedRelay) -> None:
+    relay.publish("agent.place")
+    page = open_page("#/inboxes?filter=agent.place")
+    page.get_by_role("link", name="agent.place").click()
+    expect(page.get_by_role("heading", name="agent.place")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="agent.place")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("Name contains")).to_have_value("agent.place")
+
+
+def test_nothing_is_wider_than_a_phone(open_page: OpenPage, relay: ServedRelay) -> None:
+    relay.publish_many([LONG, "agent.wide"])
+    relay.bury(LONG, "wide")
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    widths = {}
+    for route in ROUTES:
+        page.goto(f"{relay.url}/{route}")
+        expect(page.locator("main h1")).to_be_visible()
+        expect(page.locator("[aria-busy], .empty:has-text('Asking')")).to_have_count(0)
+        widths[route] = page.evaluate("document.documentElement.scrollWidth")
+    assert max(widths.values()) <= 390, widths
+
+
+def test_what_agents_write_is_shown_and_never_run(open_page: OpenPage, relay: ServedRelay) -> None:
+    relay.bury("agent.hostile", "hostile-1", HOSTILE)
+    relay.ask("PUT", "/v1/endpoints/service.hostile")
+    relay.publish("service.hostile", HOSTILE)
+    page = open_page("#/dead-letters?endpoint=agent.hostile")
+    page.get_by_role("row", name=re.compile("^agent.hostile")).get_by_role("link", name="1").click()
+    expect(page.get_by_text("<img src=x")).to_be_visible()
+    expect(page).to_have_title("Dead letters · Waypost")
+    for route in ("#/dead-letters", "#/messages", "#/messages/%3Cimg%20src%3Dx%3E"):
+        page.goto(f"{relay.url}/{route}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        page.wait_for_timeout(300)
+        assert "taken" not in page.title()
+    assert page.locator("main img, main script").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_system_until_somebody_chooses(
+    open_page: OpenPage, scheme: str
+) -> None:
+    page = open_page(signed_in=False)
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    paper = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 27)"}
+    expect(page.locator("body")).to_have_css("background-color", paper[scheme])
+    button = page.get_by_role("button", name=re.compile("^Theme"))
+    button.click()
+    expect(page.locator("body")).to_have_css("background-color", paper["light"])
+    button.click()
+    expect(page.locator("body")).to_have_css("background-color", paper["dark"])
+    page.reload()
+    expect(page.locator("body")).to_have_css("background-color", paper["dark"])

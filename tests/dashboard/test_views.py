@@ -1,0 +1,190 @@
+"""What each view shows, with real traffic behind it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.dashboard.conftest import OpenPage
+from tests.dashboard.served import ServedRelay
+from waypost.client.blocking import connect
+from waypost.client.identity import Identity
+
+
+def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish_many(["agent.overview"] * 5)
+    page = open_page()
+    tiles = page.locator("dl.tiles")
+    expect(tiles.get_by_text(re.compile(r"^\d[\d.,k]*/s$")).first).to_be_visible()
+    expect(
+        page.get_by_role("img", name=re.compile("^Throughput.*Accepted: ")).first
+    ).to_be_visible()
+    for name in ("Latency", "In the relay", "Pressure"):
+        expect(page.get_by_role("img", name=re.compile(f"^{name}"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^rate limit"))).to_be_visible()
+    expect(page.get_by_role("table").get_by_role("link").first).to_be_visible()
+    page.get_by_text("The numbers").first.click()
+    expect(page.get_by_role("table", name="Throughput").get_by_role("row").nth(1)).to_be_visible()
+
+
+def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: ServedRelay) -> None:
+    page = open_page()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    relay.publish_many(["agent.quick"] * 5)
+    assert relay.acknowledge("agent.quick") == 5
+    tile = page.locator("dl.tiles > div").filter(has_text="Publish to ack")
+    expect(tile).to_contain_text(re.compile(r"p95 [\d.]+ (ms|s)"))
+
+
+def test_a_message_shows_in_its_inbox_without_asking_again(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish("agent.moving")
+    page = open_page("#/inboxes?filter=agent.moving")
+    cells = page.get_by_role("row", name=re.compile("^agent.moving")).get_by_role("cell")
+    expect(cells.nth(1)).to_have_text("1")
+    relay.publish_many(["agent.moving"] * 3)
+    expect(cells.nth(1)).to_have_text("4")
+    assert relay.acknowledge("agent.moving") == 4
+    expect(cells.nth(1)).to_have_text("0")
+
+
+def test_an_inbox_tells_who_fills_it_by_sender_and_tier(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish_many(["agent.full"] * 7)
+    relay.client.post("/v1/messages", json={"subject": "agent.full", "payload": 1})
+    page = open_page("#/inboxes/agent.full")
+    expect(page.get_by_role("heading", name="agent.full", level=1)).to_be_visible()
+    sender = page.get_by_role("row", name=re.compile("^_operator"))
+    expect(sender).to_contain_text("1 unknown")
+    expect(sender).to_contain_text("8")
+    expect(sender).to_contain_text("40%")  # of the 20 that somebody unknown may have
+    tier = page.get_by_role("row", name=re.compile("^1 unknown"))
+    expect(tier).to_contain_text("20, 256 KiB")
+
+
+def test_an_inbox_that_is_not_there_is_said_to_be_so(open_page: OpenPage) -> None:
+    page = open_page("#/inboxes/agent.nobody-ever")
+    expect(page.get_by_text("There is no inbox agent.nobody-ever now")).to_be_visible()
+
+
+def test_inboxes_are_sorted_by_whichever_column_is_chosen(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish_many(["agent.sort.a"] + ["agent.sort.b"] * 3 + ["agent.sort.c"] * 2)
+    page = open_page("#/inboxes?filter=agent.sort")
+    names = page.get_by_role("rowheader")
+    expect(names).to_have_text(["agent.sort.b", "agent.sort.c", "agent.sort.a"])
+    page.get_by_role("button", name="Inbox").click()
+    expect(names).to_have_text(["agent.sort.a", "agent.sort.b", "agent.sort.c"])
+    expect(page.get_by_role("columnheader", name="Inbox")).to_have_attribute(
+        "aria-sort", "ascending"
+    )
+
+
+def test_an_agent_is_listed_while_it_is_connected(open_page: OpenPage, relay: ServedRelay) -> None:
+    page = open_page("#/agents")
+    expect(page.get_by_text("Nobody is connected")).to_be_visible()
+    with connect(relay.url, Identity.new("agent.here")):
+        listed = page.get_by_role("row", name=re.compile("^agent.here"))
+        expect(listed).to_contain_text("127.0.0.1:")
+        expect(listed).to_contain_text("as it comes")
+    expect(listed).to_have_count(0)
+
+
+def test_a_breaker_shows_its_state_and_how_it_got_there(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    page = open_page("#/breakers")
+    expect(page.get_by_role("heading", name="History")).to_be_visible()
+    relay.ask("PUT", "/v1/endpoints/service.flaky")
+    for _ in range(2):
+        relay.publish("service.flaky", "the ledger is away")
+    now = page.get_by_role("table", name="Breakers that are not at rest")
+    expect(now.get_by_role("row", name=re.compile("^service.flaky"))).to_contain_text("open")
+    moves = page.get_by_role("table", name="Moves of breakers")
+    moved = moves.get_by_role("row", name=re.compile("service.flaky"))
+    expect(moved).to_contain_text("failure_threshold consecutive failures")
+
+
+def test_a_message_is_found_by_its_sender_and_tells_its_story(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    relay.publish("agent.found", message_id="to-be-found")
+    relay.acknowledge("agent.found")
+    page = open_page("#/messages")
+    page.get_by_label("Sender").fill("_operator")
+    page.get_by_label("Inbox").fill("agent.found")
+    page.get_by_label("Outcome").select_option("acked")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="to-be-found").click()
+    expect(page.get_by_role("heading", name="to-be-found")).to_be_visible()
+    steps = page.get_by_role("listitem")
+    expect(steps.filter(has_text="budget passed")).to_be_visible()
+    expect(steps.filter(has_text="acknowledged via")).to_be_visible()
+    expect(page.get_by_text(f"waypost explain to-be-found --url {relay.url}")).to_be_visible()
+
+
+def test_an_unknown_id_says_what_to_do(open_page: OpenPage) -> None:
+    page = open_page("#/messages")
+    page.get_by_label("Message id").fill("no-such-message")
+    page.get_by_label("Message id").press("Enter")
+    expect(page.get_by_text("The journal knows no message no-such-message.")).to_be_visible()
+    expect(page.get_by_role("link", name="Search by sender")).to_be_visible()
+
+
+def test_a_search_that_makes_no_sense_is_told_in_the_relays_words(open_page: OpenPage) -> None:
+    page = open_page("#/messages?sender=agent..web")
+    expect(page.get_by_role("alert").filter(has_text="agent..web")).to_be_visible()
+
+
+def test_without_a_lake_the_page_says_how_to_make_a_report(
+    open_page: OpenPage, relay: ServedRelay
+) -> None:
+    page = open_page("#/pipeline")
+    expect(page.get_by_text("There is no report yet")).to_be_visible()
+    expect(page.get_by_text(f"waypost pipeline run --journal {relay.data}")).to_be_visible()
+
+
+@pytest.fixture
+def lake(own_relay: ServedRelay) -> ServedRelay:
+    own_relay.lake.mkdir()
+    (own_relay.lake / "report.html").write_text(
+        "<!doctype html><title>Report</title><style>h1 { color: rgb(1, 2, 3) }</style>"
+        "<h1>Twelve days</h1><script>parent.document.title = 'taken over'</script>"
+    )
+    (own_relay.lake / "backtest.json").write_text(
+        '{"messages": 5000, "differences": 12, "by_reason": {"accepted": {"rate_limited": 12}}}'
+    )
+    return own_relay
+
+
+def test_the_report_is_shown_with_its_style_and_without_its_scripts(
+    open_page: OpenPage, lake: ServedRelay
+) -> None:
+    page = open_page("#/pipeline", at=lake)
+    page.get_by_role("button", name="Show the report").click()
+    heading = page.frame_locator("iframe").get_by_role("heading", name="Twelve days")
+    expect(heading).to_have_css("color", "rgb(1, 2, 3)")
+    expect(page).to_have_title("Pipeline · Waypost")
+
+
+def test_the_last_backtest_is_told_in_a_sentence_and_a_table(
+    open_page: OpenPage, lake: ServedRelay
+) -> None:
+    page = open_page("#/pipeline", at=lake)
+    expect(page.get_by_text("of 5,000 messages, 12 would have been decided")).to_be_visible()
+    expect(page.get_by_role("row", name="accepted rate limit 12")).to_be_visible()
+
+
+def test_a_first_visit_says_what_to_do_next(open_page: OpenPage, own_relay: ServedRelay) -> None:
+    page = open_page(at=own_relay)
+    expect(page.get_by_text("Nothing has been sent yet")).to_be_visible()
+    expect(page.get_by_text(re.compile("waypost send agent.billing"))).to_be_visible()
+    expect(page.get_by_text(re.compile("waypost listen agent.billing"))).to_be_visible()
+    own_relay.publish("agent.billing")
+    expect(page.get_by_text("Nothing has been sent yet")).to_be_hidden()
+    expect(page.get_by_role("img", name=re.compile("^Throughput"))).to_be_visible()

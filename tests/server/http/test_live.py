@@ -1,0 +1,126 @@
+"""Watching a relay over HTTP."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.policy.bounds import viewer_connections_max
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.server.live.feed import SAMPLES_MAX
+
+
+async def once(served: Served, show: str) -> dict[str, Any]:
+    """The first of each event, by its name."""
+    answered = await served.call(
+        "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
+    )
+    assert answered.headers["content-type"].startswith("text/event-stream")
+    frames = [one.split("\n") for one in answered.text.split("\n\n") if one]
+    return {event[7:]: json.loads(data[6:]) for event, data in frames}
+
+
+async def a_second(served: Served, seconds: int = 1) -> None:
+    for _ in range(seconds):
+        served.clock.advance_ms(1000)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_each_second_is_a_sample_of_what_happened_in_it(served: Served) -> None:
+    await a_second(served)
+    for _ in range(3):
+        await served.publish("agent.a")
+    await a_second(served)
+    await a_second(served)
+    samples = (await once(served, "numbers"))["history"]
+    assert [one.get("accepted", 0) for one in samples] == [0, 3, 0]
+    assert [one.get("pending", 0) for one in samples] == [0, 3, 3]
+
+
+async def test_acknowledgements_are_measured_from_arrival(served: Served) -> None:
+    token = await served.token("agent.a")
+    await served.publish("agent.a", message_id="m1")
+    served.clock.advance_ms(250)
+    await served.read("agent.a", token=token)
+    await served.ack("agent.a", ["m1"], token=token)
+    await a_second(served)
+    sample = (await once(served, "numbers"))["history"][-1]
+    assert (sample["waits"], sample["wait_p50_ms"]) == (1, 250.0)
+
+
+async def test_only_the_past_minutes_are_kept(served: Served) -> None:
+    await a_second(served, SAMPLES_MAX + 20)
+    assert len((await once(served, "numbers"))["history"]) == SAMPLES_MAX
+
+
+async def test_refusals_are_told_by_reason(served: Served) -> None:
+    for _ in range(21):
+        await served.publish("agent.a")
+    await a_second(served)
+    assert (await once(served, "numbers"))["history"][-1]["rejected"] == {"quota_exceeded": 1}
+
+
+async def test_inboxes_are_told_as_rows_with_how_full_they_are(served: Served) -> None:
+    await served.publish("agent.a")
+    await served.publish("agent.a")
+    await served.token("agent.empty")
+    told = (await once(served, "inboxes"))["rows"]
+    assert (told["whole"], told["total"]) == (True, 2)
+    [row] = [one for one in told["rows"] if one["subject"] == "agent.a"]
+    assert (row["pending"], row["senders"], row["pressure"]) == (2, 1, 0.002)
+
+
+async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
+    served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
+
+    def fail(envelope: object) -> None:
+        raise RuntimeError("no")
+
+    served.relay.register_endpoint("agent.flaky")
+    served.relay.subscribe("agent.flaky", fail)
+    await served.publish("agent.flaky")
+    await served.relay.idle()
+    told = (await once(served, "numbers"))["breakers"]
+    assert [(one["endpoint"], one["state"]) for one in told["states"]] == [("agent.flaky", "OPEN")]
+    assert [(one["before"], one["after"]) for one in told["moves"]] == [("CLOSED", "OPEN")]
+
+
+async def test_problems_are_told(served: Served) -> None:
+    (served.services.relay.parts.data.config).write_text("{")
+    served.services.relay.parts.settings.reload()
+    [problem] = (await once(served, "numbers"))["standing"]["problems"]
+    assert "config.json is ignored" in problem
+
+
+async def test_a_stream_goes_on_until_the_relay_ends(served: Served) -> None:
+    frames = served.services.feed.show("numbers")
+    assert b"event: history" in await anext(frames)
+    await a_second(served)
+    told = b"".join([await anext(frames) for _ in range(2)])
+    assert b"event: sample" in told
+    served.services.feed.dismiss_all()
+    assert [one async for one in frames] == []
+
+
+async def test_there_is_a_bound_on_viewers(served: Served) -> None:
+    viewers = [served.services.feed.show("numbers") for _ in range(viewer_connections_max)]
+    for viewer in viewers:
+        await anext(viewer)
+    refused = await served.call("GET", "/v1/live", token=served.operator)
+    assert refused.status_code == 503
+    assert refused.json()["reason"] == "full"
+    for viewer in viewers:
+        await viewer.aclose()
+    assert not served.services.feed.is_full
+
+
+@pytest.mark.parametrize("show", ["everything", ""])
+async def test_only_what_there_is_can_be_shown(served: Served, show: str) -> None:
+    refused = await served.call(
+        "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
+    )
+    assert refused.status_code == 400

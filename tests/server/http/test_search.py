@@ -1,0 +1,148 @@
+"""Finding messages: those that are there, and those that were."""
+
+from typing import Any
+
+import pytest
+
+from tests.server.http.conftest import Serve
+from tests.server.http.served import Served
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.server.http import searching
+
+
+async def find(served: Served, **query: Any) -> dict[str, Any]:
+    answered = await served.call(
+        "GET", "/v1/messages", token=served.operator, params={k: str(v) for k, v in query.items()}
+    )
+    assert answered.status_code == 200, answered.text
+    found: dict[str, Any] = answered.json()
+    return found
+
+
+async def outcomes(served: Served, **query: Any) -> dict[str, str]:
+    """How messages stand, by id; confirmations of the relay's own are left out."""
+    found = await find(served, **query)
+    return {one["id"]: one["outcome"] for one in found["messages"] if one["sender"] != "_relay"}
+
+
+@pytest.fixture
+async def history(served: Served) -> Served:
+    """One message of each fate, from agent.web to agent.a, and one from somebody else."""
+    web, owner = await served.token("agent.web"), await served.token("agent.a")
+    await served.publish("agent.a", "x", token=web, message_id="done")
+    await served.read("agent.a", token=owner)
+    await served.ack("agent.a", ["done"], token=owner)
+    served.clock.advance_ms(1000)
+    await served.publish("agent.a", "x", token=web, message_id="dead", budget={"ttl": 0})
+    served.clock.advance_ms(1000)
+    await served.publish("agent.a", {"sender": "agent.web"}, message_id="other")
+    await served.publish("agent.b", "x", token=web, message_id="elsewhere")
+    await served.publish("agent.a", "x", token=web, message_id="waits")
+    await served.read("agent.a", token=owner, limit=1)
+    return served
+
+
+async def test_everything_is_found_the_newest_first(history: Served) -> None:
+    found = await find(history, endpoint="agent.a")
+    assert [one["id"] for one in found["messages"]] == ["waits", "other", "dead", "done"]
+    assert not found["more"]
+
+
+async def test_each_message_tells_how_it_stands(history: Served) -> None:
+    assert await outcomes(history, endpoint="agent.a") == {
+        **{"done": "acked", "dead": "dead", "other": "leased", "waits": "pending"}
+    }
+
+
+async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: Served) -> None:
+    found = await outcomes(history, sender="agent.web")
+    assert set(found) == {"done", "dead", "elsewhere", "waits"}
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ({"sender": "agent.*", "endpoint": "agent.a"}, {"done", "dead", "waits"}),
+        ({"endpoint": "agent.>"}, {"done", "dead", "other", "elsewhere", "waits"}),
+        ({"outcome": "acked"}, {"done"}),
+        ({"outcome": "dead"}, {"dead"}),
+        ({"outcome": "expired"}, set()),
+        ({"id": "done"}, {"done"}),
+        ({"id": "waits"}, {"waits"}),
+        ({"id": "never-was"}, set()),
+        ({"sender": "agent.nobody"}, set()),
+    ],
+)
+async def test_what_is_asked_for_is_found(
+    history: Served, query: dict[str, str], ids: set[str]
+) -> None:
+    assert set(await outcomes(history, **query)) == ids
+
+
+async def test_times_are_a_window(history: Served) -> None:
+    [dead] = (await find(history, id="dead"))["messages"]
+    at_us = dead["at_us"]
+    assert set(await outcomes(history, until_us=at_us)) == {"done", "dead"}
+    assert set(await outcomes(history, since_us=at_us, endpoint="agent.a")) == {
+        *("dead", "other", "waits")
+    }
+
+
+async def test_refusals_are_found_with_their_reason(serve: Serve) -> None:
+    served = await serve(rate_limit=RateLimitConfig(max_per_window=1))
+    await served.publish("agent.a")
+    await served.publish("agent.a")
+    found = await find(served, outcome="rejected", endpoint="agent.a")
+    [refused] = found["messages"]
+    assert refused["reason"].startswith("rate_limited: rate limit exceeded")
+
+
+async def test_how_a_message_went_is_told_across_segments(served: Served) -> None:
+    token = await served.token("agent.a")
+    await served.publish("agent.a", message_id="m1")
+    await served.relay.seal_journal()
+    await served.publish("agent.b", message_id="m2")
+    await served.read("agent.a", token=token)
+    await served.ack("agent.a", ["m1"], token=token)
+    assert (await outcomes(served, id="m1")) == {"m1": "acked"}
+
+
+async def test_a_purged_dead_letter_is_told_apart_from_an_expired_message(served: Served) -> None:
+    await served.publish("agent.a", message_id="late")
+    served.clock.advance_ms(8 * 24 * 3_600_000)
+    await served.read("agent.a", token=served.operator)
+    assert (await outcomes(served, id="late")) == {"late": "expired"}
+
+
+async def test_a_limit_says_that_there_is_more(history: Served) -> None:
+    found = await find(history, limit=2)
+    assert len(found["messages"]) == 2
+    assert found["more"]
+
+
+async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
+    history: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = await find(history)
+    monkeypatch.setattr(searching, "WINDOW_BYTES", 600)
+    some = await find(history)
+    assert some["since_us"] > everything["since_us"] > 0
+    found = {one["id"] for one in some["messages"]}
+    assert "done" not in found  # it is gone, and further back
+    assert {"dead", "waits"} <= found  # these are there, however old
+
+
+async def test_a_pattern_that_is_none_is_refused(served: Served) -> None:
+    refused = await served.call(
+        "GET", "/v1/messages", token=served.operator, params={"sender": "agent..a"}
+    )
+    assert refused.status_code == 400
+
+
+async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: Served) -> None:
+    await served.publish("agent.a", message_id="before")
+    seq = served.relay.parts.ledger.state.seq
+    await served.publish("agent.a", message_id="meanwhile")
+    journal = served.relay.parts.data.journal
+    found = searching.find_in_journal(journal, searching.Wanted(seq=seq), set())
+    assert [one.id for one in found.messages] == ["before"]

@@ -1,0 +1,54 @@
+"""Samples: what happened in one second."""
+
+import pytest
+
+from waypost.relay.memory.state import RelayState
+from waypost.server.live.census import InboxRow
+from waypost.server.live.samples import Sampler, percentile_ms
+from waypost.server.live.tables import Table
+
+
+@pytest.mark.parametrize(
+    ("waits_us", "p50", "p95"),
+    [
+        ([], None, None),
+        ([3000], 3.0, 3.0),
+        ([1000, 2000], 1.0, 2.0),
+        (list(range(1000, 101_000, 1000)), 50.0, 95.0),
+    ],
+)
+def test_percentiles_are_values_that_occurred(
+    waits_us: list[int], p50: float | None, p95: float | None
+) -> None:
+    assert percentile_ms(waits_us, 50) == p50
+    assert percentile_ms(waits_us, 95) == p95
+
+
+def test_a_sample_counts_only_what_happened_since_the_last() -> None:
+    state = RelayState()
+    state.counts.update({"accepted": 10, "rejected.rate_limited": 4})
+    state.waits_us.append(99)
+    sampler = Sampler(state, 0)
+    state.counts.update({"accepted": 3, "rejected.rate_limited": 2, "acked": 1})
+    state.waits_us.append(5000)
+    sample = sampler.take(2_000_000)
+    assert (sample.accepted, sample.acked, sample.rejected) == (3, 1, {"rate_limited": 2})
+    assert (sample.seconds, sample.waits, sample.wait_p95_ms) == (2.0, 1, 5.0)
+    nothing = sampler.take(3_000_000)
+    assert (nothing.accepted, nothing.rejected, nothing.wait_p50_ms) == (0, {}, None)
+
+
+def inbox(subject: str, pending: int) -> InboxRow:
+    return InboxRow(subject, pending, 0, 0, 0, 0.0, 0, False)
+
+
+def test_a_table_tells_rows_that_changed_and_who_is_gone() -> None:
+    table: Table[InboxRow] = Table()
+    table.replace([inbox("a", 1), inbox("b", 1), inbox("c", 1)], 3, 1)
+    table.replace([inbox("a", 1), inbox("b", 2)], 2, 2)
+    told = table.changes()
+    assert b'"rows":[{"subject":"b","pending":2' in told
+    assert b'"gone":["c"]' in told
+    assert b'"subject":"a"' not in told
+    assert b'"subject":"a"' in table.whole()
+    assert b'"whole":true' in table.whole()
