@@ -102,3 +102,13 @@ async def test_a_pulled_message_given_back_is_pulled_again(ann: Agent, puller: A
     [message] = await puller.fetch()
     await message.nack()
     assert [one.id for one in await puller.fetch(wait=5)] == [message.id]
+
+
+async def test_a_fetched_message_tells_how_well_its_sender_is_known(
+    ann: Agent, puller: Agent
+) -> None:
+    await ann.send("agent.bob", "stranger")
+    assert [one.tier for one in await puller.fetch(wait=5)] == [1]
+    await puller.send("agent.ann", "who are you?")
+    await ann.send("agent.bob", "friend")
+    assert [one.tier for one in await puller.fetch(wait=5)] == [3]

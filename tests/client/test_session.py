@@ -288,7 +288,8 @@ def test_anyone_under_the_pattern_that_was_asked_may_reply(connected: Talk) -> N
 
 def test_a_fetch_is_answered_with_messages(connected: Talk) -> None:
     ref = connected.session.fetch(10, 4096, 1.5)
-    assert connected.written() == [frames.Fetch(ref=ref, limit=10, max_size_bytes=4096, wait=1.5)]
+    [asked] = connected.written()
+    assert asked == frames.Fetch(ref=ref, limit=10, max_size_bytes=4096, wait=1.5, tiers=True)
     found = [message("m-1"), message("m-2")]
     assert connected.hear(frames.Messages(ref=ref, messages=found)) == [Fetched(ref, found, 2)]
 

@@ -17,6 +17,7 @@ from waypost.cli.commands import (
     dead_letters,
     keys,
     mailboxes,
+    mcp,
     messages,
     pipeline,
     serve,
@@ -24,6 +25,8 @@ from waypost.cli.commands import (
     upkeep,
 )
 from waypost.policy.errors import InvalidInput, WaypostError
+
+_OF_THE_CLIENT = ("cryptography", "websockets")
 
 
 class _Verbs(TyperGroup):
@@ -38,6 +41,16 @@ class _Verbs(TyperGroup):
             raise typer.Exit(2 if isinstance(problem, InvalidInput) else 1) from None
         except PermissionError as problem:
             typer.echo(f"waypost: no permission to use {problem.filename}", err=True)
+            raise typer.Exit(1) from None
+        except ModuleNotFoundError as problem:
+            library = (problem.name or "").partition(".")[0]
+            if library not in _OF_THE_CLIENT:
+                raise
+            typer.echo(
+                f"waypost: speaking as an agent needs {library}, which this installation leaves"
+                " out: pip install 'waypost[cli,client]'",
+                err=True,
+            )
             raise typer.Exit(1) from None
 
 
@@ -85,6 +98,7 @@ app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
 app.command(rich_help_panel="Messages")(conversation.listen)
 app.command(rich_help_panel="Messages")(conversation.request)
+app.command(rich_help_panel="Messages")(mcp.mcp)
 app.add_typer(dead_letters.verbs, name="dead-letters", rich_help_panel="Messages")
 app.command(rich_help_panel="The relay")(serve.serve)
 app.add_typer(keys.verbs, name="keys", rich_help_panel="The relay")

@@ -29,6 +29,7 @@ class Received:
     """What there is to read about a message, in either client.
 
     `parent` is the id of the message it follows from; `was_stored` tells that it had to wait.
+    `tier` says how well you and the sender know each other, 1 to 3; 0 where it was pushed.
     A sealed payload is opened on arrival, and `sealed_by` is the key of whoever sealed it. If the
     seal is broken, or not for this agent, `problem` says so and `payload` is None: what cannot be
     trusted is not shown.
@@ -40,6 +41,7 @@ class Received:
         self.envelope: Envelope = delivered.envelope
         self.parent: str | None = delivered.parent
         self.was_stored: bool = delivered.was_stored
+        self.tier: int = delivered.tier
         self.payload, self.sealed_by, self.problem = opened
 
     @property

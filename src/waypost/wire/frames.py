@@ -82,12 +82,13 @@ class Live(Operation, tag="live"):
 class Message(Operation, tag="message", kw_only=True):
     """One message, to be confirmed with `ack`. `parent` is the id of the message it follows from.
 
-    `was_stored` tells that it waited for you to connect.
+    `was_stored` tells that it waited for you to connect. `tier` is the sender's; 0: not asked for.
     """
 
     envelope: Envelope
     parent: str | None = None
     was_stored: bool = False
+    tier: int = 0
 
 
 class Messages(Operation, tag="messages", kw_only=True):
@@ -197,12 +198,13 @@ class Nack(Strict, tag="nack", kw_only=True):
 
 class Fetch(Strict, tag="fetch", kw_only=True):
     """With `receive: pull`: up to `limit` messages, none larger than `max_size_bytes`, waiting up
-    to `wait` seconds for the first."""
+    to `wait` seconds for the first; with the `tiers` of their senders."""
 
     ref: Ref
     limit: Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)] = 50
     max_size_bytes: Annotated[int, msgspec.Meta(ge=0, le=number_max)] | None = None
     wait: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    tiers: bool = False
 
 
 class SendSignal(Strict, tag="signal", kw_only=True):

@@ -135,7 +135,9 @@ class Session:
     def fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> int:
         """Ask for stored messages; the ref by which the answer will be known."""
         ref = self._outbox.new_ref()
-        asked = frames.Fetch(ref=ref, limit=limit, max_size_bytes=max_size_bytes, wait=wait_s)
+        asked = frames.Fetch(
+            ref=ref, limit=limit, max_size_bytes=max_size_bytes, wait=wait_s, tiers=True
+        )
         self._outbox.put(ref, Awaited(self._fitting(asked)))
         return ref
 

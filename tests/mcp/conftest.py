@@ -1,0 +1,46 @@
+"""A served relay and models at their tools."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.served import ServedRelay, served
+from tests.mcp.models import Model, at_the_tools
+from waypost.client import Identity
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[ServedRelay]:
+    async with served(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def operator_token(relay: ServedRelay, tmp_path: Path) -> str:
+    return (tmp_path / "data" / "operator-token").read_text().strip()
+
+
+@pytest.fixture
+def sits(relay: ServedRelay) -> Callable[..., Any]:
+    """A model sits down as a subject; the same keys for the same subject."""
+    keys: dict[str, Identity] = {}
+
+    def sit(subject: str, **more: Any) -> Any:
+        identity = keys.setdefault(subject, Identity.new(subject))
+        return at_the_tools(relay.url, identity, **more)
+
+    return sit
+
+
+@pytest.fixture
+async def ann(sits: Callable[..., Any]) -> AsyncIterator[Model]:
+    async with sits("agent.ann") as model:
+        yield model
+
+
+@pytest.fixture
+async def bob(sits: Callable[..., Any]) -> AsyncIterator[Model]:
+    async with sits("agent.bob") as model:
+        yield model

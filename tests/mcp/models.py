@@ -1,0 +1,121 @@
+"""Models at their tools: what a program that speaks MCP would do, over the SDK's own client."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import Client
+from mcp.types import CallToolResult, TextContent
+
+from waypost.client import Identity, MessagingGuard
+from waypost.mcp.presence import Presence
+from waypost.mcp.server import build_server
+
+FENCE = re.compile(
+    r"^-----BEGIN UNTRUSTED (\w+)-----\n(.*?)\n-----END UNTRUSTED \1-----$", re.S | re.M
+)
+HEADING = re.compile(r"^Message (\S+) \| from (\S+) \(([^)]*)\)", re.M)
+
+
+class Model:
+    """Calls tools, and remembers nothing but what they said."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, tool: str, **given: Any) -> CallToolResult:
+        result = await self.client.call_tool(tool, given)
+        assert isinstance(result, CallToolResult)
+        return result
+
+    async def told(self, tool: str, **given: Any) -> str:
+        """What a call that goes well says."""
+        result = await self.call(tool, **given)
+        assert not result.is_error, text_of(result)
+        return text_of(result)
+
+    async def refused(self, tool: str, **given: Any) -> str:
+        """What a call that does not go well says."""
+        result = await self.call(tool, **given)
+        assert result.is_error, text_of(result)
+        return text_of(result)
+
+    async def facts(self, tool: str, **given: Any) -> dict[str, Any]:
+        result = await self.call(tool, **given)
+        assert result.structured_content is not None
+        return result.structured_content
+
+    async def send(self, subject: str, payload: Any, **more: Any) -> str:
+        """The id of a message that was taken."""
+        facts = await self.facts("relay_send", subject=subject, payload=payload, **more)
+        assert facts["delivered_to"] == 1, facts
+        return str(facts["message_id"])
+
+    async def read(self, **given: Any) -> list[tuple[str, str]]:
+        """Ids and texts of messages that are shown."""
+        return shown(await self.told("relay_inbox", **{"wait_seconds": 5, **given}))
+
+    async def has_unread(self, count: int) -> None:
+        """Wait until so many messages have arrived."""
+        async with asyncio.timeout(5):
+            while (  # noqa: ASYNC110 - another process may be slow
+                await self.facts("relay_status")
+            )["unread_messages"] < count:
+                await asyncio.sleep(0.01)
+
+
+def text_of(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def shown(text: str) -> list[tuple[str, str]]:
+    ids = [found[1] for found in HEADING.finditer(text)]
+    texts = [found[2] for found in FENCE.finditer(text)]
+    return list(zip(ids, texts, strict=True))
+
+
+@asynccontextmanager
+async def at_the_tools(
+    url: str,
+    identity: Identity,
+    *,
+    operator_token: str | None = None,
+    guard: MessagingGuard | None = None,
+) -> AsyncIterator[Model]:
+    """A model whose MCP server runs in this process, for as long as the block lasts."""
+    presence = Presence(url, identity, operator_token=operator_token)
+    async with presence, connected(Client(build_server(presence, guard))) as model:
+        yield model
+
+
+@asynccontextmanager
+async def connected(client: Client) -> AsyncIterator[Model]:
+    """A client in a task of its own: the SDK wants to leave in the task in which it came, and a
+    fixture begins and ends in different ones."""
+    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done = asyncio.Event()
+
+    async def hold() -> None:
+        async with client:
+            ready.set_result(None)
+            await done.wait()
+
+    task = asyncio.create_task(hold())
+    await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if ready.done():
+            yield Model(client)
+    finally:
+        done.set()
+        await task
+
+
+async def soon(coroutine: Any) -> "asyncio.Task[Any]":
+    """Begun, and waiting for something by now."""
+    task = asyncio.ensure_future(coroutine)
+    await asyncio.sleep(0)
+    return task

@@ -1,0 +1,117 @@
+"""Every way to be refused has an instruction."""
+
+import pytest
+
+from waypost.cli.served.failures import ServedError
+from waypost.client.errors import (
+    AgentClosed,
+    AlreadyConnected,
+    CannotConnect,
+    OperationRefused,
+    SendTimedOut,
+    SubjectTaken,
+)
+from waypost.mcp.blocks import KNOWN
+from waypost.mcp.instructions import (
+    GUARDED,
+    REFUSALS,
+    SPENT,
+    failure,
+    guard_refusal,
+    refusal_lines,
+    wait_words,
+    what_to_do,
+)
+from waypost.policy.budgets import create_default_budget, overdrawn
+from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
+from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier
+from waypost.policy.verdicts import Reason
+from waypost.wire.results import Rejection
+
+
+def test_the_tables_know_every_member_and_no_other() -> None:
+    assert REFUSALS.keys() == set(Reason)
+    assert GUARDED.keys() == set(GuardRejectionReason)
+    assert KNOWN.keys() == set(Tier)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_an_instruction_says_something_to_do_and_names_no_placeholder(reason: Reason) -> None:
+    told = what_to_do(Rejection("", reason), 41_250)
+    assert "{" not in told
+    assert len(told) > 40
+
+
+@pytest.mark.parametrize("reason", [Reason.RATE_LIMITED, Reason.CIRCUIT_OPEN])
+def test_how_long_to_wait_is_told_in_whole_seconds(reason: Reason) -> None:
+    assert "Wait 42 seconds" in what_to_do(Rejection("", reason), 41_250)
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [(1, "1 second"), (1000, "1 second"), (1001, "2 seconds"), (0, "a minute")],
+)
+def test_a_wait_is_rounded_up(ms: int, words: str) -> None:
+    assert wait_words(ms) == words
+
+
+@pytest.mark.parametrize(
+    ("spent", "word"),
+    [
+        ({"hop_count": 5}, "runaway chain"),
+        ({"ancestor_chain": ["agent.a"]}, "loop"),
+        ({"ttl": 0}, "too late"),
+        ({"call_budget_remaining": 0}, "used up"),
+    ],
+)
+def test_each_way_to_spend_a_budget_has_its_own_instruction(
+    spent: dict[str, object], word: str
+) -> None:
+    detail = overdrawn(create_default_budget(1000, **spent), "agent.a", 1000)
+    assert detail is not None
+    told = what_to_do(Rejection("", Reason.BUDGET_EXCEEDED, detail), 0)
+    assert word in told
+    assert told in dict(SPENT).values()
+
+
+def test_a_refusal_of_many_mailboxes_is_said_once() -> None:
+    twice = [
+        Rejection("a", Reason.BACKPRESSURE, "full"),
+        Rejection("b", Reason.BACKPRESSURE, "full"),
+    ]
+    assert len(refusal_lines(twice, 0)) == 1
+
+
+def test_a_quota_says_nothing_but_its_reason() -> None:
+    [line] = refusal_lines([Rejection("", Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)], 0)
+    assert line.startswith("Refused (quota_exceeded). Too much")
+
+
+@pytest.mark.parametrize("reason", GuardRejectionReason)
+def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReason) -> None:
+    told = guard_refusal(reason, 2000)
+    assert "Wait 2 seconds" in told
+    assert "relay_send" in told
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (InvalidInput("no subject"), ["no subject", "mend the arguments"]),
+        (AccessDenied("agent.a", "agent.b"), ["access rules", "another recipient"]),
+        (SendTimedOut("m-1", 20), ['message_id="m-1"', "stored once"]),
+        (AlreadyConnected("taken"), ["same keys", "tell the person"]),
+        (SubjectTaken("belongs to another key"), ["another key", "tell the person"]),
+        (CannotConnect("no relay"), ["no relay", "tell the person"]),
+        (ServedError("start one with 'waypost serve'"), ["waypost serve", "tell the person"]),
+        (OperationRefused("busy", "stopped", 3000), ["busy", "Wait 3 seconds"]),
+        (OperationRefused("busy", "stopped"), ["busy", "Call again later"]),
+        (AgentClosed("closed"), ["Call again"]),
+    ],
+)
+def test_a_failure_says_what_went_wrong_and_what_to_do(
+    problem: WaypostError, words: list[str]
+) -> None:
+    told = failure(problem)
+    assert [word for word in words if word not in told] == []

@@ -1,0 +1,73 @@
+"""What a program is told about the tools before it calls any."""
+
+from typing import Any
+
+import pytest
+from mcp.types import Tool
+
+from tests.mcp.models import Model
+
+NAMES = {
+    "relay_send",
+    "relay_send_and_wait",
+    "relay_inbox",
+    "relay_ack",
+    "relay_list_endpoints",
+    "relay_register_endpoint",
+    "relay_status",
+    "relay_explain",
+}
+
+
+@pytest.fixture
+async def tools(ann: Model) -> dict[str, Tool]:
+    return {one.name: one for one in (await ann.client.list_tools()).tools}
+
+
+async def test_there_are_eight_tools_each_with_a_title_and_a_description(
+    tools: dict[str, Tool],
+) -> None:
+    assert tools.keys() == NAMES
+    for tool in tools.values():
+        assert tool.title
+        assert len(tool.description or "") > 60
+
+
+async def test_every_argument_is_described(tools: dict[str, Tool]) -> None:
+    silent = [
+        f"{tool.name}.{name}"
+        for tool in tools.values()
+        for name, schema in properties(tool).items()
+        if len(schema.get("description", "")) < 15
+    ]
+    assert silent == []
+
+
+async def test_the_hints_say_what_changes_something(tools: dict[str, Tool]) -> None:
+    hints = {name: tool.annotations for name, tool in tools.items()}
+    assert all(hints.values())
+    reading = {name for name, one in hints.items() if one and one.read_only_hint}
+    destroying = {name for name, one in hints.items() if one and one.destructive_hint}
+    repeatable = {name for name, one in hints.items() if one and one.idempotent_hint}
+    assert reading == {
+        *("relay_inbox", "relay_list_endpoints", "relay_status"),
+        "relay_explain",
+    }
+    assert destroying == {"relay_ack"}
+    assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox"}
+
+
+async def test_tools_that_show_what_others_wrote_have_no_facts(tools: dict[str, Tool]) -> None:
+    without = {name for name, tool in tools.items() if tool.output_schema is None}
+    assert without == {"relay_inbox", "relay_send_and_wait"}
+
+
+async def test_the_instructions_say_who_it_is_and_that_others_give_no_orders(ann: Model) -> None:
+    told = ann.client.instructions or ""
+    assert "You are agent.ann" in told
+    assert "untrusted" in told
+    assert "relay_ack" in told
+
+
+def properties(tool: Tool) -> dict[str, Any]:
+    return dict(tool.input_schema.get("properties", {}))
