@@ -1,5 +1,7 @@
 """`backtest`: what would have been decided about every arrival, had the settings been others?"""
 
+from pathlib import Path
+
 import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +14,7 @@ from waypost.pipeline.replay.stages import Replay
 from waypost.policy.verdicts import Reason
 
 ACCEPTED = "accepted"
+REMEMBERED = "backtest.json"
 _SENDERS_SHOWN = 20
 
 
@@ -74,6 +77,15 @@ def backtest(
     finally:
         replay.close()
     return result
+
+
+def remember(lake: Lake, result: Backtest) -> None:
+    """Leave `result` in the lake, where the dashboard finds it, if that is on this machine."""
+    directory = Path(lake.path)
+    if directory.is_dir():
+        fresh = directory / f".{REMEMBERED}"
+        fresh.write_bytes(msgspec.json.encode(result))
+        fresh.replace(directory / REMEMBERED)
 
 
 def _summed_up(replay: Replay, eras: Eras) -> Backtest:

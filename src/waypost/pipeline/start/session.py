@@ -24,6 +24,9 @@ _SESSION = {
     "spark.sql.session.timeZone": "UTC",  # days are UTC days, wherever a job runs
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
     "spark.sql.adaptive.enabled": "true",
+    # A part of a shuffle is at most so large as a rule, and then joined by hash, without sorting.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
@@ -111,11 +114,14 @@ def _settings(choice: SparkChoice) -> dict[str, str]:
 def _of_this_process(choice: SparkChoice) -> dict[str, str]:
     if not choice.in_this_process:
         return {}
+    cores = os.cpu_count() or 1
     return {
         "spark.driver.memory": f"{_driver_memory_mb()}m",
         "spark.driver.host": "127.0.0.1",  # nobody else needs to reach it
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        # Small ones are put together when their sizes are known.
+        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(16 * cores),
     }
 
 

@@ -41,6 +41,7 @@ def backtest(
     decides otherwise is counted. Without --settings every step is replayed and
     nothing differs; that is how you know that the answers can be trusted. With
     --settings, whatever the recorded numbers prove unchanged is not replayed.
+    The answer is also left in the lake, for the dashboard to show.
 
     \b
     Examples:
@@ -50,11 +51,14 @@ def backtest(
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.replay.backtest import backtest as replay
+    from waypost.pipeline.replay.backtest import remember
 
     changes = _content(settings)
     with running(spark) as job, job.step("replaying"):
         # History as it was is asked for to see that the replay is right: then no step is spared.
-        result = replay(open_lake(job.spark, lake), changes, out, shortcut=changes is not None)
+        opened = open_lake(job.spark, lake)
+        result = replay(opened, changes, out, shortcut=changes is not None)
+        remember(opened, result)
     if json:
         console.print_json(result)
     else:
