@@ -41,7 +41,7 @@ class ServedRelay:
             self.said += line
             if line.startswith("Ctrl-C"):
                 break
-        found = re.search(r"WAYPOST_URL=(\S+)", self.said)
+        found = re.search(r"^Waypost serves .* at (\S+)$", self.said, re.MULTILINE)
         assert found is not None, self.log
         self.url = found[1]
 

@@ -25,10 +25,45 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
 
 def test_it_says_where_it_is_and_what_to_do_next(relay: ServedRelay) -> None:
     assert relay.said.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
-    for verb in ("waypost keys new", "waypost send", "waypost listen", "waypost stats"):
-        assert f"\n  {verb}" in relay.said
+    assert f"\nDashboard  {relay.url}/\n" in relay.said
     assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.said
     assert Path(relay.operator_token_file).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--no-anonymous",)])
+def test_what_it_says_to_do_next_works_word_for_word(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    waypost = tmp_path / "waypost"
+    waypost.write_text(f'#!/bin/sh\nexec {sys.executable} -m waypost "$@"\n')
+    waypost.chmod(0o700)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    with serving(tmp_path, *options) as relay:
+        typed = "".join(line for line in relay.said.splitlines(True) if line.startswith("  "))
+        done = subprocess.run(
+            ["sh", "-ec", typed],
+            env={**os.environ, **UNSAID, "HOME": str(tmp_path), "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "delivered to agent.hello" in done.stdout
+    assert '{"text":"hi"}' in done.stdout
+    assert "served, 0 agents connected" in done.stdout
+
+
+def test_on_a_directory_in_use_it_stays_short(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        pass
+    with serving(tmp_path) as second:
+        assert second.said.splitlines() == [
+            f"Waypost serves {second.data} at {second.url}",
+            f"Dashboard  {second.url}/",
+            "Ctrl-C ends it, and loses nothing.",
+        ]
+    assert len(first.said) > len(second.said)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

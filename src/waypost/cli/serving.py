@@ -36,6 +36,8 @@ _BIND_ERRORS = {
     errno.EADDRNOTAVAIL: "cannot be had, for this machine has no such address: check --host",
 }
 
+_END = "Ctrl-C ends it, and loses nothing."
+
 
 class CannotServe(RelayError):
     """The relay cannot be served like this."""
@@ -71,6 +73,7 @@ def run(serving: Serving) -> None:
 
 async def _serve(serving: Serving) -> None:
     ready = False
+    is_new = not DataDir(serving.data_dir).journal.is_dir()
     task = asyncio.current_task()
     assert task is not None
 
@@ -84,7 +87,7 @@ async def _serve(serving: Serving) -> None:
         ready = True
         log.info("ready", extra={"url": url, "data_dir": str(serving.data_dir)})
         try:
-            typer.echo(welcome(url, serving.data_dir))
+            typer.echo(welcome(url, serving) if is_new else greeting(url, serving.data_dir))
         except OSError:
             pass  # nobody reads it, which is no reason not to serve
 
@@ -100,24 +103,34 @@ async def _serve(serving: Serving) -> None:
             raise _cannot_listen(serving.listen, problem) from None
 
 
-def welcome(url: str, data_dir: Path) -> str:
-    """What to do next, to be copied word for word."""
-    token = shlex.quote(str(data_dir.resolve() / "operator-token"))
+def welcome(url: str, serving: Serving) -> str:
+    """What to do next with a relay that has just been made, to be copied word for word."""
+    token = shlex.quote(str(serving.data_dir.resolve() / "operator-token"))
+    payload = """'{"text": "hi"}'"""
+    send = f"waypost send agent.hello {payload}"
+    if not serving.options.anonymous:
+        send = f"waypost keys new agent.me; {send} --sender agent.me"
     return f"""\
-Waypost serves {data_dir.resolve()} at {url}
+{greeting(url, serving.data_dir, end="")}
+Operator   whoever can read {token}
 
 Try in another terminal:
   export WAYPOST_URL={url}
-  waypost keys new agent.web
-  waypost keys new agent.billing
-  waypost send agent.billing '{{"refund": 12}}' --sender agent.web
-  waypost listen agent.billing --count 1
+  {send}
+  waypost keys new agent.hello; waypost listen agent.hello --count 1
 
 As its operator:
   export WAYPOST_OPERATOR_TOKEN_FILE={token}
   waypost stats
 
-Ctrl-C ends it, and loses nothing."""
+{_END}"""
+
+
+def greeting(url: str, data_dir: Path, end: str = f"\n{_END}") -> str:
+    """Where it is, for those who have been here before."""
+    return f"""\
+Waypost serves {data_dir.resolve()} at {url}
+Dashboard  {url}/{end}"""
 
 
 def _settings(serving: Serving) -> Settings:

@@ -1,0 +1,1 @@
+"""`./run demo`: a dozen agents of different temper, one relay, and what comes of it."""

@@ -1,0 +1,59 @@
+"""`./run demo`, from its first line to Ctrl-C: what it prints, and what the README shows of it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+from tests.e2e.test_readme import ROOT, blocks, masked
+
+PATIENCE_S = 600
+GOES_ON = "Traffic goes on"
+
+
+def play(directory: Path) -> tuple[str, str, int]:
+    """The demo until it goes on by itself, ended by Ctrl-C: stdout, stderr, and its exit code."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "examples.demo", "--keep", "--data-dir", "data"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stdout is not None
+    patience = threading.Timer(PATIENCE_S, demo.kill)
+    patience.start()
+    try:
+        printed = ""
+        for line in demo.stdout:
+            printed += line
+            if line.startswith(GOES_ON):
+                break
+        if found := re.search(r"^Dashboard +(\S+)$", printed, re.MULTILINE):
+            urllib.request.urlopen(f"{found[1]}healthz", timeout=30).close()
+        demo.send_signal(signal.SIGINT)
+        rest, problems = demo.communicate()
+    finally:
+        patience.cancel()
+        demo.kill()
+    return printed + rest, problems, demo.returncode
+
+
+def test_the_demo_makes_its_point_and_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    printed, problems, exit_code = play(tmp_path)
+    assert (problems, exit_code) == ("", 0)
+    lines = printed.splitlines()
+    shown = blocks("README.md", "text")[1].splitlines()
+    assert {masked(line) for line in shown} - {masked(line) for line in lines} == set()
+    kept = re.search(r"Nothing is lost: ([\d,]+) confirmed .*, ([\d,]+) found", printed)
+    assert kept is not None, printed
+    assert kept[1] == kept[2] != "0"
+    assert re.search(r"Decided again by Spark: 0 of [\d,]+ differ", printed), printed
+    assert [line for line in lines if len(line) > 100 and str(tmp_path) not in line] == []
+    assert (tmp_path / "data" / "lake" / "report.html").stat().st_size > 10_000
+    assert "Ended" in lines[-1]

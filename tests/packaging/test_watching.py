@@ -1,0 +1,106 @@
+"""deploy/grafana and deploy/prometheus ask for numbers that a relay has."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.cli.served import serving
+from tests.packaging.distribution import ROOT
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "waypost.json"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+SELECTOR = re.compile(r"\b((?:waypost_\w+|up))(?:\{([^}]*)\})?")
+MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
+OF_PROMETHEUS = {"up", "instance", "job"}
+NOT_SHOWN = {"waypost_agent_rate_limit_rejections"}  # the same as the reason rate_limited
+
+
+class Series(NamedTuple):
+    """What a relay says at /metrics: names of metrics, and for each sample its labels."""
+
+    families: set[str]
+    samples: dict[str, list[dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
+    with serving(tmp_path_factory.mktemp("watched")) as relay:
+        urllib.request.urlopen(f"{relay.url}/healthz", timeout=10).close()
+        with urllib.request.urlopen(f"{relay.url}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    found = Series(set(), {})
+    for family in text_string_to_metric_families(text):
+        if not family.name.endswith("_created"):  # since when something is counted
+            found.families.add(family.name)
+        for sample in family.samples:
+            found.samples.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def panels() -> list[dict[str, Any]]:
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    return [one for one in board["panels"] if one["type"] != "row"]
+
+
+def rules() -> list[dict[str, Any]]:
+    [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return list(group["rules"])
+
+
+def queries() -> Iterator[Any]:
+    for panel in panels():
+        for target in panel["targets"]:
+            yield pytest.param(target["expr"], id=f"panel: {panel['title']} {target['refId']}")
+    for rule in rules():
+        yield pytest.param(rule["expr"], id=f"alert: {rule['alert']}")
+
+
+@pytest.mark.parametrize("query", list(queries()))
+def test_a_query_asks_for_what_a_relay_has(series: Series, query: str) -> None:
+    selectors = SELECTOR.findall(query)
+    assert selectors
+    for name, matchers in selectors:
+        if name in OF_PROMETHEUS:
+            continue
+        assert name in series.samples
+        labels = series.samples[name]
+        for label, operator, value in MATCHER.findall(matchers):
+            if label in OF_PROMETHEUS:
+                continue
+            assert all(label in one for one in labels), f"{name} has no {label}"
+            if operator == "=" and label != "status":  # statuses are there once they happen
+                assert value in {one[label] for one in labels}, f"{name} is never {label}={value}"
+
+
+def test_the_dashboard_shows_every_number_that_a_relay_has(series: Series) -> None:
+    asked = " ".join(target["expr"] for panel in panels() for target in panel["targets"])
+    shown = {re.sub(r"_(total|bucket)$", "", name) for name, _ in SELECTOR.findall(asked)}
+    assert series.families - shown - NOT_SHOWN == set()
+
+
+def test_every_panel_says_what_it_shows_and_has_its_own_place() -> None:
+    assert [one["title"] for one in panels() if not one["description"]] == []
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        at = panel["gridPos"]
+        cells = {
+            (at["x"] + right, at["y"] + down) for right in range(at["w"]) for down in range(at["h"])
+        }
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_every_alert_says_what_is_wrong_and_has_its_place_in_the_docs() -> None:
+    page = Path(ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert {"summary", "description"} <= set(rule["annotations"])
+        assert f"`{rule['alert']}`" in page
