@@ -1,0 +1,196 @@
+"""Pages that are followed word for word, in a directory of their own.
+
+A block of `sh` is run, and a block of `text` right after it is what it prints. What is new each
+time (ids, keys, times, ages) is not compared, nor are widths; a line that is only "…" stands for
+any lines. Comments that a reader of the page does not see say the rest about the next block:
+
+  <!-- terminal: NAME -->   it is left running in a terminal of its own, and prints at least this
+  <!-- stop: NAME -->       (no block) Ctrl-C in that terminal
+  <!-- file: PATH -->       it is the content of a file
+  <!-- not run: WHY -->     it is only read, and so is what it prints
+
+On a page the checkout is /home/you/waypost, and the relay listens on port 7171.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.e2e import transcripts
+from tests.e2e.test_readme import ROOT, read
+
+PIECE = re.compile(r"^<!-- (.+?) -->$|^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVE = re.compile(r"waypost serve(?!.*--port).*")
+HOME = "/home/you"
+CERTIFICATE = (
+    "from pathlib import Path; from tests.cli.certificates import write_certificate; "
+    'write_certificate(Path("cert.pem"), Path("key.pem"))'
+)
+PATIENCE_S = 600
+MASKS = (
+    *transcripts.NEW_EACH_TIME,
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
+    (re.compile(r"\d+(\.\d+)? (ms|s|min|h) ago"), "<age>"),
+    (re.compile(r" *\+\d+(\.\d+)? (ms|s)\b"), " <later>"),
+    (re.compile(r"(in|took) \d+(\.\d+)? (ms|s)\b"), r"\1 <long>"),
+    (re.compile(r"\b\d+ stored messages?"), "<stored>"),  # confirmations may be among them
+    (re.compile(r"\b[\d,]+ events of "), "<events> of "),
+    (re.compile(r": [\d,]+ messages\.$", re.MULTILINE), ": <messages>."),
+    (re.compile(r"[─━]+"), "─"),
+    (re.compile(r" +"), " "),
+)
+
+
+def masked(text: str) -> list[str]:
+    """The lines of a text without what is new each time."""
+    for pattern, name in MASKS:
+        text = pattern.sub(name, text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Whether lines are the expected ones, where "…" stands for any number of lines."""
+    if not expected:
+        return not printed
+    if expected[0] == "…":
+        return any(matches(expected[1:], printed[start:]) for start in range(len(printed) + 1))
+    return bool(printed) and printed[0] == expected[0] and matches(expected[1:], printed[1:])
+
+
+def pieces(page: str) -> Iterator[tuple[str, str, str, str, int]]:
+    """What a comment says about each block, its language, its text, what it prints; and a line."""
+    text = read(page)
+    found = list(PIECE.finditer(text))
+    note, taken = "", False
+    for number, piece in enumerate(found):
+        line = text.count("\n", 0, piece.start()) + 1
+        if piece[1]:
+            if piece[1].startswith("stop:"):
+                yield piece[1], "", "", "", line
+            else:
+                note = piece[1]
+            continue
+        if not taken:
+            follows = found[number + 1] if number + 1 < len(found) else None
+            taken = (
+                follows is not None
+                and follows[2] == "text"
+                and not text[piece.end() : follows.start()].strip()
+            )
+            printed = follows[3] if follows is not None and taken else ""
+            yield note, piece[2], piece[3], printed, line
+        else:
+            taken = False
+        note = ""
+
+
+class Reader:
+    """Somebody who has a checkout, a home directory, and does what a page says."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._directory = home / "waypost"
+        self._directory.mkdir()
+        self._terminals: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = str(free.getsockname()[1])  # 7171 may be in use where this is tested
+        program = f'exec {sys.executable} -m waypost "$@"\n'
+        self._place("waypost", f"#!/bin/sh\n{program}")
+        self._place("run", f'#!/bin/sh\ntest "$1" = waypost && shift\n{program}')
+        self._place(".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        if shutil.which("openssl") is None:
+            self._place(
+                "openssl", f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c '{CERTIFICATE}'"
+            )
+        self._path = f"{self._directory}:{os.environ['PATH']}"
+        self._shell = transcripts.Shell(self._directory, self._path)
+        here = {"HOME": str(home), "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100"}
+        self._environment = {**os.environ, **here, "PATH": self._path}
+        self._shell.run("; ".join(f"export {name}={value}" for name, value in here.items()))
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for process, _ in self._terminals.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._shell.__exit__(*problem)
+
+    def follow(self, page: str) -> int:
+        """Do everything on the page; how many blocks were run."""
+        ran = 0
+        for note, language, text, expected, line in pieces(page):
+            what, _, name = note.partition(": ")
+            script = SERVE.sub(rf"\g<0> --port {self._port}", text).replace("7171", self._port)
+            try:
+                match what, language:
+                    case "not run", _:
+                        continue
+                    case "stop", _:
+                        self._stop(name)
+                    case "file", _:
+                        self._place(name, script)
+                    case "terminal", "sh":
+                        self._start(name, script, expected)
+                        ran += 1
+                    case "", "sh":
+                        self._run(script, expected)
+                        ran += 1
+                    case _, "sh":
+                        raise AssertionError(f"nobody knows what {note!r} means")
+                    case _:
+                        pass  # content that is only shown
+            except AssertionError as problem:
+                raise AssertionError(f"{page}, line {line}: {problem}") from None
+        return ran
+
+    def _place(self, name: str, content: str) -> None:
+        path = self._directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o700)
+
+    def _run(self, script: str, expected: str) -> None:
+        printed = self._told(self._shell.run(script))
+        wanted = masked(expected)
+        assert not wanted or matches(wanted, masked(printed)), f"it printed\n{printed}"
+
+    def _start(self, name: str, script: str, expected: str) -> None:
+        log = self._home / f"{name}.terminal"
+        with log.open("wb") as output:
+            settings: dict[str, Any] = {"cwd": self._directory, "env": self._environment}
+            process = subprocess.Popen(
+                ["bash", "-c", script.strip()],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **settings,
+            )
+        self._terminals[name] = process, log
+        wanted = set(masked(expected))
+        assert wanted, "a terminal prints something, which tells when it is ready"
+        until = time.monotonic() + PATIENCE_S
+        while absent := wanted - set(masked(self._told(log.read_text("utf-8")))):
+            late = time.monotonic() > until or process.poll() is not None
+            assert not late, f"{absent} is not in\n{log.read_text('utf-8')}"
+            time.sleep(0.05)
+
+    def _stop(self, name: str) -> None:
+        process, log = self._terminals.pop(name)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(PATIENCE_S)
+        assert process.returncode == 0, log.read_text("utf-8")
+
+    def _told(self, printed: str) -> str:
+        return printed.replace(str(self._home), HOME).replace(self._port, "7171")

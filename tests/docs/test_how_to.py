@@ -1,0 +1,63 @@
+"""Pages in docs/how-to: those that need no Spark are followed, the commands of all are checked."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from tests.docs.following import Reader, masked, matches, pieces
+from tests.e2e.test_readme import ROOT, read
+from waypost.cli.app import app
+
+FOLLOWED = {
+    "protect-an-agent-from-floods": 4,
+    "stop-loops": 2,
+    "keep-mail-for-offline-agents": 4,
+    "deploy-behind-tls": 4,
+    "back-up-and-restore": 7,
+    "tune-limits-with-a-backtest": 2,
+}
+PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+
+
+@pytest.mark.parametrize(("name", "least"), FOLLOWED.items())
+def test_a_page_works_word_for_word(name: str, least: int, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        assert reader.follow(f"docs/how-to/{name}.md") >= least
+
+
+def commands() -> Iterator[Any]:
+    for page in PAGES:
+        for _, language, text, _, _ in pieces(f"docs/how-to/{page.name}"):
+            for line in text.replace("\\\n", " ").splitlines() if language == "sh" else ():
+                command = line.partition("; ")[0]
+                if command.startswith("waypost "):
+                    words = shlex.split(command, comments=True)
+                    yield pytest.param(words[1:], id=f"{page.name}: {command[:60]}")
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_a_command_is_one_that_the_command_line_takes(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    while isinstance(command, TyperGroup):
+        assert words[0] in command.commands
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(command.name, list(words))  # raises for what it does not know
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = read("docs/README.md")
+    pages = (page for page in (ROOT / "docs").rglob("*.md") if "decisions/0" not in str(page))
+    names = (str(page.relative_to(ROOT / "docs")) for page in pages)
+    assert [name for name in names if f"({name})" not in index and name != "README.md"] == []
+
+
+def test_what_is_new_each_time_is_not_compared() -> None:
+    page = masked("01M7HBQZ3T1XW8JQZT7J9GZK5A  3 s ago\n…\nlast")
+    assert matches(page, masked("01M7HC0V6K7PMJ8Q4T3B9X2Z1N 12 s ago\nmore\nmore\nlast"))
+    assert not matches(page, masked("01M7HC0V6K7PMJ8Q4T3B9X2Z1N 12 s ago\nlast but one"))
+    assert not matches(masked("1 waiting"), masked("2 waiting"))

@@ -1,0 +1,14 @@
+"""docs/tutorial.md is followed from its first command to its last."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.following import PATIENCE_S, Reader
+from tests.e2e import transcripts
+
+
+def test_the_tutorial_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcripts, "PATIENCE_S", PATIENCE_S)  # Spark takes a while
+    with Reader(tmp_path) as reader:
+        assert reader.follow("docs/tutorial.md") > 12
