@@ -1,4 +1,4 @@
-"""Settings of Hypothesis for every test."""
+"""Settings of Hypothesis for every test, and of every Java that a test starts."""
 
 import os
 
@@ -11,3 +11,6 @@ settings.register_profile(
     "waypost", deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True
 )
 settings.load_profile("waypost")
+
+# Jobs in tests are over before a better compiler would have paid for itself.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

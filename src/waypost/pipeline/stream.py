@@ -88,12 +88,13 @@ def stream(
         query = writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
         _run(query, follow, stop)
 
-    version = None  # of the lake before a run; the same after it, nothing was left to do
-    if not options.until_idle:
+    if options.until_idle:
+        # After a kill, this does no more than the killed one had planned, and the lake may have it.
+        run(availableNow=True)
+    else:
         run(processingTime=f"{round(options.every_s * 1000)} milliseconds")
-    lake = open_lake(spark, lake_path, create=True)
+    lake, version = open_lake(spark, lake_path, create=True), None
     while options.until_idle and lake.manifest.version != version:
-        # After a kill, the first run does no more than the killed one had planned: once more, then.
         version = lake.manifest.version
         run(availableNow=True)
         lake = open_lake(spark, lake_path, create=True)

@@ -67,9 +67,13 @@ class Change:
         return _read(self.lake.spark, self.lake.path, only, EVENTS_TABLE, EVENTS, None)
 
     def append_events(self, events: DataFrame) -> list[str]:
-        """Add a batch to `events`; returns the days it has rows of."""
+        """Add a batch to `events`; returns the days it has rows of.
+
+        Within a file events lie by kind, so that whoever wants some kinds can skip the others.
+        """
         batch = self.draft.version
-        written = self._write(events.withColumn("batch", F.lit(batch)), EVENTS_TABLE, "batch")
+        rows = events.withColumn("batch", F.lit(batch))
+        written = self._write(rows, EVENTS_TABLE, "batch", order="kind")
         parts = self.draft.tables.setdefault(EVENTS_TABLE, {})
         for day in written:
             parts.setdefault(day, []).append(f"batch={batch}")
@@ -102,12 +106,14 @@ class Change:
         _write_manifest(lake.spark, lake.path, self.draft)
         lake.manifest = self.draft
 
-    def _write(self, rows: DataFrame, table: str, part: str) -> list[str]:
-        """Write rows below day and part; returns the days there were any of."""
+    def _write(self, rows: DataFrame, table: str, part: str, order: str = "") -> list[str]:
+        """Write rows below day and part, files by `order`; returns the days there were any of."""
         observation = Observation()
         watched = rows.observe(
             observation, F.collect_set(F.col("day").cast("string")).alias("days")
         )
+        if order:
+            watched = watched.sortWithinPartitions("day", part, order)
         (
             watched.write.partitionBy("day", part)
             .mode("overwrite")

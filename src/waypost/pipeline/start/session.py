@@ -28,6 +28,7 @@ _SESSION = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what others read best, too
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
 }
@@ -102,6 +103,8 @@ def _settings(choice: SparkChoice) -> dict[str, str]:
         **_SESSION,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Where in Python a column was made: asked for with each, and nobody here wants to know.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **_of_this_process(choice),
         **choice.conf,
     }
