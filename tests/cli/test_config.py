@@ -91,3 +91,20 @@ def test_storage_is_shown_as_the_directory_has_it(waypost: CommandLine) -> None:
     assert waypost.json("config", "show")["storage"] == "journal"
     (waypost.data / "config.json").write_text('{"storage": "maildir"}')
     assert waypost.json("config", "show")["storage"] == "maildir"
+
+
+def test_a_valid_file_becomes_the_relays_own(waypost: CommandLine, tmp_path: Path) -> None:
+    fill(waypost.data)
+    file = tmp_path / "new.json"
+    file.write_text('{"maxHops": 3}')
+    assert "is the relay's config.json now" in waypost("config", "save", str(file)).stdout
+    assert waypost.json("config", "show")["maxHops"] == 3
+
+
+def test_an_invalid_file_is_not_saved(waypost: CommandLine, tmp_path: Path) -> None:
+    fill(waypost.data)
+    (waypost.data / "config.json").write_text('{"maxHops": 4}')
+    file = tmp_path / "new.json"
+    file.write_text('{"maxHops": 0}')
+    assert "maxHops" in waypost("config", "save", str(file), exits=1).stdout
+    assert (waypost.data / "config.json").read_text() == '{"maxHops": 4}'

@@ -22,6 +22,7 @@ COMMANDS = {
     "dead-letters redrive": ("dead-letters", "redrive", "one"),
     "dead-letters purge": ("dead-letters", "purge", "--yes"),
     "config check": ("config", "check"),
+    "rules list": ("rules", "add", "deny", "agent.spy", "agent.vault"),
     "verify": ("verify",),
     "rebuild": ("rebuild",),
 }

@@ -113,6 +113,18 @@ def test_a_file_is_judged_by_the_relay_and_changes_nothing(
     assert operator.json("config", "show") == before
 
 
+def test_a_file_is_saved_and_rules_are_changed_from_afar(operator: Person, tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps({"maxHops": 0}))
+    assert operator.json("config", "save", str(file), exits=1)["valid"] is False
+    rule = ("agent.nobody", "agent.nowhere")
+    added = operator.json("rules", "add", "deny", *rule)["rules"]
+    assert [(one["from"], one["to"]) for one in added] == [rule]
+    assert operator.json("rules", "list")["rules"] == added
+    assert operator.json("rules", "remove", *rule)["rules"] == []
+    assert "no such rule" in operator("rules", "remove", *rule, exits=1).stderr
+
+
 def test_the_relays_own_file_is_checked(operator: Person) -> None:
     checked = operator.json("config", "check")
     assert (checked["exists"], checked["valid"], checked["problem"]) == (False, True, "")

@@ -110,7 +110,7 @@ def test_settings_are_linted_compared_and_saved(
     page.get_by_role("button", name="Save…").click()
     asked = page.get_by_role("dialog", name="Save these settings?")
     expect(asked.get_by_role("listitem").filter(has_text="maxHops")).to_have_text("maxHops: 5 → 7")
-    expect(asked).to_contain_text("waypost config check")
+    expect(asked).to_contain_text("waypost config save")
     asked.get_by_role("button", name="Save").click()
     expect(page.get_by_text("The settings hold.")).to_be_visible()
     assert json.loads((own_relay.data / "config.json").read_bytes())["maxHops"] == 7
@@ -136,7 +136,7 @@ def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
     assert (rule["from"], rule["to"], rule["action"]) == ("_anonymous", "agent.secret", "deny")
     page.get_by_role("button", name="Remove the rule from _anonymous to agent.secret").click()
     asked = page.get_by_role("dialog", name="Remove this rule?")
-    expect(asked).to_contain_text("curl -X DELETE")
+    expect(asked).to_contain_text("waypost rules remove")
     asked.get_by_role("button", name="Remove it").click()
     expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()
     assert relay.ask("GET", "/v1/rules")["rules"] == []

@@ -20,6 +20,7 @@ from waypost.cli.commands import (
     mcp,
     messages,
     pipeline,
+    rules,
     serve,
     simulate,
     upkeep,
@@ -105,6 +106,7 @@ app.add_typer(keys.verbs, name="keys", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(mailboxes.endpoints)
 app.command(rich_help_panel="The relay")(mailboxes.stats)
 app.add_typer(config.verbs, name="config", rich_help_panel="The relay")
+app.add_typer(rules.verbs, name="rules", rich_help_panel="The relay")
 app.add_typer(pipeline.verbs, name="pipeline", rich_help_panel="History")
 app.command(rich_help_panel="History")(simulate.simulate)
 app.command(rich_help_panel="Upkeep")(upkeep.verify)

@@ -10,9 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from waypost.cli import rules_file
 from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
-from waypost.cli.overview import check_config, effective_settings, stats_of
+from waypost.cli.overview import check_config, effective_settings, save_config, stats_of
 from waypost.cli.results import sent_of
+from waypost.policy.access import AccessRule
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.checks.findings import VerifyReport
@@ -34,6 +36,7 @@ from waypost.relay.traffic.dead_letters import (
 )
 from waypost.relay.traffic.drafts import Draft
 from waypost.relay.upkeep.onlooker import Look, look, starting_settings, steadily
+from waypost.wire.bodies import RuleList
 from waypost.wire.envelopes import instant
 from waypost.wire.identifiers import validate_message_id
 
@@ -97,6 +100,26 @@ class Directory:
         """The settings a relay would start with, and why the directory's file is ignored."""
         self.require()
         return effective_settings(self.data)
+
+    def save_config(self, file: Path) -> ConfigCheck:
+        """Make `file` the directory's `config.json`, if it is valid; a relay takes it over."""
+        self.require()
+        return save_config(self.data, file)
+
+    def rules(self) -> RuleList:
+        """Access rules in the order in which they are tried."""
+        self.require()
+        return rules_file.list_rules(self.data)
+
+    def add_rule(self, rule: AccessRule) -> RuleList:
+        """Add a rule, in place of one with the same patterns."""
+        self.require()
+        return rules_file.add_rule(self.data, rule)
+
+    def remove_rule(self, from_: str, to: str) -> RuleList:
+        """Remove a rule; `RelayError` if there is no such rule."""
+        self.require()
+        return rules_file.remove_rule(self.data, from_, to)
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Dead letters of one endpoint or all, the oldest failure first, and their number."""

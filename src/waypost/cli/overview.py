@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from waypost.cli.facts import ConfigCheck, Stats
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
-from waypost.relay.data_dir import DataDir
+from waypost.relay.data_dir import DataDir, replace_file
 from waypost.relay.upkeep.metrics import mailbox_metrics
 from waypost.relay.upkeep.onlooker import Look, directory_settings, recent
 from waypost.wire.envelopes import instant
@@ -45,6 +47,15 @@ def stats_of(seen: Look) -> Stats:
         connected=[],
         problems=seen.problems,
     )
+
+
+def save_config(data: DataDir, file: Path) -> ConfigCheck:
+    """Make `file` the directory's own, if a relay would take it."""
+    found = check_config(file)
+    if found.valid and found.exists:
+        content = msgspec.json.format(file.read_bytes(), indent=2)
+        replace_file(data.config, content + b"\n")
+    return found
 
 
 def check_config(path: Path) -> ConfigCheck:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
+from waypost.policy.access import AccessRule
 from waypost.relay.record.history import Story
 from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.wire.bodies import RuleList
 
 
 class Messages(Protocol):
@@ -74,5 +76,21 @@ class Overview(Protocol):
         """The settings as a `config.json`, and why the relay's own file is ignored, if it is."""
 
 
-class Target(Messages, DeadLetters, Overview, Protocol):
+class Setup(Protocol):
+    """Changing how it is set up; on disk when a call returns."""
+
+    def rules(self) -> RuleList:
+        """Access rules in the order in which they are tried."""
+
+    def add_rule(self, rule: AccessRule) -> RuleList:
+        """Add a rule, in place of one with the same patterns; gives all of them."""
+
+    def remove_rule(self, from_: str, to: str) -> RuleList:
+        """Remove a rule; gives those that are left. An error if there is no such rule."""
+
+    def save_config(self, file: Path) -> ConfigCheck:
+        """Make `file` the relay's `config.json`, if it is valid."""
+
+
+class Target(Messages, DeadLetters, Overview, Setup, Protocol):
     """A relay."""

@@ -7,7 +7,7 @@ import typer
 
 from waypost.cli.options import JsonOption, Where, on_a_relay
 
-verbs = typer.Typer(help="Check and show the settings of a relay.", no_args_is_help=True)
+verbs = typer.Typer(help="Check, save and show the settings of a relay.", no_args_is_help=True)
 
 
 @verbs.command()
@@ -40,6 +40,35 @@ def check(
         console.print_json(found)
     else:
         settings.show_check(found)
+    if not found.valid:
+        raise typer.Exit(1)
+
+
+@verbs.command()
+@on_a_relay
+def save(
+    where: Where,
+    file: Annotated[Path, typer.Argument(help="What is to become the relay's config.json.")],
+    json: JsonOption = False,
+) -> None:
+    """Make a file the relay's config.json, if it is valid.
+
+    A relay that runs takes it over at once, except for what needs a start. With
+    one bad value nothing is changed, and the exit code is 1.
+
+    \b
+    Example:
+      waypost config save new-config.json
+    """
+    from waypost.cli.rendering import console, settings
+
+    if not file.exists():
+        raise typer.BadParameter(f"{file} does not exist")
+    found = where.target().save_config(file)
+    if json:
+        console.print_json(found)
+    else:
+        settings.show_saved(found)
     if not found.valid:
         raise typer.Exit(1)
 

@@ -6,6 +6,16 @@ from waypost.cli.facts import ConfigCheck
 from waypost.cli.rendering.console import console, plain
 
 
+def show_saved(check: ConfigCheck) -> None:
+    """That it is the relay's own now, or why it is not."""
+    if not check.valid:
+        show_check(check)
+        return
+    out = console()
+    out.print(f"{check.file} is the relay's config.json now.")
+    show_notes(check)
+
+
 def show_check(check: ConfigCheck) -> None:
     """Whether the file can be used, and what in it cannot work as meant."""
     out = console()
@@ -17,5 +27,10 @@ def show_check(check: ConfigCheck) -> None:
         out.print(Text.assemble(f"{check.file} is ", ("invalid", "bold red"), ":"))
         out.print(f"  {plain(check.problem)}")
         out.print("A relay ignores it whole and keeps its last good settings.")
+    show_notes(check)
+
+
+def show_notes(check: ConfigCheck) -> None:
+    """What in it cannot work as meant."""
     for one in check.notes:
-        out.print(Text.assemble(("note: ", "yellow"), one))
+        console().print(Text.assemble(("note: ", "yellow"), one))

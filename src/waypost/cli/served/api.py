@@ -78,6 +78,10 @@ class Api:
         wanted = {name: _text(value) for name, value in query.items()}
         return self._ask("PUT", path, answer, token, content=body, params=wanted)
 
+    def delete(self, path: str, answer: type[T], *, token: Token = NOBODY, **query: Any) -> T:
+        """Take something away. Raises as `get` does."""
+        return self._ask("DELETE", path, answer, token, params=query)
+
     def _ask(self, method: str, path: str, answer: type[T], token: Token, **more: Any) -> T:
         headers = {"Content-Type": "application/json"} if more.get("content") else {}
         if token.text:

@@ -16,6 +16,7 @@ from waypost.cli.served.answers import (
 from waypost.cli.served.api import Token
 from waypost.cli.served.asking import Asking
 from waypost.cli.served.failures import Speaker
+from waypost.policy.access import AccessRule
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
 from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
@@ -26,6 +27,7 @@ from waypost.wire.bodies import (
     EndpointList,
     PurgeAsked,
     RedriveAsked,
+    RuleList,
 )
 from waypost.wire.bodies import EndpointFacts as EndpointAnswer
 from waypost.wire.bodies import Redriven as RedrivenAnswer
@@ -106,6 +108,19 @@ class Operating(Asking):
         """Numbers and problems at one instant."""
         return stats_of(self.url, self._stats(self.operator()))
 
+    def rules(self) -> RuleList:
+        """Access rules in the order in which they are tried."""
+        return self.api.get("/v1/rules", RuleList, token=self.operator())
+
+    def add_rule(self, rule: AccessRule) -> RuleList:
+        """Add a rule, in place of one with the same patterns."""
+        return self.api.post("/v1/rules", rule, RuleList, token=self.operator())
+
+    def remove_rule(self, from_: str, to: str) -> RuleList:
+        """Remove a rule."""
+        named = {"from": from_, "to": to}
+        return self.api.delete("/v1/rules", RuleList, token=self.operator(), **named)
+
     def check_config(self, file: Path | None) -> ConfigCheck:
         """Whether the relay would take `file`, or what it says about its own."""
         token = self.operator()
@@ -115,12 +130,19 @@ class Operating(Asking):
             return ConfigCheck(
                 name, bool(state.config), not state.problem, state.problem, state.notes
             )
+        return self._put_config(file, token, dry_run=True)
+
+    def save_config(self, file: Path) -> ConfigCheck:
+        """Make `file` the relay's `config.json`, if it is valid."""
+        return self._put_config(file, self.operator(), dry_run=False)
+
+    def _put_config(self, file: Path, token: Token, *, dry_run: bool) -> ConfigCheck:
         try:
             content = file.read_bytes()
         except OSError as problem:
             return ConfigCheck(str(file), True, False, f"cannot be read: {problem.strerror}", [])
         try:
-            state = self.api.put("/v1/config", content, ConfigState, token=token, dry_run=True)
+            state = self.api.put("/v1/config", content, ConfigState, token=token, dry_run=dry_run)
         except InvalidInput as problem:
             return ConfigCheck(str(file), True, False, str(problem), [])
         return ConfigCheck(str(file), True, True, "", state.notes)

@@ -4,23 +4,13 @@ import { read, send } from "../app/api.js";
 import { h, say } from "../app/dom.js";
 import { count } from "../app/format.js";
 import { notice } from "../app/notice.js";
-import { place, quoted } from "../app/place.js";
+import { command, place } from "../app/place.js";
 import { askFirst } from "../parts/dialog.js";
 import { nothing, plainTable } from "../parts/listing.js";
 
 export const title = "Rules";
 
 const CHECK_AFTER_MS = 350;
-
-/** The same with curl: rules have no verb of their own on the command line. */
-function curl(method, path, body) {
-  const words = ["curl", "-X", method, `${location.origin}${path}`, "-H", '"Authorization: Bearer $(cat DATA_DIR/operator-token)"'];
-  const line = words.map((one) => (one.startsWith('"') ? one.replace("DATA_DIR", dataDir()) : quoted(one)));
-  return (body ? [...line, "-H", quoted("Content-Type: application/json"), "-d", quoted(JSON.stringify(body))] : line).join(" ");
-}
-
-let facts = null;
-const dataDir = () => facts?.journal ?? "DATA_DIR";
 
 export function show(main) {
   const body = h("div", {}, nothing("Asking…"));
@@ -38,7 +28,7 @@ export function show(main) {
   main.append(h("h1", { tabindex: "-1" }, title),
     h("p", { class: "lead" }, "Tried from the top; the first that fits decides. If none fits, the message is allowed. The highest priority comes first."),
     problem, body, h("section", {}, h("h2", {}, "Add a rule"), form, verdict));
-  place().then((found) => { facts = found; }, () => {});
+  place().catch(() => {});
   let timer = 0;
   let stopped = false;
 
@@ -75,7 +65,7 @@ export function show(main) {
     const done = await askFirst({
       title: "Add this rule?", action: "Add it",
       body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. It holds from then on, and is written to access-rules.json.`)],
-      command: () => curl("POST", "/v1/rules", rule),
+      command: () => command("rules", "add", rule.action, rule.from, rule.to, "--priority", String(rule.priority)),
       act: async () => draw(await send("POST", "/v1/rules", rule)),
     });
     if (done) {
@@ -114,7 +104,7 @@ function askRemove(rule, draw) {
   return askFirst({
     title: "Remove this rule?", danger: true, action: "Remove it",
     body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. What it ${rule.action === "deny" ? "denied is allowed" : "allowed is decided"} by the rules below it from then on.`)],
-    command: () => curl("DELETE", path),
+    command: () => command("rules", "remove", rule.from, rule.to),
     act: async () => {
       draw(await send("DELETE", path));
       notice("The rule is gone.");

@@ -95,7 +95,7 @@ function makeEditor(state) {
       title: "Save these settings?", action: "Save",
       body: [h("p", {}, "They hold from then on; config.json is written whole."),
         h("ul", { class: "notes plain" }, changed().map((key) => h("li", {}, h("code", {}, key), `: ${inForce.get(key) ?? "–"} → ${would.get(key) ?? "–"}`)))],
-      command: () => `${command("config", "check", "config.json")}   # then put it into the data directory`,
+      command: () => command("config", "save", "new-config.json"),
       act: async () => {
         const answer = await send("PUT", "/v1/config", asked);
         saved = JSON.stringify(answer.config, null, 2);

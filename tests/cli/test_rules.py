@@ -1,0 +1,47 @@
+"""`waypost rules`."""
+
+from tests.cli.conftest import CommandLine
+from tests.cli.directories import fill
+
+SPY = ("agent.spy", "agent.vault.>")
+RULE = {"from": "agent.spy", "to": "agent.vault.>", "action": "deny", "priority": 0}
+
+
+def test_without_rules_everything_is_allowed(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    assert waypost("rules", "list").stdout == ("0 rules; what none of them is about is allowed.\n")
+
+
+def test_a_rule_is_added_replaced_and_removed(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    assert waypost.json("rules", "add", "deny", *SPY)["rules"] == [RULE]
+    changed = waypost.json("rules", "add", "allow", *SPY, "--priority", "7")["rules"]
+    assert changed == [{**RULE, "action": "allow", "priority": 7}]
+    assert waypost.json("rules", "list")["rules"] == changed
+    assert waypost.json("rules", "remove", *SPY)["rules"] == []
+
+
+def test_a_rule_holds_for_the_next_message(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    waypost("rules", "add", "deny", "agent.spy", ">")
+    refused = waypost("send", "agent.a", "1", "--sender", "agent.spy", exits=3)
+    assert "access_denied" in refused.stdout + refused.stderr
+
+
+def test_a_rule_that_is_not_there_cannot_be_removed(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    assert "there is no such rule" in waypost("rules", "remove", *SPY, exits=1).stderr
+
+
+def test_a_pattern_that_is_none_is_refused(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    assert "invalid access rule" in waypost("rules", "add", "deny", "a..b", ">", exits=2).stderr
+
+
+def test_a_broken_file_is_told_and_not_overwritten(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    file = waypost.data / "access-rules.json"
+    file.write_text("[")
+    assert "everything is denied" in waypost("rules", "list", exits=1).stderr
+    assert "repair or delete it" in waypost("rules", "add", "deny", *SPY, exits=1).stderr
+    assert file.read_text() == "["
