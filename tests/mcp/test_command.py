@@ -81,5 +81,5 @@ def test_an_installation_without_the_extra_says_what_to_install(
     told = refused("--subject", "agent.ann", exits=1)
     assert told == (
         "waypost: serving MCP needs mcp, which this installation leaves out:"
-        " pip install 'waypost[mcp]'\n"
+        ' pip install "waypost[mcp]"\n'
     )

@@ -1,11 +1,15 @@
 """`config`: the settings in `config.json`."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waypost.cli.options import JsonOption, Where, on_a_relay
+
+if TYPE_CHECKING:
+    from waypost.cli.facts import ConfigCheck
 
 verbs = typer.Typer(help="Check, save and show the settings of a relay.", no_args_is_help=True)
 
@@ -31,17 +35,11 @@ def check(
       waypost config check
       waypost config check new-config.json
     """
-    from waypost.cli.rendering import console, settings
+    from waypost.cli.rendering.settings import show_check
 
     if file is not None and not file.exists():
         raise typer.BadParameter(f"{file} does not exist")
-    found = where.target().check_config(file)
-    if json:
-        console.print_json(found)
-    else:
-        settings.show_check(found)
-    if not found.valid:
-        raise typer.Exit(1)
+    _conclude(where.target().check_config(file), show_check, json)
 
 
 @verbs.command()
@@ -60,17 +58,11 @@ def save(
     Example:
       waypost config save new-config.json
     """
-    from waypost.cli.rendering import console, settings
+    from waypost.cli.rendering.settings import show_saved
 
     if not file.exists():
         raise typer.BadParameter(f"{file} does not exist")
-    found = where.target().save_config(file)
-    if json:
-        console.print_json(found)
-    else:
-        settings.show_saved(found)
-    if not found.valid:
-        raise typer.Exit(1)
+    _conclude(where.target().save_config(file), show_saved, json)
 
 
 @verbs.command()
@@ -92,4 +84,16 @@ def show(where: Where, json: JsonOption = False) -> None:
     console.print_json(document)
     if problem:
         console.note(problem)
+        raise typer.Exit(1)
+
+
+def _conclude(found: "ConfigCheck", show: "Callable[[ConfigCheck], None]", json: bool) -> None:
+    """Print it, and exit with 1 if the file is invalid."""
+    from waypost.cli.rendering import console
+
+    if json:
+        console.print_json(found)
+    else:
+        show(found)
+    if not found.valid:
         raise typer.Exit(1)

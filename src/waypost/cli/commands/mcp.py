@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waypost.cli.options import DEFAULT_URL, OperatorOption, Where, as_an_agent
+from waypost.cli.requirements import require
 
 if TYPE_CHECKING:
     from waypost.cli.served.credentials import Credentials
@@ -72,7 +73,7 @@ def mcp(
       waypost mcp --key ./me.key --url https://relay.example.com
       waypost mcp --subject agent.me --http 127.0.0.1:7272
     """
-    _require_mcp()
+    require("serving MCP", _NEEDED, "mcp")
     credentials = _credentials(where, subject, operator_token_file)
     identity = credentials.require_identity(subject)
     token = credentials.operator_token()
@@ -100,16 +101,3 @@ def _credentials(where: Where, subject: str | None, token_file: Path | None) -> 
 
 def _note(subject: str, url: str) -> None:
     typer.echo(f"waypost: {subject} at {url}; Ctrl-C ends it", err=True)
-
-
-def _require_mcp() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        typer.echo(
-            f"waypost: serving MCP needs {', '.join(missing)}, which this installation leaves out:"
-            " pip install 'waypost[mcp]'",
-            err=True,
-        )
-        raise typer.Exit(1)

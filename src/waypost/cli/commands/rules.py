@@ -1,11 +1,14 @@
 """`rules`: who may write to whom."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waypost.cli.options import JsonOption, Where, on_a_relay
+
+if TYPE_CHECKING:
+    from waypost.wire.bodies import RuleList
 
 verbs = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
 
@@ -32,13 +35,10 @@ def list_(where: Where, json: JsonOption = False) -> None:
     Example:
       waypost rules list
     """
-    from waypost.cli.rendering import console, rules
+    from waypost.cli.rendering import console
 
     found = where.target().rules()
-    if json:
-        console.print_json(found)
-    else:
-        rules.show_rules(found)
+    _tell(found, json)
     if found.problem:
         console.note(found.problem)
         raise typer.Exit(1)
@@ -65,15 +65,10 @@ def add(
       waypost rules add deny agent.spy 'agent.vault.>'
       waypost rules add allow agent.auditor 'agent.vault.>' --priority 10
     """
-    from waypost.cli.rendering import console, rules
     from waypost.policy.access import AccessRule, validate_rule
 
     rule = validate_rule(AccessRule(from_, to, action.value, priority))
-    found = where.target().add_rule(rule)
-    if json:
-        console.print_json(found)
-    else:
-        rules.show_rules(found)
+    _tell(where.target().add_rule(rule), json)
 
 
 @verbs.command()
@@ -85,9 +80,12 @@ def remove(where: Where, from_: From, to: To, json: JsonOption = False) -> None:
     Example:
       waypost rules remove agent.spy 'agent.vault.>'
     """
+    _tell(where.target().remove_rule(from_, to), json)
+
+
+def _tell(found: "RuleList", json: bool) -> None:
     from waypost.cli.rendering import console, rules
 
-    found = where.target().remove_rule(from_, to)
     if json:
         console.print_json(found)
     else:

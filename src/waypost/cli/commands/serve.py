@@ -7,9 +7,18 @@ from typing import Annotated
 import typer
 
 from waypost.cli.options import DEFAULT_DATA_DIR
+from waypost.cli.requirements import require
 from waypost.policy.errors import InvalidInput
 
-_NEEDED = ("uvicorn", "starlette", "uvloop", "httptools", "prometheus_client", "websockets")
+_NEEDED = (
+    "uvicorn",
+    "starlette",
+    "uvloop",
+    "httptools",
+    "prometheus_client",
+    "websockets",
+    "cryptography",
+)
 
 
 class Storage(StrEnum):
@@ -112,7 +121,7 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
       waypost serve --data-dir /srv/waypost --port 7171 --storage journal
       waypost serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
-    _require_server()
+    require("serving", _NEEDED, "server")
     from waypost.cli.serving import Serving, run
     from waypost.server.services import ServeOptions
     from waypost.server.serving import Listen
@@ -130,16 +139,3 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
             log_format=log_format,
         )
     )
-
-
-def _require_server() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in (*_NEEDED, "cryptography") if find_spec(name) is None]
-    if missing:
-        typer.echo(
-            f"waypost: serving needs {', '.join(missing)}, which this installation leaves out:"
-            ' pip install "waypost[server]"',
-            err=True,
-        )
-        raise typer.Exit(1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from waypost.cli.requirements import require
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def on_spark(verb: Callable[..., None]) -> Callable[..., None]:
         spark_log: bool,
         **rest: Any,
     ) -> None:
-        _require_spark()
+        require("the pipeline", _NEEDED, "spark")
         verb(spark=_choice(master, remote, conf or [], spark_log), **rest)
 
     added = {
@@ -122,16 +123,3 @@ def _choice(
             raise InvalidInput(f"--conf {one} is not of the form spark.KEY=VALUE")
         settings[name] = value
     return SparkChoice(master=master or LOCAL, remote=remote, conf=settings, verbose=spark_log)
-
-
-def _require_spark() -> None:
-    from importlib.util import find_spec
-
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        typer.echo(
-            f"waypost: the pipeline needs {', '.join(missing)}, which this installation leaves"
-            ' out: pip install "waypost[spark]"',
-            err=True,
-        )
-        raise typer.Exit(1)
