@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.relay.looking import DAY_MS, UNLIMITED, drafts, events, payloads, segments, send
-from waypost import Envelope, HousekeepingConfig, QosConfig, RateLimitConfig, Relay, TierLimits
+from waypost import (
+    BackpressureConfig,
+    Envelope,
+    HousekeepingConfig,
+    QosConfig,
+    RateLimitConfig,
+    Relay,
+    TierLimits,
+)
+from waypost.policy.bounds import batch_max_events, lease_max_messages
 from waypost.testing import ManualClock
 
 HOUR_MS = 3_600_000
@@ -65,6 +74,21 @@ async def test_every_batch_is_closed_by_its_count_its_length_and_its_checksum(
         assert event["crc"] == zlib.crc32(batch)
         batch, counted = b"", 0
     assert batch == b""
+
+
+async def test_however_many_are_acknowledged_at_once_batches_stay_small(start, data: Path) -> None:
+    roomy = BackpressureConfig(max_mailbox_size=10_000)
+    relay: Relay = await start(rate_limit=UNLIMITED, storage="journal", backpressure=roomy)
+    relay.register_endpoint("agent.a")
+    ids = []
+    for _ in range(6):
+        ids += [one.message_id for one in await relay.publish_many(drafts(1000))]
+    assert await relay.ack("agent.a", ids) == 6000
+    (path,) = (data / "journal").glob("*.open")
+    lines = [json.loads(line) for line in read_bytes(path).splitlines()]
+    counts = [line["count"] for line in lines if line["kind"] == "commit"]
+    assert sum(counts) == lines[-1]["seq"]
+    assert max(counts) < batch_max_events + lease_max_messages
 
 
 def read_bytes(path: Path) -> bytes:

@@ -174,6 +174,15 @@ async def test_an_empty_index_only_has_to_catch_up(start: Start, data: Path) -> 
     assert told(verify(DataDir(data))) == []
 
 
+async def test_an_index_with_bytes_that_are_no_text_is_made_anew(start: Start, data: Path) -> None:
+    await (await start()).close()
+    index = data / "index.db"
+    index.write_bytes(index.read_bytes().replace(b"CREATE TABLE", b"CRE\xc1TE TABLE"))
+    assert "cannot be read" in told(verify(DataDir(data)))[0]
+    verify(DataDir(data), repair=True)
+    assert told(verify(DataDir(data))) == []
+
+
 async def test_a_payload_shared_by_several_endpoints_is_restored_for_all(
     start: Start, data: Path
 ) -> None:

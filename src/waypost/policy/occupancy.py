@@ -21,8 +21,8 @@ class Occupancy:
         """A message of `sender` came in."""
         self.depth += 1
         self.bytes += size_bytes
-        held = self.by_sender.get(sender, _NOTHING)
-        self.by_sender[sender] = (held[0] + 1, held[1] + size_bytes)
+        count, held = self.by_sender.get(sender, _NOTHING)
+        self.by_sender[sender] = (count + 1, held + size_bytes)
 
     def remove(self, sender: str, size_bytes: int) -> None:
         """A message of `sender` left."""

@@ -32,18 +32,19 @@ class UlidFactory:
         self._entropy = entropy
         self._drawn: Iterator[str] = iter(())
         self._ms = -1
-        self._seconds = ""
+        self._days = ""
         self._random = self._prefix = ""
         self._count = 0
 
     def make(self, now_ms: int) -> str:
         """A new identifier for the instant `now_ms`."""
         if now_ms > self._ms:
-            if now_ms >> 10 != self._ms >> 10:
-                self._seconds = _encode(now_ms >> 10, 40)
+            if now_ms >> 30 != self._ms >> 30:
+                self._days = _encode(now_ms >> 30, 20)
             self._ms, self._count = now_ms, 0
             self._random = next(self._drawn, None) or self._draw()
-            self._prefix = self._seconds + _PAIRS[now_ms & 1023] + self._random
+            time = _PAIRS[now_ms >> 20 & 1023] + _PAIRS[now_ms >> 10 & 1023] + _PAIRS[now_ms & 1023]
+            self._prefix = self._days + time + self._random
         else:
             self._count += 1
             if self._count == len(_PAIRS):

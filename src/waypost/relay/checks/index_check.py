@@ -6,16 +6,16 @@ only after the point for which the index stands; and messages that left since th
 more. None of that is wrong. Duplicate ids whose window is over may be gone already.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from waypost.relay.data_dir import DataDir
-from waypost.relay.memory.index import Changes, Index, Position, take_changes
+from waypost.relay.memory.duplicates import Duplicate
+from waypost.relay.memory.index import DAMAGED, Changes, Index, Position, take_changes
 from waypost.relay.memory.recovery import RecoveryReport, recover
-from waypost.relay.memory.state import Duplicate, RelayState
+from waypost.relay.memory.state import RelayState
 from waypost.relay.record.segments import Batch, list_segments, read_segment
 from waypost.wire.results import PublishResult
 
@@ -46,7 +46,7 @@ def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
         return None, "missing"
     try:
         index = Index(data.index, read_only=True)
-    except sqlite3.DatabaseError as problem:
+    except DAMAGED as problem:
         return None, f"cannot be read ({problem})"
     try:
         damage = index.damage()
@@ -57,7 +57,7 @@ def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
         if position is None and any((rows.endpoints, rows.messages, rows.last_seen)):
             return None, "written by another version"
         return rows, ""
-    except sqlite3.DatabaseError as problem:
+    except DAMAGED as problem:
         return None, f"cannot be read ({problem})"
     finally:
         index.close()

@@ -4,7 +4,7 @@ Both follow the journal's events after they are durable; neither is ever asked f
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,8 +40,8 @@ class MailboxView(Protocol):
     def buried(self, mailbox: Mailbox, message: Message) -> None:
         """A message became a dead letter."""
 
-    def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
-        """Something else happened to a message."""
+    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+        """Something else happened to messages."""
 
 
 class NoFiles:
@@ -63,7 +63,7 @@ class NoFiles:
     def buried(self, mailbox: Mailbox, message: Message) -> None:
         """Nothing to do."""
 
-    def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
+    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
         """Nothing to do."""
 
 
@@ -124,14 +124,15 @@ class MaildirFiles:
         self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
         self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 
-    def followed(self, mailbox: Mailbox, event: events.MailboxEvent) -> None:
-        """The file moves or goes."""
-        act, *folders = _MOVES[type(event)]
-        if act == "move":
-            self._later(mailbox, self._maildir.move, mailbox.hash, event.id, *folders)
-        else:
-            remove = self._maildir.remove
-            self._leaving(mailbox, event.id, remove, mailbox.hash, event.id, *folders)
+    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+        """The files move or go."""
+        for event in happened:
+            act, *folders = _MOVES[type(event)]
+            if act == "move":
+                self._later(mailbox, self._maildir.move, mailbox.hash, event.id, *folders)
+            else:
+                remove = self._maildir.remove
+                self._leaving(mailbox, event.id, remove, mailbox.hash, event.id, *folders)
 
     def _remove_if_closed(self, hash_: str) -> None:
         if hash_ not in self._open:

@@ -17,12 +17,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from waypost.relay.memory.duplicates import Duplicate
 from waypost.relay.memory.mailbox import Message, MessageState
-from waypost.relay.memory.state import Duplicate, RelayState
+from waypost.relay.memory.state import RelayState
 from waypost.relay.record.segments import Place
 from waypost.wire.results import PublishResult
 
 log = logging.getLogger("waypost.relay")
+
+DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises: SQLite's words quote its bytes, which need not be text."""
 
 FORMAT = 2
 _ROWS_PER_STATEMENT = 200
@@ -54,7 +58,7 @@ class Changes(msgspec.Struct):
 
 
 class Index:
-    """`<data>/index.db`. Raises `sqlite3.DatabaseError` when the file is damaged."""
+    """`<data>/index.db`. Raises one of `DAMAGED` when the file is damaged."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         in_memory = str(path) == ":memory:"
@@ -63,7 +67,7 @@ class Index:
         self._read_only = read_only
         try:
             self._begin()
-        except sqlite3.DatabaseError:
+        except DAMAGED:
             self._connection.close()
             raise
         if not in_memory and not read_only:

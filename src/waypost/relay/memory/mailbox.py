@@ -28,6 +28,10 @@ class MessageState(IntEnum):
     GONE = 3
 
 
+PENDING, LEASED, DEAD, GONE = MessageState
+"""By themselves: looking them up in the class, for every message, takes five times as long."""
+
+
 class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
@@ -43,7 +47,7 @@ class Message(msgspec.Struct, gc=False):
     ttl: int
     at_us: int
     place: Place
-    state: MessageState = MessageState.PENDING
+    state: MessageState = PENDING
     queued: bool = True
     attempt: int = 0
     until_us: int = 0
@@ -84,9 +88,7 @@ class Mailbox:
     def holds(self, message_id: str, now_ms: int) -> bool:
         """Whether a message of this id is here and alive; one that is leased is, at any age."""
         message = self.live.get(message_id)
-        return message is not None and (
-            message.state is MessageState.LEASED or message.ttl >= now_ms
-        )
+        return message is not None and (message.state is LEASED or message.ttl >= now_ms)
 
     def holds_of_another(self, message_id: str, sender: str) -> bool:
         """Whether a message of this id, alive or dead, is here and not from `sender`."""
@@ -102,7 +104,7 @@ class Mailbox:
 
     def put_back(self, message: Message) -> None:
         """A leased message waits again, at its old place."""
-        message.state = MessageState.PENDING
+        message.state = PENDING
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         if message.queued:
             return
@@ -118,7 +120,7 @@ class Mailbox:
 
     def remove(self, message: Message) -> None:
         """A message left the mailbox."""
-        message.state = MessageState.GONE
+        message.state = GONE
         del self.live[message.id]
         self.occupancy.remove(message.sender, message.size)
         if message.queued and len(self.queue) > 2 * len(self.live) + _GONE_IN_LINE_MAX:
@@ -127,7 +129,7 @@ class Mailbox:
     def bury(self, message: Message, reason: str, at_us: int) -> None:
         """A live message becomes a dead letter."""
         self.remove(message)
-        message.state = MessageState.DEAD
+        message.state = DEAD
         message.reason = reason
         message.failed_at_us = at_us
         self.dead[message.id] = message
@@ -150,11 +152,12 @@ class Mailbox:
         passed: list[Message] = []
         queue = self.queue
         now_ms = now_us // 1000
-        while queue and len(taken) < limit and queue[0].order <= committed_seq:
-            if enough_bytes <= 0:
+        while queue and len(taken) < limit and enough_bytes > 0:
+            message = queue[0]
+            if message.order > committed_seq:
                 break
-            message = queue.popleft()
-            if message.state is not MessageState.PENDING:
+            queue.popleft()
+            if message.state is not PENDING:
                 message.queued = False
             elif message.ttl < now_ms:
                 message.queued = False
@@ -167,14 +170,15 @@ class Mailbox:
                 message.queued = False
                 taken.append(message)
                 enough_bytes -= message.size
-        queue.extendleft(reversed(passed))
+        if passed:
+            queue.extendleft(reversed(passed))
         return taken, expired
 
     def _close_ranks(self) -> None:
         """Messages that left from within the line do not stay in memory until it gets to them."""
         waiting: deque[Message] = deque()
         for message in self.queue:
-            if message.state is MessageState.PENDING:
+            if message.state is PENDING:
                 waiting.append(message)
             else:
                 message.queued = False
@@ -182,7 +186,7 @@ class Mailbox:
 
     def pending(self) -> Iterable[Message]:
         """What waits, in order."""
-        return (m for m in self.queue if m.state is MessageState.PENDING)
+        return (m for m in self.queue if m.state is PENDING)
 
     def take_expired(self, now_ms: int) -> list[Message]:
         """Waiting messages whose time is up; the caller records that they are gone."""

@@ -7,7 +7,7 @@ Rule 3  Breakers are not part of it; they start closed.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,18 +23,14 @@ from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.tiers import Tier, standing
 from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED
 from waypost.relay.data_dir import endpoint_hash
-from waypost.relay.memory.mailbox import Mailbox, Message, MessageState
+from waypost.relay.memory.duplicates import Duplicate, duplicate_key, first_result
+from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, PENDING, Mailbox, Message
 from waypost.relay.memory.write_behind import WriteBehind
 from waypost.relay.record.segments import Place
 from waypost.wire import events
-from waypost.wire.results import PublishResult, Rejection
 
-
-class Duplicate(msgspec.Struct):
-    """The first result of a publish whose sender chose the id, and when (µs)."""
-
-    at_us: int
-    result: PublishResult
+NOWHERE = Place(0, 0, 0)
+"""For events whose lines nobody looks up: only arrivals are read again."""
 
 
 class RelayState:
@@ -71,15 +67,24 @@ class RelayState:
             events.EndpointChanged: self._endpoint_changed,
             events.BreakerMoved: self._breaker_moved,
             events.PairSeen: self._pair_seen,
+            events.SessionChanged: _no_change,
+            events.RulesChanged: _no_change,
+            events.SettingsChanged: _no_change,
         }
 
     def apply(self, event: events.AnyEvent, place: Place) -> None:
         """Take note of an event whose line lies at `place`."""
         self.seq = event.seq
         self.at_us = event.at_us
-        applier = self._appliers.get(type(event))
-        if applier is not None:
-            applier(event, place)
+        self._appliers[type(event)](event, place)
+
+    def apply_all(self, happened: Sequence[events.MailboxEvent]) -> None:
+        """Take note of events of one kind, about messages whose own lines are known."""
+        last = happened[-1]
+        applier = self._appliers[type(last)]
+        for event in happened:
+            applier(event, NOWHERE)
+        self.seq, self.at_us = last.seq, last.at_us
 
     def mailbox(self, subject: str) -> Mailbox:
         """The mailbox of `subject`, made if it is new."""
@@ -124,16 +129,8 @@ class RelayState:
     def _note_duplicate(self, event: events.Accepted | events.Rejected) -> None:
         key = duplicate_key(event.sender, event.id)
         known = self.duplicates.get(key) if event.part else None
-        result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
         hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
-        if event.depth_max:
-            result.mailbox_pressure[hash_] = min(event.depth / event.depth_max, 1.0)
-        if isinstance(event, events.Rejected):
-            result.rejected.append(Rejection(hash_, event.reason, event.detail))
-            result.retry_after_ms = max(result.retry_after_ms, event.retry_after_ms)
-        elif event.endpoint:
-            result.delivered_to += 1
-        self.duplicates.put(key, Duplicate(event.at_us, result))
+        self.duplicates.put(key, first_result(known, event, hash_))
 
     def _accepted(self, event: events.Accepted, place: Place) -> None:
         self.counts["accepted"] += 1
@@ -156,7 +153,7 @@ class RelayState:
         if event.reason in DEAD_LETTERED:
             mailbox = self.mailbox(event.endpoint)
             message = _arrived(event, place)
-            message.state = MessageState.DEAD
+            message.state = DEAD
             message.queued = False
             message.reason = event.detail
             message.failed_at_us = event.at_us
@@ -170,7 +167,7 @@ class RelayState:
             self.mailboxes.pop(mailbox.subject, None)
 
     def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
-        mailbox = self.mailbox(event.endpoint)
+        mailbox = self.mailboxes.get(event.endpoint) or self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
         if message is not None:
             self.dirty[message.order] = message
@@ -181,7 +178,7 @@ class RelayState:
     def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
         message = mailbox.dead.pop(message_id, None)
         if message is not None:
-            message.state = MessageState.GONE
+            message.state = GONE
             self.dirty[message.order] = message
         return message
 
@@ -189,7 +186,7 @@ class RelayState:
         self.counts["leased"] += 1
         _, message = self._live(event)
         if message is not None:
-            message.state = MessageState.LEASED
+            message.state = LEASED
             message.attempt = event.attempt
             message.until_us = event.until_us
             message.via = event.via
@@ -203,7 +200,8 @@ class RelayState:
             self.waits_us.append(event.at_us - message.at_us)
             message.fresh = None  # nobody will read it again
             mailbox.remove(message)
-            self._tidy(mailbox)
+            if not mailbox.registered:
+                self._tidy(mailbox)
 
     def _returned(self, event: events.Returned, place: Place) -> None:
         self.counts["returned"] += 1
@@ -245,7 +243,7 @@ class RelayState:
             message = msgspec.structs.replace(
                 dead,
                 order=event.seq,
-                state=MessageState.PENDING,
+                state=PENDING,
                 queued=True,
                 probe=False,
                 reason="",
@@ -275,9 +273,8 @@ class RelayState:
         self._tidy(mailbox)
 
 
-def duplicate_key(sender: str, message_id: str) -> str:
-    """What the first result of a publish is kept under: ids are each sender's own."""
-    return f"{sender} {message_id}"
+def _no_change(event: events.AnyEvent, place: Place) -> None:
+    """For the reader of the journal; the relay's state is the same as before."""
 
 
 def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:

@@ -32,23 +32,28 @@ class Bodies:
     def keep(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
         """Remember how a message just stored arrived, for as long as there is room."""
         message.fresh = (event, content)
-        self._fresh.append(message)
+        fresh = self._fresh
+        fresh.append(message)
         self._fresh_bytes += message.size
-        while (
+        while fresh[0].fresh is None or (
             self._fresh_bytes > bodies_in_memory_max_bytes
-            and self._fresh[0].order <= self._committed_seq()  # else it is nowhere but here
+            and fresh[0].order <= self._committed_seq()  # else it is nowhere but here
         ):
-            oldest = self._fresh.popleft()
+            oldest = fresh.popleft()
             oldest.fresh = None
             self._fresh_bytes -= oldest.size
 
     def stored(self, message: Message) -> Envelope:
         """The envelope as stored, its payload still JSON text."""
+        event, content = self.opened(message)
+        return envelope_of(event, msgspec.Raw(content))
+
+    def opened(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
+        """How a message arrived, and its payload as JSON."""
         if message.fresh is not None:
-            event, content = message.fresh
-            return _envelope(event, msgspec.Raw(content))
+            return message.fresh
         event = self.arrival(message.place)
-        return _envelope(event, self._payload(event, message.place.segment))
+        return event, self._payload(event, message.place.segment)
 
     def parent(self, message: Message) -> str | None:
         """The id of the message that this one follows from."""
@@ -57,8 +62,8 @@ class Bodies:
 
     def delivered(self, message: Message) -> Envelope:
         """The envelope as a consumer gets it, its payload decoded and its own."""
-        envelope = self.stored(message)
-        return msgspec.structs.replace(envelope, payload=msgspec.json.decode(envelope.payload))
+        event, content = self.opened(message)
+        return envelope_of(event, msgspec.json.decode(content))
 
     def arrival(self, place: Place) -> Accepted | Rejected:
         """The event by which a message arrived."""
@@ -79,14 +84,14 @@ class Bodies:
             os.close(descriptor)
         self._files.clear()
 
-    def _payload(self, event: Accepted | Rejected, segment: int) -> msgspec.Raw:
+    def _payload(self, event: Accepted | Rejected, segment: int) -> bytes:
         if event.body is None:
-            return msgspec.Raw() if event.payload is msgspec.UNSET else event.payload
+            return b"" if event.payload is msgspec.UNSET else bytes(event.payload)
         body = event.body
         raw = self._read(bodies_path(self._directory, segment), body.offset, body.length)
         if zlib.crc32(raw) != body.crc:
             raise RelayError(f"the payload of {event.id} is damaged in the journal's body file")
-        return msgspec.Raw(raw)
+        return raw
 
     def _segment_file(self, segment: int) -> Path:
         path = segment_path(self._directory, segment, sealed=True)
@@ -101,7 +106,8 @@ class Bodies:
         return os.pread(descriptor, length, offset)
 
 
-def _envelope(event: Accepted | Rejected, payload: msgspec.Raw) -> Envelope:
+def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:
+    """The envelope of a message that arrived so, with what the delivery spent of its budget."""
     return Envelope(
         id=event.id,
         subject=event.subject,

@@ -7,13 +7,13 @@ Rule 3  Once a write or sync has failed for good, nothing more is taken.
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from waypost.policy.bounds import batch_max_bytes, batch_max_events
 from waypost.policy.settings import Settings
 from waypost.relay.errors import RelayStopped
 from waypost.relay.memory.index import Position
+from waypost.relay.record.batch import Batch
 from waypost.relay.record.commits import FULL_DISK, Job, Writer
 from waypost.relay.record.segments import Place, bodies_path
 from waypost.wire.events import (
@@ -25,20 +25,6 @@ from waypost.wire.events import (
     encode_event,
     encode_event_into,
 )
-
-
-class _Batch:
-    __slots__ = ("after", "bodies", "count", "job", "lines", "position", "waiters", "weight")
-
-    def __init__(self) -> None:
-        self.lines = bytearray()
-        self.count = 0
-        self.weight = 0
-        self.bodies: list[bytes] = []
-        self.after: list[Callable[[], None]] = []
-        self.waiters: list[asyncio.Future[None]] = []
-        self.job: Job | None = None
-        self.position = Position()
 
 
 class Journal:
@@ -61,9 +47,9 @@ class Journal:
         self._segment_at_us = self._last_at_us = position.at_us
         self._bodies_offset = self._bodies_size()
         self._last_body: tuple[bytes, BodyRef] | None = None
-        self._batch: _Batch | None = None
-        self._closed: list[_Batch] = []
-        self._writing: _Batch | None = None
+        self._batch: Batch | None = None
+        self._closed: list[Batch] = []
+        self._writing: Batch | None = None
         self._flush_scheduled = False
         self._news: tuple[asyncio.Handle, Job, OSError | None] | None = None
         """What came of a batch that was written in this thread, until it is told."""
@@ -77,24 +63,31 @@ class Journal:
         one publish may give the same object: it is kept once a segment.
         """
         batch = self._batch
-        if batch is not None and (
-            len(batch.lines) + batch.weight >= batch_max_bytes or batch.count >= batch_max_events
-        ):
-            self._close_batch()
-            batch = None
-        if batch is None:
+        if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
             batch = self._open_batch(event.at_us)
         if body is not None and isinstance(event, Accepted | Rejected):
             event.body = self._append_body(batch, body)
         self._seq = event.seq = self._seq + 1
+        self._last_at_us = event.at_us
         lines = batch.lines
         begin = len(lines)
         encode_event_into(event, lines, begin)
-        place = Place(self._segment, self._offset + begin, len(lines) - begin)
+        length = len(lines) - begin
         lines += b"\n"
-        batch.count += 1
-        self._last_at_us = event.at_us
-        return place
+        return Place(self._segment, self._offset + begin, length)
+
+    def append_all(self, events: Sequence[AnyEvent]) -> None:
+        """Number and queue events that nobody will look up by place; all go into one batch."""
+        last = events[-1]
+        batch = self._batch
+        if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
+            batch = self._open_batch(last.at_us)
+        seq, lines = self._seq, batch.lines
+        for event in events:
+            event.seq = seq = seq + 1
+            encode_event_into(event, lines, -1)
+            lines += b"\n"
+        self._seq, self._last_at_us = seq, last.at_us
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Run `act` in the writer's thread once the event just appended is durable."""
@@ -149,7 +142,7 @@ class Journal:
         if self._batch is not None:
             self._close_batch(seal=True)
         elif self._offset:
-            batch = _Batch()
+            batch = Batch(self._seq)
             batch.position = Position(self._seq, self._last_at_us)
             self._finish(batch, seal=True)
 
@@ -168,25 +161,28 @@ class Journal:
         await self._loop.run_in_executor(None, self._writer.stop)
         self._writer.ballast.release()
 
-    def _append_body(self, batch: _Batch, payload: bytes) -> BodyRef:
+    def _append_body(self, batch: Batch, payload: bytes) -> BodyRef:
         if self._last_body is not None and self._last_body[0] is payload:
             return self._last_body[1]
         reference = BodyRef(self._bodies_offset, len(payload), zlib.crc32(payload))
         batch.bodies.append(payload)
-        batch.weight += len(payload)
+        batch.room -= len(payload)
         self._bodies_offset += len(payload)
         self._last_body = (payload, reference)
         return reference
 
-    def _last_batch(self) -> _Batch | None:
+    def _last_batch(self) -> Batch | None:
         return self._batch or (self._closed[-1] if self._closed else self._writing)
 
-    def _open_batch(self, at_us: int) -> _Batch:
+    def _open_batch(self, at_us: int) -> Batch:
+        """A new batch, for an event of `at_us`; one that is open is full."""
+        if self._batch is not None:
+            self._close_batch()
         if self.failure is not None:
             raise self.failure
         if not self._offset:
             self._segment_at_us = at_us
-        self._batch = _Batch()
+        self._batch = Batch(self._seq)
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -209,14 +205,14 @@ class Journal:
         commit = Commit(
             seq=self._seq,
             at_us=self._last_at_us,
-            count=batch.count,
+            count=self._seq - batch.seq,
             bytes=len(batch.lines),
             crc=zlib.crc32(batch.lines),
         )
         batch.lines += encode_event(commit) + b"\n"
         self._finish(batch, seal=seal)
 
-    def _finish(self, batch: _Batch, *, seal: bool) -> None:
+    def _finish(self, batch: Batch, *, seal: bool) -> None:
         end = self._offset + len(batch.lines)
         keep = self.settings.housekeeping
         age_ms = (batch.position.at_us - self._segment_at_us) // 1000
@@ -276,7 +272,7 @@ class Journal:
         elif self._batch is not None:
             self._close_batch()
 
-    def _fail(self, batch: _Batch, problem: OSError) -> None:
+    def _fail(self, batch: Batch, problem: OSError) -> None:
         self.failure = RelayStopped(
             f"the journal could not be written ({problem.strerror}); nothing unconfirmed was kept:"
             " repair the disk or free space, then open the directory again",

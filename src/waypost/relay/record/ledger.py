@@ -5,12 +5,13 @@ event, queues it for the journal and folds it into the state at once, so that th
 sees it; whoever must not act before it is durable awaits `sync`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from waypost.policy.bounds import lease_max_messages
 from waypost.relay.clock import Clock
 from waypost.relay.memory.state import RelayState
 from waypost.relay.record.journal import Journal
-from waypost.wire.events import AnyEvent
+from waypost.wire.events import AnyEvent, MailboxEvent
 
 
 class Ledger:
@@ -41,8 +42,18 @@ class Ledger:
 
     def record(self, event: AnyEvent, body: bytes | None = None) -> None:
         """Take note of a decision."""
-        place = self.journal.append(event, body)
-        self.state.apply(event, place)
+        self.state.apply(event, self.journal.append(event, body))
+
+    def record_all(self, events: Sequence[MailboxEvent]) -> None:
+        """Take note of decisions of one kind, made together about messages stored before."""
+        if not events:
+            return
+        if len(events) <= lease_max_messages:
+            self.journal.append_all(events)
+            self.state.apply_all(events)
+            return
+        for begin in range(0, len(events), lease_max_messages):  # so that batches stay small
+            self.record_all(events[begin : begin + lease_max_messages])
 
     def wake(self, endpoint: str) -> None:
         """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""

@@ -13,7 +13,7 @@ import msgspec
 
 from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
 from waypost.relay.memory.mailbox import ENDLESS, Mailbox, Message, MessageState
-from waypost.relay.record.bodies import Bodies
+from waypost.relay.record.bodies import Bodies, envelope_of
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.leases import Leases
 from waypost.relay.traffic.movements import Movements
@@ -81,9 +81,10 @@ class Consumer:
         wanted = list(ids)
         for one in wanted:
             self.held.pop(one, None)
-        if self._mailbox() is None:
+        try:
+            return self._consumers.leases.ack(self.subject, wanted, VIA)
+        except UnknownEndpoint:
             return []
-        return self._consumers.leases.ack(self.subject, wanted, VIA)
 
     def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
         """Those of these that it holds wait again, not before `delay_s` has passed."""
@@ -121,14 +122,14 @@ class Consumer:
             return None
 
     def _open(self, message: Message) -> Handed | None:
-        bodies = self._consumers.bodies
         try:
-            envelope, parent = bodies.stored(message), bodies.parent(message)
+            event, content = self._consumers.bodies.opened(message)
         except (RelayError, OSError) as problem:
             self._consumers.movements.fail(message, f"unreadable: {problem}", via=VIA)
             return None
         self.held[message.id] = message
-        return Handed(envelope, parent, message.order, message.size)
+        envelope = envelope_of(event, msgspec.Raw(content))
+        return Handed(envelope, event.parent, message.order, message.size)
 
 
 class Consumers:

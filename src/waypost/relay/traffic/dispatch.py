@@ -91,7 +91,7 @@ class Dispatch:
                 self._give_back(claimed[position:])
                 return False
             try:
-                await self._handle(message, handlers)
+                await self._handle(mailbox, message, handlers)
             except asyncio.CancelledError:
                 self._give_back(claimed[position + 1 :])
                 raise
@@ -101,7 +101,9 @@ class Dispatch:
         for message in reversed(claimed):
             self._movements.give_back(message, "its handler went away before it began")
 
-    async def _handle(self, message: Message, handlers: tuple[Handler, ...]) -> None:
+    async def _handle(
+        self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]
+    ) -> None:
         problems = []
         for handler in handlers:
             try:
@@ -118,7 +120,7 @@ class Dispatch:
             reason = f"handler failed: {'; '.join(problems)}"
             self._movements.fail(message, reason[:_REASON_MAX_CHARS])
         else:
-            self._movements.ack(message, "handler")
+            self._movements.ack(mailbox, [message], "handler")
 
     def _envelope(self, message: Message) -> Envelope:
         try:

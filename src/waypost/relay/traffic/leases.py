@@ -86,26 +86,26 @@ class Leases:
         for message in expired:
             self._movements.expire(message)
         until_us = now_us + self._settings().lease_timeout_ms * 1000 if via == "lease" else 0
-        for message in taken:
-            self._movements.lease(mailbox, message, via, until_us)
-            if until_us:
+        self._movements.lease(mailbox, taken, via, until_us)
+        if until_us:
+            for message in taken:
                 deadline = (until_us, message.endpoint, message.id, message.attempt)
                 heapq.heappush(self._deadlines, deadline)
-        self._arm()
+            self._arm()
         return taken
 
     def ack(self, subject: str, ids: str | Iterable[str], via: str = "lease") -> list[Message]:
         """These are done; returns those that were still there."""
-        messages = list(self._live(subject, ids))
-        for message in messages:
-            self._movements.ack(message, via)
+        mailbox = self.mailbox(subject)
+        messages = _live(mailbox, ids)
+        self._movements.ack(mailbox, messages, via)
         return messages
 
     def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> list[Message]:
         """These were not done: they wait again, not before `delay_s` has passed."""
         delay_us = microseconds("delay", delay_s)
         not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
-        messages = [m for m in self._live(subject, ids) if m.state is MessageState.LEASED]
+        messages = [m for m in _live(self.mailbox(subject), ids) if m.state is MessageState.LEASED]
         for message in messages:
             self._movements.give_back(message, "nack", not_before_us)
         if messages and not_before_us:
@@ -154,13 +154,6 @@ class Leases:
     def _wake_at(self, subject: str, at_us: int) -> None:
         self._timers.call_at(at_us, lambda: self._ledger.on_visible(subject))
 
-    def _live(self, subject: str, ids: str | Iterable[str]) -> Iterable[Message]:
-        mailbox = self.mailbox(subject)
-        for message_id in [ids] if isinstance(ids, str) else list(dict.fromkeys(ids)):
-            message = mailbox.live.get(message_id)
-            if message is not None:
-                yield message
-
     def _open(self, messages: list[Message]) -> list[Envelope]:
         opened = []
         for message in messages:
@@ -192,6 +185,13 @@ class Leases:
             self._cancel_timer()
         self._timer_at_us = next_us
         self._cancel_timer = self._timers.call_at(next_us, lambda: void(self.time_out()))
+
+
+def _live(mailbox: Mailbox, ids: str | Iterable[str]) -> list[Message]:
+    """Those of `ids` that are in the mailbox, each once."""
+    live = mailbox.live
+    wanted = (ids,) if isinstance(ids, str) else dict.fromkeys(ids)
+    return [live[message_id] for message_id in wanted if message_id in live]
 
 
 def void(_: object) -> None:

@@ -4,6 +4,8 @@ A step records the event, shows it in the mailbox's files, and tells the breaker
 take the step is up to the caller.
 """
 
+from collections.abc import Sequence
+
 from waypost.policy.bounds import mailbox_dead_letters_max
 from waypost.relay.mailboxes.views import MailboxView
 from waypost.relay.memory.mailbox import Mailbox, Message
@@ -20,25 +22,37 @@ class Movements:
         self._view = view
         self._outcomes = outcomes
 
-    def lease(self, mailbox: Mailbox, message: Message, via: str, until_us: int) -> None:
-        """Hand a message out until `until_us`; 0 is until its handler ends."""
-        event = events.Leased(
-            at_us=self._ledger.now_us(),
-            endpoint=message.endpoint,
-            id=message.id,
-            via=via,
-            until_us=until_us,
-            attempt=message.attempt + 1,
-        )
-        self._ledger.record(event)
-        self._view.followed(mailbox, event)
+    def lease(self, mailbox: Mailbox, messages: Sequence[Message], via: str, until_us: int) -> None:
+        """Hand messages out until `until_us`; 0 is until whoever has them is done or gone."""
+        at_us, endpoint = self._ledger.now_us(), mailbox.subject
+        leased = [
+            events.Leased(
+                at_us=at_us,
+                endpoint=endpoint,
+                id=message.id,
+                via=via,
+                until_us=until_us,
+                attempt=message.attempt + 1,
+            )
+            for message in messages
+        ]
+        self._ledger.record_all(leased)
+        self._view.followed(mailbox, leased)
 
-    def ack(self, message: Message, via: str) -> None:
-        """The message is done."""
-        at_us = self._ledger.now_us()
-        self._follow(events.Acked(at_us=at_us, endpoint=message.endpoint, id=message.id, via=via))
+    def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
+        """Messages of one mailbox are done."""
+        at_us, endpoint = self._ledger.now_us(), mailbox.subject
+        acked = [
+            events.Acked(at_us=at_us, endpoint=endpoint, id=message.id, via=via)
+            for message in messages
+        ]
         if self._outcomes.breakers:
-            self._outcomes.handled(message, at_us)
+            for message, event in zip(messages, acked, strict=True):
+                self._ledger.record(event)
+                self._outcomes.handled(message, at_us)
+        else:
+            self._ledger.record_all(acked)
+        self._show(mailbox, acked)
 
     def give_back(self, message: Message, reason: str, not_before_us: int = 0) -> None:
         """A lease ends; the message waits again."""
@@ -126,8 +140,11 @@ class Movements:
     def _follow(self, event: events.MailboxEvent) -> None:
         mailbox = self._ledger.state.mailboxes[event.endpoint]
         self._ledger.record(event)
-        self._view.followed(mailbox, event)
-        if event.endpoint not in self._ledger.state.mailboxes:
+        self._show(mailbox, (event,))
+
+    def _show(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+        self._view.followed(mailbox, happened)
+        if mailbox.subject not in self._ledger.state.mailboxes:
             self._view.closed(mailbox)
 
     def _mailbox(self, message: Message) -> Mailbox:

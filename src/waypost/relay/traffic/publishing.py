@@ -14,8 +14,8 @@ from waypost.policy.reserved import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.policy.verdicts import Reason
+from waypost.relay.memory.duplicates import duplicate_key
 from waypost.relay.memory.mailbox import Mailbox
-from waypost.relay.memory.state import duplicate_key
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.delivery import Delivery
 from waypost.relay.traffic.drafts import Draft, Prepared, allowance, load

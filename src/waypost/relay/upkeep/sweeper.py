@@ -180,7 +180,9 @@ class JournalDuties:
             return
         segments = list(list_segments(self._directory).items())
         sealed = [path for _, path in segments if path.suffix == ".jsonl"]
-        self._oldest_us = _ended_us(sealed[0]) if sealed else 0
+        if not sealed:
+            return
+        self._oldest_us = _ended_us(sealed[0])
         if self._oldest_us >= over_us:
             return
         unneeded = self._unneeded(segments)

@@ -1,0 +1,33 @@
+"""The first result of a publish whose sender chose the id, for when the same comes again."""
+
+import msgspec
+
+from waypost.wire.events import Accepted, Rejected
+from waypost.wire.results import PublishResult, Rejection
+
+
+class Duplicate(msgspec.Struct):
+    """The first result of a publish whose sender chose the id, and when (µs)."""
+
+    at_us: int
+    result: PublishResult
+
+
+def duplicate_key(sender: str, message_id: str) -> str:
+    """What the first result of a publish is kept under: ids are each sender's own."""
+    return f"{sender} {message_id}"
+
+
+def first_result(
+    known: Duplicate | None, event: Accepted | Rejected, endpoint_hash: str
+) -> Duplicate:
+    """What came of a publish, from `known` about its parts so far and from the next of them."""
+    result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
+    if event.depth_max:
+        result.mailbox_pressure[endpoint_hash] = min(event.depth / event.depth_max, 1.0)
+    if isinstance(event, Rejected):
+        result.rejected.append(Rejection(endpoint_hash, event.reason, event.detail))
+        result.retry_after_ms = max(result.retry_after_ms, event.retry_after_ms)
+    elif event.endpoint:
+        result.delivered_to += 1
+    return Duplicate(event.at_us, result)
