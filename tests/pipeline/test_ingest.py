@@ -1,5 +1,6 @@
-"""Journals become `events`: every line once, whatever happens in between."""
+"""Journals become `events`: every line once, whatever happens in between, on either way."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,13 +11,19 @@ from tests.pipeline.journals import START_US, events_in, some_traffic, write_jou
 from waypost import Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.events import EVENTS
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.ingest import Ingested, ingest
+from waypost.pipeline.journals import JournalPlace, parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
 
 DAY_US = 24 * 3600 * 1_000_000
+TakeIn = Callable[[Lake, list[JournalPlace]], Ingested]
+
+
+@pytest.fixture(params=["whole segments", "line by line"])
+def take_in(request: pytest.FixtureRequest) -> TakeIn:
+    return lambda lake, places: ingest(lake, places, line_by_line=request.param == "line by line")
 
 
 async def sealed_traffic(relay: Relay, clock: ManualClock) -> None:
@@ -34,11 +41,11 @@ def lake_of(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 def test_every_event_is_a_row_with_all_fields_of_its_header(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    summary = ingest(lake, parse_places([str(tmp_path / "data")]))
+    summary = take_in(lake, parse_places([str(tmp_path / "data")]))
     told, found = events_in(tmp_path / "data"), rows(lake)
     assert summary.events == len(told) == len(found)
     budget = {"hop_count": "hop_count", "max_hops": "max_hops", "ttl": "ttl_ms"}
@@ -61,11 +68,11 @@ def test_every_event_is_a_row_with_all_fields_of_its_header(
 
 
 def test_a_field_left_out_of_a_line_has_its_default_in_the_row(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    ingest(lake, parse_places([str(tmp_path / "data")]))
+    take_in(lake, parse_places([str(tmp_path / "data")]))
     by_seq = {row["seq"]: row for row in rows(lake)}
     for event in events_in(tmp_path / "data"):
         row = by_seq[event.seq]
@@ -90,21 +97,21 @@ def test_a_second_run_finds_nothing_to_do(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_run_that_died_before_its_commit_leaves_nothing_behind(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     places = parse_places([str(tmp_path / "data")])
     whole = open_lake(spark, str(tmp_path / "whole"), create=True)
-    ingest(whole, places)
+    take_in(whole, places)
     lake = lake_of(spark, tmp_path)
     lake.begin().append_events(whole.read("events", EVENTS).limit(7))  # and no commit
     assert rows(lake) == []
-    ingest(open_lake(spark, lake.path, create=True), places)
+    take_in(open_lake(spark, lake.path, create=True), places)
     assert rows(open_lake(spark, lake.path)) == rows(whole)
 
 
 def test_an_open_segment_is_read_up_to_its_last_commit_and_finished_later(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     data, places = tmp_path / "data", parse_places([str(tmp_path / "data")])
     write_journal(data, some_traffic)
@@ -112,16 +119,37 @@ def test_an_open_segment_is_read_up_to_its_last_commit_and_finished_later(
     committed = segment.read_bytes()
     segment.write_bytes(committed + b'{"kind":"acked","seq":999999,"at_us":1,"id":"x"')
     lake = lake_of(spark, tmp_path)
-    first = ingest(lake, places)
+    first = take_in(lake, places)
     assert first.events == len(events_in(data))
     assert first.corrupt == 0
-    assert ingest(lake, places).events == 0
+    assert take_in(lake, places).events == 0
     segment.write_bytes(committed)
     write_journal(data, sealed_traffic, start_us=START_US + DAY_US)
-    second = ingest(lake, places)
+    second = take_in(lake, places)
     assert first.events + second.events == len(events_in(data))
     assert [row["seq"] for row in rows(lake)] == [event.seq for event in events_in(data)]
     assert len(lake.manifest.days("events")) == 2
+
+
+def test_both_ways_of_reading_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    write_journal(tmp_path / "data", sealed_traffic, start_us=START_US + DAY_US)
+    places = parse_places([str(tmp_path / "data")])
+    whole = open_lake(spark, str(tmp_path / "whole"), create=True)
+    lines = open_lake(spark, str(tmp_path / "lines"), create=True)
+    assert ingest(whole, places) == ingest(lines, places, line_by_line=True)
+    assert rows(whole) == rows(lines)
+    assert whole.manifest == lines.manifest
+
+
+def test_whole_segments_are_read_where_files_are_given_by_their_address(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_journal(tmp_path / "data", sealed_traffic)
+    lake = open_lake(spark, f"file:{tmp_path / 'lake'}", create=True)
+    assert ingest(lake, parse_places([f"data=file:{tmp_path / 'data'}"])).events > 0
+    (file,) = (tmp_path / "lake" / "events").glob("day=*/batch=1/*.parquet")
+    assert file.name == "data-1.parquet"
 
 
 def test_lines_that_cannot_be_read_are_counted_and_kept(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from waypost.pipeline.datasource.files import local_path
 from waypost.pipeline.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
 from waypost.pipeline.lake.manifest import Manifest
@@ -39,9 +40,7 @@ def sweep(lake: Lake, before: Manifest, parts_max: int) -> None:
     days = [day for day, parts in was.items() if len(parts) > parts_max and len(now[day]) == 1]
     for day in days:
         used = {*was[day], *now[day]}
-        for part in Path(lake.path.removeprefix("file:"), EVENTS_TABLE, f"day={day}").glob(
-            "batch=*"
-        ):
+        for part in Path(local_path(lake.path), EVENTS_TABLE, f"day={day}").glob("batch=*"):
             number = part.name.removeprefix("batch=")
             if part.name not in used and number.isdigit() and int(number) <= before.version:
                 with contextlib.suppress(OSError):

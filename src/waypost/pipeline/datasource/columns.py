@@ -43,10 +43,7 @@ def record_batch(
         lines = b"".join(_quoted(line) for line in lines.splitlines(True))
     columns = _parsed(lines, payload=read_body is not None)
     kind = columns["kind"]
-    for name, kinds, default in DEFAULTS:
-        left_out = pc.and_(pc.is_in(kind, value_set=pa.array(kinds)), pc.is_null(columns[name]))
-        value = pa.scalar(default, columns[name].type)
-        columns[name] = pc.if_else(left_out, value, columns[name])
+    _fill_in(columns)
     count = len(kind)
     columns["relay"] = pa.repeat(pa.scalar(relay), count)
     columns["segment"] = pa.repeat(pa.scalar(segment, pa.int64()), count)
@@ -55,6 +52,17 @@ def record_batch(
     schema = to_arrow_schema(schema_of(payload=read_body is not None))
     arrays = [columns[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fill_in(columns: dict[str, pa.Array]) -> None:
+    """Put in the defaults that lines leave out."""
+    encoded = columns["kind"].dictionary_encode()
+    for name, kinds, default in DEFAULTS:
+        of_kinds = pc.is_in(encoded.dictionary, value_set=pa.array(kinds)).take(encoded.indices)
+        left_out = pc.and_(of_kinds, pc.is_null(columns[name]))
+        if pc.any(left_out).as_py():
+            value = pa.scalar(default, columns[name].type)
+            columns[name] = pc.if_else(left_out, value, columns[name])
 
 
 def _parsed(lines: bytes, *, payload: bool) -> dict[str, pa.Array]:

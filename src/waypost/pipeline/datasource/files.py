@@ -19,7 +19,7 @@ class SegmentFile(NamedTuple):
 
 def journal_directory(given: str) -> str:
     """The journal of a data directory, which may be given itself. Raises `JournalUnusable`."""
-    path = Path(given.removeprefix("file://").removeprefix("file:"))
+    path = Path(local_path(given))
     journal = path if path.name == "journal" else path / "journal"
     if not journal.is_dir():
         raise JournalUnusable(
@@ -27,6 +27,11 @@ def journal_directory(given: str) -> str:
             " wherever Spark runs"
         )
     return str(journal)
+
+
+def local_path(given: str) -> str:
+    """A path, or the address of a file, as a path."""
+    return given.removeprefix("file://").removeprefix("file:")
 
 
 def segments_in(directory: str) -> list[SegmentFile]:

@@ -10,10 +10,12 @@ Rule 2  The manifest is written last. A job that dies before leaves what nobody 
 Rule 3  Whoever reads goes through a manifest. One that reads for longer than the lake takes for
         two further versions gets an error, never a mixture.
 
-Everything is done with Spark's readers and writers, so a lake may lie wherever Spark can write.
+What is done here is done with Spark's readers and writers, so a lake may lie wherever Spark can
+write.
 """
 
 from collections.abc import Iterable
+from datetime import date, timedelta
 
 import msgspec
 from pyspark.errors import AnalysisException
@@ -26,6 +28,7 @@ from waypost.pipeline.events import EVENTS
 from waypost.pipeline.lake.manifest import FORMAT, Manifest, decode_manifest, encode_manifest
 
 EVENTS_TABLE = "events"
+_EPOCH = date(1970, 1, 1)
 
 
 class Lake:
@@ -74,26 +77,39 @@ class Change:
         batch = self.draft.version
         rows = events.withColumn("batch", F.lit(batch))
         written = self._write(rows, EVENTS_TABLE, "batch", order="kind")
-        parts = self.draft.tables.setdefault(EVENTS_TABLE, {})
-        for day in written:
-            parts.setdefault(day, []).append(f"batch={batch}")
-        if written:
-            self.draft.unbuilt.append(batch)
+        self.add_events(written)
         return written
 
-    def rewrite(self, table: str, rows: DataFrame, days: Iterable[str] | None = None) -> None:
-        """Replace `days` of a table by `rows`, which hold only those days; None is every day."""
+    @property
+    def events_part(self) -> str:
+        """The directory, below that of a day, for what this change adds to `events`."""
+        return f"batch={self.draft.version}"
+
+    def add_events(self, days: list[str]) -> None:
+        """Let what was written as `events_part` of `days` count."""
+        parts = self.draft.tables.setdefault(EVENTS_TABLE, {})
+        for day in days:
+            parts.setdefault(day, []).append(self.events_part)
+        if days:
+            self.draft.unbuilt.append(self.draft.version)
+
+    def rewrite(self, table: str, rows: DataFrame, days: Iterable[str] | None = None) -> int:
+        """Replace `days` of a table by `rows`, which hold only those days; None is every day.
+
+        Returns how many rows were written. Several tables may be rewritten at the same time.
+        """
         known = self.lake.manifest.tables.get(table, {})
         taken = {day: parts[0] for day, parts in known.items()}
-        in_second = [day for day, part in taken.items() if part == "slot=1"]
-        slot = F.when(F.col("day").cast("string").isin(in_second), 0).otherwise(1)
+        in_second = [date.fromisoformat(day) for day, part in taken.items() if part == "slot=1"]
+        slot = F.when(F.col("day").isin(in_second), 0).otherwise(1)
         slotted = rows.withColumn("slot", slot if in_second else F.lit(1))
-        written = self._write(slotted, table, "slot")
+        written, count = self._written(slotted, table, "slot")
         parts = self.draft.tables.setdefault(table, {})
         for day in list(parts) if days is None else days:
             parts.pop(day, None)
         for day in written:
             parts[day] = ["slot=0" if taken.get(day) == "slot=1" else "slot=1"]
+        return count
 
     def commit(self) -> None:
         """Make this the current version. Raises `LakeUnusable` if somebody else was quicker."""
@@ -108,10 +124,16 @@ class Change:
 
     def _write(self, rows: DataFrame, table: str, part: str, order: str = "") -> list[str]:
         """Write rows below day and part, files by `order`; returns the days there were any of."""
+        return self._written(rows, table, part, order)[0]
+
+    def _written(
+        self, rows: DataFrame, table: str, part: str, order: str = ""
+    ) -> tuple[list[str], int]:
+        """The same, and how many rows there were."""
         observation = Observation()
-        watched = rows.observe(
-            observation, F.collect_set(F.col("day").cast("string")).alias("days")
-        )
+        # Days as numbers: each row is looked at, and a text would be made of each.
+        numbers = F.collect_set(F.unix_date("day")).alias("days")
+        watched = rows.observe(observation, numbers, F.count(F.lit(1)).alias("rows"))
         if order:
             watched = watched.sortWithinPartitions("day", part, order)
         (
@@ -120,7 +142,9 @@ class Change:
             .option("partitionOverwriteMode", "dynamic")
             .parquet(f"{self.lake.path}/{table}")
         )
-        return sorted(observation.get["days"] or [])
+        seen = observation.get
+        days = [str(_EPOCH + timedelta(days=number)) for number in seen["days"] or []]
+        return sorted(days), seen["rows"] or 0
 
 
 def open_lake(spark: SparkSession, path: str, *, create: bool = False) -> Lake:
@@ -165,8 +189,8 @@ def _decoded(text: str, path: str) -> Manifest:
 def _write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
     text = encode_manifest(manifest).decode()
     (
-        spark.createDataFrame([(text,)], "value string")
-        .coalesce(1)
+        spark.range(0, 1, 1, 1)
+        .select(F.lit(text).alias("value"))
         .write.mode("overwrite")
         .text(f"{path}/manifest/slot={manifest.version % 2}")
     )

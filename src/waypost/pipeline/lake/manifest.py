@@ -31,6 +31,10 @@ class Manifest(msgspec.Struct, kw_only=True):
         """The days a table has rows of, in order."""
         return sorted(self.tables.get(table, {}))
 
+    def known(self, relay: str, first_seq: int) -> Segment:
+        """What was taken in of a segment, which may be nothing."""
+        return self.relays.get(relay, {}).get(first_seq, Segment(0, 0, 0))
+
 
 FORMAT = 1
 encode_manifest = msgspec.json.Encoder().encode

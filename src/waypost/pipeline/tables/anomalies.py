@@ -5,8 +5,6 @@ Rule 2  Every row says in words what was seen, with its numbers; `expected` is w
 Rule 3  The relay itself is never an anomaly: what it has to say needs no answer.
 """
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -45,15 +43,27 @@ def build(senders: DataFrame, rejections: DataFrame, arrivals: DataFrame) -> Dat
 
     `rejections` and `arrivals` are those of the wanted days.
     """
-    compared = senders.withColumns(_earlier())
-    found = [
-        _floods(senders, rejections),
-        _one_way(compared),
-        _bursts(compared),
-        _loops(stopped(arrivals)),
-    ]
-    rows = reduce(DataFrame.unionByName, found)
+    compared = senders.join(_only_counted(rejections), on=["day", "relay", "sender"], how="left")
+    kinds = F.array(_flood(), _one_way(), _burst())
+    of_senders = (
+        compared.withColumns(_earlier())
+        .withColumn("median", _median(F.col("usual")))
+        .select(
+            *("day", "relay", "sender", F.lit(None).cast("string").alias("endpoint")),
+            F.inline(F.array_compact(kinds)),
+        )
+    )
+    rows = of_senders.unionByName(_loops(stopped(arrivals)))
     return rows.where(F.col("sender") != RELAY).select(*SCHEMA.names)
+
+
+def _only_counted(rejections: DataFrame) -> DataFrame:
+    """Refusals of a flood of which the journal only tells how many they were."""
+    return (
+        rejections.where(F.col("count") > 1)
+        .groupBy("day", "relay", "sender")
+        .agg(F.sum("count").alias("counted"))
+    )
 
 
 def _earlier() -> dict[str, Column]:
@@ -75,33 +85,19 @@ def _median(values: Column) -> Column:
     return (lower + F.get(values, high.cast("int"))) / F.lit(2.0)
 
 
-def _rows(
-    found: DataFrame, kind: str, observed: Column, expected: Column, why: Column
-) -> DataFrame:
-    endpoint = F.col("endpoint") if "endpoint" in found.columns else F.lit(None).cast("string")
-    return found.select(
-        "day",
-        "relay",
-        "sender",
+def _found(kind: str, observed: Column, expected: Column, why: Column) -> list[Column]:
+    return [
         F.lit(kind).alias("kind"),
-        endpoint.alias("endpoint"),
         observed.cast("double").alias("observed"),
         expected.cast("double").alias("expected"),
         why.alias("why"),
-    )
+    ]
 
 
-def _floods(senders: DataFrame, rejections: DataFrame) -> DataFrame:
+def _flood() -> Column:
     """Most of it was refused by the rate limit, or so much that it was only counted."""
     limited, tried = F.col("rate_limited"), F.col("publishes")
     by_share = (limited >= FLOOD_REFUSALS_MIN) & (limited > tried * FLOOD_SHARE_ABOVE)
-    only_counted = (
-        rejections.where(F.col("count") > 1)
-        .groupBy("day", "relay", "sender")
-        .agg(F.sum("count").alias("counted"))
-    )
-    known = senders.join(only_counted, on=["day", "relay", "sender"], how="left")
-    floods = known.where(by_share | F.col("counted").isNotNull())
     why = sentence(
         "tried to send ", counted(tried, "message"), "; ", number(F.col("rejected")),
         " were refused",
@@ -109,33 +105,33 @@ def _floods(senders: DataFrame, rejections: DataFrame) -> DataFrame:
             F.lit("")
         ),
     )  # fmt: skip
-    return _rows(floods, "flood", F.col("rejected"), tried * (1 - FLOOD_SHARE_ABOVE), why)
+    found = _found("flood", F.col("rejected"), tried * (1 - FLOOD_SHARE_ABOVE), why)
+    return F.when(by_share | F.col("counted").isNotNull(), F.struct(*found))
 
 
-def _one_way(senders: DataFrame) -> DataFrame:
+def _one_way() -> Column:
     """Much was sent, and nobody ever answered."""
     sent, recipients = F.col("publishes"), F.col("recipients")
     many = (sent >= ONE_WAY_PUBLISHES_MIN) & (recipients >= ONE_WAY_RECIPIENTS_MIN)
     insistent = (sent >= ONE_WAY_SINGLE_MIN) & (recipients >= 1)
-    unanswered = senders.where((F.col("answers_so_far") == 0) & (many | insistent))
     why = sentence(
         "sent ", counted(sent, "message"), " to ", counted(recipients, "agent"),
         " and got no answer",
     )  # fmt: skip
-    return _rows(unanswered, "one_way", sent, F.lit(0), why)
+    unanswered = (F.col("answers_so_far") == 0) & (many | insistent)
+    return F.when(unanswered, F.struct(*_found("one_way", sent, F.lit(0), why)))
 
 
-def _bursts(senders: DataFrame) -> DataFrame:
+def _burst() -> Column:
     """Far more in one minute than the sender's usual busiest minute."""
-    busiest, usual = F.col("busiest_minute"), F.col("usual")
-    compared = senders.where(F.size(usual) >= BURST_DAYS_MIN).withColumn("median", _median(usual))
-    much_more = busiest >= F.col("median") * BURST_FACTOR
-    bursts = compared.where(much_more & (busiest >= BURST_MINUTE_MIN))
+    busiest, median = F.col("busiest_minute"), F.col("median")
+    known = F.size("usual") >= BURST_DAYS_MIN
+    much_more = (busiest >= median * BURST_FACTOR) & (busiest >= BURST_MINUTE_MIN)
     why = sentence(
         "sent ", counted(busiest, "message"), " in one minute; its busiest minute usually has ",
-        number(F.col("median")),
+        number(median),
     )  # fmt: skip
-    return _rows(bursts, "burst", busiest, F.col("median"), why)
+    return F.when(known & much_more, F.struct(*_found("burst", busiest, median, why)))
 
 
 def _loops(stopped_arrivals: DataFrame) -> DataFrame:
@@ -147,4 +143,5 @@ def _loops(stopped_arrivals: DataFrame) -> DataFrame:
         counted(F.col("times"), "message"), " it sent to ", F.col("endpoint"),
         " went in a loop and had to be stopped",
     )  # fmt: skip
-    return _rows(senders, "loop", F.col("times"), F.lit(0), why)
+    found = _found("loop", F.col("times"), F.lit(0), why)
+    return senders.select("day", "relay", "sender", "endpoint", *found)

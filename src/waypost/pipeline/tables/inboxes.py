@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.latency import percentiles
+from waypost.pipeline.tables.latency import in_order, percentiles
 
 NAME = "inboxes"
 
@@ -68,5 +68,7 @@ def _done(movements: DataFrame) -> DataFrame:
 
 
 def _times(messages: DataFrame) -> DataFrame:
-    of_day = percentiles(messages, _GROUP)
-    return of_day.select(*_GROUP, "wait_p50_ms", "wait_p95_ms", "total_p50_ms", "total_p95_ms")
+    known = percentiles()
+    wanted = [name for name in SCHEMA.names if name in known]
+    days = in_order(messages, _GROUP)
+    return days.select(*_GROUP, *(known[name].alias(name) for name in wanted))

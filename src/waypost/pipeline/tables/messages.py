@@ -47,33 +47,44 @@ _STATES = {
 _TURN = "turn"
 
 
-def build(arrivals: DataFrame, movements: DataFrame, chosen: DataFrame) -> DataFrame:
+def build(
+    arrivals: DataFrame, movements: DataFrame, chosen: DataFrame, *, some_repeat: bool = True
+) -> DataFrame:
     """Messages of `arrivals`.
 
     `movements` are those since the first of them, and `chosen` the arrivals since then that left
-    a message behind under an id chosen by its sender.
+    a message behind under an id chosen by its sender. Whoever knows that none of their ids comes
+    twice (`repeated`) says so with `some_repeat`, and no row is looked up among them.
     """
-    repeated = _repeated(chosen)
-    kept = _with_turn(arrivals.where(is_kept()), repeated, F.col("seq"))
-    moved = _with_turn(movements, repeated, _arrival_before())
+    turns = _turns(chosen) if some_repeat else None
+    kept = _with_turn(arrivals.where(is_kept()), turns, F.col("seq"))
+    moved = _with_turn(movements, turns, _arrival_before())
     lives = kept.join(_sums(moved), on=[*KEY, _TURN], how="left")
     return _closing(lives.join(_texts(moved), on=[*KEY, _TURN], how="left"))
 
 
-def _repeated(chosen: DataFrame) -> DataFrame:
-    """Ids that came again to a mailbox, with all their arrivals in order. Few, if any."""
-    again = chosen.groupBy(*KEY).agg(F.count(F.lit(1)).alias("times")).where(F.col("times") > 1)
+def repeated(chosen: DataFrame) -> DataFrame:
+    """Ids of `chosen` that came again to a mailbox. Few, if any."""
+    times = F.count(F.lit(1)).alias("times")
+    return chosen.groupBy(*KEY).agg(times).where(F.col("times") > 1).select(*KEY)
+
+
+def _turns(chosen: DataFrame) -> DataFrame:
+    """Ids that came again, with all their arrivals in order."""
     all_of_them = chosen.select(*KEY, F.struct("seq", "at_us").alias("arrival")).join(
-        F.broadcast(again.select(*KEY)), on=[*KEY], how="left_semi"
+        F.broadcast(repeated(chosen)), on=[*KEY], how="left_semi"
     )
     in_order = F.sort_array(F.collect_list("arrival")).alias("turns")
     return F.broadcast(all_of_them.groupBy(*KEY).agg(in_order))
 
 
-def _with_turn(rows: DataFrame, repeated: DataFrame, its_own: Column) -> DataFrame:
+def _with_turn(rows: DataFrame, turns: DataFrame | None, its_own: Column) -> DataFrame:
     """Tell apart what has the same id: by the seq of the arrival, 0 where the id came once."""
+    if turns is None:
+        none = F.lit(None).cast("array<struct<seq:bigint,at_us:bigint>>")
+        return rows.withColumns({"turns": none, _TURN: F.lit(0).cast("bigint")})
     turn = F.when(F.col("turns").isNull(), F.lit(0)).otherwise(its_own)
-    return rows.join(repeated, on=[*KEY], how="left").withColumn(_TURN, turn.cast("bigint"))
+    return rows.join(turns, on=[*KEY], how="left").withColumn(_TURN, turn.cast("bigint"))
 
 
 def _arrival_before() -> Column:
@@ -122,31 +133,30 @@ def _sums(movements: DataFrame) -> DataFrame:
 
 
 def _texts(movements: DataFrame) -> DataFrame:
-    """Why messages died or expired, last."""
+    """Why messages died or expired, last: by lists, since a greatest text would need sorting."""
     ends = movements.where(_died() | _expired())
+    text = F.struct("seq", "reason")
     return ends.groupBy(*KEY, _TURN).agg(
-        F.max_by(F.when(_died(), F.col("reason")), F.when(_died(), F.col("seq"))).alias("death"),
-        F.max_by(F.when(_expired(), F.col("reason")), F.when(_expired(), F.col("seq"))).alias(
-            "end"
-        ),
+        F.array_max(F.collect_list(F.when(_died(), text)))["reason"].alias("death"),
+        F.array_max(F.collect_list(F.when(_expired(), text)))["reason"].alias("end"),
     )
 
 
 def _last_state() -> Column:
     """The state that the last movement left the message in."""
-    code = F.pmod(F.col("last"), F.lit(_BITS))
-    state = F.when(F.col("last").isNull(), F.when(is_refused(), "dead").otherwise("pending"))
-    for number, name in _STATES.items():
-        state = state.when(code == number, name)
-    return state
+    states = F.array(*(F.lit(_STATES.get(code)) for code in range(_BITS)))
+    moved_to = F.get(states, F.pmod(F.col("last"), F.lit(_BITS)).cast("int"))
+    return F.coalesce(moved_to, F.when(is_refused(), "dead").otherwise("pending"))
 
 
 def _closing(lives: DataFrame) -> DataFrame:
-    at_us = F.col("at_us")
-    forgotten_us = F.when(_last_state() == "dead", _replaced_us())
-    known = lives.withColumns(
+    # Step by step, so that each is found out once for a row.
+    at_us, forgotten_us = F.col("at_us"), F.col("forgotten_us")
+    left = lives.withColumn("last_state", _last_state())
+    seen = left.withColumn("forgotten_us", F.when(F.col("last_state") == "dead", _replaced_us()))
+    known = seen.withColumns(
         {
-            "state": F.when(forgotten_us.isNotNull(), "purged").otherwise(_last_state()),
+            "state": F.when(forgotten_us.isNotNull(), "purged").otherwise(F.col("last_state")),
             "left_us": F.coalesce(forgotten_us, F.col("last_us"), at_us),
             "died_us": F.coalesce(F.col("died_us"), F.when(is_refused(), at_us)),
             "died_of": F.coalesce(F.col("death"), F.when(is_refused(), F.col("detail"))),
