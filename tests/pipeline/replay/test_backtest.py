@@ -41,6 +41,9 @@ OTHERS = {
         "housekeeping": {"breakerIdleMs": 4000},
         "maxHops": 4,
     },
+    "smaller mailboxes and nothing else": {
+        "reliability": {"backpressure": {"maxMailboxSize": 2}},
+    },
     "nothing is evicted": {"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}},
 }
 
@@ -120,6 +123,12 @@ def test_other_settings_give_what_a_plain_replay_gives(
     found = written(past, tmp_path / "out")
     assert {key: one for key, one in found.items() if one != expected.get(key)} == {}
     assert found.keys() == expected.keys()
+
+
+def test_most_inboxes_are_replayed_at_times_only(past: Past) -> None:
+    changes = msgspec.json.encode(OTHERS["smaller mailboxes and nothing else"])
+    settled = backtest(past.lake, changes).settled
+    assert 0 < settled.endpoints_at_times < settled.endpoints_replayed
 
 
 def test_without_the_shortcut_nothing_else_is_decided(past: Past) -> None:

@@ -77,6 +77,23 @@ class Eras:
         joined = rows.join(span, on=within, how="inner")
         return joined.drop("era_relay", "first_seq", "end_seq")
 
+    def tiers_count(self) -> bool:
+        """Whether a replay asks for tiers at any time."""
+        return any(era.replayed.qos.enabled for era in self.regimes)
+
+    def tiers_stand(self) -> bool:
+        """Whether recorded tiers are those a replay finds, if all senders pass as they did."""
+        return all(
+            not new.enabled
+            or (old.enabled and old.bidirectional_window_ms == new.bidirectional_window_ms)
+            for old, new in ((era.recorded.qos, era.replayed.qos) for era in self.regimes)
+        )
+
+    def evicts(self) -> bool:
+        """Whether a replay makes room in full inboxes at any time."""
+        ways = (era.replayed.qos for era in self.regimes)
+        return any(qos.enabled and qos.overflow == "evict_heaviest" for qos in ways)
+
     def limit(self) -> Column:
         """The replayed rate limit of `sender`, as `resolve_limit` has it."""
         limit = F.col("rate_max")
@@ -155,6 +172,7 @@ def _numbers(number: int, era: Era) -> tuple[object, ...]:
     qos, circuit = new.qos, new.circuit_breaker
     quota_known = old.qos.enabled
     same_window = old.qos.bidirectional_window_ms == qos.bidirectional_window_ms
+    same_overflow = old.qos.overflow == qos.overflow
     idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
     limits = (qos.tier1, qos.tier2, qos.tier3)
     return (
@@ -170,7 +188,7 @@ def _numbers(number: int, era: Era) -> tuple[object, ...]:
         qos.bidirectional_window_ms,
         *(number for tier in limits for number in (tier.max_envelopes, tier.max_bytes)),
         qos.inbox_max_bytes,
-        quota_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
+        quota_known and same_overflow and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
         old.circuit_breaker == circuit and idle,
         circuit.failure_threshold if circuit.enabled else _ENDLESS,
         new.max_hops,
