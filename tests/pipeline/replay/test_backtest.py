@@ -125,12 +125,6 @@ def test_other_settings_give_what_a_plain_replay_gives(
     assert found.keys() == expected.keys()
 
 
-def test_most_inboxes_are_replayed_at_times_only(past: Past) -> None:
-    changes = msgspec.json.encode(OTHERS["smaller mailboxes and nothing else"])
-    settled = backtest(past.lake, changes).settled
-    assert 0 < settled.endpoints_at_times < settled.endpoints_replayed
-
-
 def test_without_the_shortcut_nothing_else_is_decided(past: Past) -> None:
     changes = msgspec.json.encode(OTHERS["tighter"])
     agrees(backtest(past.lake, changes, shortcut=False), judged_plainly(past, changes))

@@ -5,6 +5,5 @@
     inboxes.py    by recipient     caps, quotas, breakers, budgets, evictions     Python, sorted
 
 `settled.py` finds, from the numbers that the relay wrote down with each arrival, whom other
-settings cannot touch, and `busy.py` when they cannot touch an inbox; only the rest goes that way.
-The rules are in docs/backtest.md.
+settings cannot touch; only the rest goes that way. The rules are in docs/backtest.md.
 """

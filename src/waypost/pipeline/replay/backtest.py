@@ -48,14 +48,12 @@ class Backtest(msgspec.Struct, kw_only=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """How many senders and endpoints there are, and how many had to be replayed step by step; some
-    endpoints only at times."""
+    """How many senders and endpoints there are, and how many had to be replayed step by step."""
 
     senders: int = 0
     senders_replayed: int = 0
     endpoints: int = 0
     endpoints_replayed: int = 0
-    endpoints_at_times: int = 0
 
 
 def backtest(

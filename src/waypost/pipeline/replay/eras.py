@@ -77,23 +77,6 @@ class Eras:
         joined = rows.join(span, on=within, how="inner")
         return joined.drop("era_relay", "first_seq", "end_seq")
 
-    def tiers_count(self) -> bool:
-        """Whether a replay asks for tiers at any time."""
-        return any(era.replayed.qos.enabled for era in self.regimes)
-
-    def tiers_stand(self) -> bool:
-        """Whether recorded tiers are those a replay finds, if all senders pass as they did."""
-        return all(
-            not new.enabled
-            or (old.enabled and old.bidirectional_window_ms == new.bidirectional_window_ms)
-            for old, new in ((era.recorded.qos, era.replayed.qos) for era in self.regimes)
-        )
-
-    def evicts(self) -> bool:
-        """Whether a replay makes room in full inboxes at any time."""
-        ways = (era.replayed.qos for era in self.regimes)
-        return any(qos.enabled and qos.overflow == "evict_heaviest" for qos in ways)
-
     def limit(self) -> Column:
         """The replayed rate limit of `sender`, as `resolve_limit` has it."""
         limit = F.col("rate_max")
