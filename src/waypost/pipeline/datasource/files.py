@@ -3,10 +3,16 @@
 The directory must be readable wherever Spark runs Python: on one machine, or on a shared mount.
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waypost.pipeline.errors import JournalUnusable
+
+if TYPE_CHECKING:
+    from waypost.wire.batches import NoBatch
+
+_LINES_AT_ONCE_BYTES = 4 * 1024 * 1024
 
 
 class SegmentFile(NamedTuple):
@@ -66,3 +72,29 @@ def size_of(path: str) -> int:
         except FileNotFoundError:
             continue
     raise JournalUnusable(f"{path} is gone: the relay keeps its journal for a limited time only")
+
+
+def whole_lines(
+    data: bytes, complain: "Callable[[NoBatch], None]"
+) -> "Iterator[tuple[bytes, int]]":
+    """Lines of the whole batches in `data`, some megabytes at a time, and how many they should be.
+
+    What lies between is told to `complain`, and passed over if that returns. On executors only
+    after `unpacked()`.
+    """
+    from waypost.wire.batches import NoBatch, whole_batches
+
+    pieces: list[bytes] = []
+    waiting = count = 0
+    for piece in whole_batches(data):
+        if isinstance(piece, NoBatch):
+            complain(piece)
+            continue
+        pieces.append(data[piece.start : piece.stop])
+        waiting += piece.stop - piece.start
+        count += piece.commit.count
+        if waiting >= _LINES_AT_ONCE_BYTES:
+            yield b"".join(pieces), count
+            pieces, waiting, count = [], 0, 0
+    if pieces:
+        yield b"".join(pieces), count

@@ -21,6 +21,7 @@ from waypost.pipeline.datasource.files import (
     read_bytes,
     segments_in,
     size_of,
+    whole_lines,
 )
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.start.shipping import unpacked
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from waypost.pipeline.datasource.columns import ReadBody
+    from waypost.wire.batches import NoBatch
 
 log = logging.getLogger(__name__)
-_ROWS_AT_ONCE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -162,25 +163,17 @@ def read_stretch(stretch: Stretch, options: ReadOptions) -> "Iterator[pa.RecordB
     """The events of one stretch, on an executor, some thousands at a time."""
     unpacked()
     from waypost.pipeline.datasource.columns import record_batch
-    from waypost.wire.batches import NoBatch, whole_batches
 
     segment = stretch.segment
+
+    def complain(piece: "NoBatch") -> None:
+        if not piece.unfinished or stretch.end is None:
+            _tell(_damage(segment, stretch.start, piece), options)
+
     data = read_bytes(segment.path, stretch.start, stretch.end)
     read_body = _body_reader(segment) if options.payload else None
-    pieces: list[bytes] = []
-    waiting = 0
-    for piece in whole_batches(data):
-        if isinstance(piece, NoBatch):
-            if not piece.unfinished or stretch.end is None:
-                _tell(_damage(segment, stretch.start, piece), options)
-            continue
-        pieces.append(data[piece.start : piece.stop])
-        waiting += len(pieces[-1])
-        if waiting >= _ROWS_AT_ONCE_BYTES:
-            yield record_batch(b"".join(pieces), options.relay, segment.first_seq, read_body)
-            pieces, waiting = [], 0
-    if pieces:
-        yield record_batch(b"".join(pieces), options.relay, segment.first_seq, read_body)
+    for lines, _ in whole_lines(data, complain):
+        yield record_batch(lines, options.relay, segment.first_seq, read_body)
 
 
 def _body_reader(segment: SegmentFile) -> "ReadBody":
@@ -188,7 +181,7 @@ def _body_reader(segment: SegmentFile) -> "ReadBody":
     return lambda offset, length: read_bytes(path, offset, offset + length)
 
 
-def _damage(segment: SegmentFile, start: int, piece: Any) -> str:
+def _damage(segment: SegmentFile, start: int, piece: "NoBatch") -> str:
     return f"{segment.path} is damaged: bytes {start + piece.start} to {start + piece.end}"
 
 

@@ -11,17 +11,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waypost.pipeline.datasource.files import read_bytes
+from waypost.pipeline.datasource.files import read_bytes, whole_lines
 from waypost.pipeline.segments.taken import Read
 from waypost.pipeline.start.shipping import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+    from waypost.wire.batches import NoBatch
+
 FOUND = "relay string, segment bigint, day string, events bigint, last_seq bigint"
 """What is told of each file."""
 
-_ROWS_AT_ONCE_BYTES = 4 * 1024 * 1024
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 """So many bytes of lines become one row group, if they are of one day."""
 
@@ -63,6 +64,9 @@ def _written(task: Task, events: Path, part: str) -> "pa.RecordBatch":
     except _Damaged:
         files.abandon()
         told = [(None, 0, 0)]
+    except BaseException:
+        files.abandon()
+        raise
     else:
         told = [*files.finish()]
     days, counts, last = zip(*told, strict=True) if told else ((), (), ())
@@ -81,9 +85,13 @@ def _tables(task: Task) -> "Iterator[pa.Table]":
     """The new events of a segment, as much at a time as becomes one row group."""
     import pyarrow as pa
 
+    def complain(piece: "NoBatch") -> None:
+        if task.sealed or not piece.unfinished:
+            raise _Damaged
+
     batches: list[pa.RecordBatch] = []
     waiting = 0
-    for lines, count in _stretches(task):
+    for lines, count in whole_lines(read_bytes(task.path, 0, None), complain):
         batches.append(_parsed(lines, count, task))
         waiting += len(lines)
         if waiting >= _ROW_GROUP_BYTES:
@@ -91,28 +99,6 @@ def _tables(task: Task) -> "Iterator[pa.Table]":
             batches, waiting = [], 0
     if batches:
         yield pa.Table.from_batches(batches)
-
-
-def _stretches(task: Task) -> Iterator[tuple[bytes, int]]:
-    """Lines of whole batches, some megabytes at a time, and how many events they should hold."""
-    from waypost.wire.batches import NoBatch, whole_batches
-
-    data = read_bytes(task.path, 0, None)
-    pieces: list[bytes] = []
-    waiting = count = 0
-    for piece in whole_batches(data):
-        if isinstance(piece, NoBatch):
-            if task.sealed or not piece.unfinished:
-                raise _Damaged
-            continue
-        pieces.append(data[piece.start : piece.stop])
-        waiting += piece.stop - piece.start
-        count += piece.commit.count
-        if waiting >= _ROWS_AT_ONCE_BYTES:
-            yield b"".join(pieces), count
-            pieces, waiting, count = [], 0, 0
-    if pieces:
-        yield b"".join(pieces), count
 
 
 def _parsed(lines: bytes, count: int, task: Task) -> "pa.RecordBatch":

@@ -167,7 +167,7 @@ class RelayState:
             self.mailboxes.pop(mailbox.subject, None)
 
     def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
-        mailbox = self.mailboxes.get(event.endpoint) or self.mailbox(event.endpoint)
+        mailbox = self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
         if message is not None:
             self.dirty[message.order] = message
@@ -200,8 +200,7 @@ class RelayState:
             self.waits_us.append(event.at_us - message.at_us)
             message.fresh = None  # nobody will read it again
             mailbox.remove(message)
-            if not mailbox.registered:
-                self._tidy(mailbox)
+            self._tidy(mailbox)
 
     def _returned(self, event: events.Returned, place: Place) -> None:
         self.counts["returned"] += 1
