@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
-from waypost.pipeline.replay.arrivals import arrivals_of
+from waypost.pipeline.replay.arrivals import LIMITED, arrivals_of
 from waypost.pipeline.replay.eras import Eras, read_eras
 from waypost.pipeline.replay.pairs import restored_pairs, with_tiers
 from waypost.pipeline.replay.stages import Replay, tiers_stand
@@ -242,7 +242,7 @@ def _newly_refused(replay: Replay, flagged: DataFrame) -> int:
     """How many more wanted arrivals a replay refuses for these limits than history did."""
     try:
         changed = replay.changed().withColumn("day", F.to_date(F.timestamp_millis("at_ms")))
-        known = (F.col("tier") >= 2) & ~F.col("limited")
+        known = (F.col("tier") >= 2) & (F.col("old_reason") != LIMITED)
         wanted = changed.where(known).join(
             F.broadcast(flagged), on=["day", "relay", "sender"], how="left_anti"
         )

@@ -16,12 +16,13 @@ from waypost.pipeline.events import ARRIVALS
 LIMITED = "rate_limited"
 KEPT = ("access_denied", "storage_full")
 
-KEY = ("relay", "seq")
-# Besides these, `id` and `subject` are carried along only if rows are to be written out.
+# What the stages judge by, and what is told of the result; `id` and `subject` are carried along
+# only if rows are to be written out.
 JUDGED = (
     *("relay", "seq", "at_ms", "sender", "goal", "part", "publish", "old_reason", "limited"),
     *("size", "tier", "ttl_ms", "deferred", "hop_count", "max_hops", "calls", "cycle"),
 )
+TOLD = ("relay", "seq", "at_ms", "sender", "goal", "tier", "old_reason")
 SHOWN = ("id", "subject")
 
 

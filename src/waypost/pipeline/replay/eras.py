@@ -26,8 +26,8 @@ NUMBERS = columns(
     regime int, rate_on boolean, rate_exact boolean, rate_bounded boolean, rate_max bigint,
     cap bigint, qos_on boolean, quota_known boolean, tier_known boolean, window_ms bigint,
     count_1 bigint, bytes_1 bigint, count_2 bigint, bytes_2 bigint, count_3 bigint, bytes_3 bigint,
-    inbox_max bigint, inbox_known boolean, breaker_known boolean, threshold bigint,
-    hops bigint, hops_recorded bigint
+    inbox_max bigint, inbox_known boolean, inbox_same boolean, breaker_known boolean,
+    threshold bigint, hops bigint, hops_recorded bigint
     """
 )
 
@@ -91,8 +91,8 @@ class Eras:
             limit = F.when(mine, F.coalesce(chosen, F.col("rate_max"))).otherwise(limit)
         return limit
 
-    def for_executors(self) -> dict[str, object]:
-        """The same as text and numbers, for `SettingsInForce`."""
+    def for_executors(self, keys: list[tuple[int, str]]) -> dict[str, object]:
+        """The same as text and numbers, for `SettingsInForce`; `keys` are for `Relays`."""
         texts: dict[bytes, int] = {}
 
         def told(era: Era) -> tuple[int, bool, int, int]:
@@ -101,7 +101,7 @@ class Eras:
             return era.first_seq, era.restart, place, era.recorded.max_hops
 
         eras = {relay: [told(era) for era in eras] for relay, eras in self.by_relay.items()}
-        return {"first": told(self.first), "eras": eras, "texts": list(texts)}
+        return {"first": told(self.first), "eras": eras, "texts": list(texts), "keys": keys}
 
     def _spans(self) -> list[tuple[object, ...]]:
         spans: list[tuple[object, ...]] = []
@@ -155,7 +155,7 @@ def _numbers(number: int, era: Era) -> tuple[object, ...]:
     qos, circuit = new.qos, new.circuit_breaker
     quota_known = old.qos.enabled
     same_window = old.qos.bidirectional_window_ms == qos.bidirectional_window_ms
-    same_overflow = old.qos.overflow == qos.overflow
+    inbox_known = quota_known and qos.enabled and old.qos.overflow == qos.overflow
     idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
     limits = (qos.tier1, qos.tier2, qos.tier3)
     return (
@@ -171,7 +171,8 @@ def _numbers(number: int, era: Era) -> tuple[object, ...]:
         qos.bidirectional_window_ms,
         *(number for tier in limits for number in (tier.max_envelopes, tier.max_bytes)),
         qos.inbox_max_bytes,
-        quota_known and same_overflow and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
+        inbox_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
+        inbox_known and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
         old.circuit_breaker == circuit and idle,
         circuit.failure_threshold if circuit.enabled else _ENDLESS,
         new.max_hops,

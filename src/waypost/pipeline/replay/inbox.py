@@ -18,6 +18,9 @@ from waypost.policy.occupancy import Occupancy, choose_victims
 from waypost.policy.verdicts import Reason
 
 _ENDLESS = 1 << 62
+_HERE = "here"
+"""What the endpoint is called, to breakers and budgets: there is no other in its replay."""
+
 _FINE = Budget(ttl=_ENDLESS)
 """Stands for every budget that is nowhere near its end."""
 
@@ -43,8 +46,8 @@ class _Judged:
 
     __slots__ = ("budget", "endpoint", "sender", "size", "tier")
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self) -> None:
+        self.endpoint = _HERE
         self.sender = ""
         self.budget = _FINE
         self.size = 0
@@ -54,8 +57,7 @@ class _Judged:
 class Inbox:
     """The mailbox and the breaker of one endpoint. `live` is in the mailbox's order."""
 
-    def __init__(self, in_force: SettingsInForce, relay: str, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, in_force: SettingsInForce, relay: str) -> None:
         self._in_force = in_force
         in_force.follow(relay)
         self.occupancy = Occupancy()
@@ -63,7 +65,7 @@ class Inbox:
         self._strays: dict[str, Letter] = {}
         self._strays_ttl = _ENDLESS
         self._deferred = False
-        self._judged = _Judged(endpoint)
+        self._judged = _Judged()
         self._breakers = CircuitBreakers()
         self._enter_era()
         self._steps = (
@@ -113,7 +115,7 @@ class Inbox:
         if step != 0:
             self._stray(key, letter)
         if not self._deferred and self._breakers:
-            self._breakers.record_success(self.endpoint, at_ms)
+            self._breakers.record_success(_HERE, at_ms)
         return ""
 
     def _budget(self, row: Row) -> Budget:
@@ -121,7 +123,7 @@ class Inbox:
         new, was = self._in_force.settings.max_hops, self._in_force.recorded_max_hops
         if new != was:
             max_hops = new if max_hops == was else min(new, max_hops)
-        chain = (self.endpoint,) if cycle else ()
+        chain = (_HERE,) if cycle else ()
         return Budget(
             hop_count=hop_count,
             max_hops=max_hops,
@@ -137,7 +139,7 @@ class Inbox:
         for position in victims:
             self._abandon(waiting[position][0])
         if not victims and verdict.probe:
-            self._breakers.release_probe(self.endpoint)
+            self._breakers.release_probe(_HERE)
         return bool(victims)
 
     # What history tells of messages
@@ -162,7 +164,7 @@ class Inbox:
     def _raised(self, row: Row) -> None:
         letter = self._remove(row[3])
         if letter is not None and self._counts(letter):
-            self._breakers.record_failure(self.endpoint, row[1])
+            self._breakers.record_failure(_HERE, row[1])
 
     def _gone(self, row: Row) -> None:
         self._abandon(row[3])
@@ -177,7 +179,7 @@ class Inbox:
         self._add(row[3], Letter(row[4], row[5], row[7]))
 
     def _reset(self, row: Row) -> None:
-        self._breakers.reset(self.endpoint)
+        self._breakers.reset(_HERE)
 
     # The mailbox
 
@@ -198,7 +200,7 @@ class Inbox:
     def _abandon(self, key: str) -> None:
         letter = self._remove(key)
         if letter is not None and letter.probe:
-            self._breakers.release_probe(self.endpoint)
+            self._breakers.release_probe(_HERE)
 
     def _stray(self, key: str, letter: Letter) -> None:
         letter.stray = True
@@ -224,8 +226,8 @@ class Inbox:
 
     def _succeed(self, letter: Letter, at_ms: int) -> None:
         if self._counts(letter):
-            self._breakers.record_success(self.endpoint, at_ms)
+            self._breakers.record_success(_HERE, at_ms)
 
     def _counts(self, letter: Letter) -> bool:
         """A half-open breaker hears of its probes only."""
-        return letter.probe or self._breakers.state_of(self.endpoint) is not CircuitState.HALF_OPEN
+        return letter.probe or self._breakers.state_of(_HERE) is not CircuitState.HALF_OPEN

@@ -9,15 +9,17 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from waypost.pipeline.replay.arrivals import overdrawn
+from waypost.pipeline.events import ARRIVALS
+from waypost.pipeline.replay.arrivals import described, is_arrival, overdrawn
 from waypost.pipeline.replay.in_force import SettingsInForce
-from waypost.pipeline.replay.senders import runs
+from waypost.pipeline.replay.loud import by_key
+from waypost.pipeline.replay.places import Relays, numbers_of, runs, seqs_of
 from waypost.pipeline.start.shipping import unpacked
 
 # `step`: what a row is to its inbox.
@@ -25,45 +27,59 @@ ARRIVED, REFUSED, LEASED, ACKED, RETURNED, RAISED, GONE, EVICTED, REDRIVEN, RESE
 
 # Of arrivals; movements have what they need of it.
 _LETTER = ("sender", "size", "tier", "ttl_ms", "deferred", "hop_count", "max_hops", "calls")
-_READ = ("seq", "at_ms", "step", "letter", *_LETTER, "cycle", "doubtful")
+_READ = ("at_ms", "step", "letter", *_LETTER, "cycle", "doubtful")
+_MOVING = ("acked", "failed", "expired", "evicted", "breaker")
+_LEASING = ("leased", "returned")
 
 
-def judge_inboxes(arrivals: DataFrame, movements: DataFrame, told: dict[str, Any]) -> DataFrame:
-    """`arrivals` with `new_reason`: why they would have been refused, or empty.
+def judge_inboxes(
+    rows: DataFrame, told: dict[str, Any], shown: tuple[str, ...], *, everything: bool
+) -> DataFrame:
+    """Arrivals of `rows` with `place`, `shown` and `new_reason`: why they would have been refused,
+    or empty. All of them with `everything`, else those that would have been decided otherwise.
 
-    They have passed their sender's limit and have a goal. `movements` are from `movements_of`.
+    `rows` are from the functions below, with their `place` and the `hops` of their regime.
     """
-    keys = ("relay", "goal")
-    rows = arrivals.withColumns(
-        {
-            "step": F.when(F.col("old_reason") == "", ARRIVED).otherwise(REFUSED),
-            # A publish that was refused had no id yet, unless its sender chose one.
-            "letter": F.when(
-                F.col("publish") == "", F.concat(F.lit(" "), F.col("seq").cast("string"))
-            ).otherwise(F.col("publish")),
-            "doubtful": overdrawn(F.least("max_hops", "hops")),
-        }
-    ).drop("hops")
-    both = rows.unionByName(movements, allowMissingColumns=True)
-    in_order = both.repartition(*keys).sortWithinPartitions(*keys, "seq")
-    schema = StructType([*both.schema.fields, StructField("new_reason", StringType())])
-    return in_order.mapInArrow(partial(_judge, told=told), schema)
+    ready = rows.withColumn("doubtful", overdrawn(F.least("max_hops", "hops")))
+    needed = dict.fromkeys(("place", *_READ, "old_reason", *shown))
+    in_order = by_key(ready.select(*needed))
+    given = ("place", *shown)
+    schema = StructType(
+        [*(in_order.schema[name] for name in given), StructField("new_reason", StringType())]
+    )
+    judge = partial(_judge, told=told, given=given, everything=everything)
+    return in_order.mapInArrow(judge, schema)
 
 
-def movements_of(events: DataFrame, *, leases: bool) -> DataFrame:
-    """What history tells of messages in mailboxes; `leases` only matter where mail is evicted."""
-    step = _step(leases)
-    return events.select(
-        "relay",
-        "seq",
-        F.expr("at_us div 1000").alias("at_ms"),
-        F.col("endpoint").alias("goal"),
-        step.alias("step"),
-        F.col("id").alias("letter"),
-    ).where(F.col("step").isNotNull())
+def steps_of(events: DataFrame, columns: Iterable[str], *, leases: bool) -> DataFrame:
+    """What history tells of mailboxes, in one look: arrivals that their senders' limits let pass,
+    with `columns`, and what became of messages. `leases` only matter where mail is evicted."""
+    kinds = (*ARRIVALS, *_MOVING, *(_LEASING if leases else ()))
+    rows = described(events.where(F.col("kind").isin(*kinds)))
+    judged = is_arrival() & (F.col("goal") != "") & ~F.col("kept") & ~F.col("limited")
+    step = F.when(judged, _arriving()).otherwise(_moving(leases))
+    told = rows.withColumns({"step": step, "sender": F.when(judged, F.col("sender"))})
+    return told.where(F.col("step").isNotNull()).select(
+        *columns, "step", _letter().alias("letter")
+    )
 
 
-def _step(leases: bool) -> Column:
+def as_steps(arrivals: DataFrame) -> DataFrame:
+    """The same of arrivals that another stage has described."""
+    return arrivals.withColumns({"step": _arriving(), "letter": _letter()})
+
+
+def _arriving() -> Column:
+    return F.when(F.col("old_reason") == "", ARRIVED).otherwise(REFUSED)
+
+
+def _letter() -> Column:
+    # A publish that was refused had no id yet, unless its sender chose one.
+    nameless = F.concat(F.lit(" "), F.col("seq").cast("string"))
+    return F.when(F.col("publish") == "", nameless).otherwise(F.col("publish"))
+
+
+def _moving(leases: bool) -> Column:
     kind = F.col("kind")
     by_hand = F.col("occasion").isin("reset by hand", "untouched for long")
     step = (
@@ -107,21 +123,31 @@ def redriven_of(events: DataFrame, arrivals: DataFrame) -> DataFrame:
     )
 
 
-def _judge(batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _judge(
+    batches: Iterable[pa.RecordBatch],
+    told: dict[str, Any],
+    given: tuple[str, ...],
+    everything: bool,
+) -> Iterator[pa.RecordBatch]:
     unpacked()
     from waypost.pipeline.replay.inbox import Inbox
 
-    in_force = SettingsInForce(told)
-    inbox, current = Inbox(in_force, "", ""), ("", "")
+    in_force, relays = SettingsInForce(told), Relays(told["keys"])
+    inbox, current = None, -1
     for batch in batches:
+        places = batch.column("place").to_numpy()
+        numbers, seqs = numbers_of(places), seqs_of(places)
         reasons: list[str] = []
-        for start, end in pairwise(runs(batch, "relay", "goal")):
-            key = (batch.column("relay")[start].as_py(), batch.column("goal")[start].as_py())
-            if key != current:
-                inbox, current = Inbox(in_force, *key), key
+        for start, end in pairwise(runs(numbers)):
+            if inbox is None or numbers[start] != current:
+                current = int(numbers[start])
+                inbox = Inbox(in_force, relays.of(current))
             run = batch.slice(start, end - start)
-            rows = zip(*(run.column(name).to_pylist() for name in _READ), strict=True)
-            reasons.extend(inbox.follow(rows))
-        arrived = np.asarray(batch.column("step").to_numpy()) <= REFUSED
-        taken = batch.filter(pa.array(arrived))
-        yield taken.append_column("new_reason", pa.array(reasons, type=pa.string()))
+            columns = (run.column(name).to_pylist() for name in _READ)
+            reasons.extend(inbox.follow(zip(seqs[start:end].tolist(), *columns, strict=True)))
+        arrived = pa.array(batch.column("step").to_numpy() <= REFUSED)
+        arrivals = batch.filter(arrived).append_column("new_reason", pa.array(reasons, pa.string()))
+        if not everything:
+            changed = pc.not_equal(arrivals["old_reason"], arrivals["new_reason"])
+            arrivals = arrivals.filter(changed)
+        yield arrivals.select([*given, "new_reason"])

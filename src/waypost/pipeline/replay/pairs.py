@@ -37,6 +37,17 @@ def with_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
     return seen.withColumn("tier", tier.cast("int")).drop("received_ms", "asked")
 
 
+def changed_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
+    """Of `rows`, as for `with_tiers`, those whose tier would not be the recorded one: `relay`,
+    `seq` and `new_tier`."""
+    narrow = rows.select(
+        *("relay", "seq", "at_ms", "sender", "goal", "tier", "qos_on", "window_ms"),
+        F.col("tier").alias("recorded"),
+    )
+    found = with_tiers(narrow, others).where(F.col("tier") != F.col("recorded"))
+    return found.select("relay", "seq", F.col("tier").alias("new_tier"))
+
+
 def restored_pairs(events: DataFrame) -> DataFrame:
     """Who wrote to whom as the relay was told by hand, in the shape of arrivals."""
     told = events.where(F.col("kind") == "seen")

@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from waypost.pipeline.replay.in_force import SettingsInForce
+from waypost.pipeline.replay.loud import by_key
+from waypost.pipeline.replay.places import Relays, numbers_of, runs
 from waypost.pipeline.start.shipping import unpacked
 
 if TYPE_CHECKING:
@@ -25,47 +27,34 @@ if TYPE_CHECKING:
 
 def judge_senders(rows: DataFrame, told: dict[str, Any]) -> DataFrame:
     """`rows` of arrivals with `passed`: whether they are within their sender's rate limit."""
-    keys = ("relay", "sender")
     schema = StructType([*rows.schema.fields, StructField("passed", BooleanType())])
-    in_order = rows.repartition(*keys).sortWithinPartitions(*keys, "seq")
-    return in_order.mapInArrow(partial(_judge, told=told), schema)
+    return by_key(rows).mapInArrow(partial(_judge, told=told), schema)
 
 
 def _judge(batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     unpacked()
-    window = SenderWindow(SettingsInForce(told))
+    window = SenderWindow(SettingsInForce(told), Relays(told["keys"]))
     for batch in batches:
         passed = np.ones(batch.num_rows, dtype=bool)
-        for start, end in pairwise(runs(batch, "relay", "sender")):
-            window.judge(batch.slice(start, end - start), passed[start:end])
+        numbers = numbers_of(batch.column("place").to_numpy())
+        for start, end in pairwise(runs(numbers)):
+            rows = batch.slice(start, end - start)
+            window.judge(int(numbers[start]), rows, passed[start:end])
         yield batch.append_column("passed", pa.array(passed))
-
-
-def runs(batch: pa.RecordBatch, *keys: str) -> list[int]:
-    """Where a new key begins in a sorted batch, and its end."""
-    if batch.num_rows == 0:
-        return [0]
-    new = np.zeros(batch.num_rows, dtype=bool)
-    new[0] = True
-    for key in keys:
-        codes = batch.column(key).dictionary_encode().indices.to_numpy()
-        new[1:] |= codes[1:] != codes[:-1]
-    return [*np.flatnonzero(new).tolist(), batch.num_rows]
 
 
 class SenderWindow:
     """The rate window of the sender whose rows come now."""
 
-    def __init__(self, in_force: SettingsInForce) -> None:
+    def __init__(self, in_force: SettingsInForce, relays: Relays) -> None:
         self._in_force = in_force
-        self._key = ("", "")
-        self._begin(self._key)
+        self._relays = relays
+        self._key = -1
 
-    def judge(self, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
-        """Fill in `passed`, which is all true so far, for rows of one sender."""
-        key = (rows.column("relay")[0].as_py(), rows.column("sender")[0].as_py())
+    def judge(self, key: int, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
+        """Fill in `passed`, which is all true so far, for rows of the sender that is `key`."""
         if key != self._key:
-            self._begin(key)
+            self._begin(key, rows.column("sender")[0].as_py())
         seqs = rows.column("seq").to_numpy()
         if seqs[0] >= self._in_force.until_seq:
             self._in_force.reach(int(seqs[0]))
@@ -73,22 +62,23 @@ class SenderWindow:
         if not (one_era and self._same_window and self._all_pass(rows)):
             self._judge_each(rows, passed)
 
-    def _begin(self, key: tuple[str, str]) -> None:
+    def _begin(self, key: int, sender: str) -> None:
         from waypost.policy.rate_limits import RateWindows
 
-        self._key = key
+        self._key, self._sender = key, sender
         self._windows = RateWindows()
         self._recent: list[int] | None = None
         """Instead of `_windows`, as long as nobody had to look closely."""
         self._publish, self._passed = "", True
-        self._in_force.follow(key[0])
-        self._same_window = self._in_force.one_rate_window(key[0])
+        relay = self._relays.of(key)
+        self._in_force.follow(relay)
+        self._same_window = self._in_force.one_rate_window(relay)
 
     def _all_pass(self, rows: pa.RecordBatch) -> bool:
         """Whether no publish has as many as the limit before it in its window."""
         from waypost.policy.rate_limits import resolve_limit
 
-        sender, config = self._key[1], self._in_force.settings.rate_limit
+        sender, config = self._sender, self._in_force.settings.rate_limit
         limit, window_ms = resolve_limit(sender, config), config.window_secs * 1000
         part, at_ms = rows.column("part").to_numpy(), rows.column("at_ms").to_numpy()
         if part[0] != 0:
@@ -108,7 +98,7 @@ class SenderWindow:
         from waypost.policy.admission import admit_sender
         from waypost.policy.rate_limits import RateWindows
 
-        sender, in_force = self._key[1], self._in_force
+        sender, in_force = self._sender, self._in_force
         if self._recent is not None:
             self._windows = RateWindows()
             for at_ms in self._recent:

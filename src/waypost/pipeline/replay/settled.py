@@ -6,7 +6,8 @@ and so those numbers. So a key is settled if each of its arrivals, judged under 
 settings by the recorded numbers, comes out as it did: by induction, nothing changes. One that
 comes out otherwise, or whose numbers were not recorded and cannot be bounded, makes its key loud.
 
-These are hash aggregates over the lake as it is: no sorting, no Python.
+One look at the lake gives facts about every pair, and those of senders and endpoints are sums of
+them: hash aggregates over the lake as it is, no sorting, no Python.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -15,20 +16,69 @@ from pyspark.sql import functions as F
 from waypost.pipeline.events import ARRIVALS
 from waypost.pipeline.replay.arrivals import described, is_arrival, overdrawn
 from waypost.pipeline.replay.eras import Eras
+from waypost.policy.breakers import CircuitState
 from waypost.policy.reserved import RELAY
 from waypost.policy.verdicts import Reason
 
 _NO_NUMBERS = ("failed", "breaker", "evicted", "redriven", "endpoint")
 _HUGE = 1 << 62
+COUNTS = ("lines", "counted", *(reason.value for reason in Reason))
 
 
-def sender_facts(events: DataFrame, eras: Eras) -> DataFrame:
+def pair_facts(events: DataFrame, eras: Eras) -> DataFrame:
+    """By relay, sender and endpoint: what `sender_facts` and `endpoint_facts` add up."""
+    of_kind = F.col("kind")
+    rows = eras.attach(described(events).where(of_kind.isin(*ARRIVALS, *_NO_NUMBERS)))
+    rows = rows.withColumns({"limit": eras.limit(), "alone": is_arrival()})
+    return rows.groupBy("relay", "sender", "endpoint").agg(*_of_senders(), *_of_endpoints())
+
+
+def sender_facts(pairs: DataFrame) -> DataFrame:
     """By relay and sender: `loud`, how many `lines` there are and for which reasons, and how many
     refusals were only `counted`."""
-    rows = eras.attach(described(events).where(F.col("kind").isin(*ARRIVALS)))
-    rows = rows.withColumns({"limit": eras.limit(), "alone": is_arrival()})
+    facts = (
+        pairs.where(F.col("sender").isNotNull())
+        .groupBy("relay", "sender")
+        .agg(
+            F.max("rate_differs").alias("differs"),
+            F.max("rate_unknown").alias("unknown"),
+            F.min("limit").alias("limit"),
+            *(F.sum(name).alias(name) for name in ("publishes", *COUNTS)),
+        )
+    )
+    # Nobody reaches a limit that is higher than everything they ever sent.
+    many = F.col("unknown") & (F.col("publishes") > F.col("limit"))
+    return facts.withColumn("loud", F.col("differs") | many)
+
+
+def endpoint_facts(pairs: DataFrame) -> DataFrame:
+    """By relay and endpoint: `loud`, `redriven` (lines), for all endpoints ever heard of."""
+    facts = (
+        pairs.where(F.col("endpoint") != "")
+        .groupBy("relay", "endpoint")
+        .agg(
+            *(F.max(name).alias(name) for name in ("differs", "evicts", "breaks", "breaker_new")),
+            *(F.max(name).alias(name) for name in ("depth_most", "size_most")),
+            *(F.sum(name).alias(name) for name in ("redriven", "failures")),
+            *(F.min(name).alias(name) for name in ("threshold", "bytes_max")),
+        )
+    )
+    # Failures add up over all eras, so one of another breaker concerns the others, too.
+    opens = F.col("breaks") | (F.col("failures") >= F.col("threshold"))
+    fills = (F.col("depth_most") + 1) * F.col("size_most") > F.col("bytes_max")
+    loud = (
+        F.coalesce("differs", F.lit(False))
+        | F.col("evicts")
+        | (F.col("breaker_new") & opens)
+        | F.coalesce(fills, F.lit(False))
+    )
+    return facts.select("relay", "endpoint", "redriven", loud.alias("loud"))
+
+
+def _of_senders() -> list[Column]:
     limited, over = F.col("limited"), F.col("rate_count") >= F.col("limit")
-    judged = F.col("alone") & ~F.col("kept")
+    alone = F.col("alone")
+    judged = alone & ~F.col("kept")
     free = ~F.col("rate_on") | (F.col("sender") == RELAY)
     differs = (
         F.when(free, limited)
@@ -36,56 +86,45 @@ def sender_facts(events: DataFrame, eras: Eras) -> DataFrame:
         .when(F.col("rate_bounded"), limited | over)
         .otherwise(limited)
     )
-    reasons = (
-        F.count_if(F.col("alone") & (F.col("old_reason") == reason.value)).alias(reason.value)
-        for reason in Reason
-    )
-    facts = rows.groupBy("relay", "sender").agg(
-        F.max(judged & differs).alias("differs"),
-        F.max(judged & ~free & ~F.col("rate_bounded")).alias("unknown"),
+    only_counted = F.col("kind").isin(*ARRIVALS) & ~alone
+    return [
+        F.max(judged & differs).alias("rate_differs"),
+        F.max(judged & ~free & ~F.col("rate_bounded")).alias("rate_unknown"),
         F.min("limit").alias("limit"),
         F.count_if(judged & (F.col("part") == 0)).alias("publishes"),
-        F.count_if("alone").alias("lines"),
-        F.sum(F.when(~F.col("alone"), F.col("count")).otherwise(0)).alias("counted"),
-        *reasons,
-    )
-    # Nobody reaches a limit that is higher than everything they ever sent.
-    many = F.col("unknown") & (F.col("publishes") > F.col("limit"))
-    return facts.withColumn("loud", F.col("differs") | many)
+        F.count_if(alone).alias("lines"),
+        F.sum(F.when(only_counted, F.col("count")).otherwise(0)).alias("counted"),
+        *(
+            F.count_if(alone & (F.col("old_reason") == reason.value)).alias(reason.value)
+            for reason in Reason
+        ),
+    ]
 
 
-def endpoint_facts(events: DataFrame, eras: Eras) -> DataFrame:
-    """By relay and endpoint: `loud`, `redriven` (lines), for all endpoints ever heard of."""
+def _of_endpoints() -> list[Column]:
     of_kind = F.col("kind")
-    arrival = is_arrival() & (F.col("endpoint") != "") & ~F.col("kept")
-    rows = eras.attach(described(events).where(arrival | of_kind.isin(*_NO_NUMBERS)))
-    failure = (of_kind == "failed") & (F.col("via") == "handler")
+    judged = F.col("alone") & ~F.col("kept") & ~F.col("limited")
     lower = F.col("qos_on") & ~F.col("quota_known")
-    facts = rows.groupBy("relay", "endpoint").agg(
-        F.max(arrival & (expected_reason() != F.col("old_reason"))).alias("differs"),
-        F.max(of_kind.isin("breaker", "evicted")).alias("eventful"),
+    bytes_max = F.least(
+        F.when(F.col("qos_on") & ~F.col("inbox_known"), F.col("inbox_max")),
+        F.when(lower, F.least("bytes_1", "bytes_2", "bytes_3")),
+    )
+    return [
+        F.max(judged & (expected_reason() != F.col("old_reason"))).alias("differs"),
+        F.max((of_kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
+        F.max(of_kind == "breaker").alias("breaks"),
+        F.max(~F.col("breaker_known")).alias("breaker_new"),
+        F.count_if((of_kind == "failed") & (F.col("via") == "handler")).alias("failures"),
+        F.min("threshold").alias("threshold"),
         F.count_if(of_kind == "redriven").alias("redriven"),
-        F.count_if(failure).alias("failures"),
-        F.min(F.when(~F.col("breaker_known"), F.col("threshold"))).alias("failures_max"),
-        ((F.max("depth") + 1) * F.max("size")).alias("bytes_at_most"),
-        F.min(
-            F.least(
-                F.when(F.col("qos_on") & ~F.col("inbox_known"), F.col("inbox_max")),
-                F.when(lower, F.least("bytes_1", "bytes_2", "bytes_3")),
-            )
-        ).alias("bytes_max"),
-    )
-    loud = (
-        F.col("differs")
-        | F.col("eventful")
-        | (F.col("failures") >= F.coalesce("failures_max", F.lit(_HUGE)))
-        | (F.coalesce("bytes_at_most", F.lit(0)) > F.coalesce("bytes_max", F.lit(_HUGE)))
-    )
-    return facts.select("relay", "endpoint", "redriven", loud.alias("loud"))
+        F.max("depth").alias("depth_most"),
+        F.max("size").alias("size_most"),
+        F.min(bytes_max).alias("bytes_max"),
+    ]
 
 
 def expected_reason() -> Column:
-    """What comes of an arrival by its recorded numbers, if breaker and byte cap let it pass."""
+    """What comes of an arrival by its recorded numbers, if the byte cap lets it pass."""
     tier, size = F.col("tier"), F.col("size")
     counts = (F.col("count_1"), F.col("count_2"), F.col("count_3"))
     held = (F.col("bytes_1"), F.col("bytes_2"), F.col("bytes_3"))
@@ -99,9 +138,17 @@ def expected_reason() -> Column:
         F.when(unclear, F.lit("unclear"))
         .when(F.col("depth") >= F.coalesce("cap", F.lit(_HUGE)), Reason.BACKPRESSURE.value)
         .when(F.col("qos_on") & over, Reason.QUOTA_EXCEEDED.value)
+        .when(F.col("breaker_known") & _broken(), Reason.CIRCUIT_OPEN.value)
         .when(overdrawn(effective_hops()), Reason.BUDGET_EXCEEDED.value)
         .otherwise("")
     )
+
+
+def _broken() -> Column:
+    """Whether the breaker, in its recorded state, lets an arrival not pass."""
+    waits = F.col("old_reason") == Reason.CIRCUIT_OPEN.value  # for the outcome of another probe
+    half_open = F.col("breaker") == CircuitState.HALF_OPEN.value
+    return (F.col("breaker") == CircuitState.OPEN.value) | (half_open & waits)
 
 
 def effective_hops() -> Column:

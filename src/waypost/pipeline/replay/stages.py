@@ -17,19 +17,30 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.replay.arrivals import JUDGED, LIMITED, SHOWN, arrivals_of, with_goals
+from waypost.pipeline.replay.arrivals import (
+    JUDGED,
+    LIMITED,
+    SHOWN,
+    TOLD,
+    arrivals_of,
+    with_goals,
+)
 from waypost.pipeline.replay.eras import Eras
-from waypost.pipeline.replay.inboxes import judge_inboxes, movements_of, redriven_of
-from waypost.pipeline.replay.pairs import restored_pairs, with_tiers
+from waypost.pipeline.replay.inboxes import as_steps, judge_inboxes, redriven_of, steps_of
+from waypost.pipeline.replay.loud import Loud
+from waypost.pipeline.replay.pairs import changed_tiers, restored_pairs
 from waypost.pipeline.replay.senders import judge_senders
-from waypost.pipeline.replay.settled import endpoint_facts, sender_facts
-from waypost.policy.verdicts import Reason
+from waypost.pipeline.replay.settled import COUNTS, endpoint_facts, pair_facts, sender_facts
 
-_COUNTS = ("lines", "counted", *(reason.value for reason in Reason))
+_FEW = 500_000
+"""So many rows are sent to whoever looks something up in them."""
 
 
 class Replay:
-    """A replay under way. What several steps read is kept until `close`."""
+    """A replay under way. What several steps read is kept until `close`.
+
+    With `shown`, what `decisions` needs of every arrival is carried along.
+    """
 
     def __init__(
         self, events: DataFrame, eras: Eras, *, shortcut: bool = True, shown: bool = False
@@ -37,13 +48,14 @@ class Replay:
         self._events = events
         self._eras = eras
         self._shortcut = shortcut
-        self._columns = (*JUDGED, *SHOWN) if shown else JUDGED
         self._shown = shown
+        self._columns = (*JUDGED, *SHOWN) if shown else JUDGED
+        self._told = (*TOLD, *SHOWN) if shown else TOLD
         self._kept: list[DataFrame] = []
-        self._told = eras.for_executors()
-        self._arrivals = arrivals_of(events)
+        self._arrivals = arrivals_of(events).where(~F.col("kept"))
         self._find_loud()
         self._judge_senders()
+        self._find_tiers()
         self._judge_inboxes()
 
     def close(self) -> None:
@@ -53,8 +65,8 @@ class Replay:
 
     def replayed(self) -> tuple[int, int, int, int]:
         """Senders, those replayed step by step, endpoints, and those replayed step by step."""
-        endpoints = self._endpoint_totals["endpoints"]
-        return self.totals["senders"], self.totals["loud"], endpoints, self._loud_count
+        totals = self.totals
+        return totals["senders"], totals["loud"], totals["endpoints"], self._loud_endpoints.count
 
     def changed(self) -> DataFrame:
         """Arrivals that would have been decided otherwise, with `new_reason`."""
@@ -63,144 +75,154 @@ class Replay:
         through = self._judged.where(F.col("passed") & F.col("limited") & (F.col("goal") == ""))
         otherwise = self._inboxes.where(F.col("new_reason") != F.col("old_reason"))
         return _all(
-            stopped.select(*self._columns, F.lit(LIMITED).alias("new_reason")),
-            through.select(*self._columns, F.lit("").alias("new_reason")),
-            otherwise.select(*self._columns, "new_reason"),
+            stopped.select(*self._told, F.lit(LIMITED).alias("new_reason")),
+            through.select(*self._told, F.lit("").alias("new_reason")),
+            otherwise.select(*self._told, "new_reason"),
         )
 
     def decisions(self) -> DataFrame:
         """Every arrival with what was decided and what would have been."""
         as_it_was = F.col("old_reason").alias("new_reason")
-        settled = self._of_settled(self._arrivals.where(~F.col("kept")))
+        settled = self._loud_senders.others(self._arrivals, by="sender")
+        elsewhere = self._loud_endpoints.others(self._with_tiers(self._passed()), by="goal")
         unjudged = _all(
-            self._arrivals.where("kept").select(*self._columns),
-            settled.where("limited").select(*self._columns),
-            settled.where(~F.col("limited") & (F.col("goal") == "")).select(*self._columns),
+            arrivals_of(self._events).where("kept").select(*self._told),
+            settled.where(F.col("limited") | (F.col("goal") == "")).select(*self._told),
+            elsewhere.select(*self._told),
         )
         nobody = self._judged.where(F.col("passed") & (F.col("goal") == ""))
         rows = _all(
-            unjudged.select(*self._columns, as_it_was),
+            unjudged.select(*self._told, as_it_was),
             self._judged.where(~F.col("passed")).select(
-                *self._columns, F.lit(LIMITED).alias("new_reason")
+                *self._told, F.lit(LIMITED).alias("new_reason")
             ),
-            nobody.select(*self._columns, F.lit("").alias("new_reason")),
-            self._at_settled(self._tiered).select(*self._columns, as_it_was),
-            self._inboxes.select(*self._columns, "new_reason"),
+            nobody.select(*self._told, F.lit("").alias("new_reason")),
+            self._inboxes.select(*self._told, "new_reason"),
         )
         return _as_decisions(rows)
 
     # Who has to be looked at
 
     def _find_loud(self) -> None:
-        senders = self._keep(sender_facts(self._events, self._eras))
-        endpoints = self._keep(endpoint_facts(self._events, self._eras))
-        sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in _COUNTS]
+        pairs = self._keep(pair_facts(self._events, self._eras))
+        senders, endpoints = sender_facts(pairs), endpoint_facts(pairs)
+        if not self._shortcut:
+            senders = senders.withColumn("loud", F.lit(True))
+            endpoints = endpoints.withColumn("loud", F.lit(True))
         everyone = F.count(F.lit(1))
-        loud = F.count_if("loud") if self._shortcut else everyone
-        self.totals: dict[str, int] = (
-            senders.agg(*sums, everyone.alias("senders"), loud.alias("loud")).collect()[0].asDict()
+        of_senders = senders.agg(
+            *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS),
+            everyone.alias("senders"),
+            F.count_if("loud").alias("loud"),
         )
-        self._endpoint_totals: dict[str, int] = (
-            endpoints.agg(
-                everyone.alias("endpoints"),
-                F.coalesce(F.sum("redriven"), F.lit(0)).alias("redriven"),
-            )
-            .collect()[0]
-            .asDict()
+        of_endpoints = endpoints.agg(
+            F.coalesce(F.sum("redriven"), F.lit(0)).alias("redriven"),
+            everyone.alias("endpoints"),
+            F.count_if("loud").alias("loud_endpoints"),
         )
-        self._loud_senders = senders.where("loud").select("relay", "sender")
-        self._endpoints = endpoints
+        self.totals: dict[str, int] = of_senders.crossJoin(of_endpoints).collect()[0].asDict()
+        loud = senders.where("loud").select("relay", F.col("sender").alias("name"))
+        self._loud_senders = Loud(loud if self.totals["loud"] else None, self._keep)
+        self._endpoints = endpoints.select("relay", F.col("endpoint").alias("name"), "loud")
 
     # The first stage
 
     def _judge_senders(self) -> None:
-        rows = self._of_loud(self._arrivals.where(~F.col("kept")))
+        rows = self._loud_senders.of(self._arrivals, by="sender")
         if self.totals[LIMITED]:
-            known = self._endpoints.select("relay", F.col("endpoint").alias("subject"))
+            known = self._endpoints.select("relay", F.col("name").alias("subject"))
             rows = with_goals(rows, known)
-        if self.totals["loud"]:
-            self._judged = self._keep(judge_senders(rows.select(*self._columns), self._told))
+        rows = rows.select(*self._columns, "place")
+        self._moved: DataFrame | None = None
+        """Senders and goals of arrivals that this stage decided otherwise, if any."""
+        if self._loud_senders.count:
+            told = self._eras.for_executors(self._loud_senders.firsts)
+            self._judged = self._keep(judge_senders(rows, told))
+            changed = self._judged.where(F.col("passed") == F.col("limited"))
+            moved = self._keep(changed.select("relay", "sender", "goal").distinct())
+            self._moved = moved if moved.count() else None
         else:
-            self._judged = _none(rows.select(*self._columns, F.lit(True).alias("passed")))
-        changed = self._judged.where(F.col("passed") == F.col("limited"))
-        self._moved = changed.count() if self.totals["loud"] else 0
-        loud = self._endpoints.where("loud").select("relay", F.col("endpoint").alias("goal"))
-        if self._moved:
-            loud = loud.unionByName(changed.where(F.col("goal") != "").select("relay", "goal"))
-        if self._moved and self._tiers_count():
-            loud = loud.unionByName(changed.select("relay", F.col("sender").alias("goal")))
-            # Not every sender has a mailbox.
-            known = self._endpoints.select("relay", F.col("endpoint").alias("goal"))
-            loud = loud.join(known, on=["relay", "goal"], how="left_semi")
-        self._loud_endpoints = self._keep(loud.distinct()) if self._moved else loud
-        self._loud_count = (
-            self._loud_endpoints.count() if self._shortcut else self._endpoint_totals["endpoints"]
-        )
+            self._judged = _none(rows.withColumn("passed", F.lit(True)))
+        self._loud_endpoints = Loud(self._endpoints_to_replay(), self._keep)
 
-    # The second and third stage
+    def _endpoints_to_replay(self) -> DataFrame | None:
+        loud = self._endpoints.where("loud").select("relay", "name")
+        if self._moved is None:
+            return loud if self.totals["loud_endpoints"] else None
+        touched = self._moved.select("relay", F.col("goal").alias("name"))
+        if self._tiers_count():
+            senders = self._moved.select("relay", F.col("sender").alias("name"))
+            touched = touched.unionByName(senders)
+        # Not every sender has a mailbox.
+        touched = touched.join(self._endpoints, on=["relay", "name"], how="left_semi")
+        return loud.unionByName(touched).distinct()
 
-    def _judge_inboxes(self) -> None:
-        settled = self._arrivals.where(~F.col("kept") & ~F.col("limited"))
-        passed = _all(
-            self._of_settled(settled).select(*self._columns),
-            self._judged.where("passed").select(*self._columns),
+    def _passed(self) -> DataFrame:
+        """Arrivals that their sender's limit lets pass, and that have a goal."""
+        settled = self._loud_senders.others(self._arrivals.where(~F.col("limited")), by="sender")
+        return _all(
+            settled.select(*self._columns), self._judged.where("passed").select(*self._columns)
         ).where(F.col("goal") != "")
-        arriving = self._with_tiers(passed)
-        if not self._loud_count:
-            self._inboxes = _none(passed.select(*self._columns, F.lit("").alias("new_reason")))
-            return
-        told = self._at_loud(movements_of(self._events, leases=self._evicts()))
-        if self._endpoint_totals["redriven"]:
-            back = redriven_of(self._events, self._at_loud(self._arrivals))
-            told = told.unionByName(back, allowMissingColumns=True)
-        results = judge_inboxes(arriving, told, self._told)
-        self._inboxes = self._keep(results.select(*self._columns, "new_reason"))
 
-    def _with_tiers(self, passed: DataFrame) -> DataFrame:
-        """Arrivals at loud endpoints, with their tiers and the hops of their regime."""
-        known = tiers_stand(self._eras)
-        again = self._tiers_count() and (self._moved or not known or not self._shortcut)
-        self._tiered = passed
-        needed = (*self._columns, "hops")
-        if again and self._shown and not known:
-            tiered = with_tiers(self._eras.attach(passed), restored_pairs(self._events))
-            self._tiered = self._keep(tiered.select(*needed))
-            return self._at_loud(self._tiered)
-        here = self._eras.attach(self._at_loud(passed))
-        if again:
-            answers = self._at_settled(self._at_loud(passed, by="sender"))
-            told = self._at_loud(restored_pairs(self._events), by="sender")
-            here = with_tiers(here, told.unionByName(answers.select(*told.columns)))
-        return here.select(*needed)
+    # The second stage
+
+    def _find_tiers(self) -> None:
+        self._tiers: DataFrame | None = None
+        """Of arrivals whose tier is another one than was recorded, if any."""
+        stand = self._shortcut and tiers_stand(self._eras)
+        if not self._tiers_count() or (stand and self._moved is None):
+            return
+        passed, told = self._passed(), restored_pairs(self._events)
+        if stand and self._moved is not None:
+            passed, told = _of_pairs(passed, self._moved), _of_pairs(told, self._moved)
+        tiers = self._keep(changed_tiers(self._eras.attach(passed), told))
+        count = tiers.count()
+        if count:
+            self._tiers = F.broadcast(tiers) if count <= _FEW else tiers
+
+    def _with_tiers(self, rows: DataFrame) -> DataFrame:
+        """`rows` with the tiers they would have had."""
+        if self._tiers is None:
+            return rows
+        joined = rows.join(self._tiers, on=["relay", "seq"], how="left")
+        return joined.withColumn("tier", F.coalesce("new_tier", "tier")).drop("new_tier")
 
     def _tiers_count(self) -> bool:
         return any(era.replayed.qos.enabled for era in self._eras.regimes)
+
+    # The third stage
+
+    def _judge_inboxes(self) -> None:
+        loud = self._loud_endpoints
+        if not loud.count:
+            self._inboxes = _none(self._judged.withColumn("new_reason", F.lit("")))
+            return
+        steps = loud.of(self._steps(), by="goal")
+        rows = self._eras.attach(self._with_tiers(steps))
+        told = self._eras.for_executors(loud.firsts)
+        given = tuple(name for name in self._told if name not in ("relay", "seq", "goal"))
+        judged = judge_inboxes(rows, told, given, everything=self._shown)
+        self._inboxes = self._keep(loud.named(judged, by="goal"))
+
+    def _steps(self) -> DataFrame:
+        """What all inboxes go through, in no order."""
+        told = steps_of(self._events, self._columns, leases=self._evicts())
+        steps = _all(
+            self._loud_senders.others(told, by="sender"),
+            as_steps(self._judged.where(F.col("passed") & (F.col("goal") != ""))).select(
+                *told.columns
+            ),
+        )
+        if not self.totals["redriven"]:
+            return steps
+        back = redriven_of(self._events, self._arrivals)
+        return steps.unionByName(back, allowMissingColumns=True)
 
     def _evicts(self) -> bool:
         return any(
             era.replayed.qos.enabled and era.replayed.qos.overflow == "evict_heaviest"
             for era in self._eras.regimes
         )
-
-    # Parts of rows
-
-    def _of_loud(self, rows: DataFrame) -> DataFrame:
-        return self._matched(rows, self._loud_senders, "sender", "left_semi")
-
-    def _of_settled(self, rows: DataFrame) -> DataFrame:
-        return self._matched(rows, self._loud_senders, "sender", "left_anti")
-
-    def _at_loud(self, rows: DataFrame, by: str = "goal") -> DataFrame:
-        loud = self._loud_endpoints.withColumnRenamed("goal", by)
-        return self._matched(rows, loud, by, "left_semi")
-
-    def _at_settled(self, rows: DataFrame) -> DataFrame:
-        return self._matched(rows, self._loud_endpoints, "goal", "left_anti")
-
-    def _matched(self, rows: DataFrame, loud: DataFrame, by: str, how: str) -> DataFrame:
-        if not self._shortcut:
-            return rows if how == "left_semi" else _none(rows)
-        return rows.join(F.broadcast(loud), on=["relay", by], how=how)
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())
@@ -213,6 +235,14 @@ def _all(*rows: DataFrame) -> DataFrame:
 
 def _none(rows: DataFrame) -> DataFrame:
     return rows.where(F.lit(False))
+
+
+def _of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Those of `rows` between a sender and a goal of `pairs`, in either direction."""
+    both = pairs.unionByName(
+        pairs.select("relay", F.col("goal").alias("sender"), F.col("sender").alias("goal"))
+    )
+    return rows.join(F.broadcast(both.distinct()), on=["relay", "sender", "goal"], how="left_semi")
 
 
 def tiers_stand(eras: Eras) -> bool:
