@@ -22,7 +22,7 @@ LINE: Final = {
     **dict.fromkeys(("part", "parts", "tier", "attempt"), "int"),
     **dict.fromkeys(("reply_to", "parent", "breaker", "reason", "detail"), "string"),
     **dict.fromkeys(("chosen_id", "deferred", "probe"), "boolean"),
-    **dict.fromkeys(("rate_count", "rate_limit", "depth", "depth_max"), "bigint"),
+    **dict.fromkeys(("rate_count", "rate_limit", "depth", "depth_bytes", "depth_max"), "bigint"),
     **dict.fromkeys(("quota_count", "quota_bytes", "retry_after_ms", "count"), "bigint"),
     **dict.fromkeys(("since_us", "until_us", "not_before_us", "seen_ms"), "bigint"),
     **dict.fromkeys(("via", "was", "before", "after", "occasion", "action"), "string"),
@@ -43,7 +43,8 @@ _ARRIVAL = ("accepted", "rejected")
 
 DEFAULTS: Final = {
     **dict.fromkeys(("part", "size", "rate_count", "rate_limit"), Default(_ARRIVAL, 0)),
-    **dict.fromkeys(("depth", "depth_max", "quota_count", "quota_bytes"), Default(_ARRIVAL, 0)),
+    **dict.fromkeys(("depth", "depth_bytes", "depth_max"), Default(_ARRIVAL, 0)),
+    **dict.fromkeys(("quota_count", "quota_bytes"), Default(_ARRIVAL, 0)),
     **dict.fromkeys(("parts", "tier"), Default(_ARRIVAL, 1)),
     **dict.fromkeys(("deferred", "probe"), Default(("accepted",), False)),
     "endpoint": Default(_ARRIVAL, ""),

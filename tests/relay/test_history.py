@@ -121,7 +121,7 @@ async def test_a_rejection_tells_which_check_refused_and_none_after_it(start) ->
     await send(relay, message_id="order-1")
     assert await told(relay, "order-1") == [
         ("check", "rate limit passed: 1/100 in the sender's window"),
-        ("check", "backpressure refused: 1/1 in the mailbox"),
+        ("check", "backpressure refused: 1/1 in the mailbox, 254 bytes"),
         (
             "rejected",
             "agent.b -> agent.a: backpressure: backpressure: mailbox full (1/1)",

@@ -66,6 +66,7 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
     probe: bool = False
     transition: Transition | None = None
     evict_bytes: int = 0
+    depth_bytes: int = 0
 
 
 def admit_sender(
@@ -95,6 +96,7 @@ def admit_delivery(
     """Step 5: may `arrival` be stored in `mailbox` now?"""
     depth, cap = mailbox.depth, settings.backpressure
     verdict = DeliveryVerdict(None, "", 0, depth)
+    verdict.depth_bytes = mailbox.bytes
     if cap.enabled:
         if depth >= cap.max_mailbox_size:
             full = check_backpressure(depth, cap)

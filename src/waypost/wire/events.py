@@ -56,6 +56,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     rate_count: int = 0
     rate_limit: int = 0
     depth: int = 0
+    depth_bytes: int = 0
     depth_max: int = 0
     quota_count: int = 0
     quota_bytes: int = 0

@@ -26,8 +26,8 @@ NUMBERS = columns(
     regime int, rate_on boolean, rate_exact boolean, rate_bounded boolean, rate_max bigint,
     cap bigint, qos_on boolean, quota_known boolean, tier_known boolean, window_ms bigint,
     count_1 bigint, bytes_1 bigint, count_2 bigint, bytes_2 bigint, count_3 bigint, bytes_3 bigint,
-    inbox_max bigint, inbox_known boolean, inbox_same boolean, breaker_known boolean,
-    threshold bigint, hops bigint, hops_recorded bigint
+    inbox_max bigint, inbox_known boolean, inbox_same boolean, inbox_rejects boolean,
+    breaker_known boolean, threshold bigint, hops bigint, hops_recorded bigint
     """
 )
 
@@ -173,6 +173,7 @@ def _numbers(number: int, era: Era) -> tuple[object, ...]:
         qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
+        qos.overflow == "reject",
         old.circuit_breaker == circuit and idle,
         circuit.failure_threshold if circuit.enabled else _ENDLESS,
         new.max_hops,

@@ -25,6 +25,7 @@ _FINE = Budget(ttl=_ENDLESS)
 """Stands for every budget that is nowhere near its end."""
 
 Row = tuple[Any, ...]
+"""seq, at_ms, step, size, tier, ttl_ms, deferred, letter, sender, and a budget that is doubtful."""
 
 
 class Letter:
@@ -65,11 +66,14 @@ class Inbox:
         self._strays: dict[str, Letter] = {}
         self._strays_ttl = _ENDLESS
         self._deferred = False
+        self._known: dict[str, Letter] = {}
+        """What history has and could put back, whatever the replay did with it."""
         self._judged = _Judged()
         self._breakers = CircuitBreakers()
         self._enter_era()
         self._steps = (
-            *(self._arrive, self._arrive, self._lease, self._ack, self._return),
+            *(self._arrive, self._arrive, self._arrive, self._stopped),
+            *(self._lease, self._ack, self._return),
             *(self._raised, self._gone, self._evicted, self._redriven, self._reset),
         )
 
@@ -80,7 +84,7 @@ class Inbox:
             if row[0] >= in_force.until_seq:
                 self._enter_era(row[0])
             step = row[2]
-            if step <= 1:
+            if step <= 2:
                 yield self._arrive(row)
             else:
                 steps[step](row)
@@ -96,14 +100,16 @@ class Inbox:
         self._breakers.update_config(config, idle_ms)
 
     def _arrive(self, row: Row) -> str:
-        _, at_ms, step, key, sender, size, tier, ttl, deferred = row[:9]
+        _, at_ms, step, size, tier, ttl, deferred, key, sender, budget = row
         if step == 0:
-            self._deferred = deferred
+            self._deferred = bool(deferred)
+        if step != 1:
+            self._known[key] = Letter(sender, size, ttl)
         if at_ms > self._strays_ttl:
             self._expire_strays(at_ms)
         judged, settings = self._judged, self._in_force.settings
         judged.sender, judged.size, judged.tier = sender, size, tier
-        judged.budget = self._budget(row) if row[-1] else _FINE
+        judged.budget = _FINE if budget is None else self._budget(budget, ttl)
         verdict = admit_delivery(judged, self.occupancy, self._breakers, settings, at_ms)
         if verdict.evict_bytes and not self._make_room(verdict):
             return Reason.BACKPRESSURE.value
@@ -118,18 +124,18 @@ class Inbox:
             self._breakers.record_success(_HERE, at_ms)
         return ""
 
-    def _budget(self, row: Row) -> Budget:
-        ttl, hop_count, max_hops, calls, cycle = row[7], *row[9:13]
+    def _budget(self, told: dict[str, Any], ttl: int) -> Budget:
+        max_hops = told["max_hops"]
         new, was = self._in_force.settings.max_hops, self._in_force.recorded_max_hops
         if new != was:
             max_hops = new if max_hops == was else min(new, max_hops)
-        chain = (_HERE,) if cycle else ()
+        chain = (_HERE,) if told["cycle"] else ()
         return Budget(
-            hop_count=hop_count,
+            hop_count=told["hop_count"],
             max_hops=max_hops,
             ancestor_chain=chain,
             ttl=ttl,
-            call_budget_remaining=calls,
+            call_budget_remaining=told["calls"],
         )
 
     def _make_room(self, verdict: DeliveryVerdict) -> bool:
@@ -145,38 +151,44 @@ class Inbox:
     # What history tells of messages
 
     def _lease(self, row: Row) -> None:
-        letter = self.live.get(row[3])
+        letter = self.live.get(row[7])
         if letter is not None:
             letter.leased = True
 
     def _return(self, row: Row) -> None:
-        letter = self.live.get(row[3])
+        letter = self.live.get(row[7])
         if letter is not None:
             letter.leased = False
 
     def _ack(self, row: Row) -> None:
-        letter = self._remove(row[3])
+        self._known.pop(row[7], None)
+        letter = self._remove(row[7])
         if letter is not None and self._breakers:
             self._succeed(letter, row[1])
         if self._strays:
             self._drain(row[1])
 
     def _raised(self, row: Row) -> None:
-        letter = self._remove(row[3])
+        letter = self._remove(row[7])
         if letter is not None and self._counts(letter):
             self._breakers.record_failure(_HERE, row[1])
 
     def _gone(self, row: Row) -> None:
-        self._abandon(row[3])
+        self._abandon(row[7])
 
     def _evicted(self, row: Row) -> None:
-        letter = self.live.get(row[3])
+        letter = self.live.get(row[7])
         if letter is not None:
             letter.leased = False
-            self._stray(row[3], letter)
+            self._stray(row[7], letter)
+
+    def _stopped(self, row: Row) -> None:
+        self._known[row[7]] = Letter(row[8], row[3], row[5])
 
     def _redriven(self, row: Row) -> None:
-        self._add(row[3], Letter(row[4], row[5], row[7]))
+        known = self._known.get(row[7])
+        if known is not None:
+            self._add(row[7], Letter(known.sender, known.size, known.ttl))
 
     def _reset(self, row: Row) -> None:
         self._breakers.reset(_HERE)

@@ -6,7 +6,7 @@ the messages in the mailbox. Executors run this: what has to be unpacked there i
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -21,34 +21,80 @@ from waypost.pipeline.replay.in_force import SettingsInForce
 from waypost.pipeline.replay.loud import by_key
 from waypost.pipeline.replay.places import Relays, numbers_of, runs, seqs_of
 from waypost.pipeline.start.shipping import unpacked
+from waypost.policy.verdicts import DEAD_LETTERED, Reason
 
-# `step`: what a row is to its inbox.
-ARRIVED, REFUSED, LEASED, ACKED, RETURNED, RAISED, GONE, EVICTED, REDRIVEN, RESET = range(10)
+# `step`: what a row is to its inbox. The first three are arrivals.
+(
+    ARRIVED,
+    REFUSED,
+    BURIED,
+    STOPPED,
+    LEASED,
+    ACKED,
+    RETURNED,
+    RAISED,
+    GONE,
+    EVICTED,
+    REDRIVEN,
+    RESET,
+) = range(12)
 
-# Of arrivals; movements have what they need of it.
-_LETTER = ("sender", "size", "tier", "ttl_ms", "deferred", "hop_count", "max_hops", "calls")
-_READ = ("at_ms", "step", "letter", *_LETTER, "cycle", "doubtful")
-_MOVING = ("acked", "failed", "expired", "evicted", "breaker")
+# What a row is, as one number: its step, and of arrivals their tier, whether their outcome comes
+# later, and the place of the reason for which they were refused.
+_STEP_BITS, _TIER_BITS, _DEFERRED_BITS = 4, 2, 1
+_TIER_AT = _STEP_BITS
+_DEFERRED_AT = _TIER_AT + _TIER_BITS
+_REASON_AT = _DEFERRED_AT + _DEFERRED_BITS
+_REASONS = ("", *(reason.value for reason in Reason))
+
+_MOVING = ("acked", "failed", "expired", "evicted", "redriven", "breaker")
 _LEASING = ("leased", "returned")
+_BUDGET = ("hop_count", "max_hops", "calls", "cycle")
 
 
 def judge_inboxes(
     rows: DataFrame, told: dict[str, Any], shown: tuple[str, ...], *, everything: bool
 ) -> DataFrame:
-    """Arrivals of `rows` with `place`, `shown` and `new_reason`: why they would have been refused,
-    or empty. All of them with `everything`, else those that would have been decided otherwise.
+    """Arrivals of `rows` with their `place`, `at_ms`, `sender`, `tier`, `old_reason`, what is
+    `shown`, and `new_reason`: why they would have been refused, or empty. All of them with
+    `everything`, else those that would have been decided otherwise.
 
     `rows` are from the functions below, with their `place` and the `hops` of their regime.
     """
-    ready = rows.withColumn("doubtful", overdrawn(F.least("max_hops", "hops")))
-    needed = dict.fromkeys(("place", *_READ, "old_reason", *shown))
-    in_order = by_key(ready.select(*needed))
-    given = ("place", *shown)
-    schema = StructType(
-        [*(in_order.schema[name] for name in given), StructField("new_reason", StringType())]
+    doubtful = overdrawn(F.least("max_hops", "hops"))
+    ready = rows.select(
+        *("place", "at_ms", _packed().alias("what"), "letter", "sender"),
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("size", "ttl_ms")),
+        F.when(doubtful, F.struct(*_BUDGET)).alias("budget"),
+        *shown,
     )
-    judge = partial(_judge, told=told, given=given, everything=everything)
-    return in_order.mapInArrow(judge, schema)
+    kept = ("place", "at_ms", "what", "sender", *shown)
+    schema = StructType(
+        [*(ready.schema[name] for name in kept), StructField("new_reason", StringType())]
+    )
+    judge = partial(_judge, told=told, kept=kept, everything=everything)
+    judged = by_key(ready).mapInArrow(judge, schema)
+    tier, old_reason = _field(_TIER_AT, _TIER_BITS), _field(_REASON_AT, 8)
+    return judged.withColumns(
+        {
+            "tier": tier,
+            "old_reason": F.get(F.array(*(F.lit(one) for one in _REASONS)), old_reason),
+        }
+    ).drop("what")
+
+
+def _packed() -> Column:
+    old_reason = F.array_position(F.array(*(F.lit(one) for one in _REASONS)), F.col("old_reason"))
+    return (
+        F.col("step")
+        + F.shiftleft(F.coalesce("tier", F.lit(0)), _TIER_AT)
+        + F.shiftleft(F.coalesce(F.col("deferred").cast("int"), F.lit(0)), _DEFERRED_AT)
+        + F.shiftleft(F.coalesce(old_reason.cast("int") - 1, F.lit(0)), _REASON_AT)
+    )
+
+
+def _field(at: int, bits: int) -> Column:
+    return F.shiftright("what", at).bitwiseAND(F.lit((1 << bits) - 1))
 
 
 def steps_of(events: DataFrame, columns: Iterable[str], *, leases: bool) -> DataFrame:
@@ -59,9 +105,7 @@ def steps_of(events: DataFrame, columns: Iterable[str], *, leases: bool) -> Data
     judged = is_arrival() & (F.col("goal") != "") & ~F.col("kept") & ~F.col("limited")
     step = F.when(judged, _arriving()).otherwise(_moving(leases))
     told = rows.withColumns({"step": step, "sender": F.when(judged, F.col("sender"))})
-    return told.where(F.col("step").isNotNull()).select(
-        *columns, "step", _letter().alias("letter")
-    )
+    return told.where(F.col("step").isNotNull()).select(*columns, "step", _letter().alias("letter"))
 
 
 def as_steps(arrivals: DataFrame) -> DataFrame:
@@ -69,8 +113,18 @@ def as_steps(arrivals: DataFrame) -> DataFrame:
     return arrivals.withColumns({"step": _arriving(), "letter": _letter()})
 
 
+def as_stopped(arrivals: DataFrame) -> DataFrame:
+    """Arrivals that would never have come, of which history has a message all the same."""
+    remembered = arrivals.where(F.col("old_reason").isin("", *DEAD_LETTERED))
+    return remembered.withColumns({"step": F.lit(STOPPED), "letter": _letter()})
+
+
 def _arriving() -> Column:
-    return F.when(F.col("old_reason") == "", ARRIVED).otherwise(REFUSED)
+    return (
+        F.when(F.col("old_reason") == "", ARRIVED)
+        .when(F.col("old_reason").isin(*DEAD_LETTERED), BURIED)
+        .otherwise(REFUSED)
+    )
 
 
 def _letter() -> Column:
@@ -87,6 +141,7 @@ def _moving(leases: bool) -> Column:
         .when((kind == "failed") & (F.col("via") == "handler"), RAISED)
         .when((kind == "failed") | ((kind == "expired") & (F.col("was") == "pending")), GONE)
         .when(kind == "evicted", EVICTED)
+        .when(kind == "redriven", REDRIVEN)
         .when((kind == "breaker") & by_hand, RESET)
     )
     return (
@@ -94,39 +149,10 @@ def _moving(leases: bool) -> Column:
     )
 
 
-def redriven_of(events: DataFrame, arrivals: DataFrame) -> DataFrame:
-    """Dead letters that were put back, each with what its arrival tells of it."""
-    back = events.where(F.col("kind") == "redriven").select(
-        "relay",
-        F.col("seq").alias("back_seq"),
-        F.expr("at_us div 1000").alias("back_ms"),
-        F.col("endpoint").alias("goal"),
-        F.col("id").alias("letter"),
-    )
-    stored = arrivals.where(F.col("old_reason").isin("", "budget_exceeded")).select(
-        "relay", "goal", "seq", F.col("publish").alias("letter"), "sender", "size", "ttl_ms"
-    )
-    pairs = stored.join(F.broadcast(back), on=["relay", "goal", "letter"], how="inner")
-    latest = (
-        pairs.where(F.col("seq") < F.col("back_seq"))
-        .groupBy("relay", "goal", "letter", "back_seq", "back_ms")
-        .agg(F.max_by(F.struct("sender", "size", "ttl_ms"), "seq").alias("arrived"))
-    )
-    return latest.select(
-        "relay",
-        F.col("back_seq").alias("seq"),
-        F.col("back_ms").alias("at_ms"),
-        "goal",
-        F.lit(REDRIVEN).alias("step"),
-        "letter",
-        "arrived.*",
-    )
-
-
 def _judge(
     batches: Iterable[pa.RecordBatch],
     told: dict[str, Any],
-    given: tuple[str, ...],
+    kept: tuple[str, ...],
     everything: bool,
 ) -> Iterator[pa.RecordBatch]:
     unpacked()
@@ -135,19 +161,35 @@ def _judge(
     in_force, relays = SettingsInForce(told), Relays(told["keys"])
     inbox, current = None, -1
     for batch in batches:
-        places = batch.column("place").to_numpy()
-        numbers, seqs = numbers_of(places), seqs_of(places)
+        numbers = numbers_of(batch.column("place").to_numpy())
+        rows = _rows(batch)
         reasons: list[str] = []
         for start, end in pairwise(runs(numbers)):
             if inbox is None or numbers[start] != current:
                 current = int(numbers[start])
                 inbox = Inbox(in_force, relays.of(current))
-            run = batch.slice(start, end - start)
-            columns = (run.column(name).to_pylist() for name in _READ)
-            reasons.extend(inbox.follow(zip(seqs[start:end].tolist(), *columns, strict=True)))
-        arrived = pa.array(batch.column("step").to_numpy() <= REFUSED)
-        arrivals = batch.filter(arrived).append_column("new_reason", pa.array(reasons, pa.string()))
+            reasons.extend(inbox.follow(islice(rows, end - start)))
+        what = batch.column("what").to_numpy()
+        arrived = (what & ((1 << _STEP_BITS) - 1)) <= BURIED
+        found = pa.array(reasons, pa.string())
+        arrivals = batch.select(kept).filter(pa.array(arrived)).append_column("new_reason", found)
         if not everything:
-            changed = pc.not_equal(arrivals["old_reason"], arrivals["new_reason"])
-            arrivals = arrivals.filter(changed)
-        yield arrivals.select([*given, "new_reason"])
+            before = pa.array(_REASONS).take(pa.array(what[arrived] >> _REASON_AT))
+            arrivals = arrivals.filter(pc.not_equal(before, found))
+        yield arrivals
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """What `Inbox.follow` reads."""
+    what = batch.column("what").to_numpy()
+    numbers = (
+        seqs_of(batch.column("place").to_numpy()),
+        batch.column("at_ms").to_numpy(),
+        what & ((1 << _STEP_BITS) - 1),
+        batch.column("size").to_numpy(),
+        (what >> _TIER_AT) & ((1 << _TIER_BITS) - 1),
+        batch.column("ttl_ms").to_numpy(),
+        (what >> _DEFERRED_AT) & 1,
+    )
+    texts = (batch.column(name).to_pylist() for name in ("letter", "sender", "budget"))
+    return zip(*(column.tolist() for column in numbers), *texts, strict=True)

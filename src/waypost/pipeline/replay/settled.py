@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.events import ARRIVALS
-from waypost.pipeline.replay.arrivals import described, is_arrival, overdrawn
+from waypost.pipeline.replay.arrivals import described, is_arrival
 from waypost.pipeline.replay.eras import Eras
 from waypost.policy.breakers import CircuitState
 from waypost.policy.reserved import RELAY
@@ -109,6 +109,7 @@ def _of_endpoints() -> list[Column]:
         F.when(F.col("qos_on") & ~F.col("inbox_known"), F.col("inbox_max")),
         F.when(lower, F.least("bytes_1", "bytes_2", "bytes_3")),
     )
+    bytes_max = F.when(judged & ~_weighed(), bytes_max)
     return [
         F.max(judged & (expected_reason() != F.col("old_reason"))).alias("differs"),
         F.max((of_kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
@@ -124,24 +125,43 @@ def _of_endpoints() -> list[Column]:
 
 
 def expected_reason() -> Column:
-    """What comes of an arrival by its recorded numbers, if the byte cap lets it pass."""
+    """What comes of an arrival by its recorded numbers.
+
+    Where the mailbox was not weighed, the byte cap is taken to let it pass.
+    """
     tier, size = F.col("tier"), F.col("size")
     counts = (F.col("count_1"), F.col("count_2"), F.col("count_3"))
     held = (F.col("bytes_1"), F.col("bytes_2"), F.col("bytes_3"))
     count_max = F.when(F.col("tier_known"), _by_tier(tier, counts)).otherwise(F.least(*counts))
     bytes_max = F.when(F.col("tier_known"), _by_tier(tier, held)).otherwise(F.least(*held))
     recorded = (F.col("quota_count") >= count_max) | (F.col("quota_bytes") + size > bytes_max)
-    over = F.when(F.col("quota_known"), recorded).otherwise(F.col("depth") >= count_max)
+    at_most = (F.col("depth") >= count_max) | (_weight() > bytes_max)
+    over = F.when(F.col("quota_known"), recorded).otherwise(at_most)
     # A refusal by quota is only understood if the tier it was judged in still holds.
     unclear = (F.col("old_reason") == Reason.QUOTA_EXCEEDED.value) & ~F.col("tier_known")
+    full = F.col("qos_on") & (_weight() > F.col("inbox_max"))
+    no_room = F.col("inbox_same") & (F.col("old_reason") == Reason.BACKPRESSURE.value)
+    turned_away = F.col("inbox_rejects") | (size > F.col("inbox_max")) | no_room
     return (
         F.when(unclear, F.lit("unclear"))
         .when(F.col("depth") >= F.coalesce("cap", F.lit(_HUGE)), Reason.BACKPRESSURE.value)
+        .when(full & turned_away, Reason.BACKPRESSURE.value)
+        .when(full & ~F.col("inbox_same"), F.lit("unclear"))  # other mail is evicted
         .when(F.col("qos_on") & over, Reason.QUOTA_EXCEEDED.value)
         .when(F.col("breaker_known") & _broken(), Reason.CIRCUIT_OPEN.value)
-        .when(overdrawn(effective_hops()), Reason.BUDGET_EXCEEDED.value)
+        .when(_overdrawn(), Reason.BUDGET_EXCEEDED.value)
         .otherwise("")
     )
+
+
+def _weighed() -> Column:
+    """Whether it is known what the mailbox held; older journals do not tell."""
+    return (F.col("depth") == 0) | (F.coalesce("depth_bytes", F.lit(0)) > 0)
+
+
+def _weight() -> Column:
+    """What the mailbox would weigh with the arrival; null if unknown."""
+    return F.when(_weighed(), F.coalesce("depth_bytes", F.lit(0)) + F.col("size"))
 
 
 def _broken() -> Column:
@@ -151,7 +171,15 @@ def _broken() -> Column:
     return (F.col("breaker") == CircuitState.OPEN.value) | (half_open & waits)
 
 
-def effective_hops() -> Column:
+def _overdrawn() -> Column:
+    """Whether the budget lets an arrival not pass, which nothing but the hops can change: where
+    they are as they were, so is the answer. Where not, only refusals by hops are understood."""
+    same = F.col("hops") == F.col("hops_recorded")
+    was = F.col("old_reason") == Reason.BUDGET_EXCEEDED.value
+    return F.when(same, was).otherwise(F.col("hop_count") >= _effective_hops())
+
+
+def _effective_hops() -> Column:
     """The most hops of a budget: a budget that had the relay's gets the replayed relay's."""
     own, new, was = F.col("max_hops"), F.col("hops"), F.col("hops_recorded")
     return F.when(new == was, own).when(own == was, new).otherwise(F.least(own, new))

@@ -26,7 +26,7 @@ from waypost.pipeline.replay.arrivals import (
     with_goals,
 )
 from waypost.pipeline.replay.eras import Eras
-from waypost.pipeline.replay.inboxes import as_steps, judge_inboxes, redriven_of, steps_of
+from waypost.pipeline.replay.inboxes import as_steps, as_stopped, judge_inboxes, steps_of
 from waypost.pipeline.replay.loud import Loud
 from waypost.pipeline.replay.pairs import changed_tiers, restored_pairs
 from waypost.pipeline.replay.senders import judge_senders
@@ -120,7 +120,11 @@ class Replay:
             everyone.alias("endpoints"),
             F.count_if("loud").alias("loud_endpoints"),
         )
-        self.totals: dict[str, int] = of_senders.crossJoin(of_endpoints).collect()[0].asDict()
+        # One after another: the second finds the pairs in memory.
+        self.totals: dict[str, int] = {
+            **of_senders.collect()[0].asDict(),
+            **of_endpoints.collect()[0].asDict(),
+        }
         loud = senders.where("loud").select("relay", F.col("sender").alias("name"))
         self._loud_senders = Loud(loud if self.totals["loud"] else None, self._keep)
         self._endpoints = endpoints.select("relay", F.col("endpoint").alias("name"), "loud")
@@ -200,8 +204,8 @@ class Replay:
         steps = loud.of(self._steps(), by="goal")
         rows = self._eras.attach(self._with_tiers(steps))
         told = self._eras.for_executors(loud.firsts)
-        given = tuple(name for name in self._told if name not in ("relay", "seq", "goal"))
-        judged = judge_inboxes(rows, told, given, everything=self._shown)
+        shown = SHOWN if self._shown else ()
+        judged = judge_inboxes(rows, told, shown, everything=self._shown)
         self._inboxes = self._keep(loud.named(judged, by="goal"))
 
     def _steps(self) -> DataFrame:
@@ -215,8 +219,8 @@ class Replay:
         )
         if not self.totals["redriven"]:
             return steps
-        back = redriven_of(self._events, self._arrivals)
-        return steps.unionByName(back, allowMissingColumns=True)
+        stopped = self._judged.where(~F.col("passed") & (F.col("goal") != ""))
+        return _all(steps, as_stopped(stopped).select(*told.columns))
 
     def _evicts(self) -> bool:
         return any(

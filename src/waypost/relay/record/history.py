@@ -108,7 +108,8 @@ def _checks(event: Accepted | Rejected) -> Iterator[str]:
     if reason == "rate_limited" or not event.endpoint:
         return
     if event.depth_max:
-        room = f"{event.depth}/{event.depth_max} in the mailbox"
+        weight = f", {event.depth_bytes:,} bytes" if event.depth_bytes else ""
+        room = f"{event.depth}/{event.depth_max} in the mailbox{weight}"
         yield f"backpressure {verdict['backpressure']}: {room}"
     if reason == "backpressure":
         return

@@ -65,6 +65,7 @@ class Delivery:
         if verdict.evict_bytes:
             self._make_room(mailbox, verdict, prepared.at_us)
         event.depth = verdict.depth
+        event.depth_bytes = verdict.depth_bytes
         event.quota_count = verdict.quota_count
         event.quota_bytes = verdict.quota_bytes
         if verdict.breaker is not CircuitState.CLOSED:
