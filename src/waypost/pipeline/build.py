@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.events import EVENTS, MOVEMENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
+from waypost.pipeline.start.shuffles import fit_shuffles
 from waypost.pipeline.tables import (
     anomalies,
     breakers,
@@ -61,6 +62,7 @@ def build(lake: Lake) -> Built:
     batches = list(change.draft.unbuilt)
     if not batches:
         return Built()
+    fit_shuffles(lake.spark, change.draft.events)
     days = touched_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()

@@ -24,6 +24,7 @@ from waypost.pipeline.replay.arrivals import LIMITED, arrivals_of
 from waypost.pipeline.replay.eras import Eras, read_eras
 from waypost.pipeline.replay.pairs import restored_pairs, with_tiers
 from waypost.pipeline.replay.stages import Replay, tiers_stand
+from waypost.pipeline.start.shuffles import fit_shuffles
 from waypost.pipeline.tables import anomalies
 from waypost.policy.settings import Settings, to_config_document
 
@@ -79,6 +80,7 @@ class Recommendation(msgspec.Struct, kw_only=True):
 
 def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
     """Limits that refuse at most the share `reject_at_most` of wanted arrivals."""
+    fit_shuffles(lake.spark, lake.manifest.events)
     events = lake.read(EVENTS_TABLE, EVENTS)
     eras = read_eras(events, lake.manifest.relays, _TIERS_ON)
     flagged = lake.read("anomalies", anomalies.SCHEMA).select("day", "relay", "sender").distinct()

@@ -1,14 +1,18 @@
 """The replay in Spark against the obvious one, on random histories of many relays in one lake."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tests.pipeline.replay.conftest import Past
 from tests.pipeline.replay.sequential import Decision, replay
+from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.replay.backtest import Backtest, backtest
 from waypost.policy.errors import InvalidSettings
 
@@ -128,6 +132,30 @@ def test_other_settings_give_what_a_plain_replay_gives(
 def test_without_the_shortcut_nothing_else_is_decided(past: Past) -> None:
     changes = msgspec.json.encode(OTHERS["tighter"])
     agrees(backtest(past.lake, changes, shortcut=False), judged_plainly(past, changes))
+
+
+class Older(Lake):
+    """The same, of relays that did not tell yet what their mailboxes weighed."""
+
+    def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
+        rows = super().read(table, schema, days)
+        return rows.withColumn("depth_bytes", F.lit(None).cast("bigint"))
+
+
+@pytest.mark.parametrize("name", ["nothing is evicted", "no limits but bytes"])
+def test_journals_that_do_not_tell_what_mailboxes_weigh_are_replayed_as_exactly(
+    past: Past, name: str
+) -> None:
+    older = Older(past.lake.spark, past.lake.path, past.lake.manifest)
+    changes = msgspec.json.encode(OTHERS[name])
+    agrees(backtest(older, changes), judged_plainly(past, changes))
+
+
+def test_who_cannot_be_touched_is_not_replayed(past: Past) -> None:
+    settled = backtest(past.lake).settled
+    assert settled.senders > 50
+    assert settled.endpoints > 30
+    assert (settled.senders_replayed, settled.endpoints_replayed) == (0, 0)
 
 
 def test_settings_that_make_no_sense_are_refused(past: Past) -> None:

@@ -30,6 +30,16 @@ from waypost.pipeline.lake.manifest import FORMAT, Manifest, decode_manifest, en
 EVENTS_TABLE = "events"
 _EPOCH = date(1970, 1, 1)
 
+# Values of these columns hardly repeat: to look each up in a dictionary would be work for nothing.
+_UNIQUE = (
+    *("seq", "id", "parent", "at_us", "arrived_at", "first_leased_at", "finished_at", "died_at"),
+    *("wait_ms", "total_ms"),
+)
+_PARQUET = {
+    "parquet.compression.codec.zstd.level": "1",
+    **{f"parquet.enable.dictionary#{name}": "false" for name in _UNIQUE},
+}
+
 
 class Lake:
     """A lake as it was when opened or last committed to."""
@@ -140,6 +150,7 @@ class Change:
             watched.write.partitionBy("day", part)
             .mode("overwrite")
             .option("partitionOverwriteMode", "dynamic")
+            .options(**_PARQUET)
             .parquet(f"{self.lake.path}/{table}")
         )
         seen = observation.get

@@ -27,6 +27,11 @@ class Manifest(msgspec.Struct, kw_only=True):
     tables: dict[str, dict[str, list[str]]] = {}
     unbuilt: list[int] = []
 
+    @property
+    def events(self) -> int:
+        """How many there are."""
+        return sum(one.events for relay in self.relays.values() for one in relay.values())
+
     def days(self, table: str) -> list[str]:
         """The days a table has rows of, in order."""
         return sorted(self.tables.get(table, {}))

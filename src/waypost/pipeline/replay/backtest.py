@@ -11,6 +11,7 @@ from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.replay.eras import Eras, read_eras
 from waypost.pipeline.replay.notes import notes_about
 from waypost.pipeline.replay.stages import Replay
+from waypost.pipeline.start.shuffles import fit_shuffles
 from waypost.policy.verdicts import Reason
 
 ACCEPTED = "accepted"
@@ -66,6 +67,7 @@ def backtest(
     Without `shortcut`, also what the recorded numbers prove unchanged is replayed step by step.
     Raises `InvalidSettings` before anything is read.
     """
+    fit_shuffles(lake.spark, lake.manifest.events)
     events = lake.read(EVENTS_TABLE, EVENTS)
     eras = read_eras(events, lake.manifest.relays, settings)
     replay = Replay(events, eras, shortcut=shortcut, shown=out is not None)

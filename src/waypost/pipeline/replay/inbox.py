@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from waypost.pipeline.replay.in_force import SettingsInForce
+from waypost.pipeline.replay.steps import Step
 from waypost.policy.admission import DeliveryVerdict, admit_delivery
 from waypost.policy.breakers import CircuitBreakers, CircuitState
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy, choose_victims
 from waypost.policy.verdicts import Reason
 
+_ARRIVED, _REFUSED, _BURIED = int(Step.ARRIVED), int(Step.REFUSED), int(Step.BURIED)
 _ENDLESS = 1 << 62
 _HERE = "here"
 """What the endpoint is called, to breakers and budgets: there is no other in its replay."""
@@ -25,7 +27,7 @@ _FINE = Budget(ttl=_ENDLESS)
 """Stands for every budget that is nowhere near its end."""
 
 Row = tuple[Any, ...]
-"""seq, at_ms, step, size, tier, ttl_ms, deferred, letter, sender, and a budget that is doubtful."""
+"""seq, at_ms, step, size, tier, ttl_ms, letter, sender, deferred, and a budget that is doubtful."""
 
 
 class Letter:
@@ -71,11 +73,17 @@ class Inbox:
         self._judged = _Judged()
         self._breakers = CircuitBreakers()
         self._enter_era()
-        self._steps = (
-            *(self._arrive, self._arrive, self._arrive, self._stopped),
-            *(self._lease, self._ack, self._return),
-            *(self._raised, self._gone, self._evicted, self._redriven, self._reset),
-        )
+        self._steps = {
+            Step.STOPPED: self._stopped,
+            Step.LEASED: self._lease,
+            Step.ACKED: self._ack,
+            Step.RETURNED: self._return,
+            Step.RAISED: self._raised,
+            Step.GONE: self._gone,
+            Step.EVICTED: self._evicted,
+            Step.REDRIVEN: self._redriven,
+            Step.RESET: self._reset,
+        }
 
     def follow(self, rows: Iterable[Row]) -> Iterator[str]:
         """Go through rows in order; gives for each arrival why it is refused, or ""."""
@@ -84,7 +92,7 @@ class Inbox:
             if row[0] >= in_force.until_seq:
                 self._enter_era(row[0])
             step = row[2]
-            if step <= 2:
+            if step <= _BURIED:
                 yield self._arrive(row)
             else:
                 steps[step](row)
@@ -100,10 +108,10 @@ class Inbox:
         self._breakers.update_config(config, idle_ms)
 
     def _arrive(self, row: Row) -> str:
-        _, at_ms, step, size, tier, ttl, deferred, key, sender, budget = row
-        if step == 0:
-            self._deferred = bool(deferred)
-        if step != 1:
+        _, at_ms, step, size, tier, ttl, key, sender, deferred, budget = row
+        if step == _ARRIVED:
+            self._deferred = deferred
+        if step != _REFUSED:
             self._known[key] = Letter(sender, size, ttl)
         if at_ms > self._strays_ttl:
             self._expire_strays(at_ms)
@@ -118,7 +126,7 @@ class Inbox:
         letter = Letter(sender, size, ttl)
         letter.probe = verdict.probe and self._deferred
         self._add(key, letter)
-        if step != 0:
+        if step != _ARRIVED:
             self._stray(key, letter)
         if not self._deferred and self._breakers:
             self._breakers.record_success(_HERE, at_ms)
@@ -151,44 +159,44 @@ class Inbox:
     # What history tells of messages
 
     def _lease(self, row: Row) -> None:
-        letter = self.live.get(row[7])
+        letter = self.live.get(row[6])
         if letter is not None:
             letter.leased = True
 
     def _return(self, row: Row) -> None:
-        letter = self.live.get(row[7])
+        letter = self.live.get(row[6])
         if letter is not None:
             letter.leased = False
 
     def _ack(self, row: Row) -> None:
-        self._known.pop(row[7], None)
-        letter = self._remove(row[7])
+        self._known.pop(row[6], None)
+        letter = self._remove(row[6])
         if letter is not None and self._breakers:
             self._succeed(letter, row[1])
         if self._strays:
             self._drain(row[1])
 
     def _raised(self, row: Row) -> None:
-        letter = self._remove(row[7])
+        letter = self._remove(row[6])
         if letter is not None and self._counts(letter):
             self._breakers.record_failure(_HERE, row[1])
 
     def _gone(self, row: Row) -> None:
-        self._abandon(row[7])
+        self._abandon(row[6])
 
     def _evicted(self, row: Row) -> None:
-        letter = self.live.get(row[7])
+        letter = self.live.get(row[6])
         if letter is not None:
             letter.leased = False
-            self._stray(row[7], letter)
+            self._stray(row[6], letter)
 
     def _stopped(self, row: Row) -> None:
-        self._known[row[7]] = Letter(row[8], row[3], row[5])
+        self._known[row[6]] = Letter(row[7], row[3], row[5])
 
     def _redriven(self, row: Row) -> None:
-        known = self._known.get(row[7])
+        known = self._known.get(row[6])
         if known is not None:
-            self._add(row[7], Letter(known.sender, known.size, known.ttl))
+            self._add(row[6], Letter(known.sender, known.size, known.ttl))
 
     def _reset(self, row: Row) -> None:
         self._breakers.reset(_HERE)

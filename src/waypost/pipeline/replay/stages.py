@@ -26,11 +26,12 @@ from waypost.pipeline.replay.arrivals import (
     with_goals,
 )
 from waypost.pipeline.replay.eras import Eras
-from waypost.pipeline.replay.inboxes import as_steps, as_stopped, judge_inboxes, steps_of
+from waypost.pipeline.replay.inboxes import judge_inboxes
 from waypost.pipeline.replay.loud import Loud
 from waypost.pipeline.replay.pairs import changed_tiers, restored_pairs
 from waypost.pipeline.replay.senders import judge_senders
 from waypost.pipeline.replay.settled import COUNTS, endpoint_facts, pair_facts, sender_facts
+from waypost.pipeline.replay.steps import as_steps, as_stopped, steps_of
 
 _FEW = 500_000
 """So many rows are sent to whoever looks something up in them."""

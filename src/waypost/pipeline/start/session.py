@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.start.java import require_java
 from waypost.pipeline.start.shipping import shipped
+from waypost.pipeline.start.shuffles import FITTED, PARTS
 
 Session = SparkSession
 LOCAL = "local[*]"
@@ -153,8 +154,7 @@ def _of_this_process(choice: SparkChoice) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",  # nobody else needs to reach it
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(2 * cores),
-        # Small ones are put together when their sizes are known.
-        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(16 * cores),
+        FITTED: str(PARTS not in choice.conf).lower(),
     }
 
 
