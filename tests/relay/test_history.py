@@ -36,7 +36,7 @@ async def test_the_story_of_an_accepted_message_has_every_check_with_its_numbers
     size = relay.metrics().endpoints[0].bytes // 2
     assert await told(relay, result.message_id) == [
         ("check", "rate limit passed: 1/10 in the sender's window"),
-        ("check", "backpressure passed: 1/20 in the mailbox"),
+        ("check", f"backpressure passed: 1/20 in the mailbox, {size:,} bytes"),
         ("check", f"quota of tier 1 passed: 1 messages, {size:,} bytes already in this inbox"),
         ("check", "circuit breaker passed: CLOSED"),
         ("check", "budget passed: hop 0 of 5, 10 calls left, expires 2023-11-14 23:13:20 UTC"),

@@ -64,6 +64,7 @@ class Recount:
         self._budget_shrinks(event)
         before = self._before_evictions(event["endpoint"])
         assert event.get("depth", 0) == len(before)
+        assert event.get("depth_bytes", 0) == sum(one["size"] for one in before)
         check = getattr(self, f"_{reason or 'accepted'}")
         check(event, before)
         self._just_evicted.pop(event["endpoint"], None)
