@@ -97,4 +97,5 @@ __all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of pu
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'waypost' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found

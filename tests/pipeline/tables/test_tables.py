@@ -1,10 +1,20 @@
 """Every table against another engine, and in steps against at once."""
 
+import threading
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.pipeline.tables.conftest import BuiltLake
+from tests.pipeline.tables.journal_by_hand import write_first_part
 from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
 from waypost.pipeline.build import build
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.lake.manifest import encode_manifest
+from waypost.pipeline.tables import loops
 from waypost.pipeline.tables.registry import TABLES
 
 IN_WORDS = {"loops", "anomalies"}  # their sentences are tested one by one
@@ -62,3 +72,25 @@ def test_a_build_counts_the_messages_it_wrote(by_hand: BuiltLake) -> None:
     assert first.built.days == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert (first.built.messages, second.built.messages) == (13, 4)
     assert by_hand.lake.manifest.unbuilt == []
+
+
+def test_a_table_that_fails_ends_the_others_and_leaves_the_lake_as_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_first_part(tmp_path)
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    ingest(lake, parse_places([f"hand={tmp_path}"]))
+    before = encode_manifest(lake.manifest)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no table today")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(loops, "build", fail)
+        with pytest.raises(RuntimeError, match="no table today"):
+            build(lake)
+    # Nobody writes any more: the next build has the same directories.
+    assert not [one for one in threading.enumerate() if one.name.startswith("build")]
+    assert encode_manifest(open_lake(spark, lake.path).manifest) == before
+    assert build(lake).messages > 0
+    assert lake.read(loops.NAME, loops.SCHEMA).count() > 0
