@@ -23,7 +23,7 @@ from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.replay.arrivals import LIMITED, arrivals_of
 from waypost.pipeline.replay.eras import Eras, read_eras
 from waypost.pipeline.replay.pairs import restored_pairs, with_tiers
-from waypost.pipeline.replay.stages import Replay, tiers_stand
+from waypost.pipeline.replay.stages import Replay
 from waypost.pipeline.start.shuffles import fit_shuffles
 from waypost.pipeline.tables import anomalies
 from waypost.policy.settings import Settings, to_config_document
@@ -114,7 +114,7 @@ def _arrivals(events: DataFrame, eras: Eras) -> DataFrame:
     """Arrivals at an endpoint, with their tier; where tiers were off, the one they would have."""
     passed = arrivals_of(events).where((F.col("endpoint") != "") & ~F.col("kept"))
     rows = eras.attach(passed)
-    return rows if tiers_stand(eras) else with_tiers(rows, restored_pairs(events))
+    return rows if eras.tiers_stand() else with_tiers(rows, restored_pairs(events))
 
 
 def _with_wanted(rows: DataFrame, flagged: DataFrame) -> DataFrame:

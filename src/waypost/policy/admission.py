@@ -59,6 +59,7 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
     detail: str = ""
     retry_after_ms: int = 0
     depth: int = 0
+    depth_bytes: int = 0
     pressure: float = 0.0
     quota_count: int = 0
     quota_bytes: int = 0
@@ -66,7 +67,6 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
     probe: bool = False
     transition: Transition | None = None
     evict_bytes: int = 0
-    depth_bytes: int = 0
 
 
 def admit_sender(
@@ -95,8 +95,7 @@ def admit_delivery(
 ) -> DeliveryVerdict:
     """Step 5: may `arrival` be stored in `mailbox` now?"""
     depth, cap = mailbox.depth, settings.backpressure
-    verdict = DeliveryVerdict(None, "", 0, depth)
-    verdict.depth_bytes = mailbox.bytes
+    verdict = DeliveryVerdict(None, "", 0, depth, mailbox.bytes)
     if cap.enabled:
         if depth >= cap.max_mailbox_size:
             full = check_backpressure(depth, cap)

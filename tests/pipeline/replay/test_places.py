@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from waypost.pipeline.replay.places import (
     KEYS_MAX,
     SEQ_BITS,
+    SEQ_MASK,
     Relays,
     numbers_of,
     runs,
     seqs_of,
 )
 
-KEYS = st.tuples(st.integers(0, KEYS_MAX - 1), st.integers(0, (1 << SEQ_BITS) - 1))
+KEYS = st.tuples(st.integers(0, KEYS_MAX - 1), st.integers(0, SEQ_MASK))
 
 
 def placed(rows: list[tuple[int, int]]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

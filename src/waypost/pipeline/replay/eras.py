@@ -91,6 +91,25 @@ class Eras:
             limit = F.when(mine, F.coalesce(chosen, F.col("rate_max"))).otherwise(limit)
         return limit
 
+    def tiers_count(self) -> bool:
+        """Whether tiers would have had a say at any time."""
+        return any(era.replayed.qos.enabled for era in self.regimes)
+
+    def tiers_stand(self) -> bool:
+        """Whether recorded tiers are those a replay would find, if all senders pass as they did."""
+        return all(
+            not new.enabled
+            or (old.enabled and old.bidirectional_window_ms == new.bidirectional_window_ms)
+            for old, new in ((era.recorded.qos, era.replayed.qos) for era in self.regimes)
+        )
+
+    def evicts(self) -> bool:
+        """Whether mail would have been evicted for other mail at any time."""
+        return any(
+            era.replayed.qos.enabled and era.replayed.qos.overflow == "evict_heaviest"
+            for era in self.regimes
+        )
+
     def for_executors(self, keys: list[tuple[int, str]]) -> dict[str, object]:
         """The same as text and numbers, for `SettingsInForce`; `keys` are for `Relays`."""
         texts: dict[bytes, int] = {}

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.replay.places import KEYS_MAX, SEQ_BITS
+from waypost.pipeline.replay.places import KEYS_MAX, SEQ_BITS, SEQ_MASK
 
 Keep = Callable[[DataFrame], DataFrame]
 
@@ -30,7 +30,7 @@ class Loud:
         if self.count > KEYS_MAX:
             raise LakeUnusable(
                 f"{self.count:,} senders or endpoints would have to be replayed step by step, and"
-                f" {KEYS_MAX:,} is the most: replay fewer relays at a time"
+                f" {KEYS_MAX:,} is the most: make a lake of fewer relays"
             )
 
     def of(self, rows: DataFrame, by: str) -> DataFrame:
@@ -55,7 +55,7 @@ class Loud:
         numbered = rows.withColumns(
             {
                 "number": F.shiftright("place", SEQ_BITS),
-                "seq": F.col("place").bitwiseAND(F.lit((1 << SEQ_BITS) - 1)),
+                "seq": F.col("place").bitwiseAND(F.lit(SEQ_MASK)),
             }
         )
         return numbered.join(known, on=["number"], how="inner").drop("number", "place")

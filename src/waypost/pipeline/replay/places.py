@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SEQ_BITS = 42
 """Enough for 4 million million events of one relay, and leaves room for 2 million keys."""
 
+SEQ_MASK = (1 << SEQ_BITS) - 1
 KEYS_MAX = 1 << (63 - SEQ_BITS)
 
 
@@ -39,7 +40,7 @@ def numbers_of(places: "NDArray[np.int64]") -> "NDArray[np.int64]":
 
 def seqs_of(places: "NDArray[np.int64]") -> "NDArray[np.int64]":
     """What `places` tell besides the key."""
-    return places & ((1 << SEQ_BITS) - 1)
+    return places & SEQ_MASK
 
 
 def runs(numbers: "NDArray[np.int64]") -> list[int]:

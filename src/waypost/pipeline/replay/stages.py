@@ -155,7 +155,7 @@ class Replay:
         if self._moved is None:
             return loud if self.totals["loud_endpoints"] else None
         touched = self._moved.select("relay", F.col("goal").alias("name"))
-        if self._tiers_count():
+        if self._eras.tiers_count():
             senders = self._moved.select("relay", F.col("sender").alias("name"))
             touched = touched.unionByName(senders)
         # Not every sender has a mailbox.
@@ -174,8 +174,8 @@ class Replay:
     def _find_tiers(self) -> None:
         self._tiers: DataFrame | None = None
         """Of arrivals whose tier is another one than was recorded, if any."""
-        stand = self._shortcut and tiers_stand(self._eras)
-        if not self._tiers_count() or (stand and self._moved is None):
+        stand = self._shortcut and self._eras.tiers_stand()
+        if not self._eras.tiers_count() or (stand and self._moved is None):
             return
         passed, told = self._passed(), restored_pairs(self._events)
         if stand and self._moved is not None:
@@ -191,9 +191,6 @@ class Replay:
             return rows
         joined = rows.join(self._tiers, on=["relay", "seq"], how="left")
         return joined.withColumn("tier", F.coalesce("new_tier", "tier")).drop("new_tier")
-
-    def _tiers_count(self) -> bool:
-        return any(era.replayed.qos.enabled for era in self._eras.regimes)
 
     # The third stage
 
@@ -211,7 +208,7 @@ class Replay:
 
     def _steps(self) -> DataFrame:
         """What all inboxes go through, in no order."""
-        told = steps_of(self._events, self._columns, leases=self._evicts())
+        told = steps_of(self._events, self._columns, leases=self._eras.evicts())
         steps = _all(
             self._loud_senders.others(told, by="sender"),
             as_steps(self._judged.where(F.col("passed") & (F.col("goal") != ""))).select(
@@ -222,12 +219,6 @@ class Replay:
             return steps
         stopped = self._judged.where(~F.col("passed") & (F.col("goal") != ""))
         return _all(steps, as_stopped(stopped).select(*told.columns))
-
-    def _evicts(self) -> bool:
-        return any(
-            era.replayed.qos.enabled and era.replayed.qos.overflow == "evict_heaviest"
-            for era in self._eras.regimes
-        )
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())
@@ -248,15 +239,6 @@ def _of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
         pairs.select("relay", F.col("goal").alias("sender"), F.col("sender").alias("goal"))
     )
     return rows.join(F.broadcast(both.distinct()), on=["relay", "sender", "goal"], how="left_semi")
-
-
-def tiers_stand(eras: Eras) -> bool:
-    """Whether recorded tiers are those a replay would find, if all senders pass as they did."""
-    return all(
-        not new.enabled
-        or (old.enabled and old.bidirectional_window_ms == new.bidirectional_window_ms)
-        for old, new in ((era.recorded.qos, era.replayed.qos) for era in eras.regimes)
-    )
 
 
 def _as_decisions(rows: DataFrame) -> DataFrame:

@@ -50,7 +50,8 @@ _SESSION = {
     # Lists of a group are added to in a hash map; with more groups than this (128 unless told)
     # rows are sorted first.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # Batches end by their rows. Watching their bytes, too, would measure them after every row.
+    # Batches end by their rows, which have no payloads here. Watching their bytes, too, would
+    # measure them after every row.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }

@@ -6,11 +6,12 @@ from pyspark.sql import SparkSession
 PARTS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 FITTED = "spark.waypost.fitShuffles"
 _EVENTS_EACH = 1_000_000
-_PER_CORE = 4
+_LEAST_PER_CORE, _MOST_PER_CORE = 4, 32
 
 
 def fit_shuffles(spark: SparkSession, events: int) -> None:
     """Be ready for a job over so many events, in a session that leaves this to Waypost."""
     if spark.conf.get(FITTED, "") == "true":
-        least = _PER_CORE * spark.sparkContext.defaultParallelism
-        spark.conf.set(PARTS, str(max(least, events // _EVENTS_EACH)))
+        cores = spark.sparkContext.defaultParallelism
+        most = min(events // _EVENTS_EACH, _MOST_PER_CORE * cores)
+        spark.conf.set(PARTS, str(max(_LEAST_PER_CORE * cores, most)))
