@@ -77,6 +77,14 @@ async def test_a_message_that_left_has_no_row(busy: Relay, data: Path) -> None:
     assert rows(data, "select * from messages where id = 'order-1'") == []
 
 
+async def test_a_message_that_left_after_a_restart_has_no_row(busy: Relay, data: Path) -> None:
+    await busy.close()
+    async with Relay(data) as again:
+        await again.ack("agent.b", "order-1")
+    assert rows(data, "select * from messages where id = 'order-1'") == []
+    assert len(rows(data, "select * from messages")) == 4
+
+
 async def test_an_index_that_was_deleted_is_made_again_the_same(
     busy: Relay, start, data: Path
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from waypost.policy.backpressure import check_backpressure
-from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
+from waypost.policy.breakers import CLOSED, CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
@@ -63,7 +63,7 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
     pressure: float = 0.0
     quota_count: int = 0
     quota_bytes: int = 0
-    breaker: CircuitState = CircuitState.CLOSED
+    breaker: CircuitState = CLOSED
     probe: bool = False
     transition: Transition | None = None
     evict_bytes: int = 0
@@ -105,7 +105,7 @@ def admit_delivery(
     if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
         return verdict
     circuit = breakers.check(arrival.endpoint, now_ms)
-    if circuit.state is not CircuitState.CLOSED:
+    if circuit.state is not CLOSED:
         verdict.breaker = circuit.state
         verdict.probe = circuit.probe
         verdict.transition = circuit.transition

@@ -7,6 +7,7 @@ Rule 3  Instants of one sender never go back; the caller's clock sees to that.
 This module does not know about endpoints: a publish counts once, whatever its fan-out.
 """
 
+from array import array
 from bisect import bisect_right
 from typing import Annotated
 
@@ -65,7 +66,7 @@ class RateWindows:
     """The instants (ms) of each sender's recent publishes."""
 
     def __init__(self) -> None:
-        self._sent: dict[str, list[int]] = {}
+        self._sent: dict[str, array[int]] = {}
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -73,9 +74,12 @@ class RateWindows:
     def count(self, sender: str, now_ms: int, window_ms: int) -> int:
         """How many publishes of `sender` still count."""
         sent = self._sent.get(sender)
-        if sent is None:
+        if not sent:
             return 0
-        gone = bisect_right(sent, now_ms - window_ms)
+        start = now_ms - window_ms
+        if sent[0] > start:
+            return len(sent)
+        gone = bisect_right(sent, start)
         if gone > 64 and gone * 2 > len(sent):  # amortised: each instant is moved once
             del sent[:gone]
             gone = 0
@@ -85,14 +89,14 @@ class RateWindows:
         """Count a publish of `sender`."""
         sent = self._sent.get(sender)
         if sent is None:
-            self._sent[sender] = [at_ms]
+            self._sent[sender] = array("q", (at_ms,))
         else:
             sent.append(at_ms)
 
     def retry_after_ms(self, sender: str, now_ms: int, window_ms: int, limit: int) -> int:
         """How long until `sender` is below `limit` again."""
-        sent = self._sent.get(sender, [])
-        if len(sent) < limit:
+        sent = self._sent.get(sender)
+        if sent is None or len(sent) < limit:
             return 0
         return max(0, sent[-limit] + window_ms - now_ms)
 

@@ -30,6 +30,10 @@ class Tier(IntEnum):
     ACTIVE = 3
 
 
+UNKNOWN, ACKNOWLEDGED, ACTIVE = Tier
+"""By themselves: to look one up in its class takes ten times as long, for every message."""
+
+
 class TierLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What one sender of a tier may have waiting in one inbox."""
 
@@ -61,11 +65,11 @@ def tier_of(sent_ms: int | None, received_ms: int | None, now_ms: int, window_ms
     None stands for never.
     """
     if received_ms is None:
-        return Tier.UNKNOWN
+        return UNKNOWN
     fresh = now_ms - window_ms
     if sent_ms is not None and sent_ms >= fresh and received_ms >= fresh:
-        return Tier.ACTIVE
-    return Tier.ACKNOWLEDGED
+        return ACTIVE
+    return ACKNOWLEDGED
 
 
 def standing(
@@ -73,9 +77,9 @@ def standing(
 ) -> Tier:
     """`tier_of`, for any sender: everyone knows the relay, nobody knows the anonymous."""
     if sender == RELAY:
-        return Tier.ACTIVE
+        return ACTIVE
     if sender == ANONYMOUS:
-        return Tier.UNKNOWN
+        return UNKNOWN
     return tier_of(sent_ms, received_ms, now_ms, window_ms)
 
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from waypost.relay.memory.duplicates import Duplicate
-from waypost.relay.memory.mailbox import Message, MessageState
+from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, PENDING, Message
 from waypost.relay.memory.state import RelayState
 from waypost.relay.record.segments import Place
 from waypost.wire.results import PublishResult
@@ -30,7 +30,7 @@ DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 FORMAT = 2
 _ROWS_PER_STATEMENT = 200
-_STATUS = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
+_STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed"}
 _STATE = {status: state for state, status in _STATUS.items()}
 
 
@@ -118,11 +118,11 @@ class Index:
         for row in self._connection.execute("select * from messages order by ordering"):
             message = _from_row(row)
             mailbox = state.mailbox(message.endpoint)
-            if message.state is MessageState.DEAD:
+            if message.state is DEAD:
                 mailbox.dead[message.id] = message
             else:
                 mailbox.add(message)
-            if message.state is MessageState.LEASED:
+            if message.state is LEASED:
                 state.leased[message.endpoint, message.id] = message
 
     def last_seen(self, pair: tuple[str, str]) -> int | None:
@@ -220,7 +220,7 @@ def take_changes(state: RelayState, position: Position, *, anew: bool = False) -
     messages: list[tuple[str | int, ...]] = []
     gone: list[int] = []
     for order, message in state.dirty.items():
-        if message.state is MessageState.GONE:
+        if message.state is GONE:
             gone.append(order)
         else:
             messages.append(_to_row(message))
@@ -231,6 +231,7 @@ def take_changes(state: RelayState, position: Position, *, anew: bool = False) -
         endpoints.append((subject, since_us))
     state.dirty = {}
     state.dirty_endpoints = set()
+    state.indexed_seq = position.seq
     return Changes(
         position=position,
         endpoints=endpoints,

@@ -95,7 +95,7 @@ def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position
     if known is None or not _covers(segments, known):
         return state, None
     index.load(state)
-    state.seq, state.at_us = known.seq, known.at_us
+    state.seq, state.at_us, state.indexed_seq = known.seq, known.at_us, known.seq
     _attach(index, state)
     return state, known
 

@@ -49,6 +49,8 @@ class RelayState:
         self.leased: dict[tuple[str, str], Message] = {}
         self.dirty: dict[int, Message] = {}
         """Messages the index does not know as they are now, by order."""
+        self.indexed_seq = 0
+        """What came up to this event, the index knows or is about to."""
         self.dirty_endpoints: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
@@ -169,23 +171,29 @@ class RelayState:
     def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
         mailbox = self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
-        if message is not None:
-            self.dirty[message.order] = message
-        else:
+        if message is None:
             self._tidy(mailbox)  # how it came is in a segment that was dropped
         return mailbox, message
+
+    def _left(self, message: Message) -> None:
+        """A message is gone; of one that it never heard of, the index need not know."""
+        if message.order > self.indexed_seq:
+            self.dirty.pop(message.order, None)
+        else:
+            self.dirty[message.order] = message
 
     def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
         message = mailbox.dead.pop(message_id, None)
         if message is not None:
             message.state = GONE
-            self.dirty[message.order] = message
+            self._left(message)
         return message
 
     def _leased(self, event: events.Leased, place: Place) -> None:
         self.counts["leased"] += 1
         _, message = self._live(event)
         if message is not None:
+            self.dirty[message.order] = message
             message.state = LEASED
             message.attempt = event.attempt
             message.until_us = event.until_us
@@ -200,6 +208,7 @@ class RelayState:
             self.waits_us.append(event.at_us - message.at_us)
             message.fresh = None  # nobody will read it again
             mailbox.remove(message)
+            self._left(message)
             self._tidy(mailbox)
 
     def _returned(self, event: events.Returned, place: Place) -> None:
@@ -207,6 +216,7 @@ class RelayState:
         mailbox, message = self._live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
+            self.dirty[message.order] = message
             message.not_before_us = event.not_before_us
             mailbox.put_back(message)
 
@@ -222,6 +232,7 @@ class RelayState:
         mailbox, message = self._live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
+            self.dirty[message.order] = message
             mailbox.bury(message, reason, event.at_us)
 
     def _expired(self, event: events.Expired, place: Place) -> None:
@@ -232,6 +243,7 @@ class RelayState:
         elif message is not None:
             self.leased.pop((event.endpoint, event.id), None)
             mailbox.remove(message)
+            self._left(message)
         self._tidy(mailbox)
 
     def _redriven(self, event: events.Redriven, place: Place) -> None:

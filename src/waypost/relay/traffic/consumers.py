@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
-from waypost.relay.memory.mailbox import ENDLESS, Mailbox, Message, MessageState
+from waypost.relay.memory.mailbox import ENDLESS, LEASED, Mailbox, Message
 from waypost.relay.record.bodies import Bodies, envelope_of
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.leases import Leases
@@ -96,12 +96,12 @@ class Consumer:
     def fail(self, message_id: str, reason: str) -> None:
         """One that it holds can never be handed over: it becomes a dead letter."""
         message = self.held.pop(message_id)
-        if message.state is MessageState.LEASED:
+        if message.state is LEASED:
             self._consumers.movements.fail(message, reason, via=VIA)
 
     def let_go(self) -> list[str]:
         """Hold no longer what somebody else has confirmed or given back; gives their ids."""
-        gone = [one.id for one in self.held.values() if one.state is not MessageState.LEASED]
+        gone = [one.id for one in self.held.values() if one.state is not LEASED]
         for one in gone:
             del self.held[one]
         return gone
@@ -111,7 +111,7 @@ class Consumer:
         if self._consumers.forget(self):
             held, self.held = self.held, {}
             for message in sorted(held.values(), key=lambda one: -one.order):
-                if message.state is MessageState.LEASED:
+                if message.state is LEASED:
                     self._consumers.movements.give_back(message, "the connection ended")
 
     def _mailbox(self) -> Mailbox | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.policy.admission import DeliveryVerdict, admit_delivery
 from waypost.policy.bounds import payload_inline_max_bytes
-from waypost.policy.breakers import CircuitState
+from waypost.policy.breakers import CLOSED
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.settings import Settings
 from waypost.policy.verdicts import DEAD_LETTERED, Reason
@@ -68,7 +68,7 @@ class Delivery:
         event.depth_bytes = verdict.depth_bytes
         event.quota_count = verdict.quota_count
         event.quota_bytes = verdict.quota_bytes
-        if verdict.breaker is not CircuitState.CLOSED:
+        if verdict.breaker is not CLOSED:
             event.breaker = verdict.breaker
             event.probe = verdict.probe
         backpressure = settings.backpressure

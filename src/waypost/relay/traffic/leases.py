@@ -14,7 +14,7 @@ from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers, microseconds
 from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.memory.index import all_messages
-from waypost.relay.memory.mailbox import ENDLESS, Mailbox, Message, MessageState
+from waypost.relay.memory.mailbox import ENDLESS, LEASED, Mailbox, Message
 from waypost.relay.record.bodies import Bodies
 from waypost.relay.record.ledger import Ledger
 from waypost.relay.traffic.movements import Movements
@@ -105,7 +105,7 @@ class Leases:
         """These were not done: they wait again, not before `delay_s` has passed."""
         delay_us = microseconds("delay", delay_s)
         not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
-        messages = [m for m in _live(self.mailbox(subject), ids) if m.state is MessageState.LEASED]
+        messages = [m for m in _live(self.mailbox(subject), ids) if m.state is LEASED]
         for message in messages:
             self._movements.give_back(message, "nack", not_before_us)
         if messages and not_before_us:
