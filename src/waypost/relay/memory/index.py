@@ -255,11 +255,25 @@ def _duplicate(at_us: int, result: str) -> Duplicate:
 
 
 def _to_row(m: Message) -> tuple[str | int, ...]:
-    place = (m.place.segment, m.place.offset, m.place.length)
+    at = m.place
+    # One tuple, not made of several: this runs on the event loop, for every message in it.
     return (
-        *(m.order, m.endpoint, m.id, _STATUS[m.state], m.sender, m.size, m.ttl, m.at_us),
-        *place,
-        *(m.attempt, m.not_before_us, m.via, m.reason, m.failed_at_us),
+        m.order,
+        m.endpoint,
+        m.id,
+        _STATUS[m.state],
+        m.sender,
+        m.size,
+        m.ttl,
+        m.at_us,
+        at.segment,
+        at.offset,
+        at.length,
+        m.attempt,
+        m.not_before_us,
+        m.via,
+        m.reason,
+        m.failed_at_us,
     )
 
 
