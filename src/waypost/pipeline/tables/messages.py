@@ -57,10 +57,12 @@ def build(
     twice (`repeated`) says so with `some_repeat`, and no row is looked up among them.
     """
     turns = _turns(chosen) if some_repeat else None
+    # A turn that is always the same would have Spark shuffle the sums again for the join.
+    key = [*KEY, _TURN] if some_repeat else [*KEY]
     kept = _with_turn(arrivals.where(is_kept()), turns, F.col("seq"))
     moved = _with_turn(movements, turns, _arrival_before())
-    lives = kept.join(_sums(moved), on=[*KEY, _TURN], how="left")
-    return _closing(lives.join(_texts(moved), on=[*KEY, _TURN], how="left"))
+    told = _sums(moved, key).join(_texts(moved, key).hint("shuffle_hash"), on=key, how="left")
+    return _closing(kept.join(told, on=key, how="left"))
 
 
 def repeated(chosen: DataFrame) -> DataFrame:
@@ -82,7 +84,7 @@ def _with_turn(rows: DataFrame, turns: DataFrame | None, its_own: Column) -> Dat
     """Tell apart what has the same id: by the seq of the arrival, 0 where the id came once."""
     if turns is None:
         none = F.lit(None).cast("array<struct<seq:bigint,at_us:bigint>>")
-        return rows.withColumns({"turns": none, _TURN: F.lit(0).cast("bigint")})
+        return rows.withColumn("turns", none)
     turn = F.when(F.col("turns").isNull(), F.lit(0)).otherwise(its_own)
     return rows.join(turns, on=[*KEY], how="left").withColumn(_TURN, turn.cast("bigint"))
 
@@ -118,10 +120,10 @@ def _code() -> Column:
     )
 
 
-def _sums(movements: DataFrame) -> DataFrame:
+def _sums(movements: DataFrame, key: list[str]) -> DataFrame:
     """What the movements of each message come to."""
     kind, at_us, seq = F.col("kind"), F.col("at_us"), F.col("seq")
-    return movements.groupBy(*KEY, _TURN).agg(
+    return movements.groupBy(*key).agg(
         F.max(seq * _BITS + _code()).alias("last"),
         F.max(at_us).alias("last_us"),
         F.min(F.when(kind == "leased", at_us)).alias("leased_us"),
@@ -132,11 +134,11 @@ def _sums(movements: DataFrame) -> DataFrame:
     )
 
 
-def _texts(movements: DataFrame) -> DataFrame:
+def _texts(movements: DataFrame, key: list[str]) -> DataFrame:
     """Why messages died or expired, last: by lists, since a greatest text would need sorting."""
     ends = movements.where(_died() | _expired())
     text = F.struct("seq", "reason")
-    return ends.groupBy(*KEY, _TURN).agg(
+    return ends.groupBy(*key).agg(
         F.array_max(F.collect_list(F.when(_died(), text)))["reason"].alias("death"),
         F.array_max(F.collect_list(F.when(_expired(), text)))["reason"].alias("end"),
     )
