@@ -12,15 +12,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from waypost.relay.memory.duplicates import Duplicate
-from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, PENDING, Message
+from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, Message
+from waypost.relay.memory.rows import from_row, to_row
 from waypost.relay.memory.state import RelayState
-from waypost.relay.record.segments import Place
 from waypost.wire.results import PublishResult
 
 log = logging.getLogger("waypost.relay")
@@ -30,8 +29,6 @@ DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 FORMAT = 2
 _ROWS_PER_STATEMENT = 200
-_STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed"}
-_STATE = {status: state for state, status in _STATUS.items()}
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -116,7 +113,7 @@ class Index:
         ):
             state.restore_endpoint(subject, since_us)
         for row in self._connection.execute("select * from messages order by ordering"):
-            message = _from_row(row)
+            message = from_row(row)
             mailbox = state.mailbox(message.endpoint)
             if message.state is DEAD:
                 mailbox.dead[message.id] = message
@@ -223,7 +220,7 @@ def take_changes(state: RelayState, position: Position, *, anew: bool = False) -
         if message.state is GONE:
             gone.append(order)
         else:
-            messages.append(_to_row(message))
+            messages.append(to_row(message))
     endpoints: list[tuple[str, int | None]] = []
     for subject in state.dirty_endpoints:
         mailbox = state.mailboxes.get(subject)
@@ -252,43 +249,6 @@ def all_messages(state: RelayState) -> Iterable[Message]:
 
 def _duplicate(at_us: int, result: str) -> Duplicate:
     return Duplicate(at_us, msgspec.json.decode(result, type=PublishResult))
-
-
-def _to_row(m: Message) -> tuple[str | int, ...]:
-    at = m.place
-    # One tuple, not made of several: this runs on the event loop, for every message in it.
-    return (
-        m.order,
-        m.endpoint,
-        m.id,
-        _STATUS[m.state],
-        m.sender,
-        m.size,
-        m.ttl,
-        m.at_us,
-        at.segment,
-        at.offset,
-        at.length,
-        m.attempt,
-        m.not_before_us,
-        m.via,
-        m.reason,
-        m.failed_at_us,
-    )
-
-
-def _from_row(row: tuple[object, ...]) -> Message:
-    fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    place = Place(*(fields.pop(name) for name in ("segment", "offset", "length")))
-    state = _STATE[fields.pop("state")]
-    return Message(place=place, state=state, **fields)
-
-
-_COLUMNS = (
-    *("order", "endpoint", "id", "state", "sender", "size", "ttl", "at_us"),
-    *("segment", "offset", "length"),
-    *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
-)
 
 
 def _read_only_address(path: Path) -> str:

@@ -59,6 +59,20 @@ class Message(msgspec.Struct, gc=False):
     fresh: tuple[Accepted | Rejected, bytes] | None = None
 
 
+def arrived(event: Accepted | Rejected, place: Place) -> Message:
+    """The message that came with an event whose line lies at `place`."""
+    return Message(
+        id=event.id,
+        order=event.seq,
+        endpoint=event.endpoint,
+        sender=event.sender,
+        size=event.size,
+        ttl=event.budget.ttl,
+        at_us=event.at_us,
+        place=place,
+    )
+
+
 class Mailbox:
     """The messages of one endpoint."""
 

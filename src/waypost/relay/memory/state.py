@@ -24,7 +24,7 @@ from waypost.policy.tiers import Tier, standing
 from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED
 from waypost.relay.data_dir import endpoint_hash
 from waypost.relay.memory.duplicates import Duplicate, duplicate_key, first_result
-from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, PENDING, Mailbox, Message
+from waypost.relay.memory.mailbox import DEAD, GONE, LEASED, PENDING, Mailbox, Message, arrived
 from waypost.relay.memory.write_behind import WriteBehind
 from waypost.relay.record.segments import Place
 from waypost.wire import events
@@ -139,7 +139,7 @@ class RelayState:
         self._note_arrival(event)
         endpoint = event.endpoint
         if endpoint:
-            message = _arrived(event, place)
+            message = arrived(event, place)
             if event.probe and event.deferred:
                 message.probe = True
             mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
@@ -154,7 +154,7 @@ class RelayState:
             self._note_arrival(event)
         if event.reason in DEAD_LETTERED:
             mailbox = self.mailbox(event.endpoint)
-            message = _arrived(event, place)
+            message = arrived(event, place)
             message.state = DEAD
             message.queued = False
             message.reason = event.detail
@@ -291,16 +291,3 @@ def _no_change(event: events.AnyEvent, place: Place) -> None:
 def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
     """Whether an arrival got past its sender's rate limit, whatever came of it then."""
     return not (isinstance(event, events.Rejected) and event.reason in UNCOUNTED)
-
-
-def _arrived(event: events.Accepted | events.Rejected, place: Place) -> Message:
-    return Message(
-        id=event.id,
-        order=event.seq,
-        endpoint=event.endpoint,
-        sender=event.sender,
-        size=event.size,
-        ttl=event.budget.ttl,
-        at_us=event.at_us,
-        place=place,
-    )
