@@ -1,19 +1,15 @@
 """The replay in Spark against the obvious one, on random histories of many relays in one lake."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from tests.pipeline.replay.conftest import Past
-from tests.pipeline.replay.sequential import Decision, replay
-from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.replay.backtest import Backtest, backtest
+from tests.pipeline.replay.plainly import Older, agrees, judged_plainly
+from tests.pipeline.replay.sequential import Decision
+from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.errors import InvalidSettings
 
 OTHERS = {
@@ -72,14 +68,6 @@ def tuned(past: Past) -> Iterator[None]:
         conf.set(name, value)
 
 
-def judged_plainly(past: Past, changes: bytes | None) -> dict[tuple[str, int], Decision]:
-    return {
-        (relay, one.seq): one
-        for relay, events in past.events.items()
-        for one in replay(events, changes)
-    }
-
-
 def written(past: Past, out: Path) -> dict[tuple[str, int], Decision]:
     rows = past.lake.spark.read.parquet(str(out)).collect()
     assert len({(row.relay, row.seq) for row in rows}) == len(rows)
@@ -93,17 +81,6 @@ def written(past: Past, out: Path) -> dict[tuple[str, int], Decision]:
         )
         for row in rows
     }
-
-
-def agrees(result: Backtest, expected: dict[tuple[str, int], Decision]) -> None:
-    moves = Counter((one.old_reason, one.new_reason) for one in expected.values())
-    differing = {move: count for move, count in moves.items() if move[0] != move[1]}
-    by_reason: dict[str, dict[str, int]] = {}
-    for (old, new), count in differing.items():
-        by_reason.setdefault(old or "accepted", {})[new or "accepted"] = count
-    assert result.by_reason == by_reason
-    assert result.messages == len(expected)
-    assert result.differences == sum(differing.values()) == sum(result.by_tier.values())
 
 
 @pytest.mark.parametrize("shortcut", [True, False])
@@ -132,14 +109,6 @@ def test_other_settings_give_what_a_plain_replay_gives(
 def test_without_the_shortcut_nothing_else_is_decided(past: Past) -> None:
     changes = msgspec.json.encode(OTHERS["tighter"])
     agrees(backtest(past.lake, changes, shortcut=False), judged_plainly(past, changes))
-
-
-class Older(Lake):
-    """The same, of relays that did not tell yet what their mailboxes weighed."""
-
-    def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
-        rows = super().read(table, schema, days)
-        return rows.withColumn("depth_bytes", F.lit(None).cast("bigint"))
 
 
 @pytest.mark.parametrize("name", ["nothing is evicted", "no limits but bytes"])

@@ -1,0 +1,102 @@
+"""Who is left alone by a replay, where only one number says that it must not be."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.replay.conftest import Past
+from tests.pipeline.replay.plainly import Older, agrees, judged_plainly
+from tests.pipeline.replay.sequential import read_journal
+from waypost import CircuitBreakerConfig, QosConfig, Relay, Settings
+from waypost.pipeline.ingest import ingest
+from waypost.pipeline.journals import parse_places
+from waypost.pipeline.lake.lake import open_lake
+from waypost.pipeline.replay.backtest import backtest
+from waypost.testing import ManualClock
+from waypost.wire.envelopes import Envelope
+
+QUIET = Settings(
+    storage="journal",
+    durability="async",
+    watch_files=False,
+    circuit_breaker=CircuitBreakerConfig(enabled=False, failure_threshold=5),
+)
+Life = Callable[[Relay, Path], Awaitable[None]]
+
+
+def fail(envelope: Envelope) -> None:
+    raise ConnectionError("away")
+
+
+async def send(relay: Relay, times: int) -> None:
+    for _ in range(times):
+        await relay.publish("agent.a", "x" * 300, sender="agent.b")
+        await relay.idle()
+
+
+async def fail_often(relay: Relay, data: Path) -> None:
+    relay.subscribe("agent.a", fail)
+    await send(relay, 7)
+
+
+async def fail_on_both_sides_of_a_change(relay: Relay, data: Path) -> None:
+    relay.subscribe("agent.a", fail)
+    await send(relay, 1)
+    lower = {"reliability": {"circuitBreaker": {"enabled": False, "failureThreshold": 2}}}
+    (data / "config.json").write_bytes(msgspec.json.encode(lower))
+    relay.parts.settings.reload()
+    await send(relay, 2)
+
+
+async def fill(relay: Relay, data: Path) -> None:
+    await send(relay, 8)
+
+
+@pytest.fixture
+def lived(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> Callable[[Settings, Life], Past]:
+    """The past of one relay that lived so."""
+    caplog.set_level(logging.CRITICAL, "waypost.relay")  # handlers that raise are part of it
+
+    async def live(settings: Settings, life: Life) -> None:
+        async with Relay(
+            tmp_path / "relay", settings=settings, clock=ManualClock(1_767_225_600_000_000)
+        ) as relay:
+            relay.register_endpoint("agent.a")
+            await life(relay, tmp_path / "relay")
+            await relay.seal_journal()
+
+    def past(settings: Settings, life: Life) -> Past:
+        asyncio.run(live(settings, life))
+        lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+        ingest(lake, parse_places([str(tmp_path / "relay")]))
+        return Past({"relay": read_journal(tmp_path / "relay")}, lake)
+
+    return past
+
+
+@pytest.mark.parametrize("life", [fail_often, fail_on_both_sides_of_a_change])
+def test_failures_count_for_breakers_that_were_off(
+    lived: Callable[[Settings, Life], Past], life: Life
+) -> None:
+    past = lived(QUIET, life)
+    changes = msgspec.json.encode({"reliability": {"circuitBreaker": {"enabled": True}}})
+    result = backtest(past.lake, changes)
+    assert result.by_reason.keys() == {"accepted"}
+    agrees(result, judged_plainly(past, changes))
+
+
+def test_bytes_count_for_caps_that_nobody_came_near(
+    lived: Callable[[Settings, Life], Past],
+) -> None:
+    past = lived(msgspec.structs.replace(QUIET, qos=QosConfig(enabled=True)), fill)
+    changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}})
+    result = backtest(Older(past.lake.spark, past.lake.path, past.lake.manifest), changes)
+    assert result.differences > 0
+    agrees(result, judged_plainly(past, changes))
