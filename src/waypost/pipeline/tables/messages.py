@@ -61,7 +61,7 @@ def build(
     key = [*KEY, _TURN] if some_repeat else [*KEY]
     kept = _with_turn(arrivals.where(is_kept()), turns, F.col("seq"))
     moved = _with_turn(movements, turns, _arrival_before())
-    told = _sums(moved, key).join(_texts(moved, key).hint("shuffle_hash"), on=key, how="left")
+    told = _sums(moved, key).join(_texts(moved, key), on=key, how="left")
     return _closing(kept.join(told, on=key, how="left"))
 
 

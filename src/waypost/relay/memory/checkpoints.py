@@ -15,7 +15,7 @@ from waypost.relay.record.journal import Journal
 
 log = logging.getLogger("waypost.relay")
 
-_EVENTS = 50_000
+_MESSAGES = 50_000
 _SECONDS = 5.0
 
 
@@ -97,7 +97,7 @@ class Checkpoints:
         if self._taken is not None or self._writing is not None:
             return
         due = time.monotonic() - self._last >= _SECONDS
-        if due or self._anew or len(self._state.dirty) >= _EVENTS:
+        if due or self._anew or len(self._state.dirty) >= _MESSAGES:
             self._take(position)
 
     def _take(self, position: Position) -> None:
