@@ -17,6 +17,8 @@ from waypost.pipeline.ingest import ingest
 from waypost.pipeline.journals import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.policy.tiers import TierLimits
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import Envelope
 
@@ -33,9 +35,9 @@ def fail(envelope: Envelope) -> None:
     raise ConnectionError("away")
 
 
-async def send(relay: Relay, times: int) -> None:
+async def send(relay: Relay, times: int, to: str = "agent.a", by: str = "agent.b") -> None:
     for _ in range(times):
-        await relay.publish("agent.a", "x" * 300, sender="agent.b")
+        await relay.publish(to, "x" * 300, sender=by)
         await relay.idle()
 
 
@@ -51,6 +53,18 @@ async def fail_on_both_sides_of_a_change(relay: Relay, data: Path) -> None:
     (data / "config.json").write_bytes(msgspec.json.encode(lower))
     relay.parts.settings.reload()
     await send(relay, 2)
+
+
+async def answer_who_said_much(relay: Relay, data: Path) -> None:
+    relay.register_endpoint("agent.b")
+    await send(relay, 3, to="agent.elsewhere")
+    await send(relay, 1)
+    await send(relay, 3, to="agent.b", by="agent.a")
+
+
+async def hear_from_one_known_of_old(relay: Relay, data: Path) -> None:
+    await relay.remember_pairs([("agent.a", "agent.b", 1_767_225_500_000)])
+    await send(relay, 3)
 
 
 async def fill(relay: Relay, data: Path) -> None:
@@ -99,4 +113,32 @@ def test_bytes_count_for_caps_that_nobody_came_near(
     changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}})
     result = backtest(Older(past.lake.spark, past.lake.path, past.lake.manifest), changes)
     assert result.differences > 0
+    agrees(result, judged_plainly(past, changes))
+
+
+@pytest.mark.parametrize(
+    ("life", "limit", "other", "turns"),
+    [
+        # Without its one word to agent.a, agent.b is nobody to be answered three times.
+        (answer_who_said_much, 100, 3, {"accepted": {"rate_limited": 1, "quota_exceeded": 2}}),
+        # What passes now is from one that agent.a wrote to, if only by hearsay.
+        (hear_from_one_known_of_old, 1, 100, {"rate_limited": {"accepted": 2}}),
+    ],
+)
+def test_tiers_follow_from_what_other_limits_let_pass(
+    lived: Callable[[Settings, Life], Past],
+    life: Life,
+    limit: int,
+    other: int,
+    turns: dict[str, dict[str, int]],
+) -> None:
+    settings = msgspec.structs.replace(
+        QUIET,
+        rate_limit=RateLimitConfig(max_per_window=limit),
+        qos=QosConfig(enabled=True, tier1=TierLimits(1, 9000)),
+    )
+    past = lived(settings, life)
+    changes = msgspec.json.encode({"reliability": {"rateLimit": {"maxPerWindow": other}}})
+    result = backtest(past.lake, changes)
+    assert result.by_reason == turns
     agrees(result, judged_plainly(past, changes))

@@ -1,6 +1,9 @@
 """`backtest`: what would have been decided about every arrival, had the settings been others?"""
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -100,18 +103,27 @@ def _summed_up(replay: Replay, eras: Eras) -> Backtest:
         settled=Settled(*replay.replayed()),
         notes=notes_about(eras, totals["counted"]),
     )
-    changed = replay.changed()
     after = dict(before)
-    kinds = changed.groupBy("old_reason", "new_reason", "tier").count()
-    for row in kinds.collect():
-        _count(result, row.old_reason, row.new_reason, row.tier, row["count"])
-        for reason, sign in ((row.old_reason, -1), (row.new_reason, 1)):
+    by_sender: Counter[tuple[str, str]] = Counter()
+    for row in _differences(replay.changed()):
+        old, new, differences = row["old_reason"], row["new_reason"], row["differences"]
+        _count(result, old, new, row["tier"], differences)
+        by_sender[row["relay"], row["sender"]] += differences
+        for reason, sign in ((old, -1), (new, 1)):
             if reason:
-                after[reason] += sign * row["count"]
+                after[reason] += sign * differences
     result.refused = {reason: lines for reason, lines in after.items() if lines}
-    if result.differences:
-        result.by_sender = _most_affected(changed)
+    most = sorted(by_sender.items(), key=lambda one: (-one[1], one[0]))[:_SENDERS_SHOWN]
+    result.by_sender = [SenderAffected(*sender, differences) for sender, differences in most]
     return result
+
+
+def _differences(changed: DataFrame) -> Iterator[dict[str, Any]]:
+    """How often each sender's arrivals `changed` from what to what, and in which tier."""
+    kinds = changed.groupBy("relay", "sender", "old_reason", "new_reason", "tier")
+    table = kinds.agg(F.count(F.lit(1)).alias("differences")).toArrow()
+    for batch in table.to_batches(max_chunksize=10_000):
+        yield from batch.to_pylist()
 
 
 def _count(result: Backtest, old: str, new: str, tier: int, differences: int) -> None:
@@ -119,9 +131,3 @@ def _count(result: Backtest, old: str, new: str, tier: int, differences: int) ->
     now[new or ACCEPTED] = now.get(new or ACCEPTED, 0) + differences
     result.by_tier[str(tier)] = result.by_tier.get(str(tier), 0) + differences
     result.differences += differences
-
-
-def _most_affected(changed: DataFrame) -> list[SenderAffected]:
-    senders = changed.groupBy("relay", "sender").agg(F.count(F.lit(1)).alias("differences"))
-    most = senders.orderBy(F.desc("differences"), "relay", "sender").limit(_SENDERS_SHOWN)
-    return [SenderAffected(row.relay, row.sender, row.differences) for row in most.collect()]

@@ -1,41 +1,29 @@
-"""Keys that have to be looked at: senders or endpoints, each of a relay, numbered."""
+"""Keys that have to be looked at, numbered."""
 
-from collections.abc import Callable
-
-from pyspark.sql import DataFrame, Window
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
+from waypost.pipeline.replay.keys import KEY
 from waypost.pipeline.replay.places import KEYS_MAX, SEQ_BITS, SEQ_MASK
-
-Keep = Callable[[DataFrame], DataFrame]
 
 
 class Loud:
-    """The keys of `rows` (relay, name), which are distinct. None stands for no keys at all."""
+    """`keys` (relay, name), which are distinct."""
 
-    def __init__(self, rows: DataFrame | None, keep: Keep) -> None:
-        self.count = 0
-        self.firsts: list[tuple[int, str]] = []
+    def __init__(self, spark: SparkSession, keys: pa.Table) -> None:
+        self.count = keys.num_rows
+        require_room(self.count)
+        in_order = keys.select(KEY).sort_by([(name, "ascending") for name in KEY])
+        numbered = in_order.append_column("number", pa.array(range(self.count), pa.int64()))
+        self.firsts = _firsts(numbered)
         """The number of each relay's first key, in order."""
-        if rows is None:
-            return
-        in_order = Window.orderBy("relay", "name")
-        number = (F.row_number().over(in_order) - 1).cast("bigint")
-        self._rows = keep(rows.select("relay", "name", number.alias("number")))
-        counts = self._rows.groupBy("relay").count().collect()
-        for row in sorted(counts):
-            self.firsts.append((self.count, row.relay))
-            self.count += row["count"]
-        if self.count > KEYS_MAX:
-            raise LakeUnusable(
-                f"{self.count:,} senders or endpoints would have to be replayed step by step, and"
-                f" {KEYS_MAX:,} is the most: make a lake of fewer relays"
-            )
+        self._rows = spark.createDataFrame(numbered) if self.count else None
 
     def of(self, rows: DataFrame, by: str) -> DataFrame:
         """Those of `rows` whose key is among these, with their `place`; `by` has its name."""
-        if not self.count:
+        if self._rows is None:
             return rows.where(F.lit(False)).withColumn("place", F.col("seq"))
         named = F.broadcast(self._rows.withColumnRenamed("name", by))
         joined = rows.join(named, on=["relay", by], how="inner")
@@ -44,13 +32,14 @@ class Loud:
 
     def others(self, rows: DataFrame, by: str) -> DataFrame:
         """Those of `rows` whose key is not among these."""
-        if not self.count:
+        if self._rows is None:
             return rows
         named = F.broadcast(self._rows.withColumnRenamed("name", by).drop("number"))
         return rows.join(named, on=["relay", by], how="left_anti")
 
     def named(self, rows: DataFrame, by: str) -> DataFrame:
         """`rows`, which have a `place`, with `relay`, `by` and `seq` instead."""
+        assert self._rows is not None, "a place is the place of a key"
         known = F.broadcast(self._rows.withColumnRenamed("name", by))
         numbered = rows.withColumns(
             {
@@ -61,6 +50,20 @@ class Loud:
         return numbered.join(known, on=["number"], how="inner").drop("number", "place")
 
 
+def require_room(keys: int) -> None:
+    """Raises `LakeUnusable` if there are more `keys` than can be told apart."""
+    if keys > KEYS_MAX:
+        raise LakeUnusable(
+            f"{keys:,} senders or endpoints would have to be replayed step by step, and"
+            f" {KEYS_MAX:,} is the most: make a lake of fewer relays"
+        )
+
+
 def by_key(rows: DataFrame) -> DataFrame:
     """`rows` that have a `place`: those of one key in one partition, and partitions in order."""
     return rows.repartition(F.shiftright("place", SEQ_BITS)).sortWithinPartitions("place")
+
+
+def _firsts(numbered: pa.Table) -> list[tuple[int, str]]:
+    first = numbered.group_by("relay").aggregate([("number", "min")])
+    return sorted((row["number_min"], row["relay"]) for row in first.to_pylist())

@@ -39,13 +39,13 @@ def with_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
 
 def changed_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
     """Of `rows`, as for `with_tiers`, those whose tier would not be the recorded one: `relay`,
-    `seq` and `new_tier`."""
+    `seq`, `goal`, `new_tier`, and whether the recorded one is `tier_known` in their regime."""
     narrow = rows.select(
-        *("relay", "seq", "at_ms", "sender", "goal", "tier", "qos_on", "window_ms"),
+        *("relay", "seq", "at_ms", "sender", "goal", "tier", "qos_on", "window_ms", "tier_known"),
         F.col("tier").alias("recorded"),
     )
     found = with_tiers(narrow, others).where(F.col("tier") != F.col("recorded"))
-    return found.select("relay", "seq", F.col("tier").alias("new_tier"))
+    return found.select("relay", "seq", "goal", F.col("tier").alias("new_tier"), "tier_known")
 
 
 def restored_pairs(events: DataFrame) -> DataFrame:

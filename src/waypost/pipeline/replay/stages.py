@@ -7,13 +7,15 @@
                                                         └─► loud endpoints ──► by pair ──►
                                                             by recipient, with movements ──► reason
 
-Rule 1  An endpoint is loud if its own numbers say so, or if the first stage changed anything about
-        mail to it, or, where tiers count, about mail from it.
+Rule 1  An endpoint is loud if its own numbers say so, or if the first stage or the second changed
+        anything about mail to it.
 Rule 2  A recorded tier stands as long as nothing it depends on is different.
 """
 
 from functools import reduce
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -27,7 +29,9 @@ from waypost.pipeline.replay.arrivals import (
 )
 from waypost.pipeline.replay.eras import Eras
 from waypost.pipeline.replay.inboxes import judge_inboxes
-from waypost.pipeline.replay.loud import Loud
+from waypost.pipeline.replay.keys import KEY, NO_KEYS, among, distinct, keys_of
+from waypost.pipeline.replay.loud import Loud, require_room
+from waypost.pipeline.replay.moved import NO_PAIRS, goals_of, moved_pairs, of_pairs, unsure_pairs
 from waypost.pipeline.replay.pairs import changed_tiers, restored_pairs
 from waypost.pipeline.replay.senders import judge_senders
 from waypost.pipeline.replay.settled import COUNTS, endpoint_facts, pair_facts, sender_facts
@@ -46,6 +50,7 @@ class Replay:
     def __init__(
         self, events: DataFrame, eras: Eras, *, shortcut: bool = True, shown: bool = False
     ) -> None:
+        self._spark = events.sparkSession
         self._events = events
         self._eras = eras
         self._shortcut = shortcut
@@ -53,7 +58,7 @@ class Replay:
         self._columns = (*JUDGED, *SHOWN) if shown else JUDGED
         self._told = (*TOLD, *SHOWN) if shown else TOLD
         self._kept: list[DataFrame] = []
-        self._arrivals = arrivals_of(events).where(~F.col("kept"))
+        self._arrivals = _judgeable(events)
         self._find_loud()
         self._judge_senders()
         self._find_tiers()
@@ -66,8 +71,8 @@ class Replay:
 
     def replayed(self) -> tuple[int, int, int, int]:
         """Senders, those replayed step by step, endpoints, and those replayed step by step."""
-        totals = self.totals
-        return totals["senders"], totals["loud"], totals["endpoints"], self._loud_endpoints.count
+        senders, endpoints = self._loud_senders.count, self._loud_endpoints.count
+        return self.totals["senders"], senders, self._endpoints.num_rows, endpoints
 
     def changed(self) -> DataFrame:
         """Arrivals that would have been decided otherwise, with `new_reason`."""
@@ -105,62 +110,39 @@ class Replay:
     # Who has to be looked at
 
     def _find_loud(self) -> None:
-        pairs = self._keep(pair_facts(self._events, self._eras))
-        senders, endpoints = sender_facts(pairs), endpoint_facts(pairs)
+        self._pairs = self._keep(pair_facts(self._events, self._eras))
+        senders, endpoints = sender_facts(self._pairs), endpoint_facts(self._pairs)
         if not self._shortcut:
             senders = senders.withColumn("loud", F.lit(True))
             endpoints = endpoints.withColumn("loud", F.lit(True))
-        everyone = F.count(F.lit(1))
         of_senders = senders.agg(
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS),
-            everyone.alias("senders"),
+            F.count(F.lit(1)).alias("senders"),
             F.count_if("loud").alias("loud"),
         )
-        of_endpoints = endpoints.agg(
-            F.coalesce(F.sum("redriven"), F.lit(0)).alias("redriven"),
-            everyone.alias("endpoints"),
-            F.count_if("loud").alias("loud_endpoints"),
-        )
         # One after another: the second finds the pairs in memory.
-        self.totals: dict[str, int] = {
-            **of_senders.collect()[0].asDict(),
-            **of_endpoints.collect()[0].asDict(),
-        }
-        loud = senders.where("loud").select("relay", F.col("sender").alias("name"))
-        self._loud_senders = Loud(loud if self.totals["loud"] else None, self._keep)
-        self._endpoints = endpoints.select("relay", F.col("endpoint").alias("name"), "loud")
+        self.totals: dict[str, int] = of_senders.collect()[0].asDict()
+        self._endpoints = keys_of(endpoints, "endpoint", "redriven", "loud")
+        require_room(self.totals["loud"])
+        loud = keys_of(senders.where("loud"), "sender") if self.totals["loud"] else NO_KEYS
+        self._loud_senders = Loud(self._spark, loud)
 
     # The first stage
 
     def _judge_senders(self) -> None:
-        rows = self._loud_senders.of(self._arrivals, by="sender")
-        if self.totals[LIMITED]:
-            known = self._endpoints.select("relay", F.col("name").alias("subject"))
-            rows = with_goals(rows, known)
+        rows = _judgeable(self._loud_senders.of(self._events, by="sender"))
+        if self._loud_senders.count and self.totals[LIMITED]:
+            known = self._spark.createDataFrame(self._endpoints.select(KEY))
+            rows = with_goals(rows, known.withColumnRenamed("name", "subject"))
         rows = rows.select(*self._columns, "place")
-        self._moved: DataFrame | None = None
-        """Senders and goals of arrivals that this stage decided otherwise, if any."""
-        if self._loud_senders.count:
-            told = self._eras.for_executors(self._loud_senders.firsts)
-            self._judged = self._keep(judge_senders(rows, told))
-            changed = self._judged.where(F.col("passed") == F.col("limited"))
-            moved = self._keep(changed.select("relay", "sender", "goal").distinct())
-            self._moved = moved if moved.count() else None
-        else:
+        self._moved = NO_PAIRS
+        """Whose arrivals this stage decided otherwise, and at whom they aimed."""
+        if not self._loud_senders.count:
             self._judged = _none(rows.withColumn("passed", F.lit(True)))
-        self._loud_endpoints = Loud(self._endpoints_to_replay(), self._keep)
-
-    def _endpoints_to_replay(self) -> DataFrame | None:
-        loud = self._endpoints.where("loud").select("relay", "name")
-        if self._moved is None:
-            return loud if self.totals["loud_endpoints"] else None
-        touched = self._moved.select("relay", F.col("goal").alias("name"))
-        if self._eras.tiers_count():
-            senders = self._moved.select("relay", F.col("sender").alias("name"))
-            touched = touched.unionByName(senders)
-        # Not every sender has a mailbox.
-        touched = touched.join(self._endpoints, on=["relay", "name"], how="left_semi")
-        return loud.unionByName(touched).distinct()
+            return
+        told = self._eras.for_executors(self._loud_senders.firsts)
+        self._judged = self._keep(judge_senders(rows, told))
+        self._moved = moved_pairs(self._judged)
 
     def _passed(self) -> DataFrame:
         """Arrivals that their sender's limit lets pass, and that have a goal."""
@@ -174,16 +156,31 @@ class Replay:
     def _find_tiers(self) -> None:
         self._tiers: DataFrame | None = None
         """Of arrivals whose tier is another one than was recorded, if any."""
-        stand = self._shortcut and self._eras.tiers_stand()
-        if not self._eras.tiers_count() or (stand and self._moved is None):
-            return
+        loud = self._endpoints.filter(self._endpoints["loud"])
+        retiered = self._retiered() if self._eras.tiers_count() else NO_KEYS
+        touched = distinct(goals_of(self._moved), retiered)
+        self._loud_endpoints = Loud(self._spark, distinct(loud, among(self._endpoints, touched)))
+
+    def _retiered(self) -> pa.Table:
+        """Find other tiers, and give the keys of endpoints that their recorded ones spoke for."""
         passed, told = self._passed(), restored_pairs(self._events)
-        if stand and self._moved is not None:
-            passed, told = _of_pairs(passed, self._moved), _of_pairs(told, self._moved)
+        if self._shortcut and self._eras.tiers_stand():
+            unsure = unsure_pairs(self._moved, self._pairs)
+            if not unsure.num_rows:
+                return NO_KEYS
+            pairs = self._spark.createDataFrame(unsure)
+            passed, told = of_pairs(passed, pairs), of_pairs(told, pairs)
         tiers = self._keep(changed_tiers(self._eras.attach(passed), told))
-        count = tiers.count()
-        if count:
-            self._tiers = F.broadcast(tiers) if count <= _FEW else tiers
+        by_goal = tiers.groupBy("relay", F.col("goal").alias("name")).agg(
+            F.count(F.lit(1)).alias("arrivals"), F.bool_or("tier_known").alias("known")
+        )
+        goals = by_goal.toArrow()
+        if not goals.num_rows:
+            return NO_KEYS
+        few = pc.sum(goals["arrivals"]).as_py() <= _FEW
+        tiers = tiers.select("relay", "seq", "new_tier")
+        self._tiers = F.broadcast(tiers) if few else tiers
+        return goals.filter(goals["known"])
 
     def _with_tiers(self, rows: DataFrame) -> DataFrame:
         """`rows` with the tiers they would have had."""
@@ -199,30 +196,35 @@ class Replay:
         if not loud.count:
             self._inboxes = _none(self._judged.withColumn("new_reason", F.lit("")))
             return
-        steps = loud.of(self._steps(), by="goal")
-        rows = self._eras.attach(self._with_tiers(steps))
+        rows = self._eras.attach(self._with_tiers(self._steps()))
         told = self._eras.for_executors(loud.firsts)
         shown = SHOWN if self._shown else ()
         judged = judge_inboxes(rows, told, shown, everything=self._shown)
-        self._inboxes = self._keep(loud.named(judged, by="goal"))
+        self._inboxes = loud.named(judged, by="goal")
+        if self._shown:
+            self._keep(self._inboxes)  # they are asked for twice
 
     def _steps(self) -> DataFrame:
-        """What all inboxes go through, in no order."""
-        told = steps_of(self._events, self._columns, leases=self._eras.evicts())
-        steps = _all(
-            self._loud_senders.others(told, by="sender"),
-            as_steps(self._judged.where(F.col("passed") & (F.col("goal") != ""))).select(
-                *told.columns
-            ),
-        )
-        if not self.totals["redriven"]:
+        """What loud inboxes go through, with their `place` and in no order."""
+        loud = self._loud_endpoints
+        columns = (*self._columns, "place")
+        # Whose step it is comes first: most are nobody's that matters here.
+        mine = loud.of(self._events, by="endpoint")
+        told = steps_of(mine, columns, leases=self._eras.evicts())
+        judged = loud.of(self._judged.where(F.col("goal") != ""), by="goal")
+        passed = as_steps(judged.where("passed")).select(*told.columns)
+        steps = _all(self._loud_senders.others(told, by="sender"), passed)
+        if not pc.max(self._endpoints["redriven"]).as_py():
             return steps
-        stopped = self._judged.where(~F.col("passed") & (F.col("goal") != ""))
-        return _all(steps, as_stopped(stopped).select(*told.columns))
+        return _all(steps, as_stopped(judged.where("not passed")).select(*told.columns))
 
     def _keep(self, rows: DataFrame) -> DataFrame:
         self._kept.append(rows.persist())
         return self._kept[-1]
+
+
+def _judgeable(events: DataFrame) -> DataFrame:
+    return arrivals_of(events).where(~F.col("kept"))
 
 
 def _all(*rows: DataFrame) -> DataFrame:
@@ -231,14 +233,6 @@ def _all(*rows: DataFrame) -> DataFrame:
 
 def _none(rows: DataFrame) -> DataFrame:
     return rows.where(F.lit(False))
-
-
-def _of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
-    """Those of `rows` between a sender and a goal of `pairs`, in either direction."""
-    both = pairs.unionByName(
-        pairs.select("relay", F.col("goal").alias("sender"), F.col("sender").alias("goal"))
-    )
-    return rows.join(F.broadcast(both.distinct()), on=["relay", "sender", "goal"], how="left_semi")
 
 
 def _as_decisions(rows: DataFrame) -> DataFrame:
