@@ -27,7 +27,7 @@ _LEFT_OUT = (
     "Copies are the same journal under several names; its pages are in the cache for everybody."
     " Spark is timed in a session that is up.",
     "Memory: peaks of all processes added up; for Waypost with Java, whose heap may be"
-    " a third of the machine, at most 8 GB.",
+    " 1 GB for each core, and at least 2.",
 )
 
 

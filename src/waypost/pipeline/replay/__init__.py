@@ -5,5 +5,6 @@
     inboxes.py    by recipient     caps, quotas, breakers, budgets, evictions     Python, sorted
 
 `settled.py` finds, from the numbers that the relay wrote down with each arrival, whom other
-settings cannot touch; only the rest goes that way. The rules are in docs/backtest.md.
+settings cannot touch; only the rest goes that way. In between, `keys.py` and `moved.py` keep on the
+driver who that is. The rules are in docs/backtest.md.
 """

@@ -1,0 +1,52 @@
+"""What Java is told: once in a process, so every session here has one of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+TELLING = """
+import json, os, sys
+from waypost.pipeline.start.session import SparkChoice, spark_session
+
+choice = SparkChoice(master="local[1]", conf=json.loads(sys.argv[1]))
+with spark_session(choice, os.environ) as spark:
+    lang = spark._jvm.java.lang
+    collectors = lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+    heap_mb = lang.Runtime.getRuntime().maxMemory() >> 20
+    print(json.dumps([[bean.getName() for bean in collectors], heap_mb]))
+"""
+
+
+def told(conf: dict[str, str], environment: dict[str, str]) -> Any:
+    """The collectors of a session's Java, and the heap it may take in MiB."""
+    plain = {name: value for name, value in os.environ.items() if "JAVA_OPTIONS" not in name}
+    plain.pop("JAVA_TOOL_OPTIONS", None)
+    telling = subprocess.run(
+        [sys.executable, "-c", TELLING, json.dumps(conf)],
+        env={**plain, **environment},
+        capture_output=True,
+        check=True,
+    )
+    return json.loads(telling.stdout.splitlines()[-1])
+
+
+def test_jobs_collect_for_throughput_in_a_heap_for_the_cores_there_are() -> None:
+    collectors, heap_mb = told({}, {})
+    assert collectors == ["PS MarkSweep", "PS Scavenge"]
+    assert heap_mb <= 1024 * max(2, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_another_collector_and_heap_can_be_asked_for(by_environment: bool) -> None:
+    collector = "-XX:+UseSerialGC"
+    conf = {"spark.driver.memory": "600m"}
+    if not by_environment:
+        conf["spark.driver.extraJavaOptions"] = collector
+    environment = {"JAVA_TOOL_OPTIONS": collector} if by_environment else {}
+    collectors, heap_mb = told(conf, environment)
+    assert collectors == ["Copy", "MarkSweepCompact"]
+    assert 500 < heap_mb <= 600
