@@ -30,11 +30,16 @@ def judged_plainly(past: Past, changes: bytes | None) -> dict[tuple[str, int], D
 
 
 def agrees(result: Backtest, expected: dict[tuple[str, int], Decision]) -> None:
-    moves = Counter((one.old_reason, one.new_reason) for one in expected.values())
-    differing = {move: count for move, count in moves.items() if move[0] != move[1]}
+    changed = {key: one for key, one in expected.items() if one.old_reason != one.new_reason}
+    moves = Counter((one.old_reason, one.new_reason) for one in changed.values())
     by_reason: dict[str, dict[str, int]] = {}
-    for (old, new), count in differing.items():
+    for (old, new), count in moves.items():
         by_reason.setdefault(old or "accepted", {})[new or "accepted"] = count
     assert result.by_reason == by_reason
     assert result.messages == len(expected)
-    assert result.differences == sum(differing.values()) == sum(result.by_tier.values())
+    assert result.differences == len(changed)
+    assert result.by_tier == Counter(str(one.tier) for one in changed.values())
+    senders = Counter((relay, one.sender) for (relay, _), one in changed.items())
+    most = sorted(senders.items(), key=lambda one: (-one[1], one[0]))
+    found = [((one.relay, one.sender), one.differences) for one in result.by_sender]
+    assert found == most[:20]

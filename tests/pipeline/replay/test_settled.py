@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.replay.conftest import Past
 from tests.pipeline.replay.plainly import Older, agrees, judged_plainly
 from tests.pipeline.replay.sequential import read_journal
-from waypost import CircuitBreakerConfig, QosConfig, Relay, Settings
+from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
 from waypost.pipeline.ingest import ingest
 from waypost.pipeline.journals import parse_places
 from waypost.pipeline.lake.lake import open_lake
@@ -113,6 +113,21 @@ def test_bytes_count_for_caps_that_nobody_came_near(
     changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}})
     result = backtest(Older(past.lake.spark, past.lake.path, past.lake.manifest), changes)
     assert result.differences > 0
+    agrees(result, judged_plainly(past, changes))
+
+
+def test_mail_that_is_no_longer_evicted_takes_its_place(
+    lived: Callable[[Settings, Life], Past],
+) -> None:
+    settings = msgspec.structs.replace(
+        QUIET,
+        qos=QosConfig(enabled=True, inbox_max_bytes=1000),
+        backpressure=BackpressureConfig(max_mailbox_size=5),
+    )
+    past = lived(settings, fill)
+    changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 1_000_000}})
+    result = backtest(past.lake, changes)
+    assert result.by_reason == {"accepted": {"backpressure": 3}}
     agrees(result, judged_plainly(past, changes))
 
 
