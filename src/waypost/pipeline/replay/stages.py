@@ -163,11 +163,12 @@ class Replay:
 
     def _retiered(self) -> pa.Table:
         """Find other tiers, and give the keys of endpoints that their recorded ones spoke for."""
+        stand = self._shortcut and self._eras.tiers_stand()
+        unsure = unsure_pairs(self._moved, self._pairs) if stand else NO_PAIRS
+        if stand and not unsure.num_rows:
+            return NO_KEYS
         passed, told = self._passed(), restored_pairs(self._events)
-        if self._shortcut and self._eras.tiers_stand():
-            unsure = unsure_pairs(self._moved, self._pairs)
-            if not unsure.num_rows:
-                return NO_KEYS
+        if stand:
             pairs = self._spark.createDataFrame(unsure)
             passed, told = of_pairs(passed, pairs), of_pairs(told, pairs)
         tiers = self._keep(changed_tiers(self._eras.attach(passed), told))
