@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from waypost.cli.app import app
 from waypost.policy import bounds
 from waypost.policy.settings import RELIABILITY, Settings
-from waypost.server.serving import open_services
+from waypost.server.server import open_services
 
 REFERENCE = Path(__file__).parent / "reference"
 RENEW = "Made by `.venv/bin/python -m docs.generate` from {source}; a test compares them."

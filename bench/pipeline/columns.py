@@ -1,7 +1,7 @@
 """The columns of `events`, for engines that are not Spark: names, types and defaults.
 
-The same as in `waypost.pipeline.events`, said without Spark, so that the memory of the others is
-their own.
+The same as in `waypost.pipeline.lake.events`, said without Spark, so that the memory of the others
+is their own.
 """
 
 from typing import Final, NamedTuple

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from waypost.pipeline.build import build as build_tables
-from waypost.pipeline.ingest import ingest as take_in
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.ingest.job import ingest as take_in
+from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest as replay
-from waypost.pipeline.start.session import Session, SparkChoice, spark_session
+from waypost.pipeline.spark.session import Session, SparkChoice, spark_session
+from waypost.pipeline.tables.build import build as build_tables
 from waypost.pipeline.tables.registry import TABLES
 
 Found = dict[str, int]

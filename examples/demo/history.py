@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 
 from waypost.cli.commands.pipeline.running import running
-from waypost.pipeline.build import build
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest, remember
 from waypost.pipeline.reports.report import write_report
-from waypost.pipeline.start.session import SparkChoice
+from waypost.pipeline.spark.session import SparkChoice
 from waypost.pipeline.tables import messages
+from waypost.pipeline.tables.build import build
 
 STRICTER = b'{"reliability": {"rateLimit": {"maxPerWindow": 50}}}'
 # Some thousand events: what pays off for millions only takes longer to begin and to end.

@@ -16,8 +16,8 @@ import msgspec
 
 from waypost import BackpressureConfig, CircuitBreakerConfig, PublishResult, Relay
 from waypost.client import Agent, Identity, connect
-from waypost.server.services import Services
-from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.context import Services
+from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
 
 PATIENCE_S = 30.0
 COOLDOWN_MS = 1_000

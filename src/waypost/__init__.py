@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     )
     from waypost.policy.guard import load_messaging_guard_config
     from waypost.policy.rate_limits import RateLimitConfig, check_rate_limit, resolve_limit
+    from waypost.policy.reasons import Reason
     from waypost.policy.settings import HousekeepingConfig, Settings
     from waypost.policy.subjects import matches_pattern, validate_subject
     from waypost.policy.tiers import QosConfig, TierLimits
-    from waypost.policy.verdicts import Reason
+    from waypost.relay.delivery.drafts import Draft
+    from waypost.relay.delivery.endpoints import Endpoint
     from waypost.relay.errors import (
         DataDirInUse,
         DataDirUnusable,
@@ -45,10 +47,8 @@ if TYPE_CHECKING:
         UnknownEndpoint,
     )
     from waypost.relay.relay import Relay
-    from waypost.relay.traffic.drafts import Draft
-    from waypost.relay.traffic.endpoints import Endpoint
     from waypost.wire.envelopes import Envelope
-    from waypost.wire.messages import (
+    from waypost.wire.payloads import (
         Attachment,
         ChannelType,
         Performative,
@@ -74,16 +74,16 @@ _HOMES = {
     "waypost.policy.settings": ("HousekeepingConfig", "Settings"),
     "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
     "waypost.policy.tiers": ("QosConfig", "TierLimits"),
-    "waypost.policy.verdicts": ("Reason",),
-    "waypost.relay.traffic.drafts": ("Draft",),
+    "waypost.policy.reasons": ("Reason",),
+    "waypost.relay.delivery.drafts": ("Draft",),
     "waypost.relay.errors": (
         *("DataDirInUse", "DataDirUnusable", "JournalUnreadable", "RelayError", "RelayStopped"),
         *("RequestRejected", "RequestTimedOut", "RulesFileBroken", "UnknownEndpoint"),
     ),
     "waypost.relay.relay": ("Relay",),
-    "waypost.relay.traffic.endpoints": ("Endpoint",),
+    "waypost.relay.delivery.endpoints": ("Endpoint",),
     "waypost.wire.envelopes": ("Envelope",),
-    "waypost.wire.messages": (
+    "waypost.wire.payloads": (
         *("Attachment", "ChannelType", "Performative", "ResponseContext"),
         *("Signal", "SignalType", "StandardPayload"),
     ),

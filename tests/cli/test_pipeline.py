@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from waypost.pipeline.build import Built
-from waypost.pipeline.ingest import Ingested
-from waypost.pipeline.recommend import Recommendation
+from waypost.pipeline.ingest.job import Ingested
+from waypost.pipeline.jobs.import_trace import TraceSummary
+from waypost.pipeline.jobs.stream import Streamed
 from waypost.pipeline.replay.backtest import Backtest
+from waypost.pipeline.replay.recommend import Recommendation
 from waypost.pipeline.reports.report import ReportSummary
-from waypost.pipeline.stream import Streamed
-from waypost.pipeline.traces import TraceSummary
+from waypost.pipeline.tables.build import Built
 from waypost.simulate import Summary
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "pipeline-json.md"

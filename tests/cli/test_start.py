@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.conftest import SOURCE, WIDE, CommandLine
-from waypost.cli import directory
+from waypost.cli import local as directory
 from waypost.cli.app import app
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]

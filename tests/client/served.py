@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from waypost import QosConfig, RateLimitConfig, Settings
-from waypost.server.services import ServeOptions, Services
-from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.context import ServeOptions, Services
+from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
 
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,

@@ -21,7 +21,7 @@ from waypost.client import (
     WrongReceiveMode,
     connect,
 )
-from waypost.wire.messages import Signal, SignalType
+from waypost.wire.payloads import Signal, SignalType
 
 
 def signal(state: str) -> Signal:

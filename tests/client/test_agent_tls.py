@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from tests.client.pretender import Line, pretend
+from tests.client.fake_relay import Line, pretend
 from waypost.client import CannotConnect, ClientOptions, Identity, connect
 
 ANN = Identity.new("agent.ann")

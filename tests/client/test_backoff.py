@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.talking import NOW_MS, Talk
+from tests.client.session_harness import NOW_MS, Talk
 from waypost.client.protocol.backoff import GOOD_CONNECTION_MS, Backoff
 
 

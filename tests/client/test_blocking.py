@@ -26,7 +26,7 @@ from waypost.client import (
     WrongReceiveMode,
     blocking,
 )
-from waypost.wire.messages import Signal, SignalType
+from waypost.wire.payloads import Signal, SignalType
 
 ANN = Identity.new("agent.ann")
 BOB = Identity.new("agent.bob")

@@ -22,7 +22,7 @@ from waypost.client.sealing import (
     unseal,
 )
 from waypost.wire.handshake import from_text, sealing_key_text, to_text
-from waypost.wire.messages import encode_payload
+from waypost.wire.payloads import encode_payload
 from waypost.wire.sealing import Card, Parties, Sealed, context_text, signed_text
 
 ALICE = Identity.new("agent.alice")

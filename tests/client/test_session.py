@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.client.talking import ME, NOW_MS, Talk, message, prove, sent, welcome
+from tests.client.session_harness import ME, NOW_MS, Talk, message, prove, sent, welcome
 from waypost.client.errors import (
     AlreadyConnected,
     NotAuthenticated,
@@ -14,9 +14,9 @@ from waypost.client.errors import (
 )
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.protocol.happenings import Answered, Fetched, Refused, Replied
+from waypost.client.protocol.events import Answered, Fetched, Refused, Replied
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 from waypost.wire import frames
 from waypost.wire.results import PublishResult, Rejection
 

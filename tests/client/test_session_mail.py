@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.client.talking import ME, Talk, message
+from tests.client.session_harness import ME, Talk, message
 from waypost.client.options import ClientOptions
 from waypost.client.protocol.outbox import LOSSY_MAX
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.wire import frames
-from waypost.wire.messages import Signal, SignalType
+from waypost.wire.payloads import Signal, SignalType
 
 SIGNAL = Signal(
     type=SignalType.TYPING,

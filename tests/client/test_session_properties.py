@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.client.unsteady import Unsteady
+from tests.client.flaky_link import Unsteady
 
 WIRE = ["come_back", "flow", "flow", "drop", "connect", "write", "carry_up", "carry_down"]
 LIFE = [*WIRE, "new_mail", "send", "ack", "lease_times_out"]

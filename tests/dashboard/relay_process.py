@@ -13,7 +13,7 @@ import msgspec
 
 from waypost import Envelope, RateLimitConfig
 from waypost.policy.breakers import CircuitBreakerConfig
-from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
 
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,

@@ -9,7 +9,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from tests.docs.following import Reader, masked, matches, pieces
+from tests.docs.page_runner import Reader, masked, matches, pieces
 from tests.e2e.test_readme import ROOT, read
 from waypost.cli.app import app
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.following import PATIENCE_S, Reader
+from tests.docs.page_runner import PATIENCE_S, Reader
 from tests.e2e import transcripts
 
 

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from tests.e2e import stand_ins
+from tests.e2e import shell_tools as stand_ins
 from tests.e2e.test_readme import ROOT, read
 from tests.e2e.transcripts import (
     PATIENCE_S,
@@ -33,8 +33,8 @@ from tests.e2e.transcripts import (
     page_blocks,
 )
 from waypost.server.http.callers import Access
-from waypost.server.http.failures import REASONS, STATUSES
-from waypost.server.http.table import OPERATIONS
+from waypost.server.http.errors import REASONS, STATUSES
+from waypost.server.http.operations import OPERATIONS
 from waypost.wire.frames import JSON_PROTOCOL
 from waypost.wire.problems import STATUS
 

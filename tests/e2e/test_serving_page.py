@@ -10,15 +10,16 @@ import typer.main
 from tests.e2e.test_readme import blocks, leaves, read
 from waypost import Settings
 from waypost.cli.app import app
-from waypost.policy import bounds, reserved
+from waypost.policy import bounds
+from waypost.policy import reserved_names as reserved
 from waypost.policy.access import parse_rules
 from waypost.policy.settings import to_config_document
+from waypost.server.context import ServeOptions
 from waypost.server.http.callers import OPERATOR
 from waypost.server.http.requests import BODY_WAIT_MAX_S
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
-from waypost.server.services import ServeOptions
-from waypost.server.serving import SERVED_SETTINGS, Listen, open_services
+from waypost.server.server import SERVED_SETTINGS, Listen, open_services
 from waypost.server.sessions import connection
 from waypost.testing import ManualClock
 

@@ -23,7 +23,7 @@ from waypost.server.sessions import connection
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.handshake import from_text, proof_text, sealing_key_text, to_text
-from waypost.wire.messages import Signal, SignalType
+from waypost.wire.payloads import Signal, SignalType
 from waypost.wire.results import Rejection
 from waypost.wire.sealing import Card, Sealed, sealed_of
 

@@ -30,7 +30,7 @@ from waypost import (
     Relay,
     Settings,
 )
-from waypost.relay.memory import checkpoints
+from waypost.relay.state import checkpoints
 
 QUEUES = ("agent.q0", "agent.q1", "agent.q2")
 HANDLED = "agent.handled"

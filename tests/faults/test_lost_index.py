@@ -25,8 +25,8 @@ from tests.faults.history import (
 )
 from tests.faults.seeds import seeded
 from waypost import Relay
-from waypost.relay.memory import checkpoints
-from waypost.relay.memory.index import Changes
+from waypost.relay.state import checkpoints
+from waypost.relay.state.index import Changes
 from waypost.testing import ManualClock
 
 

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 from waypost.client import Identity, MessagingGuard
-from waypost.mcp.presence import Presence
+from waypost.mcp.connection import Presence
 from waypost.mcp.server import build_server
 
 FENCE = re.compile(

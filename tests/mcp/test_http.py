@@ -20,7 +20,7 @@ from tests.mcp.models import Model, connected
 from tests.mcp.processes import key_file, start
 from waypost import InvalidInput
 from waypost.mcp.doorkeeper import Doorkeeper
-from waypost.mcp.running import HttpAddress, parse_http
+from waypost.mcp.transport import HttpAddress, parse_http
 
 BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}

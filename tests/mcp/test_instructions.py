@@ -2,7 +2,7 @@
 
 import pytest
 
-from waypost.cli.served.failures import ServedError
+from waypost.cli.remote.failures import ServedError
 from waypost.client.errors import (
     AgentClosed,
     AlreadyConnected,
@@ -25,8 +25,8 @@ from waypost.mcp.instructions import (
 from waypost.policy.budgets import create_default_budget, overdrawn
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
 from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier
-from waypost.policy.verdicts import Reason
 from waypost.wire.results import Rejection
 
 

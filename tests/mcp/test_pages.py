@@ -11,7 +11,7 @@ import typer
 
 from tests.mcp.models import Model
 from waypost.cli.app import app
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 DOCS = Path(__file__).parents[2] / "docs"
 MCP = (DOCS / "mcp.md").read_text(encoding="utf-8")

@@ -78,7 +78,7 @@ def test_its_commands_make_an_environment_that_needs_no_source(tmp_path: Path) -
     waypost = environment / "bin" / "waypost"
     done = subprocess.run([waypost, "serve", "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    imports = [environment / "bin" / "python", "-c", "import waypost.server.serving"]
+    imports = [environment / "bin" / "python", "-c", "import waypost.server.server"]
     assert subprocess.run(imports, check=False).returncode == 0
 
 

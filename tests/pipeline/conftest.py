@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from waypost.pipeline.start.session import SparkChoice, spark_session
+from waypost.pipeline.spark.session import SparkChoice, spark_session
 
 # Small data: more partitions would only mean more tasks of nothing.
 QUICK = {

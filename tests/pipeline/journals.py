@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from waypost import QosConfig, Relay, Settings
-from waypost.relay.record.segments import Batch, list_segments, read_segment
+from waypost.relay.journal.segments import Batch, list_segments, read_segment
 from waypost.testing import ManualClock
 from waypost.wire.events import AnyEvent
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.conftest import CommandLine
-from waypost.pipeline.start import session
+from waypost.pipeline.spark import session
 from waypost.simulate import SimulationOptions, simulate
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from tests.pipeline.journals import START_US, events_in, some_traffic, write_journal
 from waypost import Relay
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.events import EVENTS
-from waypost.pipeline.ingest import Ingested, ingest
-from waypost.pipeline.journals import JournalPlace, parse_places
+from waypost.pipeline.ingest.job import Ingested, ingest
+from waypost.pipeline.ingest.journal_sources import JournalPlace, parse_places
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from waypost.pipeline.events import EVENTS
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.tables.registry import TABLES
 from waypost.simulate import SimulationOptions, simulate

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.lake.lake import Lake, open_lake
-from waypost.pipeline.schemas import columns
+from waypost.pipeline.lake.schemas import columns
 
 SCHEMA = columns("day date, relay string, n bigint")
 FIRST, SECOND = date(2026, 1, 1), date(2026, 1, 2)

@@ -10,7 +10,7 @@ import pytest
 
 TELLING = """
 import json, os, sys
-from waypost.pipeline.start.session import SparkChoice, spark_session
+from waypost.pipeline.spark.session import SparkChoice, spark_session
 
 choice = SparkChoice(master="local[1]", conf=json.loads(sys.argv[1]))
 with spark_session(choice, os.environ) as spark:

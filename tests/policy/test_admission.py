@@ -20,9 +20,9 @@ from waypost.policy.breakers import (
 from waypost.policy.budgets import Budget, create_default_budget
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateLimitConfig, RateWindows
+from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED, Reason
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import QosConfig, Tier, TierLimits
-from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED, Reason
 
 NOW = 1_700_000_000_000
 COOLDOWN = 30_000

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.relay.looking import DAY_MS, UNLIMITED, pending, segments, send
+from tests.relay.observing import DAY_MS, UNLIMITED, pending, segments, send
 from waypost import (
     BackpressureConfig,
     CircuitBreakerConfig,

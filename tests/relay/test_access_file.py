@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import events, read, remove, send, until, write
+from tests.relay.observing import events, read, remove, send, until, write
 from waypost import AccessDenied, AccessRule, InvalidRule, Relay, RulesFileBroken, Settings
 
 DENY_B = AccessRule("agent.b", "agent.a", "deny")

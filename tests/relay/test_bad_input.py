@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import waypost
-from tests.relay.looking import send, write
+from tests.relay.observing import send, write
 from waypost import (
     AccessRule,
     DataDirInUse,

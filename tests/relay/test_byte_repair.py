@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.relay.checks.byte_repair import FlippedByte, explanations, find_flipped_byte, put_right
-from waypost.relay.record.segments import Batch, Damage, read_segment
+from waypost.relay.journal.segments import Batch, Damage, read_segment
+from waypost.relay.verify.byte_repair import FlippedByte, explanations, find_flipped_byte, put_right
 from waypost.wire.events import Acked, Commit, encode_event
 
 

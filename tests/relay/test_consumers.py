@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.relay.conftest import Start
-from tests.relay.looking import HOUR_MS, UNLIMITED, drafts, events, files, pending, send
+from tests.relay.observing import HOUR_MS, UNLIMITED, drafts, events, files, pending, send
 from waypost import Relay, UnknownEndpoint
+from waypost.relay.delivery.consumers import Consumer, Handed
+from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import MailboxTaken
-from waypost.relay.traffic.consumers import Consumer, Handed
-from waypost.relay.traffic.drafts import Draft
 from waypost.testing import ManualClock
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import DAY_MS, UNLIMITED, events, files, payloads, pending, send
+from tests.relay.observing import DAY_MS, UNLIMITED, events, files, payloads, pending, send
 from waypost import BackpressureConfig, Envelope, HousekeepingConfig, Relay
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
@@ -250,7 +250,7 @@ async def test_a_dead_letter_with_a_large_payload_is_kept_whole(start) -> None:
 async def test_a_mailbox_keeps_no_more_dead_letters_than_its_bound(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waypost.relay.traffic.movements.mailbox_dead_letters_max", 3)
+    monkeypatch.setattr("waypost.relay.delivery.transitions.mailbox_dead_letters_max", 3)
     async with Relay(data) as relay:
         relay.register_endpoint("agent.a")
         for number in range(5):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay.looking import UNLIMITED, events, files, payloads, read, send, until
+from tests.relay.observing import UNLIMITED, events, files, payloads, read, send, until
 from waypost import (
     AccessRule,
     BackpressureConfig,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay.conftest import Start
-from tests.relay.looking import DAY_MS, UNLIMITED, events, payloads, reasons, send
+from tests.relay.observing import DAY_MS, UNLIMITED, events, payloads, reasons, send
 from waypost import (
     BackpressureConfig,
     HousekeepingConfig,
@@ -18,7 +18,7 @@ from waypost import (
     Reason,
     Relay,
 )
-from waypost.relay.memory import state
+from waypost.relay.state import relay_state as state
 from waypost.testing import ManualClock
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import events, files, payloads, send
+from tests.relay.observing import events, files, payloads, send
 from waypost import InvalidInput, InvalidSubject, Relay, UnknownEndpoint
-from waypost.relay.traffic import endpoints
+from waypost.relay.delivery import endpoints
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import DAY_MS, events, send
+from tests.relay.observing import DAY_MS, events, send
 from waypost import (
     AccessDenied,
     AccessRule,

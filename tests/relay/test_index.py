@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import payloads, send, write
+from tests.relay.observing import payloads, send, write
 from waypost import QosConfig, Relay
 
 TABLES = ("endpoints", "messages", "last_seen", "duplicates")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import (
+from tests.relay.observing import (
     HOUR_MS,
     UNLIMITED,
     begun,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import files, payloads, read, remove, send, write
+from tests.relay.observing import files, payloads, read, remove, send, write
 from waypost import Endpoint, Envelope, Relay
 from waypost.wire.envelopes import decode_envelope
 

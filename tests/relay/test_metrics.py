@@ -1,6 +1,6 @@
 """The numbers an operator sees."""
 
-from tests.relay.looking import drafts, send
+from tests.relay.observing import drafts, send
 from waypost import BackpressureConfig, Envelope, RateLimitConfig, Relay
 from waypost.testing import ManualClock
 

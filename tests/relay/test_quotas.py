@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.relay.looking import (
+from tests.relay.observing import (
     DAY_MS,
     UNLIMITED,
     drafts,
@@ -27,8 +27,8 @@ from waypost import (
     Signal,
     TierLimits,
 )
-from waypost.relay.memory import state
-from waypost.relay.record import bodies
+from waypost.relay.state import payloads as bodies
+from waypost.relay.state import relay_state as state
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40

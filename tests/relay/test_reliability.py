@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay.looking import events, files, payloads, reasons, send
+from tests.relay.observing import events, files, payloads, reasons, send
 from waypost import (
     BackpressureConfig,
     CircuitBreakerConfig,

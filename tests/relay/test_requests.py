@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import begun, events, send
+from tests.relay.observing import begun, events, send
 from waypost import (
     AccessDenied,
     AccessRule,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import UNLIMITED, drafts, events, payloads, reasons, send
+from tests.relay.observing import UNLIMITED, drafts, events, payloads, reasons, send
 from waypost import (
     CircuitBreakerConfig,
     Envelope,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import DAY_MS, UNLIMITED, drafts, events, payloads, segments, send
+from tests.relay.observing import DAY_MS, UNLIMITED, drafts, events, payloads, segments, send
 from waypost import (
     BackpressureConfig,
     Envelope,

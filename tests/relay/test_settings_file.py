@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import drafts, events, remove, send, until, write
+from tests.relay.observing import drafts, events, remove, send, until, write
 from waypost import (
     InvalidSettings,
     QosConfig,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.relay.experiments import EXPERIMENTS, Bench
-from tests.relay.looking import write
+from tests.relay.observing import write
 from waypost import Relay, Settings
 from waypost.testing import ManualClock
 

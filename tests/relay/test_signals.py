@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.relay.looking import tree
+from tests.relay.observing import tree
 from waypost import InvalidInput, InvalidMessage, InvalidSubject, Relay, Signal, SignalType
 from waypost.policy.bounds import signal_listeners_max
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import read, send, write
+from tests.relay.observing import read, send, write
 from waypost import Envelope, InvalidInput, InvalidSubject, Relay
-from waypost.relay.traffic import subscriptions
+from waypost.relay.delivery import subscriptions
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.looking import files, payloads, send, until
+from tests.relay.observing import files, payloads, send, until
 from waypost import RateLimitConfig, Relay
 
 Start = Callable[..., Awaitable[Relay]]

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.relay.looking import DAY_MS, HOUR_MS, send, tree
+from tests.relay.observing import DAY_MS, HOUR_MS, send, tree
 from waypost import HousekeepingConfig, Relay, Settings
-from waypost.relay.checks.findings import Outcome, VerifyReport
-from waypost.relay.checks.index_check import read_index
-from waypost.relay.checks.verify import rebuild_index, verify
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirInUse, DataDirUnusable
-from waypost.relay.memory.index import Index
+from waypost.relay.state.index import Index
+from waypost.relay.verify.findings import Outcome, VerifyReport
+from waypost.relay.verify.index_check import read_index
+from waypost.relay.verify.verify import rebuild_index, verify
 from waypost.testing import ManualClock
 
 Start = Callable[..., Awaitable[Relay]]

@@ -11,11 +11,11 @@ import pytest
 from websockets.asyncio.client import connect as dial_websocket
 
 from tests.server.sessions.agents import RawAgent
-from tests.server.sessions.lines import PretendedLine, SocketLine
-from tests.server.sessions.seats import House, Room, served_settings
+from tests.server.sessions.sessions_harness import House, Room, served_settings
+from tests.server.sessions.transports import PretendedLine, SocketLine
 from waypost.client.identity import Identity
-from waypost.server.services import ServeOptions, Services
-from waypost.server.serving import Listen, open_services, serve
+from waypost.server.context import ServeOptions, Services
+from waypost.server.server import Listen, open_services, serve
 from waypost.testing import ManualClock
 from waypost.wire.frames import JSON_PROTOCOL
 

@@ -11,9 +11,9 @@ from waypost import AccessRule, Settings
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.server.app import make_app
+from waypost.server.context import Services
 from waypost.server.metrics import CONTENT_TYPE
-from waypost.server.services import Services
-from waypost.server.serving import open_services
+from waypost.server.server import open_services
 from waypost.testing import ManualClock
 
 SETTINGS = Settings(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulate.journals import decisions, events, publishes, rejected, run
-from waypost.relay.checks.verify import verify
 from waypost.relay.data_dir import DataDir
+from waypost.relay.verify.verify import verify
 from waypost.simulate import SCENARIOS, Summary
 from waypost.simulate.options import START_US
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from waypost import AccessRule, Budget, Reason
 from waypost.policy.breakers import CircuitState
 from waypost.wire import events
-from waypost.wire.messages import encode_payload
+from waypost.wire.payloads import encode_payload
 
 KINDS = {
     "seen",

@@ -15,7 +15,7 @@ from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL, Codec
-from waypost.wire.messages import Signal, SignalType
+from waypost.wire.payloads import Signal, SignalType
 
 JSON, MSGPACK = CODECS[JSON_PROTOCOL], CODECS[MSGPACK_PROTOCOL]
 BOTH = pytest.mark.parametrize("codec", [JSON, MSGPACK], ids=lambda codec: codec.protocol)

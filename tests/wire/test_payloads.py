@@ -20,7 +20,7 @@ from waypost import (
     StandardPayload,
 )
 from waypost.policy.bounds import payload_nesting_max_levels
-from waypost.wire.messages import encode_payload, validate_signal
+from waypost.wire.payloads import encode_payload, validate_signal
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FULL = StandardPayload(

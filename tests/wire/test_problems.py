@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 from waypost.wire.problems import STATUS, Problem, discreet, problem_of
 from waypost.wire.results import PublishResult, Rejection
 

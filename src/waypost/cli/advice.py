@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 
 def advice(reason: Reason, retry_after_ms: int) -> str:

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import msgspec
 
-from waypost.policy.verdicts import Reason
-from waypost.relay.upkeep.metrics import EndpointMetrics
+from waypost.policy.reasons import Reason
+from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.wire.envelopes import Envelope
 
 

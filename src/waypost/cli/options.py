@@ -18,9 +18,9 @@ import typer
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.cli.directory import Directory
-    from waypost.cli.served.relay import Served
-    from waypost.cli.target import Target
+    from waypost.cli.backend import Target
+    from waypost.cli.local import Directory
+    from waypost.cli.remote.relay import Served
 
 DEFAULT_DATA_DIR = Path("waypost-data")
 DEFAULT_URL = "http://127.0.0.1:7171"
@@ -102,13 +102,13 @@ class Where:
 
     def directory(self) -> "Directory":
         """The relay in the data directory."""
-        from waypost.cli.directory import Directory
+        from waypost.cli.local import Directory
 
         return Directory(self.data_dir)
 
     def served(self) -> "Served":
         """The relay behind the URL, the usual one if none is given."""
-        from waypost.cli.served.relay import Served
+        from waypost.cli.remote.relay import Served
 
         served = Served(self)
         self.closing.callback(served.close)

@@ -9,8 +9,8 @@ from waypost.cli.facts import ConfigCheck, Stats
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
 from waypost.relay.data_dir import DataDir, replace_file
-from waypost.relay.upkeep.metrics import mailbox_metrics
-from waypost.relay.upkeep.onlooker import Look, directory_settings, recent
+from waypost.relay.inspection.snapshot import Look, directory_settings, recent
+from waypost.relay.inspection.stats import mailbox_metrics
 from waypost.wire.envelopes import instant
 
 COUNTED_MAX_BYTES = 64 * 1024 * 1024

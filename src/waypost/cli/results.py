@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from waypost.cli.advice import advice
 from waypost.cli.facts import Refusal, Sent
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 from waypost.relay.data_dir import endpoint_hash
 from waypost.wire.results import PublishResult, Rejection
 

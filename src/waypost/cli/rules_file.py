@@ -1,10 +1,10 @@
 """The access rules of a data directory. A relay that runs there takes over what is written."""
 
 from waypost.policy.access import AccessRule
+from waypost.relay.config.access_file import AccessFile
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
-from waypost.relay.upkeep.access_file import AccessFile
-from waypost.wire.bodies import RuleList
+from waypost.wire.http_bodies import RuleList
 
 
 def list_rules(data: DataDir) -> RuleList:

@@ -23,10 +23,10 @@ from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
-from waypost.relay.upkeep.onlooker import last_storage
+from waypost.relay.inspection.snapshot import last_storage
+from waypost.server.context import ServeOptions
 from waypost.server.logs import configure_logs
-from waypost.server.services import ServeOptions
-from waypost.server.serving import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
 
 log = logging.getLogger("waypost.server")
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from waypost.client.address import Address, parse_address
-from waypost.client.conversation import Conversation
+from waypost.client.connection import Conversation
 from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
 from waypost.client.identity import Identity
 from waypost.client.message import Message, open_payload
@@ -27,7 +27,7 @@ from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
 

@@ -26,7 +26,7 @@ from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
 from waypost.client.signals import SignalHandler, Stop
 from waypost.wire.frames import DeliveryConfirm
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
 

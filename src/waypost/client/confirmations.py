@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from waypost.client.errors import DeliveryTimedOut
-from waypost.client.waiting import Waiting
+from waypost.client.pending import Waiting
 from waypost.wire.frames import DeliveryConfirm
 
 REMEMBERED_MAX = 10_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved import is_reserved
+from waypost.policy.reserved_names import is_reserved
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult

@@ -12,7 +12,7 @@ from waypost.policy.subjects import is_subject, validate_pattern, validate_subje
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Codec, Error, Parent
 from waypost.wire.identifiers import validate_message_id
-from waypost.wire.messages import encode_payload
+from waypost.wire.payloads import encode_payload
 from waypost.wire.sealing import Card
 
 

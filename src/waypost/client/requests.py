@@ -11,10 +11,10 @@ import asyncio
 from waypost.client.errors import RequestRefused, RequestRejected, RequestTimedOut
 from waypost.client.guard import MessagingGuard
 from waypost.client.outgoing import Outgoing
-from waypost.client.protocol.happenings import Replied
+from waypost.client.pending import Waiting
+from waypost.client.protocol.events import Replied
 from waypost.client.protocol.session import Session
 from waypost.client.sending import Sending
-from waypost.client.waiting import Waiting
 from waypost.policy.guard import MessagingGuardConfig
 from waypost.wire import frames
 

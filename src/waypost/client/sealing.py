@@ -32,7 +32,7 @@ from waypost.wire.handshake import (
     sealing_key_text,
     to_text,
 )
-from waypost.wire.messages import encode_payload
+from waypost.wire.payloads import encode_payload
 from waypost.wire.sealing import (
     Card,
     Parties,

@@ -14,15 +14,15 @@ import msgspec
 
 from waypost.client.errors import OperationRefused, SendTimedOut
 from waypost.client.identity import Identity
-from waypost.client.link import now_ms
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.protocol.happenings import Answered, Fetched, Refused
+from waypost.client.pending import Waiting
+from waypost.client.protocol.events import Answered, Fetched, Refused
 from waypost.client.protocol.session import Session
-from waypost.client.waiting import Waiting
+from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 from waypost.wire.results import PublishResult, Rejection
 
 FETCH_WAIT_MAX_S = 10.0

@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from waypost.client.link import log
+from waypost.client.websocket import log
 from waypost.policy.bounds import signal_listeners_max
 from waypost.policy.errors import InvalidInput
 from waypost.wire.frames import Signalled
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 
 SignalHandler = Callable[[str, Signal], object]
 """Called with the sender (empty for the relay) and the signal; may be a coroutine function."""

@@ -1,8 +1,8 @@
 """One message as a model reads it: a line about it, and its text in a fence."""
 
 from waypost.client.message import Message
-from waypost.mcp.fences import FENCE_BYTES, fence
-from waypost.policy.reserved import ANONYMOUS, OPERATOR, RELAY
+from waypost.mcp.rendering import FENCE_BYTES, fence
+from waypost.policy.reserved_names import ANONYMOUS, OPERATOR, RELAY
 from waypost.policy.tiers import Tier
 
 KNOWN: dict[Tier, str] = {

@@ -17,8 +17,8 @@ from waypost.client.errors import (
 )
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
 from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
-from waypost.policy.verdicts import Reason
 from waypost.wire.results import Rejection
 
 REFUSALS: dict[Reason, str] = {

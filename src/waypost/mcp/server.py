@@ -6,10 +6,10 @@ from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
 from waypost.client.guard import MessagingGuard
-from waypost.mcp.presence import Presence
-from waypost.mcp.tools.looking import LookingTools
-from waypost.mcp.tools.mailbox import MailboxTools
-from waypost.mcp.tools.sending import SendingTools
+from waypost.mcp.connection import Presence
+from waypost.mcp.tools.inbox import MailboxTools
+from waypost.mcp.tools.lookup import LookingTools
+from waypost.mcp.tools.send import SendingTools
 
 LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 READS = ToolAnnotations(read_only_hint=True, idempotent_hint=False, open_world_hint=True)

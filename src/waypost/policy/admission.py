@@ -23,10 +23,10 @@ from waypost.policy.breakers import CLOSED, CircuitBreakers, CircuitState, Trans
 from waypost.policy.budgets import Budget, overdrawn
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
-from waypost.policy.reserved import RELAY
+from waypost.policy.reasons import Reason
+from waypost.policy.reserved_names import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, within_quota
-from waypost.policy.verdicts import Reason
 
 
 class Arrival(Protocol):

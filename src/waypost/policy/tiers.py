@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.rate_limits import PositiveInt
-from waypost.policy.reserved import ANONYMOUS, RELAY
+from waypost.policy.reserved_names import ANONYMOUS, RELAY
 
 WEEK_MS = 7 * 24 * 3_600_000
 QUOTA_EXCEEDED_TEXT = "sender quota exceeded for this inbox"

@@ -4,13 +4,13 @@ import asyncio
 import sqlite3
 
 from waypost.policy.settings import Settings, to_config_document
-from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock
+from waypost.relay.config.access_file import AccessFile
+from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.errors import DataDirUnusable, RelayStopped
-from waypost.relay.memory.recovery import recover
-from waypost.relay.upkeep.access_file import AccessFile
-from waypost.relay.upkeep.settings_file import SettingsFile
+from waypost.relay.runtime import Parts
+from waypost.relay.state.recovery import recover
 from waypost.wire.events import RulesChanged, SettingsChanged
 
 HANDLER_GRACE_S = 5.0

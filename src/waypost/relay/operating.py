@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from waypost.policy.subjects import validate_subject
-from waypost.relay.assembly import Parts
-from waypost.relay.record.history import Story, tell
-from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.upkeep.metrics import Metrics, measure
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.stats import Metrics, measure
+from waypost.relay.journal.history import Story, tell
+from waypost.relay.runtime import Parts
 from waypost.wire.events import PairSeen
 
 

@@ -14,25 +14,25 @@ from typing import Self
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
+from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings
-from waypost.policy.verdicts import Reason
-from waypost.relay.assembly import Parts
 from waypost.relay.clock import Clock, system_clock
+from waypost.relay.config.access_file import AccessFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.delivery.drafts import Draft
+from waypost.relay.delivery.endpoints import Endpoint
+from waypost.relay.delivery.publish import refused
+from waypost.relay.delivery.reply_subjects import reply_subject
+from waypost.relay.delivery.requests import PendingReply
+from waypost.relay.delivery.signals import SignalHandler
+from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
 from waypost.relay.lifecycle import close_parts, open_parts
 from waypost.relay.operating import Operating
-from waypost.relay.traffic.consumers import Consumer
-from waypost.relay.traffic.drafts import Draft
-from waypost.relay.traffic.endpoints import Endpoint
-from waypost.relay.traffic.publishing import refused
-from waypost.relay.traffic.reply_subjects import reply_subject
-from waypost.relay.traffic.requests import PendingReply
-from waypost.relay.traffic.signals import SignalHandler
-from waypost.relay.traffic.subscriptions import Handler, Subscription
-from waypost.relay.upkeep.access_file import AccessFile
+from waypost.relay.runtime import Parts
 from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
 Stop = Callable[[], None]

@@ -4,8 +4,8 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
+from waypost.server.context import Services
 from waypost.server.http.routing import make_http_app
-from waypost.server.services import Services
 from waypost.server.sessions.connection import Connection
 
 

@@ -16,11 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from waypost.policy.breakers import TRANSITIONS, CircuitState
-from waypost.policy.verdicts import Reason
-from waypost.relay.assembly import Parts
+from waypost.policy.reasons import Reason
+from waypost.relay.runtime import Parts
 
 if TYPE_CHECKING:
-    from waypost.server.services import Services
+    from waypost.server.context import Services
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

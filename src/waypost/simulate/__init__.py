@@ -6,8 +6,8 @@
 
 from waypost.simulate.driver import simulate
 from waypost.simulate.options import SimulationOptions
+from waypost.simulate.parallel import Several, simulate_several
 from waypost.simulate.scenarios import SCENARIOS
-from waypost.simulate.several import Several, simulate_several
 from waypost.simulate.summary import Summary
 
 __all__ = [

@@ -4,7 +4,7 @@ from random import Random
 
 from msgspec import Raw
 
-from waypost.wire.messages import encode_payload
+from waypost.wire.payloads import encode_payload
 
 _WORDS = (
     *("order", "invoice", "refund", "ticket", "status", "report", "please", "check", "done"),

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Raw
 
+from waypost.relay.delivery.drafts import Draft
 from waypost.relay.relay import Relay
-from waypost.relay.traffic.drafts import Draft
 from waypost.simulate.daytime import Daytime
 from waypost.simulate.options import SimulationOptions
 from waypost.simulate.payloads import Payloads

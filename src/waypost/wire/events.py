@@ -16,7 +16,7 @@ import msgspec
 from waypost.policy.access import AccessRule
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 
 class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True, gc=False):

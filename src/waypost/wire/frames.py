@@ -27,7 +27,7 @@ from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.identifiers import validate_message_id
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 from waypost.wire.results import Rejection
 
 JSON_PROTOCOL = "waypost.json"

@@ -12,7 +12,7 @@ import base64
 import binascii
 
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved import refuse_reserved
+from waypost.policy.reserved_names import refuse_reserved
 from waypost.policy.subjects import validate_subject
 
 KEY_BYTES = 32

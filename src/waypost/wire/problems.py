@@ -6,8 +6,8 @@ learn from it how well the recipient knows them.
 
 import msgspec
 
+from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
-from waypost.policy.verdicts import Reason
 from waypost.wire.results import PublishResult, Rejection
 
 

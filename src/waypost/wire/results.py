@@ -2,7 +2,7 @@
 
 import msgspec
 
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):

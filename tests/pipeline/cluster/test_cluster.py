@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.pipeline.cluster.stock import connect_server, standalone, stock_python
-from waypost.pipeline.start.session import SparkChoice
+from tests.pipeline.cluster.cluster import connect_server, standalone, stock_python
+from waypost.pipeline.spark.session import SparkChoice
 from waypost.simulate import SimulationOptions, simulate
 
 TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
@@ -28,12 +28,12 @@ SMALL = {
 
 ASK = """
 import os, sys
-from waypost.pipeline.build import build
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.tables.build import build
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
-from waypost.pipeline.start.session import SparkChoice, spark_session
+from waypost.pipeline.spark.session import SparkChoice, spark_session
 import msgspec
 
 directory, journal, settings, choice = sys.argv[1:]

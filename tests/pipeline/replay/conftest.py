@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.replay.histories import History
 from tests.pipeline.replay.sequential import read_journal
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.wire.events import AnyEvent
 

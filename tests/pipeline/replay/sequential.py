@@ -13,10 +13,10 @@ from waypost.policy.breakers import CircuitBreakers, CircuitState, Occasion
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy, choose_victims
 from waypost.policy.rate_limits import RateWindows
+from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings, merge_settings
 from waypost.policy.subjects import is_literal
 from waypost.policy.tiers import standing
-from waypost.policy.verdicts import Reason
 from waypost.wire import events as wire
 
 KEPT = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.pipeline.replay.conftest import Past
-from tests.pipeline.replay.plainly import Older, agrees, judged_plainly
+from tests.pipeline.replay.oracle import Older, agrees, judged_plainly
 from tests.pipeline.replay.sequential import Decision
 from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.errors import InvalidSettings

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory
-from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.data import Facts
 from waypost.pipeline.reports.queries.asking import gather_facts
 
 

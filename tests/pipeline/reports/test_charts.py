@@ -22,7 +22,7 @@ from waypost.pipeline.reports.charts.scales import (
 )
 from waypost.pipeline.reports.charts.strips import Strip, Strips, draw_strips
 from waypost.pipeline.reports.charts.timeline import Span, Timeline, TimelineRow, draw_timeline
-from waypost.pipeline.reports.words import DAY_MS, HOUR_MS, MINUTE_MS
+from waypost.pipeline.reports.formatting import DAY_MS, HOUR_MS, MINUTE_MS
 
 FIRST = 1_767_448_800_000
 TIMES = Times(FIRST, FIRST + HOUR_MS, MINUTE_MS)

@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory, as_rows, at
 from waypost.pipeline.lake.lake import open_lake
-from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.formatting import DAY_MS, MINUTE_MS
 from waypost.pipeline.reports.queries.asking import gather_facts
 from waypost.pipeline.reports.queries.periods import STEPS_MAX, calm_step, period_of, step_for
 from waypost.pipeline.reports.report import write_page, write_report
-from waypost.pipeline.reports.words import DAY_MS, MINUTE_MS
 from waypost.pipeline.tables.registry import TABLES
 
 MANY = 5_000

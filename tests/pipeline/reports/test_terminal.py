@@ -5,9 +5,9 @@ import io
 import msgspec
 from rich.console import Console
 
-from tests.pipeline.reports.sample_facts import sample_facts
-from tests.pipeline.reports.test_page import hostile, quiet_facts
-from waypost.pipeline.reports.facts import Facts
+from tests.pipeline.reports.sample_data import sample_facts
+from tests.pipeline.reports.test_html import hostile, quiet_facts
+from waypost.pipeline.reports.data import Facts
 from waypost.pipeline.reports.sections.every import every_section
 from waypost.pipeline.reports.sections.headline import headline
 from waypost.pipeline.reports.terminal import render

@@ -14,12 +14,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.faults.seeds import seeded
-from tests.pipeline.datasource.lives import START_US, live, relay_at
-from waypost.pipeline.build import build
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from tests.pipeline.datasource.scenarios import START_US, live, relay_at
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.lake.lake import Lake, open_lake
-from waypost.pipeline.stream import StreamOptions, stream
+from waypost.pipeline.tables.build import build
 from waypost.testing import ManualClock
 
 KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
@@ -30,9 +30,9 @@ FOLLOWER = """
 import os
 import sys
 from pathlib import Path
-from waypost.pipeline.journals import parse_places
-from waypost.pipeline.start.session import SparkChoice, spark_session
-from waypost.pipeline.stream import StreamOptions, stream
+from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.spark.session import SparkChoice, spark_session
+from waypost.pipeline.jobs.stream import StreamOptions, stream
 
 conf = {
     "spark.sql.shuffle.partitions": "2",

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.datasource.lives import START_US, live, relay_at
+from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.events import EVENTS
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import JournalPlace, parse_places
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import JournalPlace, parse_places
+from waypost.pipeline.jobs.stream import StreamOptions, stream, take_in
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
-from waypost.pipeline.stream import StreamOptions, stream, take_in
 from waypost.testing import ManualClock
 
 UNTIL_IDLE = StreamOptions(until_idle=True)

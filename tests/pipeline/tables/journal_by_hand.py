@@ -10,7 +10,7 @@ from typing import Any
 
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 from waypost.wire import events
 
 MINUTE_US = 60_000_000

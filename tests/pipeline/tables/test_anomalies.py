@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from waypost.pipeline.events import EVENTS
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.tables import anomalies, rejections, senders
 
 DAY = date(2026, 1, 20)

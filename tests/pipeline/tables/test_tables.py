@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 from tests.pipeline.tables.conftest import BuiltLake
 from tests.pipeline.tables.journal_by_hand import write_first_part
 from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
-from waypost.pipeline.build import build
-from waypost.pipeline.ingest import ingest
-from waypost.pipeline.journals import parse_places
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.lake.manifest import encode_manifest
 from waypost.pipeline.tables import loops
+from waypost.pipeline.tables.build import build
 from waypost.pipeline.tables.registry import TABLES
 
 IN_WORDS = {"loops", "anomalies"}  # their sentences are tested one by one

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
-from waypost.pipeline.events import EVENTS
+from waypost.pipeline.jobs.import_trace import NEXT_ACTIVITY, Drain, TraceSummary, import_trace
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
-from waypost.pipeline.traces import NEXT_ACTIVITY, Drain, TraceSummary, import_trace
 from waypost.policy.settings import Settings, merge_settings
 
 Message = tuple[str, str, int, int]

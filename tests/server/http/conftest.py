@@ -11,8 +11,8 @@ from tests.server.http.served import ORIGIN, Served
 from waypost import Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.server.app import make_app
-from waypost.server.services import ServeOptions
-from waypost.server.serving import open_services
+from waypost.server.context import ServeOptions
+from waypost.server.server import open_services
 from waypost.testing import ManualClock
 
 Serve = Callable[..., Awaitable[Served]]

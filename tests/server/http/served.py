@@ -6,7 +6,7 @@ import httpx
 from starlette.applications import Starlette
 
 from waypost.client.identity import Identity
-from waypost.server.services import Services
+from waypost.server.context import Services
 from waypost.testing import ManualClock
 
 ORIGIN = "relay.test:8080"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.server.http.served import Served
-from waypost.server.http.table import OPERATIONS
+from waypost.server.http.operations import OPERATIONS
 
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/messages"): {"subject": "agent.b", "payload": 1},

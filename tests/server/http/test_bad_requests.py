@@ -9,10 +9,10 @@ from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
 from waypost.policy.errors import WaypostError
 from waypost.relay import errors as relay_errors
+from waypost.server.context import ServeOptions
 from waypost.server.http import requests
-from waypost.server.http.failures import STATUSES, refusal_of
+from waypost.server.http.errors import STATUSES, refusal_of
 from waypost.server.identity import errors as identity_errors
-from waypost.server.services import ServeOptions
 
 AS_JSON = {"Content-Type": "application/json"}
 

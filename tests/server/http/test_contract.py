@@ -24,10 +24,10 @@ from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.subjects import is_subject
 from waypost.policy.tiers import QosConfig
 from waypost.server.app import make_app
-from waypost.server.http.document import make_document
-from waypost.server.serving import open_services
+from waypost.server.http.openapi import make_document
+from waypost.server.server import open_services
 from waypost.testing import ManualClock
-from waypost.wire.bodies import INBOX_WAIT_MAX_S
+from waypost.wire.http_bodies import INBOX_WAIT_MAX_S
 
 T = TypeVar("T")
 

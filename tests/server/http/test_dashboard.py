@@ -8,7 +8,7 @@ import pytest
 from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
 from waypost.policy.tiers import QosConfig
-from waypost.server.services import ServeOptions
+from waypost.server.context import ServeOptions
 
 ROOT = resources.files("waypost.server") / "dashboard"
 FILES = sorted(

@@ -9,8 +9,8 @@ import pytest
 
 from tests.server.http.served import Served
 from waypost.server.http.contract import NoParameters
-from waypost.server.http.document import make_document
-from waypost.server.http.table import OPERATIONS
+from waypost.server.http.openapi import make_document
+from waypost.server.http.operations import OPERATIONS
 
 OPERATION_IDS = [one.name for one in OPERATIONS]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
-from waypost.server.services import ServeOptions
+from waypost.server.context import ServeOptions
 
 
 class Pushed:

@@ -10,7 +10,7 @@ from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
 from waypost.policy.bounds import viewer_connections_max
 from waypost.policy.breakers import CircuitBreakerConfig
-from waypost.server.live.feed import SAMPLES_MAX
+from waypost.server.live.sampler import SAMPLES_MAX
 
 
 async def once(served: Served, show: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from waypost import AccessRule
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
-from waypost.server.services import ServeOptions
+from waypost.server.context import ServeOptions
 
 
 async def test_a_message_reaches_the_inbox_it_was_published_to(served: Served) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
 from waypost.policy.tiers import QosConfig, TierLimits
-from waypost.relay.memory.mailbox import Mailbox
+from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import encode_envelope
 
 NONE = TierLimits(0, 0)

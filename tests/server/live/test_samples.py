@@ -2,8 +2,8 @@
 
 import pytest
 
-from waypost.relay.memory.state import RelayState
-from waypost.server.live.census import InboxRow
+from waypost.relay.state.relay_state import RelayState
+from waypost.server.live.rows import InboxRow
 from waypost.server.live.samples import Sampler, percentile_ms
 from waypost.server.live.tables import Table
 

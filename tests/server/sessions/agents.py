@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tests.server.sessions.lines import PATIENCE_S, HungUp, Line, PretendedLine
+from tests.server.sessions.transports import PATIENCE_S, HungUp, Line, PretendedLine
 from waypost.client.identity import Identity
 from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FromRelay, Operation

@@ -10,11 +10,11 @@ import pytest
 from tests.faults.plain_journal import add_up_directory, committed
 from tests.faults.syncs import Syncs, install_syncs, until
 from tests.server.sessions.agents import RawAgent, connect
-from tests.server.sessions.lines import PretendedLine
-from tests.server.sessions.seats import House, Room, Seat, numbers
+from tests.server.sessions.sessions_harness import House, Room, Seat, numbers
+from tests.server.sessions.transports import PretendedLine
 from waypost.client.identity import Identity
-from waypost.relay.checks.verify import verify
 from waypost.relay.data_dir import DataDir
+from waypost.relay.verify.verify import verify
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
 from waypost.testing import ManualClock
 from waypost.wire import frames
@@ -154,7 +154,7 @@ async def test_there_is_a_bound_on_agents_at_once(
 async def test_a_session_that_cannot_begin_leaves_nothing_behind(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waypost.relay.traffic.signals.signal_listeners_max", 0)
+    monkeypatch.setattr("waypost.relay.delivery.signals.signal_listeners_max", 0)
     with pytest.raises(ValueError, match="signal listeners"):
         room.sit()
     monkeypatch.undo()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.server.sessions.seats import House, Room, kinds, numbers
+from tests.server.sessions.sessions_harness import House, Room, kinds, numbers
 from waypost import PublishResult
-from waypost.server.services import ServeOptions
+from waypost.server.context import ServeOptions
 from waypost.testing import ManualClock
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL

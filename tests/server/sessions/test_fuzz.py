@@ -14,10 +14,10 @@ import pytest
 
 from tests.faults.plain_journal import add_up_directory
 from tests.faults.seeds import seeded
+from tests.model_based.agreement import assert_memory_is
 from tests.server.sessions.agents import RawAgent
-from tests.server.sessions.lines import HungUp, PretendedLine
-from tests.server.sessions.seats import House, Room
-from tests.simulation.agreement import assert_memory_is
+from tests.server.sessions.sessions_harness import House, Room
+from tests.server.sessions.transports import HungUp, PretendedLine
 from waypost.client.identity import Identity
 from waypost.server.sessions import connection
 from waypost.testing import ManualClock

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.server.sessions.agents import RawAgent, connect, payload_of, task_of
-from tests.server.sessions.seats import Room
+from tests.server.sessions.sessions_harness import Room
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_max_operations, frame_overhead_max_bytes
 from waypost.server.sessions import connection

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from tests.server.sessions.agents import RawAgent, connect, payload_of
-from tests.server.sessions.lines import PretendedLine
-from tests.server.sessions.seats import House, Room
+from tests.server.sessions.sessions_harness import House, Room
+from tests.server.sessions.transports import PretendedLine
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_overhead_max_bytes, outbox_max_operations
 from waypost.server.sessions import connection
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
-from waypost.wire.messages import SignalType
+from waypost.wire.payloads import SignalType
 
 Ring = Callable[..., RawAgent]
 Identities = Callable[[str], Identity]

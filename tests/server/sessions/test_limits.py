@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from tests.server.sessions.agents import refused_with
-from tests.server.sessions.seats import House, Room, Seat, kinds, numbers
+from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
 from waypost import BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, TierLimits
-from waypost.server.serving import SERVED_SETTINGS
+from waypost.server.server import SERVED_SETTINGS
 from waypost.testing import ManualClock
 from waypost.wire import frames
 from waypost.wire.problems import QUEUE_FULL_TEXT

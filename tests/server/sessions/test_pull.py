@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.server.sessions.seats import House, Room, Seat, kinds, numbers
+from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
 from waypost import BackpressureConfig, QosConfig
 from waypost.server.sessions.deliveries import Limits
 from waypost.wire import frames

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from tests.faults.plain_journal import committed
-from tests.server.sessions.seats import House, Room, kinds, numbers
+from tests.server.sessions.sessions_harness import House, Room, kinds, numbers
 from waypost import AccessRule, Signal
 from waypost.policy.bounds import outbox_max_operations
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
-from waypost.wire.messages import SignalType
+from waypost.wire.payloads import SignalType
 
 
 def typing(data: Any = None) -> Signal:

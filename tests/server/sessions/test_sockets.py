@@ -11,17 +11,17 @@ import uvicorn
 import uvloop
 
 from tests.faults.plain_journal import committed
-from tests.relay.looking import until
+from tests.relay.observing import until
 from tests.server.conftest import Served, ServeRelay, serving
 from tests.server.sessions.agents import RawAgent, payload_of
-from tests.server.sessions.lines import HungUp, SocketLine
+from tests.server.sessions.transports import HungUp, SocketLine
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.server.app import make_app
 from waypost.server.sessions import sockets
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
-from waypost.wire.messages import SignalType
+from waypost.wire.payloads import SignalType
 
 LIMITLESS = {
     "qos": QosConfig(enabled=False),

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from tests.faults.seeds import seeded
-from tests.server.sessions.seats import House, Room, Seat, kinds, numbers
+from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
 from waypost import QosConfig
 from waypost.wire import frames
 

@@ -9,7 +9,7 @@ from waypost.cli.commands.messages import REFUSED, Payload, Sender
 from waypost.cli.options import JsonOption, Where, as_an_agent
 
 if TYPE_CHECKING:
-    from waypost.cli.served.agents import Listener
+    from waypost.cli.remote.agents import Listener
 
 
 @as_an_agent
@@ -42,9 +42,9 @@ def listen(
       waypost listen agent.billing
       waypost listen agent.billing --count 1 --seconds 30 --json
     """
+    from waypost.cli.remote.agents import Listening
+    from waypost.cli.remote.agents import listen as hear
     from waypost.cli.rendering import console
-    from waypost.cli.served.agents import Listening
-    from waypost.cli.served.agents import listen as hear
 
     relay = where.served()
     identity = relay.credentials.require_identity(subject)
@@ -80,8 +80,8 @@ def request(
     """
     content = read_payload(payload)
     from waypost.cli.facts import Letter, Sent
+    from waypost.cli.remote.agents import ask
     from waypost.cli.rendering import console, messages
-    from waypost.cli.served.agents import ask
 
     relay = where.served()
     identity = relay.credentials.require_identity(sender)
@@ -100,8 +100,8 @@ def request(
 
 
 def _listener(subject: str, url: str, json: bool) -> "Listener":
+    from waypost.cli.remote.agents import Listener
     from waypost.cli.rendering import console, messages
-    from waypost.cli.served.agents import Listener
 
     def ready(stored: int) -> None:
         waiting = console.plural(stored, "stored message")

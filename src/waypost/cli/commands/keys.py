@@ -42,7 +42,7 @@ def new(
       waypost keys new agent.web --out ./web.key
     """
     _require_cryptography()
-    from waypost.cli.served.credentials import usual_key_file
+    from waypost.cli.remote.credentials import usual_key_file
     from waypost.client.identity import Identity
 
     identity = Identity.new(subject)

@@ -9,7 +9,7 @@ from waypost.cli.options import DEFAULT_URL, OperatorOption, Where, as_an_agent
 from waypost.cli.requirements import require
 
 if TYPE_CHECKING:
-    from waypost.cli.served.credentials import Credentials
+    from waypost.cli.remote.credentials import Credentials
 
 _NEEDED = ("mcp", "uvicorn", "websockets", "cryptography", "httpx")
 
@@ -78,8 +78,8 @@ def mcp(
     identity = credentials.require_identity(subject)
     token = credentials.operator_token()
     # Loaded last: the SDK takes a while, and whoever is told what is wrong need not wait for it.
-    from waypost.mcp.presence import Presence
-    from waypost.mcp.running import parse_http, run
+    from waypost.mcp.connection import Presence
+    from waypost.mcp.transport import parse_http, run
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
     presence = Presence(where.url or DEFAULT_URL, identity, operator_token=token)
@@ -89,7 +89,7 @@ def mcp(
 def _credentials(where: Where, subject: str | None, token_file: Path | None) -> "Credentials":
     from dataclasses import replace
 
-    from waypost.cli.served.credentials import CredentialMissing, Credentials
+    from waypost.cli.remote.credentials import CredentialMissing, Credentials
 
     if subject is None and where.key is None:
         raise CredentialMissing(

@@ -8,7 +8,7 @@ import typer
 from waypost.cli.options import JsonOption, Where, on_a_relay
 
 if TYPE_CHECKING:
-    from waypost.wire.bodies import RuleList
+    from waypost.wire.http_bodies import RuleList
 
 verbs = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
 

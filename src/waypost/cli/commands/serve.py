@@ -123,8 +123,8 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
     """
     require("serving", _NEEDED, "server")
     from waypost.cli.serving import Serving, run
-    from waypost.server.services import ServeOptions
-    from waypost.server.serving import Listen
+    from waypost.server.context import ServeOptions
+    from waypost.server.server import Listen
 
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert and --tls-key come together")

@@ -11,7 +11,7 @@ from waypost.cli.options import JsonOption
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.session import SparkChoice
+    from waypost.pipeline.spark.session import SparkChoice
     from waypost.simulate import SimulationOptions, Summary
 
 _BLOCK_MESSAGES_MAX = 200_000
@@ -140,8 +140,8 @@ def _fill(
     """Simulate a relay, then repeat its journal in a lake."""
     from waypost.cli.commands.pipeline.running import running
     from waypost.cli.rendering import console, simulation
+    from waypost.pipeline.jobs.synthesize import repeat
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.repeats import repeat
 
     summary = _run(options)
     journal = str(options.out.absolute() / "journal")

@@ -4,7 +4,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from waypost.cli.rendering.console import ROWS_MAX, ago, console, plural, styled, table
-from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 
 
 def show_dead_letters(letters: list[DeadLetter]) -> None:

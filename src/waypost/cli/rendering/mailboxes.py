@@ -5,7 +5,7 @@ from rich.text import Text
 
 from waypost.cli.facts import EndpointFacts, Stats
 from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plain, plural, table
-from waypost.relay.upkeep.metrics import EndpointMetrics
+from waypost.relay.inspection.stats import EndpointMetrics
 
 
 def show_endpoints(endpoints: list[EndpointFacts]) -> None:

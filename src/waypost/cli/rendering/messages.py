@@ -9,8 +9,8 @@ from rich.text import Text
 
 from waypost.cli.facts import Confirmation, Heard, Inbox, Sent
 from waypost.cli.rendering.console import ago, at, console, duration, note, plain, plural, styled
-from waypost.policy.verdicts import Reason
-from waypost.relay.record.history import Step, Story
+from waypost.policy.reasons import Reason
+from waypost.relay.journal.history import Step, Story
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400

@@ -8,13 +8,13 @@ import msgspec
 from waypost.cli.rendering.console import console, note, plain, plural, table
 
 if TYPE_CHECKING:
-    from waypost.pipeline.build import Built
-    from waypost.pipeline.ingest import Ingested
-    from waypost.pipeline.recommend import Recommendation
+    from waypost.pipeline.ingest.job import Ingested
+    from waypost.pipeline.jobs.import_trace import TraceSummary
+    from waypost.pipeline.jobs.stream import Streamed
     from waypost.pipeline.replay.backtest import Backtest
+    from waypost.pipeline.replay.recommend import Recommendation
     from waypost.pipeline.reports.report import ReportSummary
-    from waypost.pipeline.stream import Streamed
-    from waypost.pipeline.traces import TraceSummary
+    from waypost.pipeline.tables.build import Built
 
 _ROWS = 10
 

@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from waypost.cli.rendering.console import console, plural, table
-from waypost.wire.bodies import RuleList
+from waypost.wire.http_bodies import RuleList
 
 
 def show_rules(found: RuleList) -> None:

@@ -15,7 +15,7 @@ from waypost.cli.rendering.console import at, console, duration, plural, table
 from waypost.simulate import Several, Summary
 
 if TYPE_CHECKING:
-    from waypost.pipeline.repeats import Repeated
+    from waypost.pipeline.jobs.synthesize import Repeated
 
 
 @contextmanager

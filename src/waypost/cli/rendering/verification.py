@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waypost.cli.rendering.console import ROWS_MAX, console, plain, plural
-from waypost.relay.checks.findings import Finding, Outcome, VerifyReport
+from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
 
 _STYLE = {
     Outcome.FOUND: "yellow",

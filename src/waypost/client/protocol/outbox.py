@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from waypost.client.protocol.batches import Frame
+from waypost.client.protocol.framing import Frame
 from waypost.policy.bounds import number_max
 
 LOSSY_MAX = 10_000

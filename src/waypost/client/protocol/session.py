@@ -24,16 +24,16 @@ from waypost.client.errors import NotAuthenticated, end_of_trying
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing, encode_payload_for, refusal
 from waypost.client.protocol.backoff import Backoff
-from waypost.client.protocol.batches import Frame, Limits
 from waypost.client.protocol.blocklist import BlockList
-from waypost.client.protocol.happenings import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.events import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.framing import Frame, Limits
 from waypost.client.protocol.inbox import Inbox
 from waypost.client.protocol.outbox import Awaited, Outbox
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
 from waypost.wire.identifiers import UlidFactory
-from waypost.wire.messages import Signal, validate_signal
+from waypost.wire.payloads import Signal, validate_signal
 from waypost.wire.results import PublishResult
 
 DENIED_MAX = 3

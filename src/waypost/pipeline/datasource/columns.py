@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.events import CORRUPT, DEFAULTS, EVENTS, LINE
+from waypost.pipeline.lake.events import CORRUPT, DEFAULTS, EVENTS, LINE
 
 PAYLOAD = "payload"
 ReadBody = Callable[[int, int], bytes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from waypost.pipeline.errors import JournalUnusable
 
 if TYPE_CHECKING:
-    from waypost.wire.batches import NoBatch
+    from waypost.wire.journal_batches import NoBatch
 
 _LINES_AT_ONCE_BYTES = 4 * 1024 * 1024
 
@@ -82,7 +82,7 @@ def whole_lines(
     What lies between is told to `complain`, and passed over if that returns. On executors only
     after `unpacked()`.
     """
-    from waypost.wire.batches import NoBatch, whole_batches
+    from waypost.wire.journal_batches import NoBatch, whole_batches
 
     pieces: list[bytes] = []
     waiting = count = 0

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from waypost.pipeline.datasource.reading import JournalReader, JournalStreamReader, ReadOptions
-from waypost.pipeline.datasource.writing import (
+from waypost.pipeline.datasource.reader import JournalReader, JournalStreamReader, ReadOptions
+from waypost.pipeline.datasource.writer import (
     RelayStreamWriter,
     RelayWriter,
     WriteOptions,
     write_options,
 )
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.start.shipping import unpacked
+from waypost.pipeline.spark.executors import unpacked
 
 FORMAT = "waypost"
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructField, StructType
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.events import EVENTS
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.manifest import FORMAT, Manifest, decode_manifest, encode_manifest
 
 EVENTS_TABLE = "events"

@@ -11,7 +11,7 @@ Lines that stand for many refusals of a flood are none: when each of them happen
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.events import ARRIVALS
+from waypost.pipeline.lake.events import ARRIVALS
 
 LIMITED = "rate_limited"
 KEPT = ("access_denied", "storage_full")

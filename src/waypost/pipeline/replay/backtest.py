@@ -9,13 +9,13 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.events import EVENTS
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
-from waypost.pipeline.replay.eras import Eras, read_eras
 from waypost.pipeline.replay.notes import notes_about
+from waypost.pipeline.replay.settings_timeline import Eras, read_eras
 from waypost.pipeline.replay.stages import Replay
-from waypost.pipeline.start.shuffles import fit_shuffles
-from waypost.policy.verdicts import Reason
+from waypost.pipeline.spark.partitioning import fit_shuffles
+from waypost.policy.reasons import Reason
 
 ACCEPTED = "accepted"
 REMEMBERED = "backtest.json"

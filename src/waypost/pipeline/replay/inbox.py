@@ -16,7 +16,7 @@ from waypost.policy.admission import DeliveryVerdict, admit_delivery
 from waypost.policy.breakers import CircuitBreakers, CircuitState
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy, choose_victims
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 _ARRIVED, _REFUSED, _BURIED = int(Step.ARRIVED), int(Step.REFUSED), int(Step.BURIED)
 _ENDLESS = 1 << 62

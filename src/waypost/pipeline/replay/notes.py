@@ -1,6 +1,6 @@
 """What a replay leaves out, in words, for whoever reads its result."""
 
-from waypost.pipeline.replay.eras import Eras
+from waypost.pipeline.replay.settings_timeline import Eras
 from waypost.policy.settings import Settings, to_config_document
 
 # Paths in `config.json` that a replay follows; any other that differs is named.

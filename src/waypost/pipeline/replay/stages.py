@@ -27,15 +27,15 @@ from waypost.pipeline.replay.arrivals import (
     arrivals_of,
     with_goals,
 )
-from waypost.pipeline.replay.eras import Eras
-from waypost.pipeline.replay.inboxes import judge_inboxes
+from waypost.pipeline.replay.inbox_stage import judge_inboxes
 from waypost.pipeline.replay.keys import KEY, NO_KEYS, among, distinct, keys_of
 from waypost.pipeline.replay.loud import Loud, require_room
 from waypost.pipeline.replay.moved import NO_PAIRS, goals_of, moved_pairs, of_pairs, unsure_pairs
-from waypost.pipeline.replay.pairs import changed_tiers, restored_pairs
-from waypost.pipeline.replay.senders import judge_senders
-from waypost.pipeline.replay.settled import COUNTS, endpoint_facts, pair_facts, sender_facts
+from waypost.pipeline.replay.rate_stage import judge_senders
+from waypost.pipeline.replay.screening import COUNTS, endpoint_facts, pair_facts, sender_facts
+from waypost.pipeline.replay.settings_timeline import Eras
 from waypost.pipeline.replay.steps import as_steps, as_stopped, steps_of
+from waypost.pipeline.replay.tier_stage import changed_tiers, restored_pairs
 
 _FEW = 500_000
 """So many rows are sent to whoever looks something up in them."""

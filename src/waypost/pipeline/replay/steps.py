@@ -6,9 +6,9 @@ from enum import IntEnum
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.events import ARRIVALS
+from waypost.pipeline.lake.events import ARRIVALS
 from waypost.pipeline.replay.arrivals import described, is_arrival
-from waypost.policy.verdicts import DEAD_LETTERED
+from waypost.policy.reasons import DEAD_LETTERED
 
 
 class Step(IntEnum):

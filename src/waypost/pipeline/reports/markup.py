@@ -2,7 +2,7 @@
 
 import html
 
-from waypost.pipeline.reports.words import printable
+from waypost.pipeline.reports.formatting import printable
 
 # SVG elements that hold nothing: closing them at once saves a third of a drawing.
 _HOLLOW = frozenset({"rect", "path", "line", "circle", "use"})

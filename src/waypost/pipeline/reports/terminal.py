@@ -9,11 +9,11 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.formatting import printable
 from waypost.pipeline.reports.sections.every import every_section
 from waypost.pipeline.reports.sections.headline import findings, headline
-from waypost.pipeline.reports.sections.parts import Table
-from waypost.pipeline.reports.words import printable
+from waypost.pipeline.reports.sections.model import Table
 
 ROWS_MAX = 20
 

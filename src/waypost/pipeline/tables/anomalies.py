@@ -8,11 +8,11 @@ Rule 3  The relay itself is never an anomaly: what it has to say needs no answer
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import times
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import times
 from waypost.pipeline.tables.loops import stopped
 from waypost.pipeline.tables.wording import counted, number, sentence
-from waypost.policy.reserved import RELAY
+from waypost.policy.reserved_names import RELAY
 
 NAME = "anomalies"
 

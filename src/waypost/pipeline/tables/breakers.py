@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import elapsed_ms
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import elapsed_ms
 
 NAME = "breakers"
 

@@ -6,7 +6,7 @@ A message counts once, with the reason it died of last, on the day it arrived.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
+from waypost.pipeline.lake.schemas import columns
 
 NAME = "dead_letters"
 

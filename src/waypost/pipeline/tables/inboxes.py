@@ -7,7 +7,7 @@ day they arrived.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
+from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.latency import in_order, percentiles
 
 NAME = "inboxes"

@@ -7,8 +7,8 @@ acknowledgement; messages that have not come so far yet count in neither.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import hour_of
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import hour_of
 
 NAME = "latency"
 

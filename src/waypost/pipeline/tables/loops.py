@@ -8,10 +8,10 @@ mailbox, the first time, to the same mailbox again.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import refused_for, total, weight
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import refused_for, total, weight
 from waypost.pipeline.tables.wording import counted
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
 
 NAME = "loops"
 

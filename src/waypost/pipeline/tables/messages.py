@@ -14,8 +14,8 @@ few that died or expired are joined to them afterwards.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import KEY, elapsed_ms, is_kept, is_refused
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_kept, is_refused
 
 NAME = "messages"
 

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import (
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import (
     has_endpoint,
     is_refused,
     is_stored,

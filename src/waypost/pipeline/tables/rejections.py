@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import is_refused
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import is_refused
 
 NAME = "rejections"
 

@@ -7,8 +7,8 @@ A relay that is killed writes no end of the connections it had. Such a row has n
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from waypost.pipeline.schemas import columns
-from waypost.pipeline.tables.conditions import elapsed_ms
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.tables.expressions import elapsed_ms
 
 NAME = "sessions"
 

@@ -5,9 +5,9 @@ from enum import StrEnum
 import msgspec
 from starlette.requests import Request
 
-from waypost.policy.reserved import ANONYMOUS, OPERATOR
-from waypost.server.http.failures import Refused
-from waypost.server.services import Services
+from waypost.policy.reserved_names import ANONYMOUS, OPERATOR
+from waypost.server.context import Services
+from waypost.server.http.errors import Refused
 
 
 class Access(StrEnum):

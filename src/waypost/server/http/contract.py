@@ -17,8 +17,8 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from waypost.server.context import Services
 from waypost.server.http.callers import Access, Caller
-from waypost.server.services import Services
 from waypost.wire.problems import Problem
 
 P = TypeVar("P", bound=msgspec.Struct)

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from waypost.server.http.document import make_document
+from waypost.server.http.openapi import make_document
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from starlette.requests import Request
 
 from waypost.relay.errors import RelayError, UnknownEndpoint
-from waypost.relay.memory.mailbox import Message
 from waypost.relay.relay import Relay
-from waypost.wire.bodies import Delivered, InboxAsked
+from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope
+from waypost.wire.http_bodies import Delivered, InboxAsked
 
 
 def require_mailbox(relay: Relay, subject: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from waypost.server.context import ServeOptions
 from waypost.server.http.contract import JSON, Body, NoParameters
-from waypost.server.http.failures import Refused
-from waypost.server.services import ServeOptions
+from waypost.server.http.errors import Refused
 
 T = TypeVar("T")
 

@@ -20,12 +20,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 
+from waypost.server.context import Services
 from waypost.server.http.callers import Access, identify
 from waypost.server.http.contract import AnyOperation, Call, Reply
-from waypost.server.http.failures import Refused, refusal_of
+from waypost.server.http.errors import Refused, refusal_of
+from waypost.server.http.operations import OPERATIONS
 from waypost.server.http.requests import read_body, read_parameters
-from waypost.server.http.table import OPERATIONS
-from waypost.server.services import Services
 
 log = logging.getLogger("waypost.server")
 

@@ -14,11 +14,11 @@ from typing import Literal
 import msgspec
 
 from waypost.policy.subjects import is_subject, matches_pattern
-from waypost.relay.memory.mailbox import Mailbox, Message, MessageState
-from waypost.relay.memory.state import RelayState
-from waypost.relay.record.segments import list_segments
-from waypost.wire.batches import COMMIT_MARK
+from waypost.relay.journal.segments import list_segments
+from waypost.relay.state.mailbox import Mailbox, Message, MessageState
+from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import Accepted, Rejected, decode_event
+from waypost.wire.journal_batches import COMMIT_MARK
 
 WINDOW_BYTES = 32 * 1024 * 1024
 LINES_MAX = 200_000

@@ -10,11 +10,11 @@ Rule 3  Agents see neither checks nor numbers: they would tell a sender its tier
 import asyncio
 from pathlib import Path
 
-from waypost.relay.record.history import find_events
+from waypost.relay.journal.history import find_events
+from waypost.server.context import Services
 from waypost.server.http.callers import Caller
-from waypost.server.services import Services
-from waypost.wire.bodies import MessageStory, StoryStep
 from waypost.wire.events import Accepted, AnyEvent, Rejected
+from waypost.wire.http_bodies import MessageStory, StoryStep
 from waypost.wire.identifiers import validate_message_id
 
 

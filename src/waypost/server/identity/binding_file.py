@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.data_dir import replace_file
-from waypost.relay.record.commits import sync_directory, sync_file
+from waypost.relay.journal.writer import sync_directory, sync_file
 from waypost.server.identity.errors import IdentitiesDamaged, IdentitiesNotSaved
 
 log = logging.getLogger("waypost.server")

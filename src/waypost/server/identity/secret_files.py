@@ -13,7 +13,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from waypost.relay.record.commits import sync_directory
+from waypost.relay.journal.writer import sync_directory
 from waypost.server.identity.errors import SecretUnusable
 
 SECRET_BYTES = 32

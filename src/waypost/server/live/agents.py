@@ -5,7 +5,7 @@ from itertools import islice
 
 import msgspec
 
-from waypost.relay.memory.state import RelayState
+from waypost.relay.state.relay_state import RelayState
 from waypost.server.sessions.hub import Present
 
 ROWS_MAX = 2000

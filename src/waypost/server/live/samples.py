@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from waypost.relay.memory.state import RelayState
+from waypost.relay.state.relay_state import RelayState
 
 _REJECTED = "rejected."
 

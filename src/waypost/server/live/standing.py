@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.policy.breakers import CircuitState
 from waypost.relay.relay import Relay
-from waypost.server.live.census import Census, InboxRow, fullest
+from waypost.server.live.rows import Census, InboxRow, fullest
 from waypost.wire.events import BreakerMoved
 
 FULLEST = 6

@@ -21,8 +21,8 @@ from waypost.policy.bounds import (
 )
 from waypost.policy.errors import WaypostError
 from waypost.relay.errors import MailboxTaken, RelayStopped
+from waypost.server.context import Services
 from waypost.server.identity.errors import IdentitiesNotSaved, SubjectTaken, TooManyIdentities
-from waypost.server.services import Services
 from waypost.server.sessions.deliveries import Limits
 from waypost.server.sessions.errors import (
     AlreadyConnected,

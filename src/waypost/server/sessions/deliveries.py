@@ -17,10 +17,10 @@ import msgspec
 
 from waypost.policy.bounds import lease_max_messages, unconfirmed_max_bytes
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved import RELAY
-from waypost.relay.traffic.consumers import Consumer, Handed
-from waypost.server.sessions.confirmations import Confirmed, unpack
+from waypost.policy.reserved_names import RELAY
+from waypost.relay.delivery.consumers import Consumer, Handed
 from waypost.server.sessions.outbox import Outbox
+from waypost.server.sessions.receipts import Confirmed, unpack
 from waypost.wire import frames
 from waypost.wire.frames import Codec, Operation
 

@@ -8,16 +8,16 @@ from typing import Protocol
 
 from waypost.policy.bounds import connections_max
 from waypost.policy.errors import AccessDenied
-from waypost.policy.reserved import refuse_reserved
+from waypost.policy.reserved_names import refuse_reserved
 from waypost.policy.subjects import validate_subject
-from waypost.relay.memory.mailbox import Message
+from waypost.relay.delivery.drafts import Draft
 from waypost.relay.relay import Relay
-from waypost.relay.traffic.drafts import Draft
-from waypost.server.mailboxes import Mailboxes
-from waypost.server.sessions.confirmations import Confirmations, Confirmed, Told
+from waypost.relay.state.mailbox import Message
+from waypost.server.mailbox_factory import Mailboxes
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
+from waypost.server.sessions.receipts import Confirmations, Confirmed, Told
 from waypost.wire.frames import Operation, Signalled
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
 

@@ -1,14 +1,14 @@
 """What a connected agent asks for, decided: sends and signals, and their answers."""
 
 from waypost.policy.errors import AccessDenied, InvalidInput
-from waypost.policy.verdicts import Reason
+from waypost.policy.reasons import Reason
+from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import RelayStopped
-from waypost.relay.traffic.drafts import Draft
 from waypost.server.sessions.errors import brief
 from waypost.server.sessions.hub import Hub
 from waypost.wire import frames
 from waypost.wire.frames import Codec, Operation
-from waypost.wire.messages import encode_payload, validate_signal
+from waypost.wire.payloads import encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
 

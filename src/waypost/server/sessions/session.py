@@ -10,14 +10,14 @@ from functools import partial
 
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
-from waypost.server.sessions.confirmations import Told
 from waypost.server.sessions.deliveries import Deliveries, Limits
 from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
+from waypost.server.sessions.receipts import Told
 from waypost.server.sessions.requests import Requests
 from waypost.wire import frames
 from waypost.wire.frames import Codec, FromAgent, Operation
-from waypost.wire.messages import Signal
+from waypost.wire.payloads import Signal
 
 
 class Session:

@@ -1,6 +1,6 @@
 """Agents that go away for hours and come back: mail waits, some of it expires, the rest is read."""
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import HOUR_US, MINUTE_US, Portion, Process

@@ -1,6 +1,6 @@
 """News for many: publishes to a pattern, mostly to one team, sometimes to the leads of all."""
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import Portion, Process

@@ -4,7 +4,7 @@ An answer is published with `parent=`, so it inherits the question's budget. Age
 to a few friends, so that pairs get to know each other; sometimes they write to a stranger.
 """
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import Portion, Process

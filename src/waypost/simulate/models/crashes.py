@@ -4,7 +4,7 @@ An episode, with the served relay's breaker (5 failures open it, 30 s until a pr
 close it): mail fails, mail is refused, a probe fails, the agent is mended, probes succeed.
 """
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import SECOND_US, Portion, Process
 from waypost.wire.envelopes import Envelope

@@ -1,6 +1,6 @@
 """An agent gone wild: bursts far over its rate limit, all to one other agent."""
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import SECOND_US, Portion, Process

@@ -4,7 +4,7 @@ In a small ring a message would come back to one that had it (cycle detected); i
 first runs out of hops. Now and then one starts with a small budget and runs out of calls.
 """
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent, OnMail
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import Portion, Process

@@ -4,7 +4,7 @@ Several senders, each within its own quota, together hold more than the inbox ma
 most loses its oldest message.
 """
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import MINUTE_US, SECOND_US, Portion, Process

@@ -4,7 +4,7 @@ It asks for its mail now and then, takes a few messages on a lease, and now and 
 than the lease lasts, so that they come back. Every few hours it takes all there is.
 """
 
-from waypost.relay.traffic.drafts import Draft
+from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import MINUTE_US, SECOND_US, Portion, Process

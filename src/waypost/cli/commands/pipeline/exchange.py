@@ -11,7 +11,7 @@ from waypost.cli.options import DEFAULT_DATA_DIR, JsonOption
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.session import SparkChoice
+    from waypost.pipeline.spark.session import SparkChoice
 
 
 def import_trace(  # noqa: PLR0913 - each is something one may choose
@@ -45,8 +45,8 @@ def import_trace(  # noqa: PLR0913 - each is something one may choose
     relay would have refused.
     """
     from waypost.cli.rendering import console, pipeline
+    from waypost.pipeline.jobs.import_trace import import_trace as take_in
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.traces import import_trace as take_in
 
     when = _drain(drain)
     with running(spark) as job, job.step("reading the trace"):
@@ -83,10 +83,10 @@ def restore(
     For a relay that lost its data directory, or a new one in the place of an old
     one. What it has seen itself since then stays.
     """
-    from waypost.cli.directory import Directory
+    from waypost.cli.local import Directory
     from waypost.cli.rendering import console, pipeline
+    from waypost.pipeline.jobs.restore import last_seen_pairs
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.memory import last_seen_pairs
 
     with running(spark) as job, job.step("asking the tables"):
         name, pairs = last_seen_pairs(open_lake(job.spark, lake), relay)

@@ -11,7 +11,7 @@ from waypost.cli.requirements import require
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.session import SparkChoice
+    from waypost.pipeline.spark.session import SparkChoice
 
 _PANEL = "Where Spark runs"
 _NEEDED = ("pyspark", "pyarrow", "numpy", "pandas")
@@ -110,7 +110,7 @@ def on_spark(verb: Callable[..., None]) -> Callable[..., None]:
 def _choice(
     master: str | None, remote: str | None, conf: list[str], spark_log: bool
 ) -> "SparkChoice":
-    from waypost.pipeline.start.session import LOCAL, SparkChoice
+    from waypost.pipeline.spark.session import LOCAL, SparkChoice
 
     if master and remote:
         raise InvalidInput("--master and --remote exclude each other: a session has one place")

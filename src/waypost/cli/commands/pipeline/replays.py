@@ -11,7 +11,7 @@ from waypost.cli.options import JsonOption
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.session import SparkChoice
+    from waypost.pipeline.spark.session import SparkChoice
 
 SettingsOption = Annotated[
     Path | None,
@@ -89,7 +89,7 @@ def recommend(
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.recommend import recommend as advise
+    from waypost.pipeline.replay.recommend import recommend as advise
 
     with running(spark) as job, job.step("weighing limits"):
         result = advise(open_lake(job.spark, lake), reject_at_most)

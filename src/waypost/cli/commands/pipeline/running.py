@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.progress import TasksDone
-    from waypost.pipeline.start.session import Session, SparkChoice
+    from waypost.pipeline.spark.progress import TasksDone
+    from waypost.pipeline.spark.session import Session, SparkChoice
 
 
 class Running:
@@ -23,7 +23,7 @@ class Running:
     @contextlib.contextmanager
     def step(self, words: str) -> Iterator[None]:
         """Say what is done in the block, with the tasks that Spark has for it."""
-        from waypost.pipeline.start.progress import watched
+        from waypost.pipeline.spark.progress import watched
 
         line = self._progress.add_task(words, total=None, tasks="")
 
@@ -45,7 +45,7 @@ class Running:
 @contextlib.contextmanager
 def running(choice: "SparkChoice") -> Iterator[Running]:
     """Start Spark, and end it with the block."""
-    from waypost.pipeline.start.session import spark_session
+    from waypost.pipeline.spark.session import spark_session
 
     terminal = Console(stderr=True)
     progress = Progress(

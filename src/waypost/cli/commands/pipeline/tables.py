@@ -10,7 +10,7 @@ from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from waypost.pipeline.start.session import SparkChoice
+    from waypost.pipeline.spark.session import SparkChoice
 
 ReportOption = Annotated[
     Path | None,
@@ -41,11 +41,11 @@ def run(
       waypost pipeline run --journal /srv/relay --lake /srv/lake --master spark://host:7077
     """
     from waypost.cli.rendering import console, pipeline
-    from waypost.pipeline.build import build as build_tables
-    from waypost.pipeline.ingest import ingest as take_in
-    from waypost.pipeline.journals import parse_places
+    from waypost.pipeline.ingest.job import ingest as take_in
+    from waypost.pipeline.ingest.journal_sources import parse_places
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.report import write_report
+    from waypost.pipeline.tables.build import build as build_tables
 
     places = parse_places(journal)
     page = report or _beside(lake)
@@ -78,8 +78,8 @@ def ingest(
     Lines that cannot be read are counted and kept in LAKE/corrupt.
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.ingest import ingest as take_in
-    from waypost.pipeline.journals import parse_places
+    from waypost.pipeline.ingest.job import ingest as take_in
+    from waypost.pipeline.ingest.journal_sources import parse_places
     from waypost.pipeline.lake.lake import open_lake
 
     places = parse_places(journal)
@@ -91,8 +91,8 @@ def ingest(
 def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
     """Bring all tables up to date with 'events'; only days that are touched are written."""
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.build import build as build_tables
     from waypost.pipeline.lake.lake import open_lake
+    from waypost.pipeline.tables.build import build as build_tables
 
     with running(spark) as job, job.step("building tables"):
         summary = build_tables(open_lake(job.spark, lake))
@@ -163,9 +163,9 @@ def stream(  # noqa: PLR0913 - each is something one may choose
     moment and started again; the tables are those that 'run' would make.
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.journals import parse_places
-    from waypost.pipeline.stream import StreamOptions, stopped_by_signals
-    from waypost.pipeline.stream import stream as follow
+    from waypost.pipeline.ingest.journal_sources import parse_places
+    from waypost.pipeline.jobs.stream import StreamOptions, stopped_by_signals
+    from waypost.pipeline.jobs.stream import stream as follow
 
     places = parse_places(journal)
     options = StreamOptions(

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from waypost.pipeline.reports.charts.drawing import LETTER, Look, label
+from waypost.pipeline.reports.formatting import cut
 from waypost.pipeline.reports.markup import Markup, joined, tag
-from waypost.pipeline.reports.words import cut
 
 _NAMES_WIDTH_MAX = 310
 

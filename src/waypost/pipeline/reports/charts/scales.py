@@ -8,7 +8,7 @@ import math
 
 import msgspec
 
-from waypost.pipeline.reports.words import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, when
+from waypost.pipeline.reports.formatting import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, when
 
 _TIME_STEPS_MS = [
     *(seconds * SECOND_MS for seconds in (1, 5, 15, 30)),

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import (
+from waypost.pipeline.reports.data import (
     Facts,
     Latency,
     Pressure,
@@ -14,11 +14,11 @@ from waypost.pipeline.reports.facts import (
     Traffic,
 )
 from waypost.pipeline.reports.incidents import Breakers, Connections, DeadLetters, Oddities
+from waypost.pipeline.reports.queries.anomalies import ask_dead_letters, ask_oddities
 from waypost.pipeline.reports.queries.breakers import ask_breakers
 from waypost.pipeline.reports.queries.connections import ask_connections
 from waypost.pipeline.reports.queries.inboxes import WARNING_AT, ask_pressure, ask_senders
 from waypost.pipeline.reports.queries.latency import ask_latency
-from waypost.pipeline.reports.queries.oddities import ask_dead_letters, ask_oddities
 from waypost.pipeline.reports.queries.periods import find_period
 from waypost.pipeline.reports.queries.reading import table
 from waypost.pipeline.reports.queries.traffic import ask_refusals, ask_tiers, ask_traffic

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import Period
+from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.incidents import Breaker, Breakers, BreakerSpan
 from waypost.pipeline.reports.queries.reading import largest, ms, only, table
 

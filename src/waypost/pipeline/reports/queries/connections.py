@@ -3,7 +3,7 @@
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import Period
+from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.incidents import ConnectedAgent, Connections, ConnectionStep
 from waypost.pipeline.reports.queries.periods import step_of
 from waypost.pipeline.reports.queries.reading import largest, ms, table

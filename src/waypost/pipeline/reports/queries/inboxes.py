@@ -4,7 +4,7 @@ from pyspark.sql import Row, Window
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import (
+from waypost.pipeline.reports.data import (
     BusyInbox,
     InboxSender,
     Period,

@@ -8,7 +8,7 @@ from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import (
+from waypost.pipeline.reports.data import (
     Latency,
     LatencyInbox,
     LatencyStep,

@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.schemas import columns
+from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.registry import TABLES
 
 

@@ -3,7 +3,7 @@
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.facts import (
+from waypost.pipeline.reports.data import (
     Period,
     ReasonStep,
     ReasonTotal,
@@ -12,10 +12,10 @@ from waypost.pipeline.reports.facts import (
     Traffic,
     TrafficStep,
 )
+from waypost.pipeline.reports.formatting import cut
 from waypost.pipeline.reports.queries.periods import step_of
 from waypost.pipeline.reports.queries.reading import largest, ms, table, total
-from waypost.pipeline.reports.words import cut
-from waypost.policy.verdicts import DEAD_LETTERED, UNCOUNTED
+from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 
 TEXT_MAX = 200
 REASONS_MAX = 12

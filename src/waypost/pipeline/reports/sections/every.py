@@ -1,6 +1,6 @@
 """The sections of a report, in the order they are read."""
 
-from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.data import Facts
 from waypost.pipeline.reports.sections.inboxes import (
     latency_section,
     pressure_section,
@@ -12,7 +12,7 @@ from waypost.pipeline.reports.sections.incidents import (
     dead_letters_section,
     loops_section,
 )
-from waypost.pipeline.reports.sections.parts import Section
+from waypost.pipeline.reports.sections.model import Section
 from waypost.pipeline.reports.sections.senders import senders_section, tiers_section
 from waypost.pipeline.reports.sections.traffic import refusals_section, traffic_section
 

@@ -2,11 +2,8 @@
 
 import msgspec
 
-from waypost.pipeline.reports.facts import Facts
-from waypost.pipeline.reports.sections.incidents import KINDS, chain_in_short
-from waypost.pipeline.reports.sections.parts import named
-from waypost.pipeline.reports.sections.traffic import reason_words
-from waypost.pipeline.reports.words import (
+from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.formatting import (
     at_minute,
     duration,
     instant,
@@ -15,6 +12,9 @@ from waypost.pipeline.reports.words import (
     plural,
     share,
 )
+from waypost.pipeline.reports.sections.incidents import KINDS, chain_in_short
+from waypost.pipeline.reports.sections.model import named
+from waypost.pipeline.reports.sections.traffic import reason_words
 
 FINDINGS_MAX = 8
 REFUSED_SHARE_NOTED = 0.05

@@ -3,16 +3,8 @@
 from waypost.pipeline.reports.charts.drawing import Times
 from waypost.pipeline.reports.charts.heatmap import Cell, Heatmap, draw_heatmap
 from waypost.pipeline.reports.charts.lines import Line, Lines, draw_lines
-from waypost.pipeline.reports.facts import Facts, Percentiles
-from waypost.pipeline.reports.sections.parts import (
-    Figure,
-    Section,
-    Table,
-    and_more,
-    known_period,
-    named,
-)
-from waypost.pipeline.reports.words import (
+from waypost.pipeline.reports.data import Facts, Percentiles
+from waypost.pipeline.reports.formatting import (
     at_minute,
     duration,
     instant,
@@ -20,6 +12,14 @@ from waypost.pipeline.reports.words import (
     plural,
     share,
     step,
+)
+from waypost.pipeline.reports.sections.model import (
+    Figure,
+    Section,
+    Table,
+    and_more,
+    known_period,
+    named,
 )
 
 _PERCENTILES = ["p50", "p95", "p99"]

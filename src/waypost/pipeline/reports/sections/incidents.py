@@ -3,9 +3,10 @@
 from waypost.pipeline.reports.charts.bars import Bar, Bars, draw_bars
 from waypost.pipeline.reports.charts.columns import Columns, Kind, draw_columns
 from waypost.pipeline.reports.charts.timeline import Span, Timeline, TimelineRow, draw_timeline
-from waypost.pipeline.reports.facts import Facts
+from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.formatting import day, duration, instant, number, plural, share, step
 from waypost.pipeline.reports.incidents import Breaker, DeadLetters, Loop
-from waypost.pipeline.reports.sections.parts import (
+from waypost.pipeline.reports.sections.model import (
     Figure,
     Section,
     Table,
@@ -14,7 +15,6 @@ from waypost.pipeline.reports.sections.parts import (
     named,
 )
 from waypost.pipeline.reports.sections.traffic import fine_times
-from waypost.pipeline.reports.words import day, duration, instant, number, plural, share, step
 
 _STATES = {"OPEN": ("open", "open"), "HALF_OPEN": ("half-open", "half open")}
 KINDS = {"flood": "flood", "one_way": "one way", "burst": "burst", "loop": "loop"}

@@ -1,9 +1,9 @@
 """Who writes to whom, and how well they know each other."""
 
 from waypost.pipeline.reports.charts.bars import Bar, Bars, draw_bars
-from waypost.pipeline.reports.facts import BusyInbox, Facts
-from waypost.pipeline.reports.sections.parts import Figure, Section, Table, and_more, named
-from waypost.pipeline.reports.words import number, plural, share, size
+from waypost.pipeline.reports.data import BusyInbox, Facts
+from waypost.pipeline.reports.formatting import number, plural, share, size
+from waypost.pipeline.reports.sections.model import Figure, Section, Table, and_more, named
 
 TIERS = {1: "unknown", 2: "acknowledged", 3: "active"}
 

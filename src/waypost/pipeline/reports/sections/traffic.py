@@ -3,9 +3,8 @@
 from waypost.pipeline.reports.charts.columns import Columns, Kind, draw_columns
 from waypost.pipeline.reports.charts.drawing import Times
 from waypost.pipeline.reports.charts.strips import Strip, Strips, draw_strips
-from waypost.pipeline.reports.facts import Facts, ReasonTotal
-from waypost.pipeline.reports.sections.parts import Figure, Section, Table, and_more, known_period
-from waypost.pipeline.reports.words import (
+from waypost.pipeline.reports.data import Facts, ReasonTotal
+from waypost.pipeline.reports.formatting import (
     at_minute,
     instant,
     listed,
@@ -15,6 +14,7 @@ from waypost.pipeline.reports.words import (
     size,
     step,
 )
+from waypost.pipeline.reports.sections.model import Figure, Section, Table, and_more, known_period
 
 REASONS = {
     "rate_limited": "rate limit",

@@ -14,7 +14,7 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.wire.bodies import ChallengeGiven, TokenAsked, TokenGiven
+from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
 
 
 async def give_challenge(call: Call[NoParameters, None]) -> Reply:

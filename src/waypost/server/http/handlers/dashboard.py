@@ -24,7 +24,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.failures import Refused
+from waypost.server.http.errors import Refused
 
 _HTML = "text/html; charset=utf-8"
 _MEDIA_TYPES = {

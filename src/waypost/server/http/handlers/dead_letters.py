@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.relay import Relay
-from waypost.relay.traffic.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -19,7 +19,7 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.wire.bodies import Counted, PurgeAsked, RedriveAsked, Redriven, SubjectText
+from waypost.wire.http_bodies import Counted, PurgeAsked, RedriveAsked, Redriven, SubjectText
 
 OLDER_MAX_MS = 100 * 366 * 24 * 3_600_000
 

@@ -34,7 +34,7 @@ async def get_page(call: Call[NoParameters, None]) -> Reply:
 
 @cache
 def _document() -> bytes:
-    from waypost.server.http.document import make_document
+    from waypost.server.http.openapi import make_document
 
     return msgspec.json.encode(make_document())
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
-from waypost.relay.traffic.endpoints import Endpoint
+from waypost.relay.delivery.endpoints import Endpoint
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -16,9 +16,9 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.failures import Refused
-from waypost.wire.bodies import EndpointFacts, EndpointList, SubjectText
+from waypost.server.http.errors import Refused
 from waypost.wire.handshake import validate_agent_subject
+from waypost.wire.http_bodies import EndpointFacts, EndpointList, SubjectText
 from waypost.wire.sealing import Card
 
 

@@ -10,9 +10,9 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.failures import Refused
+from waypost.server.http.errors import Refused
 from waypost.server.metrics import CONTENT_TYPE
-from waypost.wire.bodies import Health
+from waypost.wire.http_bodies import Health
 
 
 async def up(call: Call[NoParameters, None]) -> Reply:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
+from waypost.server.context import Services
 from waypost.server.http.callers import Access, Caller
 from waypost.server.http.contract import (
     NO_BODY,
@@ -16,10 +17,9 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.server.http.failures import Refused
+from waypost.server.http.errors import Refused
 from waypost.server.http.leasing import lease_now, lease_waiting, require_mailbox
-from waypost.server.services import Services
-from waypost.wire.bodies import (
+from waypost.wire.http_bodies import (
     INBOX_WAIT_MAX_S,
     AckAsked,
     Counted,

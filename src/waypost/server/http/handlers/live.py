@@ -6,9 +6,9 @@ import msgspec
 
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
-from waypost.server.http.failures import Refused
-from waypost.server.live.feed import Show
+from waypost.server.http.errors import Refused
 from waypost.server.live.frames import MEDIA_TYPE
+from waypost.server.live.sampler import Show
 
 
 class LiveQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,9 +3,9 @@
 import msgspec
 
 from waypost.policy.bounds import publish_many_max_messages
-from waypost.policy.reserved import refuse_reserved
-from waypost.policy.verdicts import Reason
-from waypost.relay.traffic.drafts import Draft
+from waypost.policy.reasons import Reason
+from waypost.policy.reserved_names import refuse_reserved
+from waypost.relay.delivery.drafts import Draft
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -17,9 +17,9 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.failures import Refused
+from waypost.server.http.errors import Refused
 from waypost.server.http.stories import tell_story
-from waypost.wire.bodies import IdText, MessageStory, NewMessage, NewMessages, Results
+from waypost.wire.http_bodies import IdText, MessageStory, NewMessage, NewMessages, Results
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 

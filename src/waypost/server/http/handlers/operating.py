@@ -17,8 +17,8 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.server.http.failures import Refused
-from waypost.wire.bodies import ConfigState, PatternText, RuleAsked, RuleList
+from waypost.server.http.errors import Refused
+from waypost.wire.http_bodies import ConfigState, PatternText, RuleAsked, RuleList
 
 
 class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):

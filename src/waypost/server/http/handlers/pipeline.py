@@ -19,7 +19,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.failures import Refused
+from waypost.server.http.errors import Refused
 
 REPORT = "report.html"
 BACKTEST = "backtest.json"

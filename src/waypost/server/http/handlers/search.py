@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.subjects import validate_pattern
+from waypost.server.context import Services
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.searching import Found, Wanted, find_in_journal, find_in_memory
-from waypost.server.services import Services
-from waypost.wire.bodies import IdText, Number, PatternText
+from waypost.wire.http_bodies import IdText, Number, PatternText
 
 _STILL_THERE = ("pending", "leased", "dead")
 

@@ -7,8 +7,8 @@ import msgspec
 
 from waypost.policy.breakers import CircuitBreakerState
 from waypost.policy.tiers import Tier
+from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.relay.relay import Relay
-from waypost.relay.upkeep.metrics import EndpointMetrics
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 

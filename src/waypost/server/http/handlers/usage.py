@@ -6,13 +6,13 @@ import msgspec
 
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.tiers import Tier
-from waypost.relay.memory.mailbox import Mailbox, MessageState
 from waypost.relay.relay import Relay
+from waypost.relay.state.mailbox import Mailbox, MessageState
+from waypost.server.context import Services
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.handlers.endpoints import EndpointNamed
 from waypost.server.http.handlers.stats import SenderUsage
-from waypost.server.services import Services
 
 SENDERS_MAX = 200
 

@@ -1,0 +1,122 @@
+"""Answers of a served relay as the facts that verbs print."""
+
+from datetime import datetime
+
+import msgspec
+
+from waypost.cli.facts import EndpointFacts, Stats
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.stats import EndpointMetrics
+from waypost.wire.envelopes import Envelope
+from waypost.wire.http_bodies import EndpointFacts as EndpointAnswer
+
+
+class InboxAnswer(msgspec.Struct):
+    """Messages handed out, as far as they are shown."""
+
+    messages: list[Envelope]
+
+
+class DeadLetterAnswer(msgspec.Struct):
+    """Dead letters one by one, or their groups."""
+
+    total: int
+    dead_letters: list[DeadLetter] = []
+    groups: list[DeadLetterGroup] = []
+
+
+class _SenderUsage(msgspec.Struct):
+    sender: str
+    messages: int
+    bytes: int
+
+
+class InboxUsage(msgspec.Struct):
+    """One inbox and who fills it."""
+
+    subject: str
+    hash: str
+    pending: int
+    leased: int
+    dead: int
+    bytes: int
+    pressure: float
+    senders: list[_SenderUsage]
+
+
+class _Agent(msgspec.Struct):
+    subject: str
+
+
+class StatsAnswer(msgspec.Struct):
+    """Numbers of a served relay; `inboxes` are the fullest of `inboxes_total`."""
+
+    seq: int
+    total_messages: int
+    by_status: dict[str, int]
+    events: dict[str, int]
+    rejected: dict[str, int]
+    inboxes: list[InboxUsage]
+    inboxes_total: int
+    connected: list[_Agent]
+    storage: str
+    durability: str
+    problems: list[str]
+
+
+def stats_of(url: str, answer: StatsAnswer) -> Stats:
+    """The numbers as `stats` prints them."""
+    return Stats(
+        url=url,
+        data_dir="",
+        in_use_by="",
+        seq=answer.seq,
+        last_event_at=None,
+        storage=answer.storage,
+        durability=answer.durability,
+        total_messages=answer.total_messages,
+        by_status=answer.by_status,
+        endpoints=[_metrics(one) for one in answer.inboxes],
+        counted_since=None,
+        events=answer.events,
+        rejected=answer.rejected,
+        connected=[one.subject for one in answer.connected],
+        problems=answer.problems,
+    )
+
+
+def endpoints_of(
+    registered: list[EndpointAnswer], numbers: list[InboxUsage]
+) -> list[EndpointFacts]:
+    """Endpoints in order of registration, with their numbers where those are known."""
+    known = {one.subject: one for one in numbers}
+
+    def since(one: EndpointAnswer) -> tuple[datetime, str]:
+        return one.registered_at, one.subject
+
+    return [
+        EndpointFacts(
+            subject=one.subject,
+            hash=one.hash,
+            maildir_path=one.maildir_path,
+            registered_at=one.registered_at,
+            pending=found.pending if found else None,
+            leased=found.leased if found else None,
+            dead=found.dead if found else None,
+        )
+        for one in sorted(registered, key=since)
+        for found in [known.get(one.subject)]
+    ]
+
+
+def _metrics(one: InboxUsage) -> EndpointMetrics:
+    return EndpointMetrics(
+        subject=one.subject,
+        hash=one.hash,
+        pending=one.pending,
+        leased=one.leased,
+        dead=one.dead,
+        bytes=one.bytes,
+        pressure=one.pressure,
+        top_senders=[(held.sender, held.messages, held.bytes) for held in one.senders],
+    )

@@ -1,0 +1,166 @@
+"""The verbs on a served relay: the twin of `directory.Directory`.
+
+Rule 1  Whoever has keys speaks as that agent. The operator's verbs go with the operator's token.
+Rule 2  What a served relay does not tell is None, never a number made up.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from waypost.cli.facts import Inbox, Letter, Sent
+from waypost.cli.remote.answers import InboxAnswer
+from waypost.cli.remote.api import NOBODY, Token, in_path
+from waypost.cli.remote.credentials import CredentialMissing, no_keys
+from waypost.cli.remote.failures import OPERATOR_WANTED, ServedError
+from waypost.cli.remote.operating import Operating
+from waypost.cli.results import sent_of
+from waypost.client.outgoing import Outgoing
+from waypost.policy.subjects import is_literal, validate_subject
+from waypost.relay.journal.history import Step, Story
+from waypost.wire.http_bodies import (
+    AckAsked,
+    Counted,
+    EndpointFacts,
+    MessageStory,
+    NackAsked,
+    NewMessage,
+    NewMessages,
+    Results,
+)
+from waypost.wire.identifiers import validate_message_id
+from waypost.wire.payloads import encode_payload
+
+_MAILBOXES_BY_THEMSELVES = "agent."
+
+
+class Served(Operating):
+    """A relay behind a URL, from the command line."""
+
+    def send(self, letter: Letter, *, register: bool, wait_s: float | None = None) -> Sent:
+        """Publish one message; with `wait_s`, as a connected agent that waits to be told."""
+        _check(letter)
+        if register:
+            self._register(letter.subject)
+        identity = self.credentials.identity(letter.sender)
+        if identity is None and (letter.sender is not None or wait_s is not None):
+            raise no_keys(letter.sender)
+        if identity is not None and wait_s is not None:
+            from waypost.cli.remote.agents import send_and_wait
+
+            return send_and_wait(self.url, identity, letter, wait_s)
+        message = NewMessage(
+            subject=letter.subject,
+            payload=msgspec.Raw(encode_payload(letter.payload)),
+            reply_to=letter.reply_to,
+            message_id=letter.message_id,
+        )
+        token = self.operator_or_nobody() if identity is None else self.api.log_in(identity)
+        try:
+            # As one of many, so that a refusal comes as a result, with everything it tells.
+            answer = self.api.post(
+                "/v1/messages", NewMessages(messages=[message]), Results, token=token
+            )
+        except ServedError as problem:
+            if problem.status == 401 and token is NOBODY:
+                raise CredentialMissing(
+                    f"the relay at {self.url} takes no anonymous messages: {no_keys(None)}"
+                ) from None
+            raise
+        names = [letter.subject] if is_literal(letter.subject) else []
+        return sent_of(letter.subject, answer.results[0], names)
+
+    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
+        """What waits in a mailbox: handed out for a moment, and given back."""
+        token = self.reader(subject)
+        found = self._lease(subject, limit, max_size_bytes, token)
+        self._give_back(subject, found, token)
+        usage = self.usage_of(subject, token)
+        return Inbox(
+            subject=subject,
+            messages=found.messages,
+            pending=usage.pending if usage else None,
+            leased=usage.leased if usage else None,
+        )
+
+    def consume(
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None,
+        deliver: Callable[[Inbox], None],
+    ) -> None:
+        """Lease messages, hand them to `deliver`, and acknowledge them once it has returned.
+
+        If it raises they wait again; if this process dies in it, once their lease is over.
+        """
+        token = self.reader(subject)
+        found = self._lease(subject, limit, max_size_bytes, token)
+        usage = self.usage_of(subject, token)
+        others = usage.leased - len(found.messages) if usage else None
+        pending = usage.pending if usage else None
+        try:
+            deliver(Inbox(subject, found.messages, pending, others, acknowledged=True))
+        except BaseException:
+            self._give_back(subject, found, token)
+            raise
+        if found.messages:
+            asked = AckAsked(ids=[one.id for one in found.messages])
+            self.api.post(f"/v1/inbox/{in_path(subject)}/ack", asked, Counted, token=token)
+
+    def explain(self, message_id: str) -> Story:
+        """What happened to a message, as far as it is ours to know."""
+        validate_message_id(message_id)
+        token = self.operator_or_nobody()
+        if token is NOBODY:
+            identity = self.credentials.identity(None)
+            if identity is None:
+                raise CredentialMissing(f"{OPERATOR_WANTED}; or the keys of its sender with --key")
+            token = self.api.log_in(identity)
+        try:
+            story = self.api.get(f"/v1/messages/{in_path(message_id)}", MessageStory, token=token)
+        except ServedError as problem:
+            if problem.status != 404:
+                raise
+            raise ServedError(
+                f"the relay at {self.url} tells of no message {message_id}: it may be past its"
+                " retention, of another relay (--url), or of another agent; rate-limited"
+                " publishes get no id",
+                404,
+            ) from None
+        steps = [Step(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in story.steps]
+        return Story(story.message_id, steps)
+
+    def _register(self, subject: str) -> None:
+        validate_subject(subject)
+        token = self.operator_or_nobody()
+        if token is NOBODY and subject.startswith(_MAILBOXES_BY_THEMSELVES):
+            return  # a served relay makes it when the message arrives
+        path = f"/v1/endpoints/{in_path(subject)}"
+        self.api.put(path, b"", EndpointFacts, token=self.operator())
+
+    def _lease(
+        self, subject: str, limit: int, max_size_bytes: int | None, token: Token
+    ) -> InboxAnswer:
+        return self.api.get(
+            f"/v1/inbox/{in_path(subject)}",
+            InboxAnswer,
+            token=token,
+            limit=limit,
+            max_size_bytes=max_size_bytes,
+        )
+
+    def _give_back(self, subject: str, found: InboxAnswer, token: Token) -> None:
+        if found.messages:
+            asked = NackAsked(ids=[one.id for one in found.messages])
+            self.api.post(f"/v1/inbox/{in_path(subject)}/nack", asked, Counted, token=token)
+
+
+def _check(letter: Letter) -> None:
+    """Raise `InvalidInput` for what no relay would take, in better words than its own."""
+    Outgoing(
+        subject=letter.subject,
+        payload=letter.payload,
+        reply_to=letter.reply_to,
+        message_id=letter.message_id,
+    ).check()

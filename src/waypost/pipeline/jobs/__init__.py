@@ -1,0 +1,1 @@
+"""Jobs beside build and backtest: stream, restore, synthesize, import-trace."""

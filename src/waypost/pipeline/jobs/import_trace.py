@@ -1,0 +1,290 @@
+"""`import-trace`: other people's traffic as the `events` of a relay that refused nobody.
+
+A trace has one message on each line: `src dst time [size]`, apart by blanks or commas, times in
+Unix seconds. It says who wrote to whom and when. When a message was read it does not say: that is
+assumed, with a fixed delay or at the recipient's next own activity.
+
+Rule 1  Order is time, then line. At one instant, what leaves a mailbox leaves before anything
+        arrives; a message that is read at once leaves right after it arrived.
+Rule 2  Numbers count from 1 without gaps: settings, then the mailboxes, then the traffic.
+Rule 3  The settings on record have every limit off, since nobody was refused anything.
+Rule 4  A trace is taken in once: a relay that the lake already knows is an error.
+"""
+
+import re
+from pathlib import PurePosixPath
+
+import msgspec
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from waypost.pipeline.errors import BadTrace, LakeUnusable
+from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
+from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
+from waypost.pipeline.lake.lake import Lake
+from waypost.pipeline.lake.manifest import Segment
+from waypost.policy.backpressure import BackpressureConfig
+from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.policy.settings import Settings, to_config_document
+from waypost.policy.tiers import QosConfig
+
+NEXT_ACTIVITY = "next-activity"
+Drain = float | str
+"""Seconds, or `NEXT_ACTIVITY`."""
+
+DEFAULT_SIZE = 1024
+"""Bytes of a message whose size the trace does not tell."""
+
+BAD_SHARE_MAX = 0.01
+_SEGMENT = 1
+_DELAY_MAX_S = 10 * 365 * 24 * 3600
+_TTL_MS = 10 * 365 * 24 * 3_600_000
+_MAX_HOPS, _CALLS = 5, 10
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class TraceSummary(msgspec.Struct, kw_only=True):
+    """What was taken in. `merged`: names that are written differently and yet became one."""
+
+    relay: str
+    messages: int
+    senders: int
+    recipients: int
+    read: int
+    waiting: int
+    events: int
+    bad_lines: int = 0
+    bad_examples: list[str] = []
+    merged: int = 0
+    days: list[str] = []
+
+
+def import_trace(
+    lake: Lake,
+    file: str,
+    size: int = DEFAULT_SIZE,
+    drain: Drain = NEXT_ACTIVITY,
+    relay: str | None = None,
+) -> TraceSummary:
+    """Take in a trace as the events of `relay`, which is called as the file is unless named.
+
+    `size`: bytes of messages without one. `drain`: after how many seconds a message is read, or
+    `"next-activity"`: when its recipient next sends something, and never if it does not.
+    Raises `BadTrace` if more than 1 % of the lines cannot be read, `LakeUnusable` if the lake
+    has a relay of that name.
+    """
+    if size < 0:
+        raise BadTrace("a message cannot have fewer than 0 bytes")
+    delay_us = _delay_us(drain)
+    name = relay or _NOT_IN_A_NAME.sub("-", PurePosixPath(file).stem).strip("-.") or "trace"
+    if name in lake.manifest.relays:
+        raise LakeUnusable(
+            f"this lake already holds a relay {name!r}: nothing was added. To take the trace in"
+            " once more, give it another name"
+        )
+    trace = _read(lake, file, size)
+    steps = _steps(_with_drains(trace.messages, delay_us)).persist()
+    try:
+        return _write(lake, name, trace, steps)
+    finally:
+        steps.unpersist()
+
+
+def _read(lake: Lake, file: str, size: int) -> TraceLines:
+    try:
+        trace = read_trace(lake.spark, file, size)
+    except AnalysisException as problem:
+        if problem.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise BadTrace(f"there is no file {file}") from None
+    if trace.bad > BAD_SHARE_MAX * (trace.bad + trace.good):
+        shown = "".join(f"\n  {example}" for example in trace.bad_examples)
+        raise BadTrace(
+            f"{trace.bad:,} of {trace.bad + trace.good:,} lines of {file} are not"
+            f" `src dst time [size]` with times in Unix seconds:{shown}"
+        )
+    if not trace.good:
+        raise BadTrace(f"{file} has no messages")
+    return trace
+
+
+def _delay_us(drain: Drain) -> int | None:
+    """None for the next activity."""
+    if drain == NEXT_ACTIVITY:
+        return None
+    if isinstance(drain, str) or not 0 <= drain < _DELAY_MAX_S:
+        raise BadTrace(f"drain is seconds (0 or more) or {NEXT_ACTIVITY!r}, not {drain!r}")
+    return round(drain * 1_000_000)
+
+
+def _with_drains(messages: DataFrame, delay_us: int | None) -> DataFrame:
+    """Adds `drained_us`: when a message is read, or null."""
+    if delay_us is not None:
+        return messages.withColumn("drained_us", F.col("at_us") + F.lit(delay_us))
+    nothing = F.lit(None).cast("bigint")
+    sent = messages.select(F.col("sender").alias("endpoint"), "at_us", F.col("at_us").alias("sent"))
+    both = messages.withColumn("sent", nothing).unionByName(sent, allowMissingColumns=True)
+    # Backwards in time: a frame that grows is cheap, one that reaches to the end is not.
+    later = (
+        Window.partitionBy("endpoint")
+        .orderBy(F.col("at_us").desc())
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    found = both.withColumn("drained_us", F.min("sent").over(later))
+    return found.where(F.col("line").isNotNull()).drop("sent")
+
+
+def _steps(messages: DataFrame) -> DataFrame:
+    """One row for each thing that happens, with `turn`: its order within an instant."""
+    at_once = F.col("drained_us") == F.col("at_us")
+    arrival = _step("accepted", F.col("at_us"), F.lit(1), 0)
+    drain_turn = F.when(at_once, 1).otherwise(0)
+    leaving = [
+        _step(kind, F.col("drained_us"), drain_turn, number)
+        for number, kind in enumerate(("leased", "acked"), start=1)
+    ]
+    read = F.when(F.col("drained_us").isNotNull(), F.array(arrival, *leaving))
+    exploded = messages.withColumn("step", F.explode(F.coalesce(read, F.array(arrival))))
+    facts = exploded.select("line", "sender", "endpoint", "size", "step.*")
+    return facts.withColumn("day", F.to_date(F.timestamp_micros("at_us")))
+
+
+def _step(kind: str, at_us: Column, turn: Column, number: int) -> Column:
+    return F.struct(
+        F.lit(kind).alias("kind"),
+        at_us.alias("at_us"),
+        turn.cast("int").alias("turn"),
+        F.lit(number).alias("number"),
+    )
+
+
+def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> TraceSummary:
+    """Number the steps, add what comes before them, and commit."""
+    arrivals = steps.where(F.col("kind") == "accepted")
+    mailboxes = arrivals.select("endpoint").distinct()
+    counts = steps.groupBy("day").agg(
+        F.count(F.lit(1)).alias("steps"), F.count_if(F.col("kind") == "acked").alias("read")
+    )
+    days = sorted(counts.collect(), key=lambda row: row.day)
+    recipients = mailboxes.count()
+    before, offsets = 1 + recipients, []
+    for row in days:
+        offsets.append((row.day, before))
+        before += row.steps
+    starts = lake.spark.createDataFrame(offsets, "day date, before bigint")
+    traffic = _as_lines(_with_depth(_numbered(steps, starts)))
+    lines = _first_lines(mailboxes, trace.first_us).unionByName(traffic, allowMissingColumns=True)
+    placed = lines.select(
+        F.lit(relay).alias("relay"),
+        F.lit(_SEGMENT).cast("bigint").alias("segment"),
+        *_line_columns(lines),
+    )
+    change = lake.begin()
+    events = from_lines(placed).repartition("day")  # one file a day, not one of each task
+    written = change.append_events(events.sortWithinPartitions("day", "seq"))
+    change.draft.relays[relay] = {_SEGMENT: Segment(before, trace.bytes, before)}
+    change.commit()
+    read = sum(row.read for row in days)
+    return TraceSummary(
+        relay=relay,
+        messages=trace.good,
+        senders=trace.senders,
+        recipients=recipients,
+        read=read,
+        waiting=trace.good - read,
+        events=before,
+        bad_lines=trace.bad,
+        bad_examples=trace.bad_examples,
+        merged=trace.merged,
+        days=written,
+    )
+
+
+def _numbered(steps: DataFrame, starts: DataFrame) -> DataFrame:
+    """Adds `seq`. Days are numbered side by side, each from where the one before it ends."""
+    in_order = Window.partitionBy("day").orderBy("at_us", "turn", "line", "number")
+    known = steps.join(F.broadcast(starts), on="day", how="inner")
+    return known.withColumn("seq", F.col("before") + F.row_number().over(in_order))
+
+
+def _with_depth(steps: DataFrame) -> DataFrame:
+    """Adds `depth`: how many messages were in the mailbox when one arrived."""
+    moved = F.when(F.col("kind") == "accepted", 1).when(F.col("kind") == "acked", -1).otherwise(0)
+    earlier = (
+        Window.partitionBy("endpoint").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    )
+    depth = F.coalesce(F.sum(moved).over(earlier), F.lit(0))
+    return steps.withColumn("depth", F.when(F.col("kind") == "accepted", depth))
+
+
+def _as_lines(steps: DataFrame) -> DataFrame:
+    """Steps as lines of a journal."""
+    arrived = F.col("kind") == "accepted"
+    ttl = F.expr("at_us div 1000") + F.lit(_TTL_MS)
+    budget = F.struct(
+        F.lit(0).alias("hop_count"),
+        F.lit(_MAX_HOPS).alias("max_hops"),
+        F.array().cast("array<string>").alias("ancestor_chain"),
+        ttl.cast("bigint").alias("ttl"),
+        F.lit(_CALLS).cast("bigint").alias("call_budget_remaining"),
+    )
+    return steps.select(
+        "kind",
+        "seq",
+        "at_us",
+        F.concat(F.lit("t-"), F.col("line")).alias("id"),
+        F.when(arrived, F.col("sender")).alias("sender"),
+        F.when(arrived, F.col("endpoint")).alias("subject"),
+        "endpoint",
+        F.when(arrived, F.lit(True)).alias("chosen_id"),
+        F.when(arrived, F.col("size")).alias("size"),
+        F.when(arrived, budget).alias("budget"),
+        "depth",
+    )
+
+
+def _first_lines(mailboxes: DataFrame, at_us: int) -> DataFrame:
+    """The settings in force, and every recipient's mailbox."""
+    spark = mailboxes.sparkSession
+    settings = msgspec.json.encode(to_config_document(_NO_LIMITS)).decode()
+    start = spark.createDataFrame(
+        [("settings", 1, at_us, "start", settings)],
+        "kind string, seq bigint, at_us bigint, cause string, settings string",
+    )
+    by_name = Window.partitionBy(F.lit(0)).orderBy("endpoint")
+    registered = mailboxes.select(
+        F.lit("endpoint").alias("kind"),
+        (F.row_number().over(by_name) + F.lit(1)).cast("bigint").alias("seq"),
+        F.lit(at_us).cast("bigint").alias("at_us"),
+        "endpoint",
+        F.lit("registered").alias("action"),
+    )
+    return start.unionByName(registered, allowMissingColumns=True)
+
+
+def _line_columns(lines: DataFrame) -> list[Column]:
+    """Every column a line may have, in order and with its type; null where there is nothing."""
+    known = set(lines.columns)
+    fields: StructType = LINE
+    return [
+        (F.col(field.name) if field.name in known else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in fields
+        if field.name != CORRUPT
+    ]
+
+
+_NO_LIMITS = Settings(
+    storage="journal",
+    max_hops=_MAX_HOPS,
+    default_ttl_ms=_TTL_MS,
+    default_call_budget=_CALLS,
+    rate_limit=RateLimitConfig(enabled=False),
+    circuit_breaker=CircuitBreakerConfig(enabled=False),
+    backpressure=BackpressureConfig(enabled=False),
+    qos=QosConfig(enabled=False),
+)

@@ -1,0 +1,98 @@
+"""`events`: one row for each line of the journal, header columns only.
+
+`LINE` is how Spark reads a line, `EVENTS` what the lake holds. What a line leaves out because it
+has its default is filled in here, as the events themselves define it, so that nobody downstream has
+to know the defaults. Payloads are in neither: they are skipped while parsing.
+"""
+
+from typing import get_args
+
+import msgspec
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from waypost.pipeline.lake.schemas import columns
+from waypost.wire.events import AnyEvent
+
+CORRUPT = "corrupt_line"
+
+# Fields of every kind of event, with the types they have in a line.
+LINE = columns(
+    f"""
+    kind string, seq bigint, at_us bigint,
+    id string, sender string, subject string, endpoint string, part int, parts int,
+    reply_to string, parent string, chosen_id boolean, size bigint,
+    budget budget,
+    tier int, rate_count bigint, rate_limit bigint,
+    depth bigint, depth_bytes bigint, depth_max bigint,
+    quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
+    reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
+    until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    before string, after string, occasion string, action string, seen_ms bigint,
+    rules string, cause string, settings string, problem string,
+    {CORRUPT} string
+    """,
+    budget=columns(
+        "hop_count int, max_hops int, ancestor_chain array<string>, ttl bigint,"
+        "call_budget_remaining bigint"
+    ),
+)
+
+# `day` is the partition: the UTC day of `at_us`.
+EVENTS = columns(
+    """
+    relay string, segment bigint, seq bigint, at_us bigint, kind string,
+    id string, sender string, subject string, endpoint string, part int, parts int,
+    reply_to string, parent string, chosen_id boolean, size bigint,
+    hop_count int, max_hops int, ancestor_chain array<string>, ttl_ms bigint,
+    call_budget_remaining bigint,
+    tier int, rate_count bigint, rate_limit bigint,
+    depth bigint, depth_bytes bigint, depth_max bigint,
+    quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
+    reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
+    until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    before string, after string, occasion string, action string, seen_ms bigint,
+    rules string, cause string, settings string, problem string,
+    day date
+    """
+)
+
+ARRIVALS = ("accepted", "rejected")
+MOVEMENTS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
+
+
+def _defaults() -> list[tuple[str, tuple[str, ...], object]]:
+    by_value: dict[tuple[str, type, object], list[str]] = {}
+    for kind in get_args(AnyEvent):
+        tag = str(kind.__struct_config__.tag)
+        for field in msgspec.structs.fields(kind):
+            if isinstance(field.default, str | int):
+                value = str(field.default) if isinstance(field.default, str) else field.default
+                by_value.setdefault((field.name, type(value), value), []).append(tag)
+    return [
+        (name, tuple(tags), value)
+        for (name, _, value), tags in by_value.items()
+        if name in EVENTS.fieldNames() and name != "seq"
+    ]
+
+
+DEFAULTS = _defaults()
+"""What a line leaves out: column, kinds of events that have it, and its value there."""
+
+
+def from_lines(lines: DataFrame) -> DataFrame:
+    """`events` of parsed lines that also have `relay` and `segment`."""
+    filled: dict[str, Column] = {}
+    for name, kinds, value in DEFAULTS:
+        known = filled.get(name, F.col(name))
+        filled[name] = F.coalesce(known, F.when(F.col("kind").isin(*kinds), F.lit(value)))
+    renamed = {
+        "hop_count": F.col("budget.hop_count"),
+        "max_hops": F.col("budget.max_hops"),
+        "ancestor_chain": F.col("budget.ancestor_chain"),
+        "ttl_ms": F.col("budget.ttl"),
+        "call_budget_remaining": F.col("budget.call_budget_remaining"),
+        "day": F.to_date(F.timestamp_micros(F.col("at_us"))),
+    }
+    ready = {**filled, **renamed}
+    return lines.select(*(ready.get(name, F.col(name)).alias(name) for name in EVENTS.fieldNames()))

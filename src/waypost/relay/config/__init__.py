@@ -1,0 +1,1 @@
+"""Files an operator edits: settings and access rules, reloaded when they change."""

@@ -1,0 +1,150 @@
+"""Dead letters: messages that could not be delivered, kept with their reason."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from waypost.policy.budgets import Budget
+from waypost.relay.data_dir import endpoint_hash
+from waypost.relay.delivery.transitions import Movements
+from waypost.relay.errors import RelayError
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Message
+from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.relay_state import RelayState
+from waypost.wire.envelopes import Envelope, instant
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """One dead letter of one endpoint."""
+
+    envelope: Envelope
+    reason: str
+    failed_at: datetime
+    endpoint: str
+    endpoint_hash: str
+
+
+class DeadLetterGroup(msgspec.Struct, frozen=True):
+    """Dead letters of one endpoint with one reason."""
+
+    endpoint: str
+    reason: str
+    count: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    ids: list[str]
+
+
+class DeadLetters:
+    """Lists, groups, redrives and purges."""
+
+    def __init__(self, ledger: Ledger, movements: Movements, bodies: Bodies) -> None:
+        self._ledger = ledger
+        self._movements = movements
+        self._bodies = bodies
+
+    def listing(self, subject: str | None, limit: int | None = None) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        return list_dead_letters(self._ledger.state, self._bodies, subject, limit)
+
+    def group(self, subject: str | None) -> list[DeadLetterGroup]:
+        """The same by endpoint and reason, the largest group first."""
+        return group_dead_letters(self._ledger.state, subject)
+
+    def redrive(self, ids: str | Iterable[str], subject: str | None) -> int:
+        """Put dead letters back into their mailboxes; returns how many.
+
+        A person has decided: no check is repeated, and a budget that stopped the message before
+        does not stop it now. Its time to live still holds. One that cannot be read any more
+        stays where it is.
+        """
+        wanted = {ids} if isinstance(ids, str) else set(ids)
+        found = [
+            message
+            for message in find_dead(self._ledger.state, subject)
+            if message.id in wanted and not _unreadable(self._bodies, message)
+        ]
+        for message in found:
+            self._movements.redrive(message)
+        return len(found)
+
+    def purge(self, older_than_us: int | None, subject: str | None, reason: str) -> int:
+        """Throw away dead letters that failed before `older_than_us`, or all."""
+        found = find_dead(self._ledger.state, subject, older_than_us)
+        for message in found:
+            self._movements.purge(message, reason)
+        return len(found)
+
+
+def list_dead_letters(
+    state: RelayState, bodies: Bodies, subject: str | None = None, limit: int | None = None
+) -> list[DeadLetter]:
+    """Dead letters of one endpoint or all, the oldest failure first, at most `limit`.
+
+    One whose payload is damaged is listed without it, and says so in its reason.
+    """
+    return [_letter(bodies, message) for message in find_dead(state, subject)[:limit]]
+
+
+def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:
+    """Dead letters by endpoint and reason, the largest group first."""
+    groups: dict[tuple[str, str], list[Message]] = {}
+    for message in find_dead(state, subject):
+        groups.setdefault((message.endpoint, message.reason), []).append(message)
+    found = [
+        DeadLetterGroup(
+            endpoint,
+            reason,
+            len(messages),
+            instant(messages[0].failed_at_us),
+            instant(messages[-1].failed_at_us),
+            [message.id for message in messages],
+        )
+        for (endpoint, reason), messages in groups.items()
+    ]
+    return sorted(found, key=lambda one: -one.count)
+
+
+def find_dead(
+    state: RelayState, subject: str | None = None, older_than_us: int | None = None
+) -> list[Message]:
+    """Dead messages of one endpoint or all, the oldest failure first; those before an instant."""
+    chosen = state.mailboxes.values() if subject is None else [state.mailboxes.get(subject)]
+    dead = [
+        message
+        for mailbox in chosen
+        if mailbox is not None
+        for message in mailbox.dead.values()
+        if older_than_us is None or message.failed_at_us < older_than_us
+    ]
+    return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
+
+
+def _letter(bodies: Bodies, message: Message) -> DeadLetter:
+    problem = _unreadable(bodies, message)
+    reason = f"{message.reason} (payload lost: {problem})" if problem else message.reason
+    envelope = _header(message) if problem else bodies.delivered(message)
+    failed_at = instant(message.failed_at_us)
+    hash_ = endpoint_hash(message.endpoint)
+    return DeadLetter(envelope, reason, failed_at, message.endpoint, hash_)
+
+
+def _header(message: Message) -> Envelope:
+    return Envelope(
+        id=message.id,
+        subject=message.endpoint,
+        sender=message.sender,
+        budget=Budget(ttl=message.ttl),
+        created_at=instant(message.at_us),
+    )
+
+
+def _unreadable(bodies: Bodies, message: Message) -> str:
+    """Why a message cannot be read any more; empty if it can."""
+    try:
+        bodies.stored(message)
+    except (RelayError, OSError) as problem:
+        return str(problem)
+    return ""

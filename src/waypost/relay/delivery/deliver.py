@@ -1,0 +1,164 @@
+"""One message into one mailbox: decide → journal → apply → show."""
+
+from collections.abc import Callable, Sized
+
+import msgspec
+
+from waypost.policy.admission import DeliveryVerdict, admit_delivery
+from waypost.policy.bounds import payload_inline_max_bytes
+from waypost.policy.breakers import CLOSED
+from waypost.policy.occupancy import choose_victims
+from waypost.policy.reasons import DEAD_LETTERED, Reason
+from waypost.policy.settings import Settings
+from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.delivery.drafts import Prepared
+from waypost.relay.delivery.notices import Notices
+from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.transitions import Movements
+from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox
+from waypost.relay.state.payloads import Bodies
+from waypost.wire.envelopes import stored_size
+from waypost.wire.events import Accepted, Rejected
+
+
+class Delivery:
+    """Step 5 of admission, carried out."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts a delivery touches
+        self,
+        ledger: Ledger,
+        view: MailboxView,
+        outcomes: Outcomes,
+        bodies: Bodies,
+        movements: Movements,
+        rejections: RejectionLog,
+        notices: Notices,
+    ) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._view = view
+        self._outcomes = outcomes
+        self._bodies = bodies
+        self._movements = movements
+        self._rejections = rejections
+        self._notices = notices
+        self.handlers: Callable[[str], Sized] = lambda endpoint: ()
+        """Who waits for mail of an endpoint in this process."""
+
+    def deliver(
+        self, prepared: Prepared, mailbox: Mailbox, part: tuple[int, int], settings: Settings
+    ) -> DeliveryVerdict:
+        """Decide and record; `part` is which of how many endpoints this is."""
+        now_ms = prepared.at_ms
+        if now_ms > mailbox.earliest_ttl:
+            self._movements.expire_due(mailbox)
+        event = _arrival(prepared, mailbox.subject, part)
+        if settings.qos.enabled:
+            window_ms = settings.qos.bidirectional_window_ms
+            event.tier = self._state.tier(event.sender, event.endpoint, now_ms, window_ms)
+        breakers = self._outcomes.breakers
+        verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
+        if verdict.transition is not None:
+            self._outcomes.moved(verdict.transition, prepared.at_us)
+        if verdict.evict_bytes:
+            self._make_room(mailbox, verdict, prepared.at_us)
+        event.depth = verdict.depth
+        event.depth_bytes = verdict.depth_bytes
+        event.quota_count = verdict.quota_count
+        event.quota_bytes = verdict.quota_bytes
+        if verdict.breaker is not CLOSED:
+            event.breaker = verdict.breaker
+            event.probe = verdict.probe
+        backpressure = settings.backpressure
+        if backpressure.enabled:
+            event.depth_max = backpressure.max_mailbox_size
+            if verdict.pressure >= backpressure.pressure_warning_at:
+                self._notices.pressure(event.sender, mailbox, verdict, settings, prepared.at_us)
+        if verdict.reason is None:
+            self._store(event, mailbox, prepared.content)
+        else:
+            self._refuse(event, mailbox, prepared.content, verdict)
+        return verdict
+
+    def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
+        if self.handlers(mailbox.subject):
+            event.deferred = True
+        again = event.chosen_id and event.id in mailbox.dead
+        self._ledger.record(event, _attach(event, content))
+        message = mailbox.live[event.id]
+        self._bodies.keep(message, event, content)
+        self._view.stored(mailbox, message, again=again)
+        self._ledger.wake(mailbox.subject)
+        if not event.deferred and self._outcomes.breakers:
+            self._outcomes.stored(mailbox.subject, event.at_us)
+
+    def _refuse(
+        self, event: Accepted, mailbox: Mailbox, content: bytes, verdict: DeliveryVerdict
+    ) -> None:
+        assert verdict.reason is not None
+        rejected = _as_rejected(event, verdict, verdict.reason)
+        if rejected.reason not in DEAD_LETTERED:
+            self._rejections.note(rejected)
+            return
+        self._ledger.record(rejected, _attach(rejected, content))
+        message = mailbox.dead[event.id]
+        self._bodies.keep(message, rejected, content)
+        self._movements.buried(mailbox, message)
+
+    def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
+        waiting = list(mailbox.pending())
+        evictable = [(message.sender, message.size) for message in waiting]
+        victims = choose_victims(evictable, verdict.evict_bytes)
+        if not victims:
+            verdict.reason = Reason.BACKPRESSURE
+            verdict.detail = "backpressure: inbox bytes are all with the consumer"
+            verdict.evict_bytes = 0
+            if verdict.probe:
+                self._outcomes.breakers.release_probe(mailbox.subject)
+        for position in victims:
+            message = waiting[position]
+            self._movements.evict(message, "evicted: its sender held the most bytes of the inbox")
+            self._notices.evicted(message, at_us)
+
+
+def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accepted:
+    """The message's header as the journal will hold it; what is rare is set only when it is so."""
+    draft, budget, rate = prepared.draft, prepared.budget, prepared.rate
+    event = Accepted(
+        at_us=prepared.at_us,
+        id=prepared.id,
+        sender=draft.sender,
+        subject=draft.subject,
+        endpoint=endpoint,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
+    )
+    if part[1] != 1:
+        event.part, event.parts = part
+    if draft.reply_to is not None:
+        event.reply_to = draft.reply_to
+    if draft.parent is not None:
+        event.parent = draft.parent.id
+    if draft.message_id is not None:
+        event.chosen_id = True
+    event.size = stored_size(event, budget, endpoint, len(prepared.content))
+    return event
+
+
+def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:
+    fields = msgspec.structs.asdict(event)
+    del fields["deferred"], fields["probe"]
+    return Rejected(
+        **fields, reason=reason, detail=verdict.detail, retry_after_ms=verdict.retry_after_ms
+    )
+
+
+def _attach(event: Accepted | Rejected, content: bytes) -> bytes | None:
+    """Put a small payload into its event; a large one is returned, for the body file."""
+    if len(content) > payload_inline_max_bytes:
+        return content
+    event.payload = msgspec.Raw(content)
+    return None

@@ -1,0 +1,77 @@
+"""What a caller wants published, checked and given its budget before anything is decided."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from waypost.policy.admission import SenderVerdict
+from waypost.policy.budgets import Budget, shrink
+from waypost.policy.errors import InvalidMessage
+from waypost.policy.settings import Settings
+from waypost.policy.subjects import is_subject, validate_subject
+from waypost.wire.envelopes import Envelope
+from waypost.wire.identifiers import validate_message_id
+from waypost.wire.payloads import encode_payload
+
+
+class Draft(msgspec.Struct, gc=False):
+    """One message to publish. `budget` may only narrow what the relay or `parent` allows."""
+
+    subject: str
+    payload: object
+    sender: str
+    reply_to: str | None = None
+    budget: Budget | Mapping[str, object] | None = None
+    parent: Envelope | None = None
+    message_id: str | None = None
+
+
+class Prepared(msgspec.Struct, gc=False):
+    """A valid draft at an instant. `content` is the payload as JSON."""
+
+    draft: Draft
+    id: str
+    content: bytes
+    budget: Budget
+    at_us: int
+    at_ms: int
+    rate: SenderVerdict
+
+
+def load(draft: Draft, settings: Settings) -> bytes:
+    """Check a draft; returns its payload as JSON. Raises `InvalidSubject` or `InvalidMessage`."""
+    if not is_subject(draft.subject):
+        validate_subject(draft.subject, allow_wildcards=True)
+    if not is_subject(draft.sender):
+        validate_subject(draft.sender)
+    if draft.reply_to is not None and not is_subject(draft.reply_to):
+        validate_subject(draft.reply_to)
+    if draft.message_id is not None:
+        validate_message_id(draft.message_id)
+    content = encode_payload(draft.payload)
+    if len(content) > settings.max_payload_bytes:
+        raise InvalidMessage(
+            f"payload of {len(content):,} bytes is over the limit of"
+            f" {settings.max_payload_bytes:,} bytes (max_payload_bytes)"
+        )
+    return content
+
+
+def allowance(draft: Draft, settings: Settings, now_ms: int) -> Budget:
+    """The budget a draft starts with: the relay's, narrowed by its parent's and by its own."""
+    budget = Budget(
+        max_hops=settings.max_hops,
+        ttl=now_ms + settings.default_ttl_ms,
+        call_budget_remaining=settings.default_call_budget,
+    )
+    parent: object = draft.parent
+    if parent is not None:
+        if not isinstance(parent, Envelope):
+            raise InvalidMessage(f"parent must be an Envelope, not {type(parent).__name__}")
+        budget = shrink(budget, parent.budget)
+    wish: object = draft.budget
+    if wish is not None:
+        if not isinstance(wish, Budget | Mapping):
+            raise InvalidMessage(f"budget must be a Budget or a mapping, not {type(wish).__name__}")
+        budget = shrink(budget, wish)
+    return budget

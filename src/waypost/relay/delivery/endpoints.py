@@ -1,0 +1,78 @@
+"""Endpoints: which subjects have a mailbox."""
+
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from waypost.policy.bounds import endpoints_max
+from waypost.policy.errors import InvalidInput
+from waypost.policy.subjects import validate_subject
+from waypost.relay.delivery.reply_subjects import REPLY_PREFIX
+from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox
+from waypost.wire.envelopes import instant
+from waypost.wire.events import EndpointChanged
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A registered subject; `maildir_path` is None when mailboxes are not kept as files."""
+
+    subject: str
+    hash: str
+    maildir_path: Path | None
+    registered_at: datetime
+
+
+class Endpoints:
+    """Registers and lists."""
+
+    def __init__(self, ledger: Ledger, view: MailboxView) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._view = view
+
+    def register(self, subject: str) -> Endpoint:
+        """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
+        validate_subject(subject)
+        mailbox = self._state.mailbox(subject)
+        if not mailbox.registered:
+            if len(self._state.endpoints) >= endpoints_max:
+                raise InvalidInput(f"no more than {endpoints_max:,} endpoints are kept")
+            self._view.opened(mailbox)
+            self._record(subject, "registered")
+        return self._describe(mailbox)
+
+    def unregister(self, subject: str) -> None:
+        """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is None or not mailbox.registered:
+            raise UnknownEndpoint(subject)
+        self._record(subject, "unregistered")
+        if mailbox.empty:
+            self._view.closed(mailbox)
+
+    def get(self, subject: str) -> Endpoint | None:
+        """The endpoint registered under `subject`, if there is one."""
+        mailbox = self._state.mailboxes.get(subject)
+        return self._describe(mailbox) if mailbox is not None and mailbox.registered else None
+
+    def listing(self) -> list[Endpoint]:
+        """Every registered endpoint, in order of registration."""
+        return [self._describe(mailbox) for mailbox in self._state.registered()]
+
+    def end_old_requests(self) -> None:
+        """Nobody waits any more for replies to requests of an earlier run."""
+        for mailbox in list(self._state.registered()):
+            if mailbox.subject.startswith(REPLY_PREFIX):
+                self.unregister(mailbox.subject)
+
+    def _describe(self, mailbox: Mailbox) -> Endpoint:
+        path = self._view.path(mailbox)
+        return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
+
+    def _record(self, subject: str, action: str) -> None:
+        at_us = self._ledger.now_us()
+        self._ledger.record(EndpointChanged(at_us=at_us, endpoint=subject, action=action))

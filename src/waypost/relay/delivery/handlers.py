@@ -1,0 +1,135 @@
+"""Runs handlers: one after another for one endpoint, different endpoints at the same time.
+
+At most once: a message is claimed, and the claim is durable, before its handler runs. If the
+relay dies in between, the message is a dead letter after the restart, not a second run.
+"""
+
+import asyncio
+import inspect
+import logging
+
+from waypost.policy.bounds import handler_claim_max_messages
+from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.subscriptions import Handler, Subscriptions
+from waypost.relay.delivery.transitions import Movements
+from waypost.relay.errors import RelayError, RelayStopped
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.relay.state.payloads import Bodies
+from waypost.wire.envelopes import Envelope
+
+log = logging.getLogger("waypost.relay")
+
+_REASON_MAX_CHARS = 500
+
+
+class Dispatch:
+    """Brings messages to the handlers subscribed to their endpoint."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        subscriptions: Subscriptions,
+        leases: Leases,
+        movements: Movements,
+        bodies: Bodies,
+    ) -> None:
+        self._ledger = ledger
+        self._subscriptions = subscriptions
+        self._leases = leases
+        self._movements = movements
+        self._bodies = bodies
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def wake(self, endpoint: str) -> None:
+        """There may be mail for the handlers of `endpoint`."""
+        if self._stopping or endpoint in self._running:
+            return
+        mailbox = self._ledger.state.mailboxes.get(endpoint)
+        if mailbox is None or not mailbox.queue or not self._subscriptions.handlers(endpoint):
+            return
+        task = asyncio.get_running_loop().create_task(self._run(mailbox))
+        self._running[endpoint] = task
+
+    @property
+    def busy(self) -> bool:
+        """Whether any handler is at work."""
+        return bool(self._running)
+
+    async def quiet(self) -> None:
+        """Wait for the handlers now at work."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+
+    async def stop(self, grace_s: float) -> None:
+        """Let running handlers finish for `grace_s`, then cancel them."""
+        self._stopping = True
+        running = list(self._running.values())
+        if running:
+            _, late = await asyncio.wait(running, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _run(self, mailbox: Mailbox) -> None:
+        try:
+            while claimed := self._leases.claim(mailbox, handler_claim_max_messages, via="handler"):
+                await self._ledger.sync()
+                if not await self._handle_all(mailbox, claimed):
+                    return
+        except RelayStopped as problem:
+            log.error("handlers of %s stopped: %s", mailbox.subject, problem)
+        finally:
+            # In the same step as the empty claim: a wake from now on starts a new run.
+            del self._running[mailbox.subject]
+
+    async def _handle_all(self, mailbox: Mailbox, claimed: list[Message]) -> bool:
+        for position, message in enumerate(claimed):
+            handlers = self._subscriptions.handlers(mailbox.subject)
+            if self._stopping or not handlers:
+                self._give_back(claimed[position:])
+                return False
+            try:
+                await self._handle(mailbox, message, handlers)
+            except asyncio.CancelledError:
+                self._give_back(claimed[position + 1 :])
+                raise
+        return True
+
+    def _give_back(self, claimed: list[Message]) -> None:
+        for message in reversed(claimed):
+            self._movements.give_back(message, "its handler went away before it began")
+
+    async def _handle(
+        self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]
+    ) -> None:
+        problems = []
+        for handler in handlers:
+            try:
+                result = handler(self._envelope(message))
+                if inspect.isawaitable(result):
+                    await result
+            except (Exception, asyncio.CancelledError) as problem:
+                if _is_cancelled():
+                    self._movements.fail(message, "interrupted: the relay was closed while it ran")
+                    raise
+                log.warning("handler for %s raised", message.endpoint, exc_info=problem)
+                problems.append(f"{type(problem).__name__}: {problem}")
+        if problems:
+            reason = f"handler failed: {'; '.join(problems)}"
+            self._movements.fail(message, reason[:_REASON_MAX_CHARS])
+        else:
+            self._movements.ack(mailbox, [message], "handler")
+
+    def _envelope(self, message: Message) -> Envelope:
+        try:
+            return self._bodies.delivered(message)
+        except OSError as problem:
+            raise RelayError(f"unreadable: {problem}") from problem
+
+
+def _is_cancelled() -> bool:
+    """Whether this very task is to end, and not only something its handler waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,220 @@
+"""The way of one publish: load → decide → journal → apply → notify.
+
+Crash points, read top to bottom: before `record` nothing happened; after it and before the
+commit, nothing was promised; after the commit, recovery finds everything.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from waypost.policy.admission import SenderVerdict, admit_sender
+from waypost.policy.budgets import Budget
+from waypost.policy.errors import AccessDenied, InvalidMessage
+from waypost.policy.reasons import Reason
+from waypost.policy.reserved_names import RELAY
+from waypost.policy.settings import Settings
+from waypost.policy.subjects import is_literal
+from waypost.relay.config.access_file import AccessFile
+from waypost.relay.delivery.deliver import Delivery
+from waypost.relay.delivery.drafts import Draft, Prepared, allowance, load
+from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.reply_subjects import REPLY_PREFIX
+from waypost.relay.state.duplicates import duplicate_key
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox
+from waypost.wire.envelopes import stored_size
+from waypost.wire.events import Accepted, Rejected
+from waypost.wire.identifiers import UlidFactory
+from waypost.wire.results import PublishResult, Rejection
+
+
+class Publishing:
+    """Takes drafts in. Synchronous throughout: what it records is durable after the commit."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Callable[[], Settings],
+        access: AccessFile,
+        delivery: Delivery,
+        rejections: RejectionLog,
+    ) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._settings = settings
+        self._access = access
+        self._delivery = delivery
+        self._rejections = rejections
+        self._make_id = UlidFactory(secrets.token_bytes).make
+        self.make_missing: Callable[[str], bool] = lambda subject: False
+        """Asked about a subject nobody is registered under; whether somebody is now."""
+
+    def take(
+        self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
+    ) -> PublishResult:
+        """Decide about a draft and record the decision; the rest if it was loaded before."""
+        settings = self._settings()
+        if content is None:
+            content = load(draft, settings)
+        now_us = self._ledger.now_us()
+        now_ms = now_us // 1000
+        if budget is None:
+            budget = allowance(draft, settings, now_ms)
+        targets = self._reachable(draft, now_us)
+        if draft.message_id is not None:
+            first = self._first_result(draft.sender, draft.message_id, targets)
+            if first is not None:
+                return first
+        if self._ledger.journal.full:
+            return refused(Reason.STORAGE_FULL, "the disk of the relay is full")
+        rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
+        if rate.reason is not None:
+            self._rejections.note(_rate_limited(draft, rate, budget, content, now_us))
+            return refused(rate.reason, rate.detail, rate.retry_after_ms)
+        message_id = draft.message_id or self._make_id(now_ms)
+        prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
+        if not targets and self.make_missing(draft.subject):
+            targets = self._reachable(draft, now_us)
+            self._refuse_taken(draft.sender, message_id, targets)
+        if not targets:
+            return self._nobody_there(prepared)
+        return self._fan_out(prepared, targets, settings)
+
+    def take_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
+        """Decide about many drafts. One that is invalid fails them all, before any is decided."""
+        settings, now_ms = self._settings(), self._ledger.now_us() // 1000
+        contents = [load(draft, settings) for draft in drafts]
+        owners: dict[tuple[str, str], str] = {}
+        budgets = [allowance(draft, settings, now_ms) for draft in drafts]
+        for draft in drafts:
+            if draft.message_id is not None:
+                self._claim_id(draft, draft.message_id, owners)
+        results = []
+        for draft, content, budget in zip(drafts, contents, budgets, strict=True):
+            try:
+                results.append(self.take(draft, content, budget))
+            except AccessDenied as denied:
+                results.append(refused(Reason.ACCESS_DENIED, str(denied)))
+        return results
+
+    def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
+        """Steps 1 and 2: the mailboxes that may be written to."""
+        subject, sender = draft.subject, draft.sender
+        found = self._named(subject)
+        if not self._access.restricts or sender == RELAY:
+            return found  # rules are about agents: what the relay itself has to say gets there
+        allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
+        if not allowed and (found or not self._access.check_access(sender, subject).allowed):
+            self._rejections.denied(draft.message_id or "", sender, subject, now_us)
+            raise AccessDenied(sender, subject)
+        return allowed
+
+    def _named(self, subject: str) -> Sequence[Mailbox]:
+        """The mailboxes of registered endpoints that a subject or pattern stands for."""
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is not None:
+            return (mailbox,) if mailbox.registered else ()
+        return () if is_literal(subject) else self._covered(subject)
+
+    def _covered(self, pattern: str) -> list[Mailbox]:
+        """Endpoints within a pattern. Those of pending requests only if it names them: a broadcast
+        must not pass for a reply."""
+        found = self._state.endpoints.within(pattern)
+        if pattern.startswith(REPLY_PREFIX):
+            return found
+        return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
+
+    def _first_result(
+        self, sender: str, message_id: str, targets: Sequence[Mailbox]
+    ) -> PublishResult | None:
+        """Step 3: what came of this id before. One that was stored nowhere may be tried again.
+
+        Ids are each sender's own: what another did under the same one is not told, and a mailbox
+        that holds a message of another under it cannot take this one.
+        """
+        first = self._state.duplicates.get(duplicate_key(sender, message_id))
+        window_us = self._settings().housekeeping.duplicate_window_ms * 1000
+        recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
+        if first is not None and recent and first.result.delivered_to:
+            return first.result
+        self._refuse_taken(sender, message_id, targets)
+        now_ms = self._ledger.now_us() // 1000
+        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
+        return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
+
+    def _refuse_taken(self, sender: str, message_id: str, targets: Sequence[Mailbox]) -> None:
+        """Raise `InvalidMessage` if a mailbox holds a message of another under this id."""
+        if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
+            raise InvalidMessage(f"message id {message_id} is taken: choose another")
+
+    def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
+        """Of many at once: the id must be free in each mailbox, also of those before it."""
+        for mailbox in self._named(draft.subject):
+            self._refuse_taken(draft.sender, message_id, (mailbox,))
+            owner = owners.setdefault((mailbox.subject, message_id), draft.sender)
+            if owner != draft.sender:
+                raise InvalidMessage(f"message id {message_id} is taken: choose another")
+
+    def _nobody_there(self, prepared: Prepared) -> PublishResult:
+        draft = prepared.draft
+        self._ledger.record(
+            Accepted(
+                at_us=prepared.at_us,
+                id=prepared.id,
+                sender=draft.sender,
+                subject=draft.subject,
+                parts=0,
+                chosen_id=draft.message_id is not None,
+                budget=prepared.budget,
+                rate_count=prepared.rate.count,
+                rate_limit=prepared.rate.limit,
+            )
+        )
+        return PublishResult(message_id=prepared.id, delivered_to=0)
+
+    def _fan_out(
+        self, prepared: Prepared, targets: Sequence[Mailbox], settings: Settings
+    ) -> PublishResult:
+        """Step 5, for each mailbox."""
+        result = PublishResult(message_id=prepared.id, delivered_to=0)
+        shows_pressure, parts = settings.backpressure.enabled, len(targets)
+        for part, mailbox in enumerate(targets):
+            verdict = self._delivery.deliver(prepared, mailbox, (part, parts), settings)
+            if shows_pressure:
+                result.mailbox_pressure[mailbox.hash] = verdict.pressure
+            if verdict.reason is None:
+                result.delivered_to += 1
+                continue
+            result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
+            result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
+        return result
+
+
+def _rate_limited(
+    draft: Draft, rate: SenderVerdict, budget: Budget, content: bytes, now_us: int
+) -> Rejected:
+    """The refusal of a whole publish; its size is that of a delivery to the subject it names."""
+    event = Rejected(
+        at_us=now_us,
+        id=draft.message_id or "",
+        sender=draft.sender,
+        subject=draft.subject,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
+        reason=Reason.RATE_LIMITED,
+        detail=rate.detail,
+        retry_after_ms=rate.retry_after_ms,
+    )
+    event.size = stored_size(event, budget, draft.subject, len(content))
+    return event
+
+
+def refused(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
+    """The result of a publish of which nothing came."""
+    return PublishResult(
+        message_id="",
+        delivered_to=0,
+        rejected=[Rejection("", reason, detail)],
+        retry_after_ms=retry_after_ms,
+    )

@@ -1,0 +1,78 @@
+"""Refusals in the journal: each one up to a cap, then counted, so that a flood stays small."""
+
+import msgspec
+
+from waypost.policy.bounds import journaled_rejections_per_sender_minute_max
+from waypost.policy.budgets import Budget
+from waypost.policy.reasons import UNCOUNTED, Reason
+from waypost.relay.state.ledger import Ledger
+from waypost.wire.events import Rejected
+
+_MINUTE_US = 60_000_000
+
+
+class _Tally(msgspec.Struct):
+    minute: int
+    written: int
+    unwritten: dict[tuple[str, Reason], Rejected]
+
+
+class RejectionLog:
+    """Per sender and minute: how many refusals were written, and which are only counted."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._tallies: dict[str, _Tally] = {}
+
+    def note(self, event: Rejected) -> None:
+        """Write a refusal, or count it with others like it."""
+        minute = event.at_us // _MINUTE_US
+        tally = self._tallies.get(event.sender)
+        if tally is not None and tally.minute != minute:
+            self._write_counts(tally)
+            tally = None
+        if tally is None:
+            tally = self._tallies[event.sender] = _Tally(minute, 0, {})
+        # What got past a rate limit is bounded by it, and counts in its window: always written.
+        counts = event.rate_limit > 0 and event.reason not in UNCOUNTED
+        if counts or tally.written < journaled_rejections_per_sender_minute_max:
+            tally.written += 1
+            self._ledger.record(event)
+            return
+        alike = tally.unwritten.setdefault((event.endpoint, event.reason), event)
+        if alike is event:  # from now on it stands for many, not for one message
+            event.id, event.chosen_id, event.since_us = "", False, event.at_us
+        else:
+            alike.count += 1
+
+    def denied(self, message_id: str, sender: str, subject: str, at_us: int) -> None:
+        """Access rules left nothing of a publish."""
+        self.note(
+            Rejected(
+                at_us=at_us,
+                id=message_id,
+                sender=sender,
+                subject=subject,
+                budget=Budget(ttl=0),
+                reason=Reason.ACCESS_DENIED,
+            )
+        )
+
+    def sweep(self, now_us: int) -> None:
+        """Write the counts of minutes that are over."""
+        minute = now_us // _MINUTE_US
+        over = [sender for sender, tally in self._tallies.items() if tally.minute != minute]
+        for sender in over:
+            self._write_counts(self._tallies.pop(sender))
+
+    def flush(self) -> None:
+        """Write every count."""
+        for tally in self._tallies.values():
+            self._write_counts(tally)
+        self._tallies.clear()
+
+    def _write_counts(self, tally: _Tally) -> None:
+        for event in tally.unwritten.values():
+            event.at_us = self._ledger.now_us()
+            self._ledger.record(event)
+        tally.unwritten = {}

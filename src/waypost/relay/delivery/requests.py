@@ -1,0 +1,38 @@
+"""Request and reply: a publish, and a mailbox of its own for the answer."""
+
+import asyncio
+
+from waypost.relay.clock import microseconds
+from waypost.relay.errors import RequestRejected, RequestTimedOut
+from waypost.relay.runtime import Parts
+from waypost.wire.envelopes import Envelope
+from waypost.wire.results import PublishResult
+
+
+class PendingReply:
+    """Waits for the first message to a reply subject."""
+
+    def __init__(self, parts: Parts, subject: str, timeout_s: float) -> None:
+        self._parts = parts
+        self._timeout_us = microseconds("timeout", timeout_s)
+        self._subject = subject
+        self._arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reply: Envelope | None = None
+
+    def take(self, envelope: Envelope) -> None:
+        """The handler of the reply subject."""
+        if self._reply is None:
+            self._reply = envelope
+            if not self._arrived.done():
+                self._arrived.set_result(None)
+
+    async def wait(self, result: PublishResult) -> Envelope:
+        """The reply to the request that `result` is about."""
+        if result.delivered_to == 0:
+            raise RequestRejected(self._subject, result)
+        until_us = self._parts.ledger.now_us() + self._timeout_us
+        await self._parts.timers.wait(self._arrived, until_us)
+        if self._reply is None:
+            seconds = self._timeout_us / 1_000_000
+            raise RequestTimedOut(f"no reply from {self._subject} within {seconds:g} s")
+        return self._reply

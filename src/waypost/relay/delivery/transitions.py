@@ -1,0 +1,151 @@
+"""Everything that can happen to a stored message, each as one step.
+
+A step records the event, shows it in the mailbox's files, and tells the breakers. Deciding to
+take the step is up to the caller.
+"""
+
+from collections.abc import Sequence
+
+from waypost.policy.bounds import mailbox_dead_letters_max
+from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.wire import events
+
+
+class Movements:
+    """The steps of messages in the mailboxes of one relay."""
+
+    def __init__(self, ledger: Ledger, view: MailboxView, outcomes: Outcomes) -> None:
+        self._ledger = ledger
+        self._view = view
+        self._outcomes = outcomes
+
+    def lease(self, mailbox: Mailbox, messages: Sequence[Message], via: str, until_us: int) -> None:
+        """Hand messages out until `until_us`; 0 is until whoever has them is done or gone."""
+        at_us, endpoint = self._ledger.now_us(), mailbox.subject
+        leased = [
+            events.Leased(
+                at_us=at_us,
+                endpoint=endpoint,
+                id=message.id,
+                via=via,
+                until_us=until_us,
+                attempt=message.attempt + 1,
+            )
+            for message in messages
+        ]
+        self._ledger.record_all(leased)
+        self._view.followed(mailbox, leased)
+
+    def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
+        """Messages of one mailbox are done."""
+        at_us, endpoint = self._ledger.now_us(), mailbox.subject
+        acked = [
+            events.Acked(at_us=at_us, endpoint=endpoint, id=message.id, via=via)
+            for message in messages
+        ]
+        if self._outcomes.breakers:
+            for message, event in zip(messages, acked, strict=True):
+                self._ledger.record(event)
+                self._outcomes.handled(message, at_us)
+        else:
+            self._ledger.record_all(acked)
+        self._show(mailbox, acked)
+
+    def give_back(self, message: Message, reason: str, not_before_us: int = 0) -> None:
+        """A lease ends; the message waits again."""
+        self._follow(
+            events.Returned(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                reason=reason,
+                not_before_us=not_before_us,
+            )
+        )
+        self._ledger.wake(message.endpoint)
+
+    def fail(self, message: Message, reason: str, via: str = "handler") -> None:
+        """The message becomes a dead letter."""
+        at_us = self._ledger.now_us()
+        self._ledger.record(
+            events.Failed(
+                at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
+            )
+        )
+        self.buried(self._mailbox(message), message)
+        if via == "handler":
+            self._outcomes.failed(message, at_us)
+        else:
+            self._outcomes.abandoned(message)
+
+    def evict(self, message: Message, reason: str) -> None:
+        """The message makes room and becomes a dead letter."""
+        at_us = self._ledger.now_us()
+        self._ledger.record(
+            events.Evicted(
+                at_us=at_us,
+                endpoint=message.endpoint,
+                id=message.id,
+                sender=message.sender,
+                reason=reason,
+            )
+        )
+        self.buried(self._mailbox(message), message)
+        self._outcomes.abandoned(message)
+
+    def buried(self, mailbox: Mailbox, message: Message) -> None:
+        """Show a new dead letter; if there are too many now, the oldest goes."""
+        self._view.buried(mailbox, message)
+        while len(mailbox.dead) > mailbox_dead_letters_max:
+            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
+
+    def expire(self, message: Message) -> None:
+        """The message's time is up."""
+        self._follow(
+            events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
+        )
+        self._outcomes.abandoned(message)
+
+    def expire_due(self, mailbox: Mailbox) -> int:
+        """Expire whatever in `mailbox` is past its time; returns how many."""
+        due = mailbox.take_expired(self._ledger.now_us() // 1000)
+        for message in due:
+            self.expire(message)
+        return len(due)
+
+    def purge(self, message: Message, reason: str) -> None:
+        """A dead letter is thrown away."""
+        self._follow(
+            events.Expired(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                was="dead",
+                reason=reason,
+            )
+        )
+
+    def redrive(self, message: Message) -> None:
+        """A dead letter goes back into its mailbox, at the end."""
+        self._ledger.record(
+            events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
+        )
+        mailbox = self._mailbox(message)
+        self._view.stored(mailbox, mailbox.live[message.id], again=True)
+        self._ledger.wake(message.endpoint)
+
+    def _follow(self, event: events.MailboxEvent) -> None:
+        mailbox = self._ledger.state.mailboxes[event.endpoint]
+        self._ledger.record(event)
+        self._show(mailbox, (event,))
+
+    def _show(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+        self._view.followed(mailbox, happened)
+        if mailbox.subject not in self._ledger.state.mailboxes:
+            self._view.closed(mailbox)
+
+    def _mailbox(self, message: Message) -> Mailbox:
+        return self._ledger.state.mailboxes[message.endpoint]

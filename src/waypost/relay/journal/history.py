@@ -1,0 +1,160 @@
+"""The story of one message, read back from the journal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from waypost.relay.journal.segments import (
+    Batch,
+    last_commit,
+    list_segments,
+    read_segment,
+    segment_bytes,
+)
+from waypost.wire.envelopes import instant
+from waypost.wire.events import Accepted, AnyEvent, Commit, Rejected
+from waypost.wire.identifiers import ulid_time_ms
+
+_CLOCK_SLACK_MS = 24 * 3_600_000
+"""Ids are made by the relay's clock, which may have been set back since."""
+
+
+Segments = list[tuple[int, Path]]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing that happened to the message: when (µs), what, where, and why in words."""
+
+    at_us: int
+    seq: int
+    kind: str
+    endpoint: str
+    text: str
+
+
+class Story(msgspec.Struct, frozen=True):
+    """Everything the journal knows about one message; no steps if it knows nothing."""
+
+    message_id: str
+    steps: list[Step]
+
+
+def tell(directory: Path, message_id: str) -> Story:
+    """Read the story of `message_id` out of the journal in `directory`."""
+    steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
+    return Story(message_id, steps)
+
+
+def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
+    """Committed events about one message, in order."""
+    segments = list(list_segments(directory).items())
+    since = _since(segments, ulid_time_ms(message_id))
+    found = False
+    for event in _search(since, message_id):
+        found = True
+        yield event
+    if not found:  # an id chosen by its sender may look as if it were made in the future
+        yield from _search([one for one in segments if one not in since], message_id)
+
+
+def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
+    needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
+    for first_seq, path in segments:
+        try:
+            found = needle in segment_bytes(path)
+            pieces = list(read_segment(path, first_seq)) if found else []
+        except FileNotFoundError:
+            continue  # past its retention since the list was made
+        for piece in pieces:
+            if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
+                for event, _ in piece.events():
+                    if getattr(event, "id", None) == message_id:
+                        yield event
+
+
+def _since(segments: Segments, made_ms: int | None) -> Segments:
+    """Segments that may speak of a message made at `made_ms`: none that ended before."""
+    if made_ms is None:
+        return segments
+    cutoff_us = (made_ms - _CLOCK_SLACK_MS) * 1000
+    ends = ((first, path, _last_commit(path)) for first, path in segments)
+    return [(first, path) for first, path, end in ends if end is None or end.at_us >= cutoff_us]
+
+
+def _last_commit(path: Path) -> Commit | None:
+    try:
+        return last_commit(path)
+    except FileNotFoundError:
+        return None  # sealed or dropped since the list was made
+
+
+def _steps(event: AnyEvent) -> Iterator[Step]:
+    kind = str(type(event).__struct_config__.tag)
+    endpoint = getattr(event, "endpoint", "")
+    if isinstance(event, Accepted | Rejected):
+        for text in _checks(event):
+            yield Step(event.at_us, event.seq, "check", endpoint, text)
+    yield Step(event.at_us, event.seq, kind, endpoint, _words(event))
+
+
+def _checks(event: Accepted | Rejected) -> Iterator[str]:
+    """Each check that was reached, with its numbers, in the order of admission."""
+    reason = str(event.reason) if isinstance(event, Rejected) else ""
+    verdict = {name: "refused" if name == reason else "passed" for name in _CHECKS}
+    if event.rate_limit:
+        numbers = f"{event.rate_count}/{event.rate_limit} in the sender's window"
+        yield f"rate limit {verdict['rate_limited']}: {numbers}"
+    if reason == "rate_limited" or not event.endpoint:
+        return
+    if event.depth_max:
+        weight = f", {event.depth_bytes:,} bytes" if event.depth_bytes else ""
+        room = f"{event.depth}/{event.depth_max} in the mailbox{weight}"
+        yield f"backpressure {verdict['backpressure']}: {room}"
+    if reason == "backpressure":
+        return
+    if event.quota_count or event.quota_bytes or reason == "quota_exceeded":
+        held = f"{event.quota_count} messages, {event.quota_bytes:,} bytes already in this inbox"
+        yield f"quota of tier {event.tier} {verdict['quota_exceeded']}: {held}"
+    if reason == "quota_exceeded":
+        return
+    yield f"circuit breaker {verdict['circuit_open']}: {event.breaker}"
+    if reason == "circuit_open":
+        return
+    budget = event.budget
+    yield (
+        f"budget {verdict['budget_exceeded']}: hop {budget.hop_count} of {budget.max_hops},"
+        f" {budget.call_budget_remaining} calls left,"
+        f" expires {_date(budget.ttl)}"
+    )
+
+
+def _date(at_ms: int) -> str:
+    try:
+        return f"{instant(at_ms * 1000):%Y-%m-%d %H:%M:%S} UTC"
+    except OverflowError:
+        return "after the year 9999"
+
+
+_CHECKS = ("rate_limited", "backpressure", "quota_exceeded", "circuit_open", "budget_exceeded")
+
+_WORDS = {
+    "leased": "handed out, attempt {attempt}, via {via}",
+    "acked": "acknowledged via {via}",
+    "returned": "back in line: {reason}",
+    "failed": "dead letter: {reason}",
+    "expired": "gone ({was}): {reason}",
+    "evicted": "dead letter: {reason}",
+    "redriven": "put back into its mailbox",
+}
+
+
+def _words(event: AnyEvent) -> str:
+    if isinstance(event, Accepted):
+        where = f"stored, {event.size:,} bytes" if event.endpoint else "nobody was there"
+        return f"{event.sender} -> {event.subject}: {where}"
+    if isinstance(event, Rejected):
+        more = f" ({event.count} alike)" if event.count > 1 else ""
+        return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"
+    template = _WORDS.get(str(type(event).__struct_config__.tag), "")
+    return template.format(**msgspec.structs.asdict(event))

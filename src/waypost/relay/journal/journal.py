@@ -1,0 +1,290 @@
+"""The journal's front: events go in, and are durable a moment later, many with one sync.
+
+Rule 1  Events are written in the order they are appended; a batch is all there or not at all.
+Rule 2  Whatever waits when the writer becomes free goes out together: group commit.
+Rule 3  Once a write or sync has failed for good, nothing more is taken.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from waypost.policy.settings import Settings
+from waypost.relay.errors import RelayStopped
+from waypost.relay.journal.batch import Batch
+from waypost.relay.journal.segments import Place, bodies_path
+from waypost.relay.journal.writer import FULL_DISK, Job, Writer
+from waypost.relay.state.index import Position
+from waypost.wire.events import (
+    Accepted,
+    AnyEvent,
+    BodyRef,
+    Commit,
+    Rejected,
+    encode_event,
+    encode_event_into,
+)
+
+
+class Journal:
+    """Appends to the segments of one data directory. Belongs to one event loop."""
+
+    def __init__(self, directory: Path, position: Position, settings: Settings) -> None:
+        self.settings = settings
+        self.full = False
+        self.failure: RelayStopped | None = None
+        self.committed = position
+        self.commits = 0
+        self.on_commit: Callable[[], None] = lambda: None
+        self.on_close: Callable[[Position], None] = lambda position: None
+        """Called when a batch is closed: what is recorded is exactly what `position` stands for."""
+        self._directory = directory
+        self._loop = asyncio.get_running_loop()
+        self._seq = position.seq
+        self._segment = position.segment or position.seq + 1
+        self._offset = position.offset
+        self._segment_at_us = self._last_at_us = position.at_us
+        self._bodies_offset = self._bodies_size()
+        self._last_body: tuple[bytes, BodyRef] | None = None
+        self._batch: Batch | None = None
+        self._closed: list[Batch] = []
+        self._writing: Batch | None = None
+        self._flush_scheduled = False
+        self._news: tuple[asyncio.Handle, Job, OSError | None] | None = None
+        """What came of a batch that was written in this thread, until it is told."""
+        self._writer = Writer(directory, self._done_in_thread)
+        self.full = not self._writer.ballast.restore()
+
+    def append(self, event: AnyEvent, body: bytes | None = None) -> Place:
+        """Number and queue an event; returns where its line will lie.
+
+        `body` is a large payload that an arrival refers to instead of holding it. The parts of
+        one publish may give the same object: it is kept once a segment.
+        """
+        batch = self._batch
+        if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
+            batch = self._open_batch(event.at_us)
+        if body is not None and isinstance(event, Accepted | Rejected):
+            event.body = self._append_body(batch, body)
+        self._seq = event.seq = self._seq + 1
+        self._last_at_us = event.at_us
+        lines = batch.lines
+        begin = len(lines)
+        encode_event_into(event, lines, begin)
+        length = len(lines) - begin
+        lines += b"\n"
+        return Place(self._segment, self._offset + begin, length)
+
+    def append_all(self, events: Sequence[AnyEvent]) -> None:
+        """Number and queue events that nobody will look up by place; all go into one batch."""
+        last = events[-1]
+        batch = self._batch
+        if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
+            batch = self._open_batch(last.at_us)
+        seq, lines = self._seq, batch.lines
+        for event in events:
+            event.seq = seq = seq + 1
+            encode_event_into(event, lines, -1)
+            lines += b"\n"
+        self._seq, self._last_at_us = seq, last.at_us
+
+    def after_commit(self, act: Callable[[], None]) -> None:
+        """Run `act` in the writer's thread once the event just appended is durable."""
+        assert self._batch is not None
+        self._batch.after.append(act)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything appended is not durable yet."""
+        return self._last_batch() is not None
+
+    def barrier(self) -> "asyncio.Future[None] | None":
+        """What to await until everything appended so far is durable; None if it is already.
+
+        Each caller gets a future of its own: one who stops waiting stops alone.
+        """
+        if self.failure is not None:
+            raise self.failure
+        batch = self._last_batch()
+        if batch is None:
+            return None
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        batch.waiters.append(waiter)
+        return waiter
+
+    async def sync(self) -> None:
+        """Wait until everything appended so far is durable."""
+        waiting = self.barrier()
+        if waiting is not None:
+            await waiting
+
+    def hurry(self) -> None:
+        """Let what waits become durable now, and not in the loop's next turns, where that takes no
+        thread. For callers in whose place anything may happen, as in an `await`."""
+        self._flush()
+        while self._news is not None:
+            handle, job, problem = self._news
+            handle.cancel()
+            self._done(job, problem)
+
+    @property
+    def segment(self) -> int:
+        """The segment now being written."""
+        return self._segment
+
+    def segment_age_us(self, now_us: int) -> int:
+        """How long the current segment has been open; 0 if nothing is in it."""
+        return now_us - self._segment_at_us if self._offset else 0
+
+    def seal_soon(self) -> None:
+        """Close the current segment, if anything is in it, and go on in a new one."""
+        if self._batch is not None:
+            self._close_batch(seal=True)
+        elif self._offset:
+            batch = Batch(self._seq)
+            batch.position = Position(self._seq, self._last_at_us)
+            self._finish(batch, seal=True)
+
+    def restore_ballast(self) -> bool:
+        """After a full disk: whether there is room again."""
+        if self._writer.ballast.restore():
+            self.full = False
+        return not self.full
+
+    async def close(self) -> None:
+        """Make everything durable and close the files."""
+        try:
+            await self.sync()
+        except RelayStopped:
+            pass
+        await self._loop.run_in_executor(None, self._writer.stop)
+        self._writer.ballast.release()
+
+    def _append_body(self, batch: Batch, payload: bytes) -> BodyRef:
+        if self._last_body is not None and self._last_body[0] is payload:
+            return self._last_body[1]
+        reference = BodyRef(self._bodies_offset, len(payload), zlib.crc32(payload))
+        batch.bodies.append(payload)
+        batch.room -= len(payload)
+        self._bodies_offset += len(payload)
+        self._last_body = (payload, reference)
+        return reference
+
+    def _last_batch(self) -> Batch | None:
+        return self._batch or (self._closed[-1] if self._closed else self._writing)
+
+    def _open_batch(self, at_us: int) -> Batch:
+        """A new batch, for an event of `at_us`; one that is open is full."""
+        if self._batch is not None:
+            self._close_batch()
+        if self.failure is not None:
+            raise self.failure
+        if not self._offset:
+            self._segment_at_us = at_us
+        self._batch = Batch(self._seq)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+        return self._batch
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._writing is not None:
+            return
+        if not self._closed and self._batch is not None:
+            self._close_batch()
+        if self._closed and self._writing is None:
+            self._submit()
+
+    def _close_batch(self, *, seal: bool = False) -> None:
+        batch = self._batch
+        assert batch is not None
+        self._batch = None
+        batch.position = Position(self._seq, self._last_at_us)
+        commit = Commit(
+            seq=self._seq,
+            at_us=self._last_at_us,
+            count=self._seq - batch.seq,
+            bytes=len(batch.lines),
+            crc=zlib.crc32(batch.lines),
+        )
+        batch.lines += encode_event(commit) + b"\n"
+        self._finish(batch, seal=seal)
+
+    def _finish(self, batch: Batch, *, seal: bool) -> None:
+        end = self._offset + len(batch.lines)
+        keep = self.settings.housekeeping
+        age_ms = (batch.position.at_us - self._segment_at_us) // 1000
+        seal = seal or end >= keep.segment_max_bytes or age_ms >= keep.segment_max_age_ms
+        bodies = b"".join(batch.bodies)
+        batch.job = Job(
+            segment=self._segment,
+            offset=self._offset,
+            bodies_offset=self._bodies_offset - len(bodies),
+            lines=batch.lines,
+            bodies=bodies,
+            sync=self.settings.durability == "fsync",
+            seal=seal,
+            after=batch.after,
+        )
+        at = batch.position
+        batch.position = Position(at.seq, at.at_us, self._segment, end)
+        self._offset = end
+        if seal:
+            self._segment, self._offset, self._bodies_offset = self._seq + 1, 0, 0
+            self._last_body = None
+            batch.position = Position(at.seq, at.at_us, self._segment, 0)
+        self._closed.append(batch)
+        self.on_close(batch.position)
+        if self._writing is None:
+            self._submit()
+
+    def _submit(self) -> None:
+        self._writing = self._closed.pop(0)
+        job = self._writing.job
+        assert job is not None
+        if self._writer.is_quick(job):  # it takes less time than waking the thread
+            problem = self._writer.perform(job)
+            self._news = (self._loop.call_soon(self._done, job, problem), job, problem)
+        else:
+            self._writer.submit(job)
+
+    def _done_in_thread(self, job: Job, problem: OSError | None) -> None:
+        self._loop.call_soon_threadsafe(self._done, job, problem)
+
+    def _done(self, job: Job, problem: OSError | None) -> None:
+        batch = self._writing
+        assert batch is not None
+        self._writing = self._news = None
+        if problem is not None:
+            self._fail(batch, problem)
+            return
+        self.full = self.full or job.hit_full
+        self.committed = batch.position
+        self.commits += 1
+        for waiter in batch.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self.on_commit()
+        if self._closed:
+            self._submit()
+        elif self._batch is not None:
+            self._close_batch()
+
+    def _fail(self, batch: Batch, problem: OSError) -> None:
+        self.failure = RelayStopped(
+            f"the journal could not be written ({problem.strerror}); nothing unconfirmed was kept:"
+            " repair the disk or free space, then open the directory again",
+            full=problem.errno in FULL_DISK,
+        )
+        for lost in (batch, *self._closed, self._batch):
+            for waiter in lost.waiters if lost is not None else ():
+                if not waiter.done():
+                    waiter.set_exception(self.failure)
+        self._closed.clear()
+        self._batch = None
+
+    def _bodies_size(self) -> int:
+        path = bodies_path(self._directory, self._segment)
+        return path.stat().st_size if path.exists() else 0

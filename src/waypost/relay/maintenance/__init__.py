@@ -1,0 +1,1 @@
+"""Periodic tasks: expiry, purging, checkpoints, sealing and dropping journal segments."""

@@ -1,0 +1,160 @@
+"""Puts a relay together: opens the directory and connects the parts."""
+
+import asyncio
+import logging
+
+from waypost.relay.clock import Clock, Timers
+from waypost.relay.config.access_file import AccessFile
+from waypost.relay.config.file_watcher import Watching
+from waypost.relay.config.settings_file import SettingsFile
+from waypost.relay.data_dir import DataDir
+from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.delivery.consumers import Consumers
+from waypost.relay.delivery.dead_letters import DeadLetters
+from waypost.relay.delivery.deliver import Delivery
+from waypost.relay.delivery.drop_ins import DropIns
+from waypost.relay.delivery.endpoints import Endpoints
+from waypost.relay.delivery.handlers import Dispatch
+from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.notices import Notices
+from waypost.relay.delivery.publish import Publishing
+from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.signals import Signals
+from waypost.relay.delivery.subscriptions import Subscriptions
+from waypost.relay.delivery.transitions import Movements
+from waypost.relay.journal.journal import Journal
+from waypost.relay.maildir.maildir import Maildir
+from waypost.relay.maildir.mirror import MailboxView, MaildirFiles, NoFiles
+from waypost.relay.maildir.reconcile import reconcile
+from waypost.relay.maintenance.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
+from waypost.relay.state.checkpoints import Checkpoints
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.recovery import Recovered
+
+log = logging.getLogger("waypost.relay")
+
+
+class Parts:
+    """The parts of an open relay, connected. Must be made on the event loop it will run on."""
+
+    def __init__(
+        self,
+        data: DataDir,
+        settings: SettingsFile,
+        access: AccessFile,
+        recovered: Recovered,
+        clock: Clock,
+    ) -> None:
+        self.data, self.settings, self.access = data, settings, access
+        self.index, self.report = recovered.index, recovered.report
+        self.journal = Journal(data.journal, recovered.position, settings.current)
+        self.ledger = Ledger(self.journal, recovered.state, clock)
+        self.timers = Timers(clock, self.ledger.now_us)
+        self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
+        self.bodies = Bodies(data.journal, lambda: self.journal.committed.seq)
+        self.outcomes = Outcomes(self.ledger, settings.current)
+        self.maildir = Maildir(data.mailboxes)
+        self.view = self._make_view()
+        self.signals = Signals()
+        self.movements = Movements(self.ledger, self.view, self.outcomes)
+        self.rejections = RejectionLog(self.ledger)
+        self.delivery = Delivery(
+            *(self.ledger, self.view, self.outcomes, self.bodies),
+            *(self.movements, self.rejections, Notices(self.signals)),
+        )
+        get = settings.get
+        self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
+        self.leases = Leases(self.ledger, self.movements, self.bodies, self.timers, get)
+        self.subscriptions = Subscriptions(data.subscriptions)
+        self.dispatch = Dispatch(
+            self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
+        )
+        self.consumers = Consumers(self.ledger, self.leases, self.movements, self.bodies)
+        self.endpoints = Endpoints(self.ledger, self.view)
+        self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
+        leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
+        self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
+        self.sweeper = self._make_sweeper()
+        self.watching = self._make_watching()
+        self._connect()
+
+    @property
+    def uses_files(self) -> bool:
+        """Whether mailboxes are shown as files."""
+        return self.settings.current.storage == "maildir"
+
+    def restore_files(self) -> int:
+        """Bring the mailbox files in line with the state; returns how many were repaired."""
+        if not self.uses_files:
+            return 0
+        intact = self.maildir.open()
+        state, journal = self.ledger.state, self.data.journal
+        repairs = list(reconcile(state, self.maildir, self.bodies, journal, look_into=not intact))
+        self.maildir.looked_into()
+        for repair in repairs:
+            log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
+        return len(repairs)
+
+    def end_old_leases(self) -> None:
+        """Whatever was handed out when the relay last stopped comes back.
+
+        A handler may have run before the end: its message must not run again.
+        """
+        for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
+            if message.via == "handler":
+                reason = "interrupted: the relay stopped while its handler may have been running"
+                self.movements.fail(message, reason, via="restart")
+            else:
+                self.movements.give_back(message, "the relay restarted")
+
+    def _make_view(self) -> MailboxView:
+        if not self.uses_files:
+            return NoFiles()
+        loop = asyncio.get_running_loop()
+
+        def written(endpoint: str, ok: bool) -> None:
+            loop.call_soon_threadsafe(self.outcomes.written, endpoint, ok)
+
+        return MaildirFiles(self.maildir, self.journal, self.bodies, written)
+
+    def _make_sweeper(self) -> Sweeper:
+        get = self.settings.get
+        mail = MailDuties(self.ledger, self.movements, self.leases, self.dead_letters, get)
+        memory = MemoryDuties(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
+        if self.uses_files:
+            memory.on_room = self.drop_ins.scan_all
+        journal = JournalDuties(self.ledger, self.checkpoints, self.data.journal, get)
+        sweeper = Sweeper(self.ledger, self.timers, get)
+        for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):
+            sweeper.add(duty)
+        sweeper.add(lambda now_us: self.subscriptions.save())
+        for duty in (memory.checkpoint, memory.recover_space, journal.seal, journal.drop):
+            sweeper.add(duty)
+        return sweeper
+
+    def _make_watching(self) -> Watching:
+        watching = Watching(self.data, mailboxes=self.uses_files)
+        watching.on_file = {
+            self.data.config: self.settings.reload,
+            self.data.rules: self.access.reload,
+        }
+        watching.on_mailbox = self.drop_ins.scan
+        watching.on_mail = self.drop_ins.look
+        return watching
+
+    def _connect(self) -> None:
+        def visible(endpoint: str) -> None:
+            self.leases.arrived(endpoint)
+            self.consumers.wake(endpoint)
+            self.dispatch.wake(endpoint)
+
+        self.ledger.on_visible = visible
+        notify = self.journal.on_commit
+
+        def committed() -> None:
+            notify()
+            self.checkpoints.committed()
+
+        self.journal.on_commit = committed
+        self.delivery.handlers = self.subscriptions.handlers

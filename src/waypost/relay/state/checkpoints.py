@@ -1,0 +1,124 @@
+"""Keeps the index up to date, a little behind the journal and never ahead of it.
+
+What is new is taken when a batch is closed, because then the state is exactly what the journal
+will hold; it is written once that batch is durable, in a thread.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from waypost.relay.journal.journal import Journal
+from waypost.relay.state.index import Changes, Index, Position, all_messages, take_changes
+from waypost.relay.state.relay_state import RelayState
+
+log = logging.getLogger("waypost.relay")
+
+_MESSAGES = 50_000
+_SECONDS = 5.0
+
+
+class Checkpoints:
+    """Writes changes of the state into the index."""
+
+    def __init__(self, index: Index, state: RelayState, journal: Journal) -> None:
+        self._index = index
+        self._state = state
+        self._journal = journal
+        self._thread = ThreadPoolExecutor(1, "waypost-index")
+        self._taken: Changes | None = None
+        self._in_flight: Changes | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._last = time.monotonic()
+        self._anew = False
+        self._forget_before_us = 0
+        self.problem = ""
+        self._writing_seq = self._written_seq = (index.position() or Position()).seq
+        journal.on_close = self._batch_closed
+
+    def committed(self) -> None:
+        """A batch became durable: write what was taken, if it is covered."""
+        taken = self._taken
+        if taken is None or self._writing or taken.position.seq > self._journal.committed.seq:
+            return
+        self._taken, self._in_flight = None, taken
+        self._writing_seq = taken.position.seq
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._thread, self._index.write, taken)
+        self._writing.add_done_callback(self._written)
+
+    def nudge(self) -> None:
+        """Take what is left while nothing is under way."""
+        if self._journal.failure is not None:
+            return  # memory holds what the journal will never hold
+        under_way = self._journal.busy or self._taken is not None or self._writing is not None
+        if not under_way and (self._anew or self._journal.committed.seq > self._written_seq):
+            self._take(self._journal.committed)
+            self.committed()
+
+    async def rebuild(self) -> int:
+        """Write everything anew; gives how many messages there are."""
+        self._anew = True
+        while self._anew:  # until a moment is found at which everything is taken
+            await self._journal.sync()
+            await self._settle()
+            self.nudge()
+        await self._settle()
+        return sum(1 for _ in all_messages(self._state))
+
+    def forget_duplicates(self, before_us: int) -> None:
+        """Drop duplicate ids whose window is over, with what is written next."""
+        self._forget_before_us = before_us
+
+    @property
+    def written_seq(self) -> int:
+        """Up to which event the index is known to stand."""
+        return self._written_seq
+
+    async def finish(self) -> None:
+        """Write everything; nothing may be recorded meanwhile."""
+        await self._settle()
+        self.nudge()
+        await self._settle()
+
+    def stop(self) -> None:
+        """End the thread, after what it is writing."""
+        self._thread.shutdown()
+
+    async def _settle(self) -> None:
+        """Wait until everything taken so far is written."""
+        self.committed()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+            await asyncio.sleep(0)  # lets `_written` run, which may begin the next write
+
+    def _batch_closed(self, position: Position) -> None:
+        if self._taken is not None or self._writing is not None:
+            return
+        due = time.monotonic() - self._last >= _SECONDS
+        if due or self._anew or len(self._state.dirty) >= _MESSAGES:
+            self._take(position)
+
+    def _take(self, position: Position) -> None:
+        self._taken = take_changes(self._state, position, anew=self._anew)
+        self._taken.forget_before_us, self._forget_before_us = self._forget_before_us, 0
+        self._anew = False
+        self._last = time.monotonic()
+
+    def _written(self, done: asyncio.Future[None]) -> None:
+        self._writing = None
+        changes, self._in_flight = self._in_flight, None
+        problem = done.exception()
+        if problem is None:
+            self._state.last_seen.end_flush()
+            self._state.duplicates.end_flush()
+            self.problem = ""
+            self._written_seq = self._writing_seq
+            self.committed()
+            return
+        # The journal has it all: an index that falls behind only makes the next start slower.
+        # It is tried again before anything newer is taken: a checkpoint stands for all before it.
+        self._taken = changes
+        self.problem = f"index not written: {problem}"
+        log.warning("%s", self.problem, exc_info=problem)

@@ -1,0 +1,268 @@
+"""The SQLite index: a checkpoint of the state, so that opening need not read the whole journal.
+
+Failures and answers:
+  deleted or corrupt    it is rebuilt from the journal
+  behind the journal    the journal is folded from `position` on
+  ahead of the journal  (the journal lost its unsynced end) it is rebuilt
+  process killed        tables and `position` change in one transaction, or not at all
+"""
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from waypost.relay.state.duplicates import Duplicate
+from waypost.relay.state.mailbox import DEAD, GONE, LEASED, Message
+from waypost.relay.state.relay_state import RelayState
+from waypost.relay.state.rows import from_row, to_row
+from waypost.wire.results import PublishResult
+
+log = logging.getLogger("waypost.relay")
+
+DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises: SQLite's words quote its bytes, which need not be text."""
+
+FORMAT = 2
+_ROWS_PER_STATEMENT = 200
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far into the journal something stands: just after the commit of `seq`."""
+
+    seq: int = 0
+    at_us: int = 0
+    segment: int = 0
+    offset: int = 0
+
+
+class Changes(msgspec.Struct):
+    """What a checkpoint writes."""
+
+    position: Position
+    endpoints: list[tuple[str, int | None]]
+    messages: list[tuple[str | int, ...]]
+    gone: list[int]
+    last_seen: Mapping[tuple[str, str], int]
+    duplicates: Mapping[str, Duplicate]
+    anew: bool = False
+    forget_before_us: int = 0
+    """Duplicate ids from before this have had their window."""
+
+
+class Index:
+    """`<data>/index.db`. Raises one of `DAMAGED` when the file is damaged."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        in_memory = str(path) == ":memory:"
+        target = _read_only_address(path) if read_only else str(path)
+        self._connection = _connect(target, uri=read_only)
+        self._read_only = read_only
+        try:
+            self._begin()
+        except DAMAGED:
+            self._connection.close()
+            raise
+        if not in_memory and not read_only:
+            path.chmod(0o600)
+        # Look-ups happen while a checkpoint is being written in another thread.
+        self._reader = self._connection if in_memory else _connect(target, uri=read_only)
+
+    def _begin(self) -> None:
+        if self._read_only:
+            # One snapshot for every table: the owner may be writing a checkpoint meanwhile.
+            self._connection.execute("begin")
+            return
+        self._connection.execute("pragma journal_mode = wal")
+        self._connection.execute("pragma synchronous = normal")
+        if not self._connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+            # Only in a new file: a table missing from an old one must not look empty.
+            self._connection.executescript(_statement("schema.sql"))
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and close it."""
+        if self._reader is not self._connection:
+            self._reader.close()
+        if not self._read_only:
+            try:
+                self._connection.execute("pragma wal_checkpoint(truncate)")
+            except sqlite3.Error as problem:  # the log is as good as the file, only longer
+                log.warning("index: not folded into its file: %s", problem)
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Close a file that is no use; what is in it does not matter."""
+        self._reader.close()
+        self._connection.close()
+
+    def position(self) -> Position | None:
+        """How far the index stands, or None if it is empty or of another format."""
+        row = self._connection.execute(
+            "select format, seq, at_us, segment, offset from position"
+        ).fetchone()
+        return Position(*row[1:]) if row and row[0] == FORMAT else None
+
+    def load(self, state: RelayState) -> None:
+        """Fill an empty state with endpoints and messages."""
+        for subject, since_us in self._connection.execute(
+            "select subject, since_us from endpoints order by since_us, subject"
+        ):
+            state.restore_endpoint(subject, since_us)
+        for row in self._connection.execute("select * from messages order by ordering"):
+            message = from_row(row)
+            mailbox = state.mailbox(message.endpoint)
+            if message.state is DEAD:
+                mailbox.dead[message.id] = message
+            else:
+                mailbox.add(message)
+            if message.state is LEASED:
+                state.leased[message.endpoint, message.id] = message
+
+    def last_seen(self, pair: tuple[str, str]) -> int | None:
+        """When (ms) the first of `pair` last wrote to the second."""
+        row = self._reader.execute(
+            "select at_ms from last_seen where sender = ? and recipient = ?", pair
+        ).fetchone()
+        return row[0] if row else None
+
+    def all_last_seen(self) -> Iterator[tuple[tuple[str, str], int]]:
+        """Every pair and its time (ms), the latest first."""
+        for sender, recipient, at_ms in self._reader.execute(
+            "select sender, recipient, at_ms from last_seen order by at_ms desc"
+        ):
+            yield (sender, recipient), at_ms
+
+    def duplicate(self, message_id: str) -> Duplicate | None:
+        """The first result for an id chosen by its sender."""
+        row = self._reader.execute(
+            "select at_us, result from duplicates where id = ?", (message_id,)
+        ).fetchone()
+        return _duplicate(*row) if row is not None else None
+
+    def all_duplicates(self) -> Iterator[tuple[str, Duplicate]]:
+        """Every id chosen by its sender and its first result, the latest first."""
+        for message_id, at_us, result in self._reader.execute(
+            "select id, at_us, result from duplicates order by at_us desc"
+        ):
+            yield message_id, _duplicate(at_us, result)
+
+    def write(self, changes: Changes) -> None:
+        """Apply `changes` in one transaction."""
+        run = self._connection.execute
+        run("begin immediate")
+        try:
+            if changes.anew:
+                run("delete from endpoints")
+                run("delete from messages")
+            self._delete("endpoints", "subject", [s for s, at in changes.endpoints if at is None])
+            self._put("endpoints", [row for row in changes.endpoints if row[1] is not None])
+            self._delete("messages", "ordering", changes.gone)
+            self._put("messages", changes.messages)
+            seen = changes.last_seen.items()
+            self._put("last_seen", [(*pair, at_ms) for pair, at_ms in seen])
+            firsts = changes.duplicates.items()
+            self._put(
+                "duplicates",
+                [(key, one.at_us, msgspec.json.encode(one.result).decode()) for key, one in firsts],
+            )
+            if changes.forget_before_us:
+                run("delete from duplicates where at_us < ?", (changes.forget_before_us,))
+            at = changes.position
+            self._put("position", [(1, FORMAT, at.seq, at.at_us, at.segment, at.offset)])
+            run("commit")
+        except BaseException:
+            run("rollback")
+            raise
+
+    def _put(self, table: str, rows: Sequence[tuple[str | int | None, ...]]) -> None:
+        """Insert or replace, many rows a statement.
+
+        Python lets go of its lock once a statement: with one for each row, the event loop and
+        this thread would hand it back and forth all the time.
+        """
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            some = rows[start : start + _ROWS_PER_STATEMENT]
+            marks = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
+            values = [value for row in some for value in row]
+            self._connection.execute(f"insert or replace into {table} values {marks}", values)
+
+    def _delete(self, table: str, key: str, values: Sequence[str | int]) -> None:
+        for start in range(0, len(values), _ROWS_PER_STATEMENT):
+            some = values[start : start + _ROWS_PER_STATEMENT]
+            marks = ",".join("?" * len(some))
+            self._connection.execute(f"delete from {table} where {key} in ({marks})", some)
+
+    def damage(self) -> str:
+        """What SQLite finds wrong with the file; empty if nothing."""
+        found = [str(row[0]) for row in self._connection.execute("pragma quick_check(3)")]
+        return "" if found == ["ok"] else "; ".join(found)
+
+    def rows(self, table: str) -> list[tuple[object, ...]]:
+        """Every row of a table, in key order: for comparing two indexes."""
+        return sorted(self._connection.execute(f"select * from {table}").fetchall())
+
+
+def take_changes(state: RelayState, position: Position, *, anew: bool = False) -> Changes:
+    """Everything in `state` that the index does not know yet; the state forgets that it is new.
+
+    With `anew`, all of it, to be written in the place of what the index holds.
+    """
+    if anew:
+        state.dirty = {message.order: message for message in all_messages(state)}
+        state.dirty_endpoints = set(state.mailboxes)
+    messages: list[tuple[str | int, ...]] = []
+    gone: list[int] = []
+    for order, message in state.dirty.items():
+        if message.state is GONE:
+            gone.append(order)
+        else:
+            messages.append(to_row(message))
+    endpoints: list[tuple[str, int | None]] = []
+    for subject in state.dirty_endpoints:
+        mailbox = state.mailboxes.get(subject)
+        since_us = mailbox.since_us if mailbox is not None and mailbox.registered else None
+        endpoints.append((subject, since_us))
+    state.dirty = {}
+    state.dirty_endpoints = set()
+    state.indexed_seq = position.seq
+    return Changes(
+        position=position,
+        endpoints=endpoints,
+        messages=messages,
+        gone=gone,
+        last_seen=state.last_seen.begin_flush(),
+        duplicates=state.duplicates.begin_flush(),
+        anew=anew,
+    )
+
+
+def all_messages(state: RelayState) -> Iterable[Message]:
+    """Every live and dead message."""
+    for mailbox in state.mailboxes.values():
+        yield from mailbox.live.values()
+        yield from mailbox.dead.values()
+
+
+def _duplicate(at_us: int, result: str) -> Duplicate:
+    return Duplicate(at_us, msgspec.json.decode(result, type=PublishResult))
+
+
+def _read_only_address(path: Path) -> str:
+    """An address that leaves no files behind, unless a log is there that has to be read."""
+    log = Path(f"{path}-wal")
+    settled = not log.exists() or log.stat().st_size == 0
+    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if settled else ''}"
+
+
+def _connect(target: str, *, uri: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(target, uri=uri, isolation_level=None, check_same_thread=False)
+    connection.execute("pragma busy_timeout = 5000")
+    return connection
+
+
+def _statement(name: str) -> str:
+    return (resources.files("waypost.relay.state") / "sql" / name).read_text()

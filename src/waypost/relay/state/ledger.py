@@ -1,0 +1,75 @@
+"""How a decision becomes durable and takes effect: record → (commit) → notify.
+
+Every operation of the relay decides first, then records events here. Recording numbers the
+event, queues it for the journal and folds it into the state at once, so that the next decision
+sees it; whoever must not act before it is durable awaits `sync`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from waypost.policy.bounds import lease_max_messages
+from waypost.relay.clock import Clock
+from waypost.relay.journal.journal import Journal
+from waypost.relay.state.relay_state import RelayState
+from waypost.wire.events import AnyEvent, MailboxEvent
+
+
+class Ledger:
+    """The journal and the state it adds up to, kept in step."""
+
+    def __init__(self, journal: Journal, state: RelayState, clock: Clock) -> None:
+        self.journal = journal
+        self.state = state
+        self._clock = clock
+        self._last_us = state.at_us
+        self._ahead_us = 0
+        self._woken: dict[str, None] = {}
+        self.on_visible: Callable[[str], None] = lambda endpoint: None
+        journal.on_commit = self._notify
+
+    def now_us(self) -> int:
+        """The time, never going back. After the clock was set back, it goes on from where it was.
+
+        Standing still until the clock has caught up would be worse: no lease and no wait would
+        end, and a sender at its limit would stay there.
+        """
+        now_us = self._clock() + self._ahead_us
+        if now_us >= self._last_us:
+            self._last_us = now_us
+            return now_us
+        self._ahead_us += self._last_us - now_us
+        return self._last_us
+
+    def record(self, event: AnyEvent, body: bytes | None = None) -> None:
+        """Take note of a decision."""
+        self.state.apply(event, self.journal.append(event, body))
+
+    def record_all(self, events: Sequence[MailboxEvent]) -> None:
+        """Take note of decisions of one kind, made together about messages stored before."""
+        if not events:
+            return
+        if len(events) <= lease_max_messages:
+            self.journal.append_all(events)
+            self.state.apply_all(events)
+            return
+        for begin in range(0, len(events), lease_max_messages):  # so that batches stay small
+            self.record_all(events[begin : begin + lease_max_messages])
+
+    def wake(self, endpoint: str) -> None:
+        """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""
+        self._woken[endpoint] = None
+
+    async def sync(self) -> None:
+        """Wait until everything recorded is durable."""
+        await self.journal.sync()
+
+    def _notify(self) -> None:
+        woken, self._woken = self._woken, {}
+        committed = self.journal.committed.seq
+        for endpoint in woken:
+            mailbox = self.state.mailboxes.get(endpoint)
+            if mailbox is None:
+                continue
+            if mailbox.queue and mailbox.queue[-1].order > committed:
+                self._woken[endpoint] = None  # its newest mail is in a later batch
+            self.on_visible(endpoint)

@@ -1,0 +1,211 @@
+"""One endpoint's mailbox in memory: what waits, what is leased, what is dead.
+
+Rule 1  Messages leave in the order of `order`, the seq of the event that put them in line.
+Rule 2  A message is handed out only once its event is committed.
+Rule 3  A returned message takes its old place again.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+
+from waypost.policy.occupancy import Occupancy
+from waypost.relay.journal.segments import Place
+from waypost.wire.events import Accepted, Rejected
+
+ENDLESS = 1 << 62
+_GONE_IN_LINE_MAX = 64
+
+
+class MessageState(IntEnum):
+    """Where a message is in its life within one mailbox."""
+
+    PENDING = 0
+    LEASED = 1
+    DEAD = 2
+    GONE = 3
+
+
+PENDING, LEASED, DEAD, GONE = MessageState
+"""By themselves: looking them up in the class, for every message, takes five times as long."""
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
+
+    `probe`: a half-open breaker waits for its outcome. `fresh` is a cache of its arrival and
+    its payload as JSON.
+    """
+
+    id: str
+    order: int
+    endpoint: str
+    sender: str
+    size: int
+    ttl: int
+    at_us: int
+    place: Place
+    state: MessageState = PENDING
+    queued: bool = True
+    attempt: int = 0
+    until_us: int = 0
+    not_before_us: int = 0
+    via: str = ""
+    probe: bool = False
+    reason: str = ""
+    failed_at_us: int = 0
+    fresh: tuple[Accepted | Rejected, bytes] | None = None
+
+
+def arrived(event: Accepted | Rejected, place: Place) -> Message:
+    """The message that came with an event whose line lies at `place`."""
+    return Message(
+        id=event.id,
+        order=event.seq,
+        endpoint=event.endpoint,
+        sender=event.sender,
+        size=event.size,
+        ttl=event.budget.ttl,
+        at_us=event.at_us,
+        place=place,
+    )
+
+
+class Mailbox:
+    """The messages of one endpoint."""
+
+    __slots__ = (
+        *("dead", "earliest_ttl", "hash", "live", "occupancy"),
+        *("queue", "registered", "registered_seq", "since_us", "subject"),
+    )
+
+    def __init__(self, subject: str, hash_: str) -> None:
+        self.subject = subject
+        self.hash = hash_
+        self.since_us = 0
+        self.registered = False
+        self.registered_seq = 0
+        self.occupancy = Occupancy()
+        self.live: dict[str, Message] = {}
+        self.dead: dict[str, Message] = {}
+        self.queue: deque[Message] = deque()
+        self.earliest_ttl = ENDLESS
+        """No waiting message expires before this; it may be too early, never too late."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is kept here."""
+        return not self.live and not self.dead
+
+    def holds(self, message_id: str, now_ms: int) -> bool:
+        """Whether a message of this id is here and alive; one that is leased is, at any age."""
+        message = self.live.get(message_id)
+        return message is not None and (message.state is LEASED or message.ttl >= now_ms)
+
+    def holds_of_another(self, message_id: str, sender: str) -> bool:
+        """Whether a message of this id, alive or dead, is here and not from `sender`."""
+        message = self.live.get(message_id) or self.dead.get(message_id)
+        return message is not None and message.sender != sender
+
+    def add(self, message: Message) -> None:
+        """Put a new message at the end of the line."""
+        self.live[message.id] = message
+        self.queue.append(message)
+        self.earliest_ttl = min(self.earliest_ttl, message.ttl)
+        self.occupancy.add(message.sender, message.size)
+
+    def put_back(self, message: Message) -> None:
+        """A leased message waits again, at its old place."""
+        message.state = PENDING
+        self.earliest_ttl = min(self.earliest_ttl, message.ttl)
+        if message.queued:
+            return
+        message.queued = True
+        if not self.queue or message.order < self.queue[0].order:
+            self.queue.appendleft(message)
+            return
+        position = next(
+            (at for at, other in enumerate(self.queue) if other.order > message.order),
+            len(self.queue),
+        )
+        self.queue.insert(position, message)
+
+    def remove(self, message: Message) -> None:
+        """A message left the mailbox."""
+        message.state = GONE
+        del self.live[message.id]
+        self.occupancy.remove(message.sender, message.size)
+        if message.queued and len(self.queue) > 2 * len(self.live) + _GONE_IN_LINE_MAX:
+            self._close_ranks()
+
+    def bury(self, message: Message, reason: str, at_us: int) -> None:
+        """A live message becomes a dead letter."""
+        self.remove(message)
+        message.state = DEAD
+        message.reason = reason
+        message.failed_at_us = at_us
+        self.dead[message.id] = message
+
+    def take(
+        self,
+        limit: int,
+        max_size_bytes: int | None,
+        now_us: int,
+        committed_seq: int,
+        enough_bytes: int = ENDLESS,
+    ) -> tuple[list[Message], list[Message]]:
+        """Up to `limit` messages to hand out, and those found expired on the way.
+
+        Larger ones and those not yet due stay in line; with `enough_bytes`, no more follow. The
+        caller records what it does with the rest: neither list is in line any more.
+        """
+        taken: list[Message] = []
+        expired: list[Message] = []
+        passed: list[Message] = []
+        queue = self.queue
+        now_ms = now_us // 1000
+        while queue and len(taken) < limit and enough_bytes > 0:
+            message = queue[0]
+            if message.order > committed_seq:
+                break
+            queue.popleft()
+            if message.state is not PENDING:
+                message.queued = False
+            elif message.ttl < now_ms:
+                message.queued = False
+                expired.append(message)
+            elif message.not_before_us > now_us or (
+                max_size_bytes is not None and message.size > max_size_bytes
+            ):
+                passed.append(message)
+            else:
+                message.queued = False
+                taken.append(message)
+                enough_bytes -= message.size
+        if passed:
+            queue.extendleft(reversed(passed))
+        return taken, expired
+
+    def _close_ranks(self) -> None:
+        """Messages that left from within the line do not stay in memory until it gets to them."""
+        waiting: deque[Message] = deque()
+        for message in self.queue:
+            if message.state is PENDING:
+                waiting.append(message)
+            else:
+                message.queued = False
+        self.queue = waiting
+
+    def pending(self) -> Iterable[Message]:
+        """What waits, in order."""
+        return (m for m in self.queue if m.state is PENDING)
+
+    def take_expired(self, now_ms: int) -> list[Message]:
+        """Waiting messages whose time is up; the caller records that they are gone."""
+        if now_ms <= self.earliest_ttl:
+            return []
+        waiting = list(self.pending())
+        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=ENDLESS)
+        return [message for message in waiting if message.ttl < now_ms]

@@ -1,0 +1,119 @@
+"""Envelopes of stored messages: from memory while they are fresh, else from the journal."""
+
+import os
+import zlib
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from waypost.policy.bounds import bodies_in_memory_max_bytes
+from waypost.policy.budgets import spend
+from waypost.relay.errors import RelayError
+from waypost.relay.journal.segments import Place, bodies_path, decode_line, segment_path
+from waypost.relay.state.mailbox import Message
+from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.events import Accepted, Rejected
+
+_OPEN_FILES_MAX = 16
+
+
+class Bodies:
+    """Reads what the journal of one directory holds, up to event `committed_seq`."""
+
+    def __init__(self, directory: Path, committed_seq: Callable[[], int] = lambda: 0) -> None:
+        self._directory = directory
+        self._committed_seq = committed_seq
+        self._fresh: deque[Message] = deque()
+        self._fresh_bytes = 0
+        self._files: dict[Path, int] = {}
+
+    def keep(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
+        """Remember how a message just stored arrived, for as long as there is room."""
+        message.fresh = (event, content)
+        fresh = self._fresh
+        fresh.append(message)
+        self._fresh_bytes += message.size
+        while fresh[0].fresh is None or (
+            self._fresh_bytes > bodies_in_memory_max_bytes
+            and fresh[0].order <= self._committed_seq()  # else it is nowhere but here
+        ):
+            oldest = fresh.popleft()
+            oldest.fresh = None
+            self._fresh_bytes -= oldest.size
+
+    def stored(self, message: Message) -> Envelope:
+        """The envelope as stored, its payload still JSON text."""
+        event, content = self.opened(message)
+        return envelope_of(event, msgspec.Raw(content))
+
+    def opened(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
+        """How a message arrived, and its payload as JSON."""
+        if message.fresh is not None:
+            return message.fresh
+        event = self.arrival(message.place)
+        return event, self._payload(event, message.place.segment)
+
+    def parent(self, message: Message) -> str | None:
+        """The id of the message that this one follows from."""
+        event = self.arrival(message.place) if message.fresh is None else message.fresh[0]
+        return event.parent
+
+    def delivered(self, message: Message) -> Envelope:
+        """The envelope as a consumer gets it, its payload decoded and its own."""
+        event, content = self.opened(message)
+        return envelope_of(event, msgspec.json.decode(content))
+
+    def arrival(self, place: Place) -> Accepted | Rejected:
+        """The event by which a message arrived."""
+        line = self._read(self._segment_file(place.segment), place.offset, place.length)
+        try:
+            event = decode_line(line)
+        except msgspec.DecodeError:
+            event = None
+        if not isinstance(event, Accepted | Rejected):
+            raise RelayError(
+                f"the journal is damaged at byte {place.offset} of segment {place.segment}"
+            )
+        return event
+
+    def close(self) -> None:
+        """Close the files that were read."""
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+
+    def _payload(self, event: Accepted | Rejected, segment: int) -> bytes:
+        if event.body is None:
+            return b"" if event.payload is msgspec.UNSET else bytes(event.payload)
+        body = event.body
+        raw = self._read(bodies_path(self._directory, segment), body.offset, body.length)
+        if zlib.crc32(raw) != body.crc:
+            raise RelayError(f"the payload of {event.id} is damaged in the journal's body file")
+        return raw
+
+    def _segment_file(self, segment: int) -> Path:
+        path = segment_path(self._directory, segment, sealed=True)
+        return path if path.exists() else segment_path(self._directory, segment, sealed=False)
+
+    def _read(self, path: Path, offset: int, length: int) -> bytes:
+        descriptor = self._files.get(path)
+        if descriptor is None:
+            if len(self._files) >= _OPEN_FILES_MAX:
+                os.close(self._files.pop(next(iter(self._files))))
+            descriptor = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(descriptor, length, offset)
+
+
+def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:
+    """The envelope of a message that arrived so, with what the delivery spent of its budget."""
+    return Envelope(
+        id=event.id,
+        subject=event.subject,
+        sender=event.sender,
+        reply_to=event.reply_to,
+        budget=spend(event.budget, event.endpoint),
+        created_at=instant(event.at_us),
+        payload=payload,
+    )

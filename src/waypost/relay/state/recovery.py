@@ -1,0 +1,196 @@
+"""Opening a data directory: what the journal and the index add up to.
+
+Failures and answers:
+  crash while writing     everything after the last commit line of the last segment is cut
+  damage further up       it is copied to `journal/damaged/`, reported, and read past
+  index lost or stale     the journal is folded from its beginning
+  index damaged           the same, with a new file
+"""
+
+import logging
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from waypost.relay.data_dir import DataDir
+from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_path
+from waypost.relay.journal.writer import sync_directory
+from waypost.relay.state.index import Index, Position
+from waypost.relay.state.relay_state import RelayState
+from waypost.wire.events import Accepted, Rejected
+
+log = logging.getLogger("waypost.relay")
+
+
+class RecoveryReport(msgspec.Struct):
+    """What opening found and did."""
+
+    events_read: int = 0
+    bytes_cut: int = 0
+    damaged: list[Damage] = []
+    index_rebuilt: str = ""
+
+
+class Recovered(msgspec.Struct):
+    """An opened directory: where the journal goes on, and the state up to there."""
+
+    state: RelayState
+    position: Position
+    index: Index
+    report: RecoveryReport
+
+
+def recover(
+    data: DataDir, window_us: int, *, repair: bool = True, use_index: bool = True
+) -> Recovered:
+    """Open `data`. With `repair` False nothing on disk is changed, as for a look from outside.
+
+    `window_us` is how far back rate windows reach.
+    """
+    report = RecoveryReport()
+    segments = list_segments(data.journal)
+    index, state, start = _from_index(data, segments, report, writable=repair, use_index=use_index)
+    end = _fold(segments, start, state, report)
+    _refill_windows(segments, start, state, window_us)
+    if repair:
+        _repair(data, segments, end, report)
+    return Recovered(state, end, index, report)
+
+
+def _from_index(
+    data: DataDir,
+    segments: dict[int, Path],
+    report: RecoveryReport,
+    *,
+    writable: bool,
+    use_index: bool,
+) -> tuple[Index, RelayState, Position]:
+    """The state as the index knows it, and how far that is. One that is no use is made anew."""
+    if use_index and data.index.exists():
+        index = None
+        try:
+            index = Index(data.index, read_only=not writable)
+            state, known = _load(index, segments)
+            if known is not None:
+                return index, state, known
+            report.index_rebuilt = "it is of another format, or ahead of the journal"
+        except (sqlite3.DatabaseError, LookupError, TypeError, ValueError) as problem:
+            report.index_rebuilt = f"it could not be read ({problem})"
+        if index is not None:
+            index.abandon()
+        log.warning("index: made anew, because %s", report.index_rebuilt)
+    if not writable:
+        return Index(Path(":memory:")), RelayState(), Position()
+    for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
+        leftover.unlink(missing_ok=True)
+    index, state = Index(data.index), RelayState()
+    _attach(index, state)
+    return index, state, Position()
+
+
+def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position | None]:
+    state, known = RelayState(), index.position()
+    if known is None or not _covers(segments, known):
+        return state, None
+    index.load(state)
+    state.seq, state.at_us, state.indexed_seq = known.seq, known.at_us, known.seq
+    _attach(index, state)
+    return state, known
+
+
+def _attach(index: Index, state: RelayState) -> None:
+    state.last_seen.attach(index.all_last_seen(), index.last_seen)
+    state.duplicates.attach(index.all_duplicates(), index.duplicate)
+
+
+def _covers(segments: dict[int, Path], known: Position) -> bool:
+    """Whether the journal reaches as far as the index says it stood."""
+    path = segments.get(known.segment)
+    if path is not None:
+        return path.stat().st_size >= known.offset
+    return known.offset == 0 and (known.seq == 0 or any(first <= known.seq for first in segments))
+
+
+def _fold(
+    segments: dict[int, Path], start: Position, state: RelayState, report: RecoveryReport
+) -> Position:
+    end = start
+    for first_seq, path in segments.items():
+        if first_seq < start.segment:
+            continue
+        offset = start.offset if first_seq == start.segment else 0
+        end = Position(state.seq, state.at_us, first_seq, offset)
+        for piece in read_segment(path, first_seq, offset):
+            if isinstance(piece, Damage):
+                report.damaged.append(piece)
+                continue
+            for event, place in piece.events():
+                state.apply(event, place)
+                report.events_read += 1
+            end = Position(piece.commit.seq, piece.commit.at_us, first_seq, piece.end)
+    last = segments.get(end.segment)
+    if last is not None and last.suffix == ".jsonl":
+        # Where not one batch of it is left, its name is still taken, and so is that number.
+        seq = max(end.seq, end.segment)
+        end = Position(seq, end.at_us, seq + 1, 0)
+    return end
+
+
+def _refill_windows(
+    segments: dict[int, Path], start: Position, state: RelayState, window_us: int
+) -> None:
+    """Rate windows are not in the index: count again what was published before it stood."""
+    cutoff_us = state.at_us - window_us
+    recent: list[Batch] = []
+    for first_seq in sorted((s for s in segments if s <= start.segment), reverse=True):
+        batches = [
+            piece
+            for piece in read_segment(segments[first_seq], first_seq)
+            if isinstance(piece, Batch) and piece.commit.seq <= start.seq
+        ]
+        recent = [b for b in batches if b.commit.at_us > cutoff_us] + recent
+        if batches and batches[0].commit.at_us <= cutoff_us:
+            break
+    newer = state.windows.snapshot(state.at_us // 1000, window_us // 1000)
+    state.windows.clear()
+    for batch in recent:
+        for event, _ in batch.events():
+            if isinstance(event, Accepted | Rejected):
+                state.count_publish(event)
+    for sender, instants in newer.items():
+        for at_ms in instants:
+            state.windows.record(sender, at_ms)
+
+
+def _repair(
+    data: DataDir, segments: dict[int, Path], end: Position, report: RecoveryReport
+) -> None:
+    tail = segments.get(end.segment)
+    # The torn end was never confirmed. A broken batch may have been: a person should know of it.
+    report.damaged = [d for d in report.damaged if d.segment != end.segment or not d.at_tail]
+    for damage in report.damaged:
+        set_aside(data, segments[damage.segment], damage)
+    if tail is not None and tail.stat().st_size > end.offset:
+        report.bytes_cut = tail.stat().st_size - end.offset
+        os.truncate(tail, end.offset)
+        log.warning("journal: cut %d bytes after the last whole batch", report.bytes_cut)
+    for first_seq, path in segments.items():
+        if path.suffix == ".open" and first_seq != end.segment:
+            os.rename(path, segment_path(data.journal, first_seq, sealed=True))
+            sync_directory(data.journal)
+
+
+def damaged_copy(data: DataDir, path: Path, damage: Damage) -> Path:
+    """Where damaged bytes of the segment `path` are set aside."""
+    return data.damaged / f"{path.stem}-{damage.start}-{damage.end}"
+
+
+def set_aside(data: DataDir, path: Path, damage: Damage) -> None:
+    """Copy damaged bytes of the segment `path` to where a person can look at them."""
+    data.damaged.mkdir(mode=0o700, exist_ok=True)
+    copy = damaged_copy(data, path, damage)
+    if not copy.exists():
+        copy.write_bytes(path.read_bytes()[damage.start : damage.end])
+        log.error("journal: damaged bytes of %s set aside as %s", path.name, copy)

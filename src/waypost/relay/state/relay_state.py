@@ -1,0 +1,293 @@
+"""What the journal adds up to.
+
+Rule 1  State is the fold of the journal: `apply` is the only way to change it, live and in
+        recovery alike.
+Rule 2  `apply` cannot refuse: it takes note of what was decided. Deciding is done before.
+Rule 3  Breakers are not part of it; they start closed.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from waypost.policy.bounds import (
+    breaker_moves_in_memory_max,
+    duplicates_in_memory_max,
+    last_seen_in_memory_max_pairs,
+    waits_in_memory_max,
+)
+from waypost.policy.rate_limits import RateWindows
+from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
+from waypost.policy.subject_index import SubjectIndex
+from waypost.policy.tiers import Tier, standing
+from waypost.relay.data_dir import endpoint_hash
+from waypost.relay.journal.segments import Place
+from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_result
+from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, Mailbox, Message, arrived
+from waypost.relay.state.write_behind import WriteBehind
+from waypost.wire import events
+
+NOWHERE = Place(0, 0, 0)
+"""For events whose lines nobody looks up: only arrivals are read again."""
+
+
+class RelayState:
+    """Mailboxes, rate windows, last-seen pairs and duplicate ids."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.at_us = 0
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.endpoints: SubjectIndex[Mailbox] = SubjectIndex()
+        self.windows = RateWindows()
+        self.last_seen: WriteBehind[tuple[str, str], int] = WriteBehind(
+            last_seen_in_memory_max_pairs
+        )
+        self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
+        self.leased: dict[tuple[str, str], Message] = {}
+        self.dirty: dict[int, Message] = {}
+        """Messages the index does not know as they are now, by order."""
+        self.indexed_seq = 0
+        """What came up to this event, the index knows or is about to."""
+        self.dirty_endpoints: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
+        self.breaker_moves: deque[events.BreakerMoved] = deque(maxlen=breaker_moves_in_memory_max)
+        self._tickets: dict[str, int] = {}
+        self._appliers: dict[type[Any], Callable[[Any, Place], None]] = {
+            events.Accepted: self._accepted,
+            events.Rejected: self._rejected,
+            events.Leased: self._leased,
+            events.Acked: self._acked,
+            events.Returned: self._returned,
+            events.Failed: self._failed,
+            events.Expired: self._expired,
+            events.Evicted: self._evicted,
+            events.Redriven: self._redriven,
+            events.EndpointChanged: self._endpoint_changed,
+            events.BreakerMoved: self._breaker_moved,
+            events.PairSeen: self._pair_seen,
+            events.SessionChanged: _no_change,
+            events.RulesChanged: _no_change,
+            events.SettingsChanged: _no_change,
+        }
+
+    def apply(self, event: events.AnyEvent, place: Place) -> None:
+        """Take note of an event whose line lies at `place`."""
+        self.seq = event.seq
+        self.at_us = event.at_us
+        self._appliers[type(event)](event, place)
+
+    def apply_all(self, happened: Sequence[events.MailboxEvent]) -> None:
+        """Take note of events of one kind, about messages whose own lines are known."""
+        last = happened[-1]
+        applier = self._appliers[type(last)]
+        for event in happened:
+            applier(event, NOWHERE)
+        self.seq, self.at_us = last.seq, last.at_us
+
+    def mailbox(self, subject: str) -> Mailbox:
+        """The mailbox of `subject`, made if it is new."""
+        mailbox = self.mailboxes.get(subject)
+        if mailbox is None:
+            mailbox = self.mailboxes[subject] = Mailbox(subject, endpoint_hash(subject))
+        return mailbox
+
+    def registered(self) -> Iterator[Mailbox]:
+        """Mailboxes of registered endpoints, in order of registration."""
+        return (self.mailboxes[subject] for subject in self._tickets)
+
+    def restore_endpoint(self, subject: str, since_us: int) -> None:
+        """An endpoint is registered since `since_us`."""
+        mailbox = self.mailbox(subject)
+        mailbox.since_us = since_us
+        if not mailbox.registered:
+            mailbox.registered = True
+            self._tickets[subject] = self.endpoints.add(subject, mailbox)
+
+    def tier(self, sender: str, recipient: str, now_ms: int, window_ms: int) -> Tier:
+        """The tier of a message that `sender` sends now: it is itself the newest in its direction,
+        whatever becomes of it."""
+        received_ms = self.last_seen.get((recipient, sender))
+        return standing(sender, now_ms, received_ms, now_ms, window_ms)
+
+    def count_publish(self, event: events.Accepted | events.Rejected) -> None:
+        """Only the rate window: a publish that got past the limit counts there, once."""
+        if event.part == 0 and _passed_rate_limit(event):
+            self.windows.record(event.sender, event.at_us // 1000)
+
+    def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
+        """What an arrival leaves behind besides the message: windows, pairs, duplicate ids."""
+        at_ms = event.at_us // 1000
+        if event.part == 0:
+            self.windows.record(event.sender, at_ms)
+        if event.endpoint:
+            self.last_seen.put((event.sender, event.endpoint), at_ms)
+        if event.chosen_id:
+            self._note_duplicate(event)
+
+    def _note_duplicate(self, event: events.Accepted | events.Rejected) -> None:
+        key = duplicate_key(event.sender, event.id)
+        known = self.duplicates.get(key) if event.part else None
+        hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
+        self.duplicates.put(key, first_result(known, event, hash_))
+
+    def _accepted(self, event: events.Accepted, place: Place) -> None:
+        self.counts["accepted"] += 1
+        self._note_arrival(event)
+        endpoint = event.endpoint
+        if endpoint:
+            message = arrived(event, place)
+            if event.probe and event.deferred:
+                message.probe = True
+            mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
+            if event.chosen_id:
+                self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
+            mailbox.add(message)
+            self.dirty[event.seq] = message
+
+    def _rejected(self, event: events.Rejected, place: Place) -> None:
+        self.counts[f"rejected.{event.reason}"] += event.count
+        if _passed_rate_limit(event):
+            self._note_arrival(event)
+        if event.reason in DEAD_LETTERED:
+            mailbox = self.mailbox(event.endpoint)
+            message = arrived(event, place)
+            message.state = DEAD
+            message.queued = False
+            message.reason = event.detail
+            message.failed_at_us = event.at_us
+            self._forget_dead(mailbox, event.id)
+            mailbox.dead[event.id] = message
+            self.dirty[event.seq] = message
+
+    def _tidy(self, mailbox: Mailbox) -> None:
+        """The mailbox of an endpoint that is gone goes with its last message."""
+        if not mailbox.registered and mailbox.empty:
+            self.mailboxes.pop(mailbox.subject, None)
+
+    def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
+        mailbox = self.mailbox(event.endpoint)
+        message = mailbox.live.get(event.id)
+        if message is None:
+            self._tidy(mailbox)  # how it came is in a segment that was dropped
+        return mailbox, message
+
+    def _left(self, message: Message) -> None:
+        """A message is gone; of one that it never heard of, the index need not know."""
+        if message.order > self.indexed_seq:
+            self.dirty.pop(message.order, None)
+        else:
+            self.dirty[message.order] = message
+
+    def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
+        message = mailbox.dead.pop(message_id, None)
+        if message is not None:
+            message.state = GONE
+            self._left(message)
+        return message
+
+    def _leased(self, event: events.Leased, place: Place) -> None:
+        self.counts["leased"] += 1
+        _, message = self._live(event)
+        if message is not None:
+            self.dirty[message.order] = message
+            message.state = LEASED
+            message.attempt = event.attempt
+            message.until_us = event.until_us
+            message.via = event.via
+            self.leased[event.endpoint, event.id] = message
+
+    def _acked(self, event: events.Acked, place: Place) -> None:
+        self.counts["acked"] += 1
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            self.waits_us.append(event.at_us - message.at_us)
+            message.fresh = None  # nobody will read it again
+            mailbox.remove(message)
+            self._left(message)
+            self._tidy(mailbox)
+
+    def _returned(self, event: events.Returned, place: Place) -> None:
+        self.counts["returned"] += 1
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            self.dirty[message.order] = message
+            message.not_before_us = event.not_before_us
+            mailbox.put_back(message)
+
+    def _failed(self, event: events.Failed, place: Place) -> None:
+        self.counts["failed"] += 1
+        self._bury(event, event.reason)
+
+    def _evicted(self, event: events.Evicted, place: Place) -> None:
+        self.counts["evicted"] += 1
+        self._bury(event, event.reason)
+
+    def _bury(self, event: events.Failed | events.Evicted, reason: str) -> None:
+        mailbox, message = self._live(event)
+        self.leased.pop((event.endpoint, event.id), None)
+        if message is not None:
+            self.dirty[message.order] = message
+            mailbox.bury(message, reason, event.at_us)
+
+    def _expired(self, event: events.Expired, place: Place) -> None:
+        self.counts["purged" if event.was == "dead" else "expired"] += 1
+        mailbox, message = self._live(event)
+        if event.was == "dead":
+            self._forget_dead(mailbox, event.id)
+        elif message is not None:
+            self.leased.pop((event.endpoint, event.id), None)
+            mailbox.remove(message)
+            self._left(message)
+        self._tidy(mailbox)
+
+    def _redriven(self, event: events.Redriven, place: Place) -> None:
+        self.counts["redriven"] += 1
+        mailbox = self.mailbox(event.endpoint)
+        dead = self._forget_dead(mailbox, event.id)
+        if dead is not None:
+            message = msgspec.structs.replace(
+                dead,
+                order=event.seq,
+                state=PENDING,
+                queued=True,
+                probe=False,
+                reason="",
+                failed_at_us=0,
+            )
+            mailbox.add(message)
+            self.dirty[message.order] = message
+
+    def _pair_seen(self, event: events.PairSeen, place: Place) -> None:
+        pair = (event.sender, event.endpoint)
+        self.last_seen.put(pair, max(event.seen_ms, self.last_seen.get(pair) or 0))
+
+    def _breaker_moved(self, event: events.BreakerMoved, place: Place) -> None:
+        self.counts[f"breaker.{event.before}.{event.after}"] += 1
+        self.breaker_moves.append(event)
+
+    def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
+        self.dirty_endpoints.add(event.endpoint)
+        if event.action == "registered":
+            self.restore_endpoint(event.endpoint, event.since_us or event.at_us)
+            self.mailboxes[event.endpoint].registered_seq = event.seq
+            return
+        mailbox = self.mailbox(event.endpoint)
+        if mailbox.registered:
+            mailbox.registered = False
+            self.endpoints.remove(event.endpoint, self._tickets.pop(event.endpoint))
+        self._tidy(mailbox)
+
+
+def _no_change(event: events.AnyEvent, place: Place) -> None:
+    """For the reader of the journal; the relay's state is the same as before."""
+
+
+def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
+    """Whether an arrival got past its sender's rate limit, whatever came of it then."""
+    return not (isinstance(event, events.Rejected) and event.reason in UNCOUNTED)

@@ -1,1 +1,0 @@
-"""What keeps a relay in order: housekeeping, watched files, settings, rules, numbers."""

@@ -1,0 +1,240 @@
+"""The index against the journal: every row must be what a fold from scratch gives.
+
+The index may know more than the journal still tells. When retention has dropped old segments,
+last-seen pairs and duplicate ids from that time are only here; endpoints are told again, but
+only after the point for which the index stands; and messages that left since then are told no
+more. None of that is wrong. Duplicate ids whose window is over may be gone already.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from waypost.relay.data_dir import DataDir
+from waypost.relay.journal.segments import Batch, list_segments, read_segment
+from waypost.relay.state.duplicates import Duplicate
+from waypost.relay.state.index import DAMAGED, Changes, Index, Position, take_changes
+from waypost.relay.state.recovery import RecoveryReport, recover
+from waypost.relay.state.relay_state import RelayState
+from waypost.wire.results import PublishResult
+
+Rows = dict[Any, tuple[Any, ...]]
+
+_MESSAGE_COLUMNS = (
+    *("ordering", "endpoint", "id", "status", "sender", "size", "ttl_ms", "at_us"),
+    *("segment", "offset", "length"),
+    *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
+)
+
+_SEGMENT = _MESSAGE_COLUMNS.index("segment")
+
+
+class IndexRows(msgspec.Struct):
+    """Everything an index holds, as of one instant."""
+
+    position: Position
+    endpoints: Rows
+    messages: Rows
+    last_seen: Rows
+    duplicates: Rows
+
+
+def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
+    """The rows of `index.db`, or None and what is wrong with it. Changes nothing."""
+    if not data.index.exists():
+        return None, "missing"
+    try:
+        index = Index(data.index, read_only=True)
+    except DAMAGED as problem:
+        return None, f"cannot be read ({problem})"
+    try:
+        damage = index.damage()
+        if damage:
+            return None, f"damaged ({damage})"
+        position = index.position()
+        rows = _rows(index, position or Position())
+        if position is None and any((rows.endpoints, rows.messages, rows.last_seen)):
+            return None, "written by another version"
+        return rows, ""
+    except DAMAGED as problem:
+        return None, f"cannot be read ({problem})"
+    finally:
+        index.close()
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Where the journal begins: its first segment, and the time (µs) of its first event.
+
+    Both are 0 if it still holds everything that ever happened.
+    """
+
+    segment: int = 0
+    at_us: int = 0
+
+    def is_after(self, table: str, row: tuple[Any, ...]) -> bool:
+        """Whether a row may tell of something that the journal no longer does."""
+        if not self.segment:
+            return False
+        match table:
+            case "messages":
+                return bool(row[_SEGMENT] < self.segment)
+            case "last_seen":
+                return bool(row[0] * 1000 <= self.at_us)
+            case _:
+                return bool(row[0] <= self.at_us)
+
+
+class IndexComparison:
+    """Compares an index with the state of a fold, at the instant for which the index stands."""
+
+    def __init__(self, rows: IndexRows) -> None:
+        self._rows = rows
+        self._told: IndexRows | None = None
+        self.misplaced = ""
+        """Why the index does not stand where it says, if that is so."""
+        if rows.position.seq == 0:
+            self._told = _told(RelayState(), rows.position)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the journal holds the commit for which the index stands."""
+        return self._told is not None
+
+    def at_batch(self, batch: Batch, state: RelayState) -> None:
+        """To be called after each batch of the fold."""
+        position = self._rows.position
+        if batch.commit.seq != position.seq:
+            return
+        self._told = _told(state, position)
+        stands = (position.segment, position.offset)
+        if stands not in ((batch.segment, batch.end), (position.seq + 1, 0)):
+            segment, offset = stands
+            self.misplaced = f"it points at byte {offset} of segment {segment}, not at a commit"
+
+    def differences(self, begins: Beginning, duplicates_since_us: int) -> Iterator[str]:
+        """What is not as the journal tells, in words.
+
+        Duplicate ids before `duplicates_since_us` may have been forgotten.
+        """
+        told, rows = self._told, self._rows
+        if told is None:
+            return
+        for name in ("endpoints", "messages", "last_seen", "duplicates"):
+            found, wanted = getattr(rows, name), getattr(told, name)
+            for key in sorted(wanted.keys() - found.keys()):
+                if name != "duplicates" or wanted[key][0] >= duplicates_since_us:
+                    yield f"{_title(name, key, wanted[key])} is missing"
+            for key in sorted(found.keys() - wanted.keys()):
+                if not begins.is_after(name, found[key]):
+                    yield f"{_title(name, key, found[key])} should not be there"
+            for key in sorted(found.keys() & wanted.keys()):
+                if found[key] != wanted[key]:
+                    title = _title(name, key, wanted[key])
+                    yield f"{title}: {_change(name, found[key], wanted[key])}"
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """A new index: how many messages are in it, and what the journal was found to be like."""
+
+    messages: int
+    report: RecoveryReport
+
+
+def rebuild(data: DataDir) -> Rebuilt:
+    """Write `index.db` anew from the journal. The caller owns the directory.
+
+    What retention has dropped from the journal is taken over from the old index, if that can
+    be read.
+    """
+    kept = _only_in_index(data)
+    recovered = recover(data, 0, use_index=False)
+    try:
+        changes = take_changes(recovered.state, recovered.position)
+        changes.last_seen = {**kept.last_seen, **changes.last_seen}
+        changes.duplicates = {**kept.duplicates, **changes.duplicates}
+        recovered.index.write(changes)
+    finally:
+        recovered.index.close()
+    return Rebuilt(len(changes.messages), recovered.report)
+
+
+def journal_beginning(data: DataDir) -> Beginning:
+    """Where the journal begins now."""
+    for first_seq, path in list_segments(data.journal).items():
+        if first_seq == 1:
+            return Beginning()
+        for piece in read_segment(path, first_seq):
+            if isinstance(piece, Batch):
+                return Beginning(first_seq, next(piece.events())[0].at_us)
+    return Beginning()
+
+
+def _only_in_index(data: DataDir) -> Changes:
+    kept = Changes(Position(), [], [], [], {}, {})
+    begins = journal_beginning(data)
+    rows = read_index(data)[0] if begins.segment else None
+    if rows is not None:
+        kept.last_seen = {
+            pair: row[0]
+            for pair, row in rows.last_seen.items()
+            if begins.is_after("last_seen", row)
+        }
+        kept.duplicates = {
+            key: Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
+            for key, row in rows.duplicates.items()
+            if begins.is_after("duplicates", row)
+        }
+    return kept
+
+
+def _rows(index: Index, position: Position) -> IndexRows:
+    return IndexRows(
+        position=position,
+        endpoints={row[0]: row[1:] for row in index.rows("endpoints")},
+        messages={row[0]: row for row in index.rows("messages")},
+        last_seen={row[:2]: row[2:] for row in index.rows("last_seen")},
+        duplicates={row[0]: row[1:] for row in index.rows("duplicates")},
+    )
+
+
+def _told(state: RelayState, position: Position) -> IndexRows:
+    """The rows that the journal tells of. The state forgets what is new in it."""
+    changes = take_changes(state, position)
+    return IndexRows(
+        position=position,
+        endpoints={subject: (since,) for subject, since in changes.endpoints if since is not None},
+        messages={row[0]: row for row in changes.messages},
+        last_seen={pair: (at_ms,) for pair, at_ms in changes.last_seen.items()},
+        duplicates={
+            key: (first.at_us, msgspec.json.encode(first.result).decode())
+            for key, first in changes.duplicates.items()
+        },
+    )
+
+
+def _title(table: str, key: Any, row: tuple[Any, ...]) -> str:
+    match table:
+        case "endpoints":
+            return f"endpoint {key}"
+        case "messages":
+            return f"message {row[2]} of {row[1]}"
+        case "last_seen":
+            return f"last-seen pair {key[0]} to {key[1]}"
+        case _:
+            return f"duplicate id {key}"
+
+
+def _change(table: str, found: tuple[Any, ...], wanted: tuple[Any, ...]) -> str:
+    columns = {
+        "endpoints": ("since_us",),
+        "messages": _MESSAGE_COLUMNS,
+        "last_seen": ("at_ms",),
+        "duplicates": ("at_us", "result"),
+    }[table]
+    changed = [
+        f"{column} is {has!r}, the journal says {should!r}"
+        for column, has, should in zip(columns, found, wanted, strict=True)
+        if has != should
+    ]
+    return "; ".join(changed)

@@ -1,0 +1,200 @@
+"""The journal read from its first line to its last: checksums, numbers, payloads.
+
+A hole is whatever keeps a fold from knowing everything: damaged bytes, missing numbers, or a
+torn end, which is no loss because nothing in it was ever confirmed.
+"""
+
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from waypost.relay.journal.segments import (
+    Batch,
+    Damage,
+    Place,
+    bodies_path,
+    list_segments,
+    read_segment,
+)
+from waypost.relay.state.relay_state import RelayState
+from waypost.wire.events import Accepted, AnyEvent, BodyRef, Rejected, SettingsChanged
+
+OnSegment = Callable[[int, int], None]
+OnBatch = Callable[[Batch, RelayState], None]
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Damaged bytes, missing events, or both.
+
+    `first_seq` to `last_seq` are the numbers that are gone: none if `first_seq` is above
+    `last_seq`, nobody knows how many if `last_seq` is None. `torn` is an unfinished write at
+    the end of the segment that is still open.
+    """
+
+    segment: str
+    first_seq: int
+    last_seq: int | None
+    damage: Damage | None = None
+    torn: bool = False
+
+    @property
+    def loses_events(self) -> bool:
+        """Whether events that were once confirmed are gone."""
+        return not self.torn and (self.last_seq is None or self.last_seq >= self.first_seq)
+
+
+class BrokenBody(msgspec.Struct, frozen=True):
+    """An arrival, whose line lies at `place`, with a large payload that is not what it was."""
+
+    place: Place
+    body: BodyRef
+
+
+class JournalScan:
+    """One pass over a journal. `on_batch` sees the state as it stands after each batch."""
+
+    def __init__(self, directory: Path, on_batch: OnBatch = lambda batch, state: None) -> None:
+        self.state = RelayState()
+        self.segments = list_segments(directory)
+        self.events = 0
+        self.holes: list[Hole] = []
+        self.misnumbered: list[str] = []
+        self.broken_bodies: list[BrokenBody] = []
+        self.oldest_us = 0
+        self.storage = ""
+        """The `storage` setting of whichever relay wrote here last; empty if nothing says."""
+        self._on_batch = on_batch
+        self._bodies = BodyFiles(directory)
+        self._expected = next(iter(self.segments), 1)
+        self._damaged: list[Damage] = []
+
+    @property
+    def starts_at_seq(self) -> int:
+        """The first event that retention has left."""
+        return next(iter(self.segments), 1)
+
+    def run(self, on_segment: OnSegment = lambda done, total: None) -> None:
+        """Read everything; `on_segment` hears how many segments of how many are done."""
+        try:
+            for done, (first_seq, path) in enumerate(self.segments.items(), start=1):
+                for piece in read_segment(path, first_seq):
+                    if isinstance(piece, Damage):
+                        self._damaged.append(piece)
+                    else:
+                        self._take(piece)
+                on_segment(done, len(self.segments))
+            self._end()
+        finally:
+            self._bodies.close()
+
+    def loses_events_before(self, seq: int) -> bool:
+        """Whether a fold up to `seq` misses something that happened."""
+        return any(hole.loses_events and hole.first_seq <= seq for hole in self.holes)
+
+    def _take(self, batch: Batch) -> None:
+        commit = batch.commit
+        first_seq = commit.seq - commit.count + 1
+        self._note_holes(batch, first_seq)
+        number = first_seq
+        for event, place in batch.events():
+            if event.seq != number:
+                self._misnumber(batch, f"event {event.seq} stands where {number} belongs")
+            number += 1
+            self._note(event, place)
+            self.state.apply(event, place)
+        if number != commit.seq + 1:
+            self._misnumber(batch, f"{number - first_seq} events instead of {commit.count}")
+        self._expected = commit.seq + 1
+        self._on_batch(batch, self.state)
+
+    def _note_holes(self, batch: Batch, first_seq: int) -> None:
+        last_lost = first_seq - 1
+        for damage in self._damaged:
+            segment = self.segments[damage.segment].name
+            self.holes.append(Hole(segment, self._expected, last_lost, damage))
+            self._expected = first_seq  # the first damage stands for all that is gone
+        if self._expected <= last_lost and not self._damaged:
+            segment = self.segments[batch.segment].name
+            self.holes.append(Hole(segment, self._expected, last_lost))
+        elif self._expected > first_seq:
+            self._misnumber(batch, f"events from {first_seq} on occur twice")
+        self._damaged = []
+
+    def _end(self) -> None:
+        """Damage that nothing follows: an unfinished write, or a loss of unknown size."""
+        for damage in self._damaged:
+            path = self.segments[damage.segment]
+            torn = damage.at_tail and path.suffix == ".open" and path == self._newest()
+            self.holes.append(Hole(path.name, self._expected, None, damage, torn))
+        self._damaged = []
+
+    def _newest(self) -> Path:
+        return self.segments[next(reversed(self.segments))]
+
+    def _note(self, event: AnyEvent, place: Place) -> None:
+        if not self.events:
+            self.oldest_us = event.at_us
+        self.events += 1
+        if isinstance(event, SettingsChanged):
+            self.storage = str(event.settings.get("storage", ""))
+        elif isinstance(event, Accepted | Rejected) and event.body is not None:
+            self._check_body(place, event.body)
+
+    def _check_body(self, place: Place, body: BodyRef) -> None:
+        if not self._bodies.is_whole(place.segment, body):
+            self.broken_bodies.append(BrokenBody(place, body))
+
+    def _misnumber(self, batch: Batch, problem: str) -> None:
+        name = self.segments[batch.segment].name
+        self.misnumbered.append(f"{name}, batch at byte {batch.start:,}: {problem}")
+
+
+class BodyFiles:
+    """The large payloads beside the segments."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._segment = -1
+        self._descriptor = -1
+        self._last: tuple[int, BodyRef, bool] | None = None
+
+    def is_whole(self, segment: int, body: BodyRef) -> bool:
+        """Whether a payload lies there as it was written."""
+        if self._last is None or self._last[:2] != (segment, body):
+            self._last = (segment, body, self._check(segment, body))
+        return self._last[2]
+
+    def restore(self, segment: int, body: BodyRef, payload: bytes) -> bool:
+        """Put a payload back, durably; False if it is not the one that was there."""
+        if len(payload) != body.length or zlib.crc32(payload) != body.crc:
+            return False
+        path = bodies_path(self._directory, segment)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, payload, body.offset)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._last = None
+        return True
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._segment = self._descriptor = -1
+
+    def _check(self, segment: int, body: BodyRef) -> bool:
+        try:
+            if segment != self._segment:
+                self.close()
+                path = bodies_path(self._directory, segment)
+                self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._segment = segment
+            payload = os.pread(self._descriptor, body.length, body.offset)
+        except FileNotFoundError:
+            return False
+        return zlib.crc32(payload) == body.crc

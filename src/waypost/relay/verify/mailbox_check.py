@@ -1,0 +1,159 @@
+"""Stored messages: can each still be read, and is its file what the journal says?
+
+A payload that is damaged in the journal can be put back from the message's own file, whose
+bytes must then have the length and the checksum that the journal remembers.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Container, Iterator
+
+import msgspec
+
+from waypost.relay.data_dir import DataDir, endpoint_hash
+from waypost.relay.errors import RelayError
+from waypost.relay.journal.segments import Damage, Place, bodies_path
+from waypost.relay.maildir.maildir import Maildir
+from waypost.relay.maildir.mirror import dead_letter_file
+from waypost.relay.maildir.reconcile import FOLDER, reconcile
+from waypost.relay.state.index import all_messages
+from waypost.relay.state.mailbox import Message, MessageState
+from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.relay_state import RelayState
+from waypost.relay.verify.findings import Finding, Outcome, Part
+from waypost.relay.verify.journal_check import BodyFiles, BrokenBody
+from waypost.wire.envelopes import encode_envelope
+from waypost.wire.events import BodyRef
+
+Key = tuple[str, str]
+
+
+class _EnvelopeFile(msgspec.Struct):
+    payload: msgspec.Raw
+
+
+class _LetterFile(msgspec.Struct):
+    envelope: _EnvelopeFile
+
+
+class MailboxCheck:
+    """Checks the messages of `state` in the directory it came from."""
+
+    def __init__(self, data: DataDir, state: RelayState, *, repair: bool) -> None:
+        self._data = data
+        self._state = state
+        self._repair = repair
+        self._maildir = Maildir(data.mailboxes)
+        self._doubtful: set[Key] = set()
+        """Messages for which the journal is no witness: their files are left as they are."""
+
+    def payloads(self, broken: list[BrokenBody]) -> Iterator[Finding]:
+        """Large payloads that are damaged; those still needed are put back where possible."""
+        needed: dict[tuple[int, BodyRef], list[Message]] = {}
+        unneeded: Counter[int] = Counter()
+        kept = {message.place: message for message in all_messages(self._state)} if broken else {}
+        for one in broken:
+            message = kept.get(one.place)
+            if message is not None:
+                needed.setdefault((one.place.segment, one.body), []).append(message)
+            else:
+                unneeded[one.place.segment] += 1
+        for (segment, body), messages in needed.items():
+            yield self._payload(segment, body, messages)
+        for segment, count in unneeded.items():
+            some = "a damaged payload" if count == 1 else f"{count:,} damaged payloads"
+            text = f"{some} of messages that are gone: nothing needs it any more"
+            yield Finding(Part.JOURNAL, self._bodies_name(segment), text, Outcome.NOTED)
+
+    def lines(self, damaged: list[Damage], mendable: Container[Damage]) -> Iterator[Finding]:
+        """Messages whose own line in the journal is damaged or gone."""
+        bodies = Bodies(self._data.journal)
+        for message in all_messages(self._state):
+            damage = next((one for one in damaged if _holds(one, message.place)), None)
+            problem = "lies in a damaged part of the journal: its content may be wrong"
+            if damage is None:
+                problem = _unreadable(message, bodies)
+            if problem:
+                self._doubtful.add((message.endpoint, message.id))
+            if problem and (damage is None or damage not in mendable):
+                text = f"{message.id} {problem}"
+                yield Finding(Part.JOURNAL, message.endpoint, text, Outcome.LOST)
+        bodies.close()
+
+    def files(self) -> Iterator[Finding]:
+        """Mailbox files that are missing, misplaced, left over, or not as they were written."""
+        bodies = Bodies(self._data.journal)
+        directory = self._data.journal
+        for one in reconcile(self._state, self._maildir, bodies, directory, repair=self._repair):
+            outcome = Outcome.REPAIRED if one.done else Outcome.FOUND
+            if not one.done and ((one.endpoint, one.name) in self._doubtful or self._repair):
+                outcome = Outcome.LOST
+            yield Finding(Part.MAILBOXES, one.endpoint, f"{one.name} {one.text}", outcome)
+        for message in all_messages(self._state):
+            if (message.endpoint, message.id) not in self._doubtful:
+                yield from self._content(message, bodies)
+        bodies.close()
+
+    def _content(self, message: Message, bodies: Bodies) -> Iterator[Finding]:
+        hash_, folder = endpoint_hash(message.endpoint), FOLDER[message.state]
+        try:
+            envelope = bodies.stored(message)
+            found = self._maildir.read(hash_, folder, message.id)
+        except (RelayError, OSError):
+            return  # reported as unreadable or missing
+        dead = message.state is MessageState.DEAD
+        wanted = dead_letter_file(envelope, message) if dead else encode_envelope(envelope)
+        if found == wanted or len(found) != len(wanted):
+            return
+        if self._repair:
+            self._maildir.deliver(hash_, message.id, wanted, folder)
+        outcome = Outcome.REPAIRED if self._repair else Outcome.FOUND
+        text = f"{message.id} in {folder}/ is not what was stored"
+        yield Finding(Part.MAILBOXES, message.endpoint, text, outcome)
+
+    def _payload(self, segment: int, body: BodyRef, messages: list[Message]) -> Finding:
+        copies = (self._payload_in_file(message) for message in messages)
+        whole = next(
+            (c for c in copies if len(c) == body.length and zlib.crc32(c) == body.crc), b""
+        )
+        names = ", ".join(f"{message.id} of {message.endpoint}" for message in messages)
+        where = self._bodies_name(segment)
+        text = f"the payload of {names} is damaged"
+        if not whole:
+            self._doubtful.update((message.endpoint, message.id) for message in messages)
+            text += " and no mailbox file has it: purge or acknowledge the message"
+            return Finding(Part.JOURNAL, where, text, Outcome.LOST)
+        if self._repair and BodyFiles(self._data.journal).restore(segment, body, whole):
+            text += "; it was put back from its mailbox file"
+            return Finding(Part.JOURNAL, where, text, Outcome.REPAIRED)
+        return Finding(Part.JOURNAL, where, f"{text}; its mailbox file has it", Outcome.FOUND)
+
+    def _payload_in_file(self, message: Message) -> bytes:
+        """The payload that lies in a mailbox file, wherever that is; empty if there is none."""
+        hash_ = endpoint_hash(message.endpoint)
+        for folder in ("new", "cur", "failed"):
+            try:
+                content = self._maildir.read(hash_, folder, message.id)
+                if folder == "failed":
+                    return bytes(msgspec.json.decode(content, type=_LetterFile).envelope.payload)
+                return bytes(msgspec.json.decode(content, type=_EnvelopeFile).payload)
+            except (OSError, msgspec.DecodeError):
+                continue
+        return b""
+
+    def _bodies_name(self, segment: int) -> str:
+        return bodies_path(self._data.journal, segment).name
+
+
+def _holds(damage: Damage, place: Place) -> bool:
+    return damage.segment == place.segment and damage.start <= place.offset < damage.end
+
+
+def _unreadable(message: Message, bodies: Bodies) -> str:
+    """Why the line by which a message arrived cannot be used; empty if it can."""
+    try:
+        arrival = bodies.arrival(message.place)
+    except (RelayError, OSError) as problem:
+        return f"cannot be read: {problem}"
+    same = (arrival.endpoint, arrival.id) == (message.endpoint, message.id)
+    return "" if same else "is not where the index says"

@@ -1,0 +1,269 @@
+"""Looks a data directory over: journal, index and mailboxes, each against the others.
+
+The journal is read from its first line to its last. It is the truth as long as it is whole:
+the index must equal what it adds up to, and the mailbox files what the index and the newest
+events add up to. Where the journal has lost events, the index may know better and is kept.
+
+Without `repair` nothing is changed and nothing is locked, so a relay may be running; what a
+running relay has only half done is looked at several times before it counts as wrong.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from waypost.relay.clock import system_clock
+from waypost.relay.data_dir import DataDir, DirectoryLock, owner_of
+from waypost.relay.inspection.snapshot import directory_settings, look, steadily
+from waypost.relay.journal.segments import Damage
+from waypost.relay.state.index import all_messages
+from waypost.relay.state.recovery import damaged_copy, recover, set_aside
+from waypost.relay.verify.byte_repair import FlippedByte, find_flipped_byte, put_right
+from waypost.relay.verify.findings import Finding, Outcome, Part, VerifyReport
+from waypost.relay.verify.index_check import Beginning, IndexComparison, read_index, rebuild
+from waypost.relay.verify.journal_check import Hole, JournalScan, OnSegment
+from waypost.relay.verify.mailbox_check import MailboxCheck
+
+_LOOKS_AGAIN = 4
+_PAUSE_S = 0.25
+"""A running relay writes mailbox files a moment after the journal: give it that moment."""
+
+
+def verify(
+    data: DataDir,
+    *,
+    repair: bool = False,
+    on_segment: OnSegment = lambda done, total: None,
+) -> VerifyReport:
+    """Check everything in `data`; with `repair`, own the directory and put right what can be.
+
+    `on_segment` hears how many journal segments of how many were read. Raises `DataDirUnusable`
+    where no relay has lived, and with `repair` `DataDirInUse` where one is running.
+    """
+    data.require()
+    if not repair:
+        return steadily(lambda: _verify(data, on_segment))
+    lock = DirectoryLock(data)
+    try:
+        return _verify_and_repair(data, on_segment)
+    finally:
+        lock.release()
+
+
+def rebuild_index(data: DataDir) -> tuple[int, bool]:
+    """Write the index anew from the journal; gives how many messages it holds.
+
+    The second value tells that the journal has lost events, so that the index may hold messages
+    which were acknowledged, or lack some that were stored. Owns the directory meanwhile.
+    """
+    data.require()
+    lock = DirectoryLock(data)
+    try:
+        rebuilt = rebuild(data)
+    finally:
+        lock.release()
+    return rebuilt.messages, bool(rebuilt.report.damaged)
+
+
+def _verify_and_repair(data: DataDir, on_segment: OnSegment) -> VerifyReport:
+    first = _Verification(data, "", repair=True)
+    first.read(on_segment)
+    healed = first.heal()
+    if not healed:
+        return first.report()
+    second = _Verification(data, "", repair=True)  # the journal tells more now
+    second.read(on_segment)
+    rest = second.report()
+    return msgspec.structs.replace(rest, findings=[*healed, *rest.findings])
+
+
+def _verify(data: DataDir, on_segment: OnSegment) -> VerifyReport:
+    verification = _Verification(data, owner_of(data), repair=False)
+    verification.read(on_segment)
+    return verification.report()
+
+
+class _Verification:
+    """One run over a directory: `read` first, then `report`, which repairs if that is wanted."""
+
+    def __init__(self, data: DataDir, owner: str, *, repair: bool) -> None:
+        self._data = data
+        self._owner = owner
+        self._repair = repair
+        self._index_is_wrong = False
+        self._flipped: dict[Damage, FlippedByte] = {}
+        """Damage that a single byte explains."""
+        self._settings, _ = directory_settings(data)
+        self._rows, self._index_problem = read_index(data)
+        self._comparison = IndexComparison(self._rows) if self._rows is not None else None
+        if self._comparison is not None:
+            self._scan = JournalScan(data.journal, self._comparison.at_batch)
+        else:
+            self._scan = JournalScan(data.journal)
+
+    def read(self, on_segment: OnSegment) -> None:
+        """Read the whole journal."""
+        self._scan.run(on_segment)
+        for hole in self._scan.holes:
+            if hole.damage is not None and not hole.torn:
+                path = self._scan.segments[hole.damage.segment]
+                flipped = find_flipped_byte(path, hole.damage)
+                if flipped is not None:
+                    self._flipped[hole.damage] = flipped
+
+    def heal(self) -> list[Finding]:
+        """Put single flipped bytes right; the journal has to be read again after that."""
+        healed = []
+        for damage, flipped in self._flipped.items():
+            path = self._scan.segments[damage.segment]
+            set_aside(self._data, path, damage)
+            put_right(path, flipped)
+            healed.append(_flip_finding(path.name, flipped, Outcome.REPAIRED))
+        return healed
+
+    def report(self) -> VerifyReport:
+        """What is wrong, after repairing what can be if that is wanted."""
+        findings = [*self._journal(), *self._index()]
+        if self._repair:
+            self._mend()
+        use_index = self._repair or not self._index_is_wrong
+        found, messages = self._mail(use_index)
+        for _ in range(_LOOKS_AGAIN if self._owner else 0):
+            if found:
+                time.sleep(_PAUSE_S)
+                again, messages = self._mail(use_index)
+                found = [one for one in found if one in again]
+        return VerifyReport(
+            data_dir=str(self._data.root),
+            in_use_by=self._owner,
+            segments=len(self._scan.segments),
+            events=self._scan.events,
+            messages=messages,
+            findings=[*findings, *found],
+        )
+
+    @property
+    def _reparable(self) -> Outcome:
+        return Outcome.REPAIRED if self._repair else Outcome.FOUND
+
+    def _journal(self) -> Iterator[Finding]:
+        for hole in self._scan.holes:
+            if not (hole.torn and self._owner):  # a running relay may be in the middle of a write
+                yield self._hole(hole)
+        for problem in self._scan.misnumbered:
+            yield Finding(Part.JOURNAL, "numbers", problem, Outcome.LOST)
+        *older, _ = self._scan.segments.values() or [Path()]
+        for path in older:
+            if path.suffix == ".open" and not self._owner:
+                text = "was never sealed, although the journal went on after it"
+                yield Finding(Part.JOURNAL, path.name, text, self._reparable)
+
+    def _hole(self, hole: Hole) -> Finding:
+        lost = _lost(hole)
+        if hole.damage is None:
+            return Finding(Part.JOURNAL, hole.segment, f"before it, {lost}", Outcome.LOST)
+        damage = hole.damage
+        if hole.torn:
+            size = damage.end - damage.start
+            text = f"{size:,} bytes at the end are not a finished commit"
+            return Finding(Part.JOURNAL, hole.segment, text, self._reparable)
+        if damage in self._flipped:
+            return _flip_finding(hole.segment, self._flipped[damage], Outcome.FOUND)
+        path = self._scan.segments[damage.segment]
+        copy = damaged_copy(self._data, path, damage)
+        where = f"journal/damaged/{copy.name}"
+        text = f"bytes {damage.start:,} to {damage.end:,} are damaged; {lost}"
+        if copy.exists():
+            text += f"; set aside before as {where}"
+            return Finding(Part.JOURNAL, hole.segment, text, Outcome.NOTED)
+        if self._repair:
+            set_aside(self._data, path, damage)
+            text += f"; set aside as {where}"
+        outcome = Outcome.LOST if hole.loses_events else self._reparable
+        return Finding(Part.JOURNAL, hole.segment, text, outcome)
+
+    def _index(self) -> Iterator[Finding]:
+        if self._rows is None or self._comparison is None:
+            if self._scan.events:
+                yield self._wrong_index(self._index_problem)
+            return
+        seq, end = self._rows.position.seq, self._scan.state.seq
+        if self._scan.loses_events_before(seq):
+            yield from self._index_of_a_lossy_journal(seq)
+        elif seq > end:
+            lost = _lost(Hole("", end + 1, seq))
+            text = f"stands for event {seq:,}, but the journal ends with {end:,}: {lost}"
+            yield self._wrong_index(text, Outcome.LOST)
+        elif not self._comparison.reached:
+            yield self._wrong_index(f"stands for event {seq:,}, which is no commit of the journal")
+        else:
+            if self._comparison.misplaced:
+                yield self._wrong_index(self._comparison.misplaced)
+            for text in self._differences():
+                yield self._wrong_index(text)
+
+    def _wrong_index(self, text: str, outcome: Outcome | None = None) -> Finding:
+        self._index_is_wrong = True
+        return Finding(Part.INDEX, self._data.index.name, text, outcome or self._reparable)
+
+    def _index_of_a_lossy_journal(self, seq: int) -> Iterator[Finding]:
+        if all(hole.damage in self._flipped for hole in self._scan.holes if hole.loses_events):
+            return  # the journal can be made whole, and then be compared with
+        differing = sum(1 for _ in self._differences())
+        if differing or (self._comparison is not None and not self._comparison.reached):
+            text = (
+                f"stands for event {seq:,} and knows things that the journal has lost"
+                f" ({differing:,} rows differ); it is kept as it is"
+            )
+            yield Finding(Part.INDEX, self._data.index.name, text, Outcome.NOTED)
+
+    def _differences(self) -> Iterator[str]:
+        assert self._comparison is not None
+        assert self._rows is not None
+        begins = Beginning()
+        if self._scan.starts_at_seq > 1:
+            begins = Beginning(self._scan.starts_at_seq, self._scan.oldest_us)
+        window_us = self._settings.housekeeping.duplicate_window_ms * 1000
+        now_us = max(system_clock(), self._rows.position.at_us)
+        return self._comparison.differences(begins, now_us - window_us)
+
+    def _mend(self) -> None:
+        """Cut what was never confirmed, seal what should be, and write a wrong index anew."""
+        if self._index_is_wrong:
+            rebuild(self._data)
+        else:
+            recover(self._data, 0).index.close()
+
+    def _mail(self, use_index: bool) -> tuple[list[Finding], int]:
+        seen = look(self._data, use_index=use_index)
+        check = MailboxCheck(self._data, seen.state, repair=self._repair)
+        damaged = [hole.damage for hole in self._scan.holes if hole.damage is not None]
+        found = [
+            *check.payloads(self._scan.broken_bodies),
+            *check.lines(damaged, mendable=self._flipped),
+        ]
+        if (self._scan.storage or self._settings.storage) == "maildir":
+            found += check.files()
+        return found, sum(1 for _ in all_messages(seen.state))
+
+
+def _lost(hole: Hole) -> str:
+    """Which events are gone, in words."""
+    if hole.last_seq is None:
+        return f"events from {hole.first_seq:,} on may be lost"
+    count = hole.last_seq - hole.first_seq + 1
+    if count < 1:
+        return "no event is lost"
+    if count == 1:
+        return f"event {hole.first_seq:,} is lost"
+    return f"{count:,} events are lost ({hole.first_seq:,} to {hole.last_seq:,})"
+
+
+def _flip_finding(segment: str, flipped: FlippedByte, outcome: Outcome) -> Finding:
+    text = (
+        f"byte {flipped.offset:,} is 0x{flipped.found:02x} and was 0x{flipped.wanted:02x},"
+        " as the checksum proves"
+    )
+    return Finding(Part.JOURNAL, segment, text, outcome)

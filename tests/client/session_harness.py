@@ -1,0 +1,94 @@
+"""A session without a socket: what tests say to it as the relay, and read of what it writes."""
+
+import itertools
+from datetime import UTC, datetime
+
+from waypost.client.options import ClientOptions
+from waypost.client.outgoing import Outgoing
+from waypost.client.protocol.events import Happening
+from waypost.client.protocol.session import Session
+from waypost.policy.budgets import create_default_budget
+from waypost.wire import frames
+from waypost.wire.envelopes import Envelope
+
+NOW_MS = 1_700_000_000_000
+ME = "agent.me"
+
+
+def prove(nonce: str) -> frames.Auth:
+    return frames.Auth(subject=ME, public_key="key", signature=f"signed {nonce}")
+
+
+def welcome(
+    frame_max_bytes: int = 1_000_000, operations_max: int = 256, unconfirmed_max: int = 256
+) -> frames.Welcome:
+    return frames.Welcome(
+        subject=ME,
+        token="token",
+        token_expires_at=NOW_MS + 900_000,
+        frame_max_bytes=frame_max_bytes,
+        operations_max=operations_max,
+        unconfirmed_max=unconfirmed_max,
+    )
+
+
+def message(
+    message_id: str, payload: object = None, sender: str = "agent.other", parent: str | None = None
+) -> frames.Message:
+    envelope = Envelope(
+        id=message_id,
+        subject=ME,
+        sender=sender,
+        budget=create_default_budget(NOW_MS),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        payload=payload,
+    )
+    return frames.Message(envelope=envelope, parent=parent)
+
+
+def sent(ref: int, message_id: str = "m", delivered_to: int = 1) -> frames.Sent:
+    return frames.Sent(ref=ref, message_id=message_id, delivered_to=delivered_to)
+
+
+class Talk:
+    """A session and the relay it talks to, which is the test."""
+
+    def __init__(self, options: ClientOptions | None = None, *, chance: float = 0.0) -> None:
+        self.options = options or ClientOptions()
+        self.codec = frames.CODECS[self.options.protocol]
+        counter = itertools.count(1)
+        self.session = Session(
+            prove,
+            self.options,
+            entropy=lambda size: next(counter).to_bytes(size),
+            chance=lambda: chance,
+        )
+
+    def connect(self, limits: frames.Welcome | None = None) -> list[Happening]:
+        """Connect and let the session in; the proof is taken off."""
+        self.session.connected()
+        self.hear(frames.Challenge(nonce="nonce"))
+        assert isinstance(self.written()[0], frames.Auth)
+        return self.hear(limits or welcome())
+
+    def drop(self, code: int | None = 1006, after_ms: int = 0) -> int:
+        return self.session.disconnected(NOW_MS + after_ms, code)
+
+    def hear(self, *operations: frames.Operation) -> list[Happening]:
+        """The relay says this, in one frame."""
+        frame = self.codec.encode(operations if len(operations) > 1 else operations[0])
+        return self.session.received(frame, NOW_MS)
+
+    def frames_written(self) -> list[bytes]:
+        """Every frame the session wants to write."""
+        return list(iter(self.session.next_frame, None))
+
+    def written(self) -> list[frames.FromAgent]:
+        """Every operation the session wants to write."""
+        return [one for frame in self.frames_written() for one in self.codec.from_agent(frame)]
+
+    def send(self, payload: object = None, subject: str = "agent.other") -> tuple[int, str]:
+        """Ref and id of a new send."""
+        message_id = self.session.new_id(NOW_MS)
+        wanted = Outgoing(subject=subject, payload=payload)
+        return self.session.send(wanted, message_id), message_id

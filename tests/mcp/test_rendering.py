@@ -1,0 +1,76 @@
+"""What others wrote stands in a fence that it cannot close, and hides nothing."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waypost.mcp import rendering as fences
+from waypost.mcp.rendering import FENCE_BYTES, fence, readable
+
+BEGIN = re.compile(r"-----BEGIN UNTRUSTED (\w+)-----\n")
+
+
+def mark_of(fenced: str) -> str:
+    found = BEGIN.match(fenced)
+    assert found is not None
+    return found[1]
+
+
+@given(st.text())
+def test_the_mark_occurs_at_the_two_ends_and_nowhere_between(text: str) -> None:
+    fenced = fence(text)
+    mark = mark_of(fenced)
+    assert fenced == f"-----BEGIN UNTRUSTED {mark}-----\n{text}\n-----END UNTRUSTED {mark}-----"
+    assert mark not in text
+    assert len(fenced) == len(text) + FENCE_BYTES
+
+
+def test_a_mark_that_the_text_holds_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = iter(["a" * 16, "b" * 16])
+    monkeypatch.setattr(fences.secrets, "token_hex", lambda _: next(marks))
+    assert mark_of(fence(f"-----END UNTRUSTED {'a' * 16}-----")) == "b" * 16
+
+
+def test_no_two_fences_are_alike() -> None:
+    assert mark_of(fence("the same")) != mark_of(fence("the same"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("plain text", "plain text"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("Grüße, 東京\u3000😀", "Grüße, 東京\u3000😀"),
+        ({"refund": 12}, '{"refund":12}'),
+        (None, "null"),
+        ("", ""),
+    ],
+)
+def test_what_can_be_seen_is_shown_as_it_is(payload: object, text: str) -> None:
+    assert readable(payload) == text
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("\x1b[2Jgone", "\\u001b[2Jgone"),
+        ("a\rb", "a\\u000db"),
+        ("right\u202eto left", "right\\u202eto left"),
+        ("zero\u200bwidth", "zero\\u200bwidth"),
+        ("\U000e0041tag", "\\U000e0041tag"),
+        ("\u2028line", "\\u2028line"),
+        ("\ufe01\U000e0101selectors", "\\ufe01\\U000e0101selectors"),
+        ("\u3164filler", "\\u3164filler"),
+        (["in\u200b JSON"], '["in\\u200b JSON"]'),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(payload: object, text: str) -> None:
+    assert readable(payload) == text
+
+
+@given(st.text())
+def test_nothing_unseen_is_left_in_any_text(text: str) -> None:
+    shown = readable(text)
+    assert all(one.isprintable() or one in "\n\t\u00a0\u3000" for one in shown)

@@ -1,0 +1,193 @@
+"""The page: whole, readable by all, and harmless whatever agents wrote."""
+
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from tests.pipeline.reports.sample_data import sample_facts
+from tests.pipeline.reports.small_lake import HOSTILE
+from waypost.pipeline.reports.data import (
+    Facts,
+    Latency,
+    Period,
+    Pressure,
+    Refusals,
+    Scope,
+    Senders,
+    Traffic,
+)
+from waypost.pipeline.reports.html import render_page
+from waypost.pipeline.reports.incidents import Breakers, Connections, DeadLetters, Oddities
+from waypost.pipeline.reports.sections.every import every_section
+from waypost.pipeline.reports.sections.headline import findings
+
+HOLLOW = {"meta", "link"}
+
+
+class Outline(HTMLParser):
+    """Elements of a page; fails if one is closed that is not open."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in HOLLOW:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    return sample_facts()
+
+
+@pytest.fixture(scope="module")
+def page(facts: Facts) -> str:
+    return render_page(facts)
+
+
+def quiet_facts() -> Facts:
+    """A period in which nothing happened."""
+    return Facts(
+        scope=Scope(relays=["north"]),
+        period=Period(0, 60_000, 60_000, 60_000),
+        traffic=Traffic(),
+        refusals=Refusals(),
+        latency=Latency(),
+        pressure=Pressure(warning_at=0.8),
+        tiers=[],
+        senders=Senders(),
+        breakers=Breakers(),
+        dead_letters=DeadLetters(),
+        oddities=Oddities(),
+        connections=Connections(),
+    )
+
+
+def hostile(value: object) -> object:
+    """`value` with every text in it replaced by one that wants to be obeyed."""
+    match value:
+        case str():
+            return HOSTILE
+        case list():
+            return [hostile(one) for one in value]
+        case dict():
+            return {key: hostile(one) for key, one in value.items()}
+    return value
+
+
+def test_every_section_has_a_heading_and_a_link_to_it(facts: Facts, page: str) -> None:
+    outline = Outline(page)
+    linked = {one["href"] for one in outline.all("a")}
+    for section in every_section(facts):
+        assert f"#{section.anchor}" in linked
+        assert any(one.get("id") == section.anchor for one in outline.all("section"))
+        assert f">{section.title}</h2>" in page
+
+
+def test_all_that_is_opened_is_closed_and_no_id_comes_twice(page: str) -> None:
+    outline = Outline(page)
+    assert outline.open == []
+    ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_chart_has_a_name_a_description_and_its_numbers(facts: Facts, page: str) -> None:
+    outline = Outline(page)
+    charts = [one for one in outline.all("svg") if one.get("role") == "img"]
+    figures = sum(len(section.figures) for section in every_section(facts))
+    ids = {attributes.get("id") for _, attributes in outline.elements}
+    assert len(charts) == 2 * figures  # one for desks, one for phones
+    for chart in charts:
+        assert set((chart["aria-labelledby"] or "").split()) <= ids
+    assert len(outline.all("details")) == figures
+
+
+def test_every_table_has_a_caption_and_can_be_reached_by_keyboard(page: str) -> None:
+    outline = Outline(page)
+    assert len(outline.all("caption")) == len(outline.all("table"))
+    regions = [one for one in outline.all("div") if one.get("role") == "region"]
+    assert len(regions) == len(outline.all("table"))
+    assert all(one["tabindex"] == "0" for one in regions)
+
+
+def test_what_agents_wrote_is_text_and_never_markup(facts: Facts) -> None:
+    told = msgspec.convert(hostile(msgspec.to_builtins(facts)), Facts)
+    outline = Outline(render_page(told))
+    assert outline.all("script") == []
+    assert outline.open == []
+    assert {name for name, _ in outline.elements} == {
+        name for name, _ in Outline(render_page(facts)).elements
+    }
+
+
+def test_what_agents_wrote_can_still_be_read(facts: Facts) -> None:
+    page = render_page(msgspec.convert(hostile(msgspec.to_builtins(facts)), Facts))
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;so&quot; on\\x1b[31m" in page
+
+
+def test_the_page_needs_no_network_and_no_script(page: str) -> None:
+    assert re.findall(r"(?:https?:)?//[a-z]", page) == []
+    assert "<script" not in page
+    assert re.findall(r"url\((?!#)", page) == []
+    assert "default-src 'none'" in page
+
+
+def test_colours_exist_for_light_dark_and_paper(page: str) -> None:
+    style = page[page.index("<style>") : page.index("</style>")]
+    light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
+    dark = dark[: dark.index("\n}\n")]
+    variables = set(re.findall(r"(--[\w-]+):", light))
+    assert variables == set(re.findall(r"(--[\w-]+):", dark))
+    assert set(re.findall(r"var\((--[\w-]+)\)", style)) == variables
+    assert "@media print" in style
+
+
+def test_charts_use_classes_that_the_style_knows_and_no_colours_of_their_own(page: str) -> None:
+    style = page[page.index("<style>") : page.index("</style>")]
+    drawn = "".join(re.findall(r'<svg class="(?:wide|narrow)".*?</svg>', page, re.DOTALL))
+    used = {one for several in re.findall(r'class="([^"]+)"', drawn) for one in several.split()}
+    assert {one for one in used if f".{one}" not in style} <= {"heat"}
+    assert re.findall(r'(?:fill|stroke|style)="', drawn) == []
+
+
+def test_the_takeaways_are_computed_from_the_numbers(facts: Facts, page: str) -> None:
+    assert "The busiest minute was 12:05 on 4 Jan with 412 publishes." in page
+    assert "5,763 refusals; the most frequent reason was rate limit (93.7%, 1 sender)." in page
+    assert "3 inboxes reached the warning at 80% of the cap." in page
+    assert "All times are UTC." in page
+    assert "… and 133 more senders" in page
+    assert [one.kind for one in findings(facts)][:3] == ["loop", "flood", "one way"]
+
+
+def test_a_quiet_period_is_told_in_words_without_charts() -> None:
+    page = render_page(quiet_facts())
+    assert "Nothing stands out in this period." in page
+    assert 'role="img"' not in page
+    assert page.count('class="takeaway"') == len(every_section(quiet_facts()))
+    assert "Nothing was refused in this period." in page
+
+
+def test_subjects_are_told_with_their_relay_only_if_there_are_several(facts: Facts) -> None:
+    assert "agent.planner @ north" not in render_page(facts)
+    scope = msgspec.structs.replace(facts.scope, relays=["north", "south"])
+    assert "agent.planner @ north" in render_page(msgspec.structs.replace(facts, scope=scope))
+
+
+def test_the_same_facts_give_the_same_page(facts: Facts, page: str) -> None:
+    assert render_page(facts) == page

@@ -1,0 +1,63 @@
+"""News to many viewers, of whom some are slow."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from waypost.server.live.sse import FRAMES_MAX, Channel
+
+
+async def following(channel: Channel) -> AsyncGenerator[bytes, None]:
+    """A viewer that has seen the beginning."""
+    viewer = channel.follow()
+    assert await anext(viewer) == b"everything"
+    return viewer
+
+
+def make() -> Channel:
+    return Channel(lambda: [b"every", b"thing"])
+
+
+async def test_a_viewer_begins_with_everything_and_then_hears_what_happens() -> None:
+    channel = make()
+    viewer = await following(channel)
+    channel.send(b"one")
+    channel.send(b"two")
+    assert [await anext(viewer), await anext(viewer)] == [b"one", b"two"]
+
+
+async def test_a_viewer_that_is_too_slow_misses_frames_and_begins_again() -> None:
+    channel = make()
+    viewer = await following(channel)
+    for number in range(FRAMES_MAX + 1):
+        channel.send(str(number).encode())
+    assert await anext(viewer) == b"everything"
+    channel.send(b"news")
+    assert await anext(viewer) == b"news"
+
+
+async def test_a_slow_viewer_keeps_nobody_waiting() -> None:
+    channel = make()
+    await following(channel)
+    quick = await following(channel)
+    for number in range(3 * FRAMES_MAX):
+        channel.send(str(number).encode())
+        assert await anext(quick) == str(number).encode()
+
+
+async def test_viewers_are_let_go_when_the_channel_is_closed() -> None:
+    channel = make()
+    viewer = await following(channel)
+    waiting = asyncio.ensure_future(anext(viewer, None))
+    await asyncio.sleep(0)
+    channel.close()
+    assert await waiting is None
+    assert len(channel) == 0
+
+
+async def test_who_goes_away_takes_no_room() -> None:
+    channel = make()
+    viewer = channel.follow()
+    await anext(viewer)
+    assert len(channel) == 1
+    await viewer.aclose()
+    assert len(channel) == 0

@@ -1,0 +1,118 @@
+"""Two ways to a relay: a real socket, and an ASGI server that is only pretended."""
+
+import asyncio
+from typing import Any, Protocol
+
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from waypost.server.context import Services
+from waypost.server.sessions.connection import Connection
+
+HOST = "relay.test:7171"
+PATIENCE_S = 20.0
+
+
+class HungUp(Exception):
+    """The relay ended the connection."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
+
+
+class Line(Protocol):
+    """Frames there and back. `origin` is the "host:port" at the other end."""
+
+    origin: str
+
+    async def write(self, frame: str | bytes) -> None: ...
+    async def read(self) -> str | bytes: ...
+    async def hang_up(self) -> None: ...
+
+
+class SocketLine:
+    """A WebSocket of the `websockets` library."""
+
+    def __init__(self, socket: ClientConnection, origin: str) -> None:
+        self.socket = socket
+        self.origin = origin
+
+    async def write(self, frame: str | bytes) -> None:
+        try:
+            await self.socket.send(frame)
+        except ConnectionClosed as closed:
+            raise _hung_up(closed) from None
+
+    async def read(self) -> str | bytes:
+        try:
+            return await self.socket.recv()
+        except ConnectionClosed as closed:
+            raise _hung_up(closed) from None
+
+    async def hang_up(self) -> None:
+        await self.socket.close()
+
+    def cut(self) -> None:
+        """As if the cable were pulled."""
+        self.socket.transport.abort()
+
+
+class PretendedLine:
+    """A connection of `services` without a socket. While `reads` is cleared, nobody reads."""
+
+    def __init__(self, services: Services, protocol: str | None, origin: str = HOST) -> None:
+        self.origin = origin
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._to_relay: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._from_relay: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._closed = False
+        scope = {
+            "type": "websocket",
+            "path": "/v1/connect",
+            "headers": [(b"host", origin.encode())],
+            "subprotocols": [protocol] if protocol else [],
+        }
+        self._to_relay.put_nowait({"type": "websocket.connect"})
+        websocket = WebSocket(scope, receive=self._to_relay.get, send=self._take)
+        self.task = asyncio.create_task(Connection(websocket, services).run())
+
+    async def write(self, frame: str | bytes) -> None:
+        self.put(frame)
+        await asyncio.sleep(0)
+
+    def put(self, frame: str | bytes) -> None:
+        kind = "text" if isinstance(frame, str) else "bytes"
+        self._to_relay.put_nowait({"type": "websocket.receive", kind: frame})
+
+    async def read(self) -> str | bytes:
+        message = await self._from_relay.get()
+        if message["type"] == "websocket.close":
+            raise HungUp(message["code"], message["reason"])
+        return message["text"] if message.get("text") is not None else message["bytes"]
+
+    async def hang_up(self) -> None:
+        self._closed = True
+        self._to_relay.put_nowait({"type": "websocket.disconnect", "code": 1006})
+        self.reads.set()
+        await asyncio.wait([self.task], timeout=PATIENCE_S)
+        assert self.task.done(), "the connection does not end"
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        await self.reads.wait()
+        if self._closed:
+            raise OSError("closed")
+        if message["type"] == "websocket.close":
+            self._closed = True
+            assert len(message["reason"].encode()) <= 123, "no WebSocket has room for this"
+        if message["type"] != "websocket.accept":
+            self._from_relay.put_nowait(message)
+
+
+def _hung_up(closed: ConnectionClosed) -> HungUp:
+    if closed.rcvd is None:
+        return HungUp(1006, "")
+    return HungUp(closed.rcvd.code, closed.rcvd.reason)

@@ -1,0 +1,118 @@
+"""Mailboxes for those who are written to before they were ever here."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from waypost import AccessRule, Relay, Settings
+from waypost.policy.rate_limits import RateLimitConfig
+from waypost.server.mailbox_factory import Mailboxes
+from waypost.testing import ManualClock
+
+
+@pytest.fixture
+async def relay(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Relay]:
+    settings = Settings(
+        storage="journal",
+        durability="async",
+        watch_files=False,
+        default_ttl_ms=60_000,
+        rate_limit=RateLimitConfig(max_per_window=10),
+    )
+    async with Relay(tmp_path / "data", settings=settings, clock=clock) as opened:
+        yield opened
+
+
+def names(relay: Relay) -> list[str]:
+    return [endpoint.subject for endpoint in relay.list_endpoints()]
+
+
+async def test_a_message_makes_the_mailbox_it_is_for(relay: Relay) -> None:
+    Mailboxes(relay, 10)
+    result = await relay.publish("agent.new", 1, sender="agent.a")
+    assert result.delivered_to == 1
+    assert names(relay) == ["agent.new"]
+
+
+@pytest.mark.parametrize("subject", ["team.x", "agent", "agents.x", "agent.*", "agent.>", "_relay"])
+async def test_only_literal_subjects_under_agent_get_one(relay: Relay, subject: str) -> None:
+    Mailboxes(relay, 10)
+    result = await relay.publish(subject, 1, sender="agent.a")
+    assert (result.delivered_to, names(relay)) == (0, [])
+
+
+async def test_without_it_nobody_is_there(relay: Relay) -> None:
+    result = await relay.publish("agent.new", 1, sender="agent.a")
+    assert (result.delivered_to, names(relay)) == (0, [])
+
+
+async def test_who_is_over_its_rate_makes_no_mailboxes(relay: Relay) -> None:
+    Mailboxes(relay, 100)
+    drafts = [{"subject": f"agent.n{n}", "payload": n, "sender": "agent.a"} for n in range(20)]
+    await relay.publish_many(drafts)
+    assert len(names(relay)) == 10
+
+
+async def test_who_may_not_write_there_makes_no_mailbox(relay: Relay) -> None:
+    Mailboxes(relay, 10)
+    relay.access.add_rule(AccessRule("agent.a", "agent.new", "deny"))
+    await relay.publish_many([{"subject": "agent.new", "payload": 1, "sender": "agent.a"}])
+    assert names(relay) == []
+
+
+async def test_there_is_a_bound(relay: Relay, caplog: pytest.LogCaptureFixture) -> None:
+    Mailboxes(relay, 2)
+    delivered = [
+        (await relay.publish(f"agent.n{n}", 1, sender="agent.a")).delivered_to for n in range(6)
+    ]
+    assert delivered == [1, 1, 0, 0, 0, 0]
+    warned = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert len(warned) == 3  # of 4 refusals: the 1st, 2nd and 4th
+
+
+async def test_mailboxes_that_stand_empty_make_room(relay: Relay, clock: ManualClock) -> None:
+    Mailboxes(relay, 2)
+    for n in range(2):
+        await relay.publish(f"agent.n{n}", 1, sender="agent.a")
+    clock.advance_ms(60_001)
+    relay.sweep()
+    result = await relay.publish("agent.late", 1, sender="agent.a")
+    assert result.delivered_to == 1
+    assert names(relay) == ["agent.late"]
+
+
+async def test_mail_that_waits_is_never_lost_for_room(relay: Relay) -> None:
+    Mailboxes(relay, 1)
+    await relay.publish("agent.full", "keep me", sender="agent.a")
+    await relay.publish("agent.late", 1, sender="agent.a")
+    [kept] = await relay.lease("agent.full")
+    assert kept.payload == "keep me"
+
+
+async def test_who_has_come_keeps_its_mailbox(relay: Relay) -> None:
+    mailboxes = Mailboxes(relay, 1)
+    await relay.publish("agent.here", 1, sender="agent.a")
+    mailboxes.open_for("agent.here")
+    [got] = await relay.lease("agent.here")
+    await relay.ack("agent.here", got.id)
+    await relay.publish("agent.late", 1, sender="agent.a")
+    assert names(relay) == ["agent.here"]
+
+
+async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(relay: Relay) -> None:
+    mailboxes = Mailboxes(relay, 1)
+    for subject in ("team.x", "team.y"):
+        mailboxes.open_for(subject)
+    assert names(relay) == ["team.x", "team.y"]
+
+
+async def test_mailboxes_of_an_earlier_run_make_room_unless_their_agent_is_known(
+    relay: Relay,
+) -> None:
+    for subject in ("agent.known", "agent.never-came", "team.x"):
+        relay.register_endpoint(subject)
+    Mailboxes(relay, 3, {"agent.known", "team.x"}.__contains__)
+    await relay.publish("agent.late", 1, sender="agent.a")
+    assert names(relay) == ["agent.known", "team.x", "agent.late"]
