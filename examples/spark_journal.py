@@ -33,13 +33,13 @@ events = spark.read.format("waypost").load(data_dir)
 events.groupBy("kind").count().orderBy(F.desc("count")).show()
 
 # %% Who was refused, and why
-refused = (
+rejected = (
     events.where(F.col("kind") == "rejected")
     .groupBy("sender", "reason")
     .agg(F.sum("count").alias("refusals"))
     .orderBy(F.desc("refusals"), "sender", "reason")
 )
-refused.show(truncate=False)
+rejected.show(truncate=False)
 
 # %% Payloads too, if you ask for them
 with_payloads = spark.read.format("waypost").option("payload", "true").load(data_dir)
@@ -66,7 +66,7 @@ spark.table("live").orderBy("seq").show(5, truncate=False)
 
 # %% Back to the relay: one message for whoever watches
 if url is not None:
-    alerts = refused.limit(3).select(
+    alerts = rejected.limit(3).select(
         F.lit("agent.watch").alias("subject"),
         F.to_json(F.struct("sender", "reason", "refusals")).alias("payload"),
     )

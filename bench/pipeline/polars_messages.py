@@ -25,9 +25,9 @@ _COLUMNS = (
 
 def messages(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
     """One row for each message in each mailbox."""
-    refused = pl.col("kind") == "rejected"
-    stored = ~refused & (pl.col("endpoint") != "")
-    kept = arrivals.filter(stored | (refused & (pl.col("reason") == "budget_exceeded")))
+    rejected = pl.col("kind") == "rejected"
+    stored = ~rejected & (pl.col("endpoint") != "")
+    kept = arrivals.filter(stored | (rejected & (pl.col("reason") == "budget_exceeded")))
     again = _again(kept)
     ids = again.select(KEY).unique()
     moved = pl.concat(
@@ -105,14 +105,14 @@ def _texts(moved: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _closing(lives: pl.LazyFrame) -> pl.LazyFrame:
-    refused, at_us = pl.col("kind") == "rejected", pl.col("at_us")
-    unmoved = pl.when(refused).then(pl.lit("dead")).otherwise(pl.lit("pending"))
+    rejected, at_us = pl.col("kind") == "rejected", pl.col("at_us")
+    unmoved = pl.when(rejected).then(pl.lit("dead")).otherwise(pl.lit("pending"))
     code = pl.col("last") % 8
     moved = code.replace_strict(_STATES, default=None, return_dtype=pl.String)
     known = lives.with_columns(pl.coalesce(moved, unmoved).alias("last_state")).with_columns(
         pl.when(pl.col("last_state") == "dead").then("replaced_us").alias("forgotten_us"),
-        pl.coalesce("died_us", pl.when(refused).then(at_us)).alias("died_us"),
-        pl.coalesce("death", pl.when(refused).then("detail")).alias("died_of"),
+        pl.coalesce("died_us", pl.when(rejected).then(at_us)).alias("died_us"),
+        pl.coalesce("death", pl.when(rejected).then("detail")).alias("died_of"),
     )
     gone = pl.col("forgotten_us").is_not_null()
     state = pl.when(gone).then(pl.lit("purged")).otherwise("last_state")

@@ -9,28 +9,28 @@ _REASONS = (
 _UNSEEN = ["rate_limited", "access_denied", "storage_full"]
 _SENDER, _INBOX = ["day", "relay", "sender"], ["day", "relay", "endpoint"]
 _N = pl.col("n")
-_REFUSED = pl.col("kind") == "rejected"
+_REJECTED = pl.col("kind") == "rejected"
 _BOX = pl.col("endpoint") != ""
-_STORED = ~_REFUSED & _BOX
+_STORED = ~_REJECTED & _BOX
 _MINUTE_US, _DAY_US = 60_000_000, 86_400_000_000
 
 
 def weight() -> pl.Expr:
     """How many arrivals a line stands for."""
-    return pl.when(_REFUSED).then("count").otherwise(1).alias("n")
+    return pl.when(_REJECTED).then("count").otherwise(1).alias("n")
 
 
 def minute() -> pl.Expr:
     """When an arrival happened; a counted line is written later, perhaps on the next day."""
     at_us, since_us = pl.col("at_us"), pl.col("since_us")
     same_day = since_us // _DAY_US == at_us // _DAY_US
-    counted = _REFUSED & (since_us > 0) & same_day
+    counted = _REJECTED & (since_us > 0) & same_day
     return _minute_of(pl.when(counted).then(since_us).otherwise(at_us)).alias("minute")
 
 
 def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
     """One row for each refusal."""
-    return arrivals.filter(_REFUSED).select(
+    return arrivals.filter(_REJECTED).select(
         "day", "relay", "seq", pl.from_epoch("at_us", time_unit="us").alias("at"),
         "id", "sender", "subject", "endpoint", "reason", "detail", "count", "tier",
         "retry_after_ms",
@@ -43,8 +43,8 @@ def traffic(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
     came = arrivals.group_by(group).agg(
         _N.filter(pl.col("part") == 0).sum().alias("publishes"),
         _STORED.sum().alias("stored"),
-        (~_REFUSED & ~_BOX).sum().alias("unclaimed"),
-        _N.filter(_REFUSED).sum().alias("rejected"),
+        (~_REJECTED & ~_BOX).sum().alias("unclaimed"),
+        _N.filter(_REJECTED).sum().alias("rejected"),
         pl.col("size").filter(_STORED).sum().alias("bytes"),
     )
     done = (
@@ -60,14 +60,14 @@ def traffic(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
 def pairs(arrivals: pl.LazyFrame) -> pl.LazyFrame:
     """One row for each sender and mailbox it wrote to."""
     at_us = pl.col("at_us")
-    seen = ~_REFUSED | ~pl.col("reason").is_in(_UNSEEN)
+    seen = ~_REJECTED | ~pl.col("reason").is_in(_UNSEEN)
     sums = (
         arrivals.filter(_BOX)
         .group_by(*_SENDER, "endpoint")
         .agg(
             _N.sum().alias("arrivals"),
             _STORED.sum().alias("stored"),
-            _N.filter(_REFUSED).sum().alias("rejected"),
+            _N.filter(_REJECTED).sum().alias("rejected"),
             pl.col("size").filter(_STORED).sum().alias("bytes"),
             at_us.min().alias("first_at"),
             at_us.max().alias("last_at"),
@@ -103,8 +103,8 @@ def senders(arrivals: pl.LazyFrame, of_pairs: pl.LazyFrame) -> pl.LazyFrame:
     sums = {
         "publishes": _N.filter(pl.col("part") == 0).sum(),
         "stored": _STORED.sum(),
-        "rejected": _N.filter(_REFUSED).sum(),
-        **{name: _N.filter(_REFUSED & (pl.col("reason") == name)).sum() for name in _REASONS},
+        "rejected": _N.filter(_REJECTED).sum(),
+        **{name: _N.filter(_REJECTED & (pl.col("reason") == name)).sum() for name in _REASONS},
         "bytes": pl.col("size").filter(_STORED).sum(),
         **{f"tier{one}": _N.filter(_BOX & (pl.col("tier") == one)).sum() for one in (1, 2, 3)},
     }

@@ -37,11 +37,11 @@ async def fail_and_recover(stage: Stage) -> Outcome:
         fates += [await _order(stage, shop, billing, number) for number in range(8, 11)]
     end()
     failed = sum("failed" in one for one in fates)
-    refused = sum("refused" in one for one in fates)
+    rejected = sum("refused" in one for one in fates)
     return Outcome(
         "billing",
         f"its handler fails {failed} times",
-        f"breaker OPEN, {refused} refused, circuit_open; now {_breaker(stage)}",
+        f"breaker OPEN, {rejected} refused, circuit_open; now {_breaker(stage)}",
     )
 
 

@@ -49,11 +49,11 @@ async def flood(stage: Stage) -> Outcome:
         delivered = sum(one.delivered_to for one in results)
         for _ in range(delivered):
             await (await victim.receive(PATIENCE_S)).ack()
-    refused = [one for one in results if one.rejected]
+    rejected = [one for one in results if one.rejected]
     say(f"agent.flooder sent {FLOOD} at once: {_counts(results)}")
-    if refused:
-        wait_s = refused[-1].retry_after_ms / 1000
-        say(f"{refused[-1].rejected[0].detail}; it may try again in {wait_s:.0f} s")
+    if rejected:
+        wait_s = rejected[-1].retry_after_ms / 1000
+        say(f"{rejected[-1].rejected[0].detail}; it may try again in {wait_s:.0f} s")
     return Outcome("flooder", f"{FLOOD} messages at once", _counts(results))
 
 
@@ -98,13 +98,13 @@ async def come_without_a_key(stage: Stage) -> Outcome:
             else:
                 stage.attempts += 1
                 error = answer.json()["error"]
-    kept, refused = statuses[200], statuses[429]
-    say(f"{STRANGERS} POST /v1/messages without a token: {kept} kept, {refused} answered with 429")
+    kept, rejected = statuses[200], statuses[429]
+    say(f"{STRANGERS} POST /v1/messages without a token: {kept} kept, {rejected} answered with 429")
     say(f'"{error}"')
     return Outcome(
         "a stranger",
         f"{STRANGERS} messages without a key",
-        f"{kept} kept, {refused} refused, quota_exceeded",
+        f"{kept} kept, {rejected} refused, quota_exceeded",
     )
 
 
@@ -118,20 +118,20 @@ async def break_rules(stage: Stage) -> Outcome:
             "/v1/rules", json=rule, headers={"Authorization": f"Bearer {token}"}
         )
         answer.raise_for_status()
-    refused = 0
+    rejected = 0
     async with stage.agent("agent.vault") as vault, stage.agent("agent.spy") as spy:
         for _ in range(TRIES):
             stage.attempts += 1
             try:
                 await spy.send("agent.vault", "open up")
             except AccessDenied:
-                refused += 1
+                rejected += 1
         async with stage.agent("agent.shop") as shop:
             await stage.send(shop, "agent.vault", "takings of today")
         async with await vault.receive(PATIENCE_S) as message:
-            say(f"agent.spy wrote to agent.vault {TRIES} times: {refused} refused, access_denied")
+            say(f"agent.spy wrote to agent.vault {TRIES} times: {rejected} refused, access_denied")
             say(f"meanwhile agent.vault has mail from {message.sender}")
-    return Outcome("spy", f"{TRIES} messages to agent.vault", f"{refused} refused, access_denied")
+    return Outcome("spy", f"{TRIES} messages to agent.vault", f"{rejected} refused, access_denied")
 
 
 async def steal_a_name(stage: Stage) -> Outcome:
@@ -148,7 +148,7 @@ async def steal_a_name(stage: Stage) -> Outcome:
 
 def _counts(results: list[PublishResult]) -> str:
     """ "100 delivered, 400 refused, rate_limited"."""
-    refused = Counter(one.rejected[0].reason for one in results if one.rejected)
+    rejected = Counter(one.rejected[0].reason for one in results if one.rejected)
     delivered = sum(1 for one in results if one.delivered_to)
-    told = [f"{number} refused, {reason}" for reason, number in refused.items()]
+    told = [f"{number} refused, {reason}" for reason, number in rejected.items()]
     return ", ".join([f"{delivered} delivered", *told])

@@ -114,7 +114,7 @@ def test_the_story_as_json_has_every_step_in_order(waypost: CommandLine) -> None
     assert set(story["steps"][0]) == {"at_us", "seq", "kind", "endpoint", "text"}
 
 
-def test_a_refused_check_ends_the_story(waypost: CommandLine) -> None:
+def test_a_rejected_check_ends_the_story(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         spent = {"call_budget_remaining": 0}

@@ -110,7 +110,7 @@ def test_nothing_private_is_printed(
     assert not any(secret in printed for secret in private_parts(file))
 
 
-def test_a_file_that_others_can_read_is_refused_with_the_way_out(
+def test_a_file_that_others_can_read_is_rejected_with_the_way_out(
     waypost_keys: Keys, tmp_path: Path
 ) -> None:
     file = tmp_path / "web.key"

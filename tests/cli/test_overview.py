@@ -55,7 +55,7 @@ def test_stats_count_messages_by_status_and_by_endpoint(waypost: CommandLine) ->
     assert stats["in_use_by"] == ""
 
 
-def test_stats_count_what_happened_and_what_was_refused(waypost: CommandLine) -> None:
+def test_stats_count_what_happened_and_what_was_rejected(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         for _ in range(103):

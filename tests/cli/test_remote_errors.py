@@ -139,7 +139,7 @@ def test_a_token_may_stand_in_the_environment(relay: ServedRelay, tmp_path: Path
     assert person.json("stats")["url"] == relay.url
 
 
-def test_anonymous_messages_are_refused_with_how_to_be_somebody(person: Person) -> None:
+def test_anonymous_messages_are_rejected_with_how_to_be_somebody(person: Person) -> None:
     said = one_sentence(person("send", "agent.a", "1", exits=1))
     assert "takes no anonymous messages" in said
     assert "'waypost keys new SUBJECT'" in said
@@ -207,7 +207,7 @@ def test_whoever_is_connected_already_is_told_to_end_the_other(person: Person) -
     first.communicate(timeout=30)
 
 
-def test_an_inbox_of_somebody_else_is_refused_with_what_is_needed(
+def test_an_inbox_of_somebody_else_is_rejected_with_what_is_needed(
     relay: ServedRelay, person: Person
 ) -> None:
     person.has_keys("agent.f.curious")
@@ -221,7 +221,7 @@ def test_an_unknown_id_is_one_sentence(relay: ServedRelay) -> None:
     assert "tells of no message unheard-of" in said
 
 
-def test_a_quota_is_a_refusal_with_advice(person: Person) -> None:
+def test_a_quota_is_a_rejection_with_advice(person: Person) -> None:
     person.has_keys("agent.f.pushy")
     send = ("send", "agent.f.quota", "1", "--sender", "agent.f.pushy")
     for _ in range(2):
@@ -229,8 +229,8 @@ def test_a_quota_is_a_refusal_with_advice(person: Person) -> None:
     result = person(*send, exits=3)
     assert "refused for agent.f.quota: quota_exceeded" in result.stdout
     assert "wait until the recipient has read" in result.stdout
-    [refusal] = person.json(*send, "--wait", "1", exits=3)["rejected"]
-    assert refusal["reason"] == "quota_exceeded"
+    [rejection] = person.json(*send, "--wait", "1", exits=3)["rejected"]
+    assert rejection["reason"] == "quota_exceeded"
 
 
 def test_a_rate_limit_says_how_long_to_wait(person: Person) -> None:

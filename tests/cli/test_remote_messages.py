@@ -183,8 +183,8 @@ def test_the_operator_is_told_the_whole_story_and_a_sender_its_own(
 
 def test_a_mailbox_outside_of_agent_needs_the_operator(relay: ServedRelay, person: Person) -> None:
     assert "Nobody is registered" in person("send", "service.s11", "1", exits=3).stdout
-    refused = person("send", "service.s11", "1", "--register", exits=1)
-    assert "--operator-token-file" in refused.stderr
+    rejected = person("send", "service.s11", "1", "--register", exits=1)
+    assert "--operator-token-file" in rejected.stderr
     sent = relay.operator().json("send", "service.s11", "1", "--register")
     assert sent["delivered_to"] == 1
 

@@ -24,8 +24,8 @@ def test_a_rule_is_added_replaced_and_removed(waypost: CommandLine) -> None:
 def test_a_rule_holds_for_the_next_message(waypost: CommandLine) -> None:
     fill(waypost.data)
     waypost("rules", "add", "deny", "agent.spy", ">")
-    refused = waypost("send", "agent.a", "1", "--sender", "agent.spy", exits=3)
-    assert "access_denied" in refused.stdout + refused.stderr
+    rejected = waypost("send", "agent.a", "1", "--sender", "agent.spy", exits=3)
+    assert "access_denied" in rejected.stdout + rejected.stderr
 
 
 def test_a_rule_that_is_not_there_cannot_be_removed(waypost: CommandLine) -> None:
@@ -33,7 +33,7 @@ def test_a_rule_that_is_not_there_cannot_be_removed(waypost: CommandLine) -> Non
     assert "there is no such rule" in waypost("rules", "remove", *SPY, exits=1).stderr
 
 
-def test_a_pattern_that_is_none_is_refused(waypost: CommandLine) -> None:
+def test_a_pattern_that_is_none_is_rejected(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert "invalid access rule" in waypost("rules", "add", "deny", "a..b", ">", exits=2).stderr
 

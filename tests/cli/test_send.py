@@ -161,12 +161,12 @@ def test_a_full_mailbox_is_named_with_what_to_do(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b")
     sent = waypost.json("send", "agent.*", "2", "--sender", "agent.b")
     assert sent["delivered_to"] == 1
-    [refusal] = sent["rejected"]
-    assert (refusal["endpoint"], refusal["reason"]) == ("agent.a", "backpressure")
-    assert "acknowledged" in refusal["advice"]
+    [rejection] = sent["rejected"]
+    assert (rejection["endpoint"], rejection["reason"]) == ("agent.a", "backpressure")
+    assert "acknowledged" in rejection["advice"]
 
 
-def test_a_sender_that_rules_keep_out_is_refused_with_3(waypost: CommandLine) -> None:
+def test_a_sender_that_rules_keep_out_is_rejected_with_3(waypost: CommandLine) -> None:
     async def forbid(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))

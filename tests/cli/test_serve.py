@@ -91,7 +91,7 @@ def test_agents_that_are_connected_do_not_keep_it_from_ending(tmp_path: Path) ->
         assert listener.returncode == 0
 
 
-def test_the_second_on_one_directory_is_refused_in_one_sentence(
+def test_the_second_on_one_directory_is_rejected_in_one_sentence(
     relay: ServedRelay, shell: Shell
 ) -> None:
     second = shell("serve", "--port", "0", data=relay.data)

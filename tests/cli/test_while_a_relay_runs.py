@@ -55,7 +55,7 @@ def test_the_owner_is_named(waypost: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("owned")
-def test_every_verb_that_owns_is_refused_in_one_sentence(waypost: CommandLine) -> None:
+def test_every_verb_that_owns_is_rejected_in_one_sentence(waypost: CommandLine) -> None:
     for arguments in OWNING:
         result = waypost(*arguments, exits=1)
         assert "is in use by another process (pid " in result.stderr
@@ -64,7 +64,7 @@ def test_every_verb_that_owns_is_refused_in_one_sentence(waypost: CommandLine) -
 
 
 @pytest.mark.usefixtures("owned")
-def test_a_process_of_its_own_is_refused_without_a_traceback(
+def test_a_process_of_its_own_is_rejected_without_a_traceback(
     shell: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = shell("send", "agent.a", "1", "--sender", "agent.b")

@@ -38,7 +38,7 @@ class Line:
         assert isinstance(auth, frames.Auth)
         await self.say(welcome(**limits), frames.QueueStatus(pending=0), frames.Live())
 
-    async def refuse(self, code: int, why: str) -> None:
+    async def reject(self, code: int, why: str) -> None:
         await self.say(frames.Error(error=why, fatal=True))
         await self.websocket.close(code, why)
 

@@ -31,6 +31,6 @@ def test_every_way_to_write_an_address_leads_to_the_relay(url: str, uri: str, or
         *("http://h:99999", "http://user:secret@h", "http://h/?token=1", "http://h/#top", None),
     ],
 )
-def test_anything_else_is_refused(url: str) -> None:
+def test_anything_else_is_rejected(url: str) -> None:
     with pytest.raises(InvalidInput, match="not the address of a relay"):
         parse_address(url)

@@ -97,7 +97,7 @@ async def test_a_block_that_raises_gives_the_message_back(ann: Agent, bob: Agent
     assert (again.id, again.payload) == (first.id, "hot")
 
 
-async def test_a_delay_that_is_none_is_refused_and_the_message_stays_open(
+async def test_a_delay_that_is_none_is_rejected_and_the_message_stays_open(
     ann: Agent, bob: Agent, relay: ServedRelay
 ) -> None:
     await ann.send("agent.bob", 1)
@@ -151,7 +151,7 @@ async def test_the_same_id_twice_is_stored_once(ann: Agent, bob: Agent) -> None:
         await bob.receive(0.05)
 
 
-async def test_a_refusal_is_in_the_result(ann: Agent) -> None:
+async def test_a_rejection_is_in_the_result(ann: Agent) -> None:
     result = await ann.send("nobody.here", "anyone?")
     assert result.delivered_to == 0
 
@@ -279,7 +279,7 @@ async def test_a_blocked_sender_is_not_heard_and_does_not_notice(
 # --- Connecting and closing ----------------------------------------------------------------------
 
 
-async def test_a_second_connection_is_refused_and_the_first_stays(ann: Agent, dial: Dial) -> None:
+async def test_a_second_connection_is_rejected_and_the_first_stays(ann: Agent, dial: Dial) -> None:
     with pytest.raises(AlreadyConnected):
         async with dial("agent.ann"):
             pass

@@ -92,7 +92,7 @@ async def test_fetches_at_the_same_time_take_turns(ann: Agent, puller: Agent) ->
     assert [one.payload for messages in fetched for one in messages] == [0, 1, 2, 3]
 
 
-async def test_a_fetch_of_nothing_is_refused(puller: Agent) -> None:
+async def test_a_fetch_of_nothing_is_rejected(puller: Agent) -> None:
     with pytest.raises(InvalidInput):
         await puller.fetch(0)
 

@@ -45,26 +45,26 @@ def quick(**options: Any) -> ClientOptions:
         (frames.CLOSE_ALREADY_CONNECTED, AlreadyConnected),
     ],
 )
-async def test_a_refusal_is_raised_with_the_words_of_the_relay(
+async def test_a_rejection_is_raised_with_the_words_of_the_relay(
     code: int, error: type[Exception]
 ) -> None:
-    async def refuse(line: Line) -> None:
-        await line.refuse(code, "not you")
+    async def reject(line: Line) -> None:
+        await line.reject(code, "not you")
 
-    async with pretend(refuse) as url:
+    async with pretend(reject) as url:
         with pytest.raises(error, match="not you"):
             async with connect(url, ANN, options=quick()):
                 pass
 
 
-async def test_a_refusal_later_on_is_raised_by_everything_that_waits() -> None:
+async def test_a_rejection_later_on_is_raised_by_everything_that_waits() -> None:
     async def once(line: Line) -> None:
         if line.number == 1:
             await line.let_in()
             await line.hear()  # the send, which is never answered
             await line.websocket.close(1001)
         else:
-            await line.refuse(frames.CLOSE_FORBIDDEN, "not any more")
+            await line.reject(frames.CLOSE_FORBIDDEN, "not any more")
 
     async with pretend(once) as url, connect(url, ANN, options=quick()) as agent:
         waiting = [

@@ -11,7 +11,7 @@ from tests.client.served import ServedRelay
 from waypost.client import (
     Agent,
     ReceiveTimedOut,
-    RequestRefused,
+    RequestBlocked,
     RequestRejected,
     RequestTimedOut,
     WrongReceiveMode,
@@ -66,7 +66,7 @@ async def test_the_guard_lets_only_so_many_requests_out(dial: Dial) -> None:
     async with dial("agent.ann", guard=guard) as ann:
         for _ in range(2):
             await ann.request("agent.bob", "?")
-        with pytest.raises(RequestRefused) as raised:
+        with pytest.raises(RequestBlocked) as raised:
             await ann.request("agent.bob", "?")
     assert raised.value.reason is GuardRejectionReason.RATE_LIMITED
     assert 0 < raised.value.retry_after_ms <= guard.rate_limit_window_ms
@@ -81,7 +81,7 @@ async def test_requests_that_fail_open_the_circuit_to_that_agent_only(
             with pytest.raises(RequestTimedOut):
                 await ann.request("agent.down", "?", timeout=0.02)
         stored = relay.waiting("agent.down")
-        with pytest.raises(RequestRefused) as raised:
+        with pytest.raises(RequestBlocked) as raised:
             await ann.request("agent.down", "?", timeout=0.02)
         assert raised.value.reason is GuardRejectionReason.CIRCUIT_OPEN
         assert relay.waiting("agent.down") == stored  # nothing went out

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.client.session_harness import Talk, message, welcome
 from waypost.client.options import ClientOptions
-from waypost.client.protocol.events import Refused
+from waypost.client.protocol.events import OperationFailed
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
 
@@ -70,7 +70,7 @@ def test_every_frame_keeps_to_the_limits_and_nothing_is_left_out(
     assert [name for one in flat if isinstance(one, frames.Ack) for name in one.ids] == ids
 
 
-def test_a_message_too_large_for_any_frame_is_refused_at_once() -> None:
+def test_a_message_too_large_for_any_frame_is_rejected_at_once() -> None:
     talk = Talk()
     talk.connect(welcome(frame_max_bytes=1000))
     with pytest.raises(InvalidMessage, match="too large for the relay"):
@@ -78,13 +78,13 @@ def test_a_message_too_large_for_any_frame_is_refused_at_once() -> None:
     assert not talk.session.awaits_answers
 
 
-def test_a_message_that_became_too_large_with_a_new_connection_is_refused_then() -> None:
+def test_a_message_that_became_too_large_with_a_new_connection_is_rejected_then() -> None:
     talk = Talk()
     talk.connect()
     large, _ = talk.send("x" * 2000)
     small, _ = talk.send("y")
     talk.drop()
-    _, refused = talk.connect(welcome(frame_max_bytes=1000))
-    assert isinstance(refused, Refused)
-    assert (refused.ref, type(refused.problem)) == (large, InvalidMessage)
+    _, rejected = talk.connect(welcome(frame_max_bytes=1000))
+    assert isinstance(rejected, OperationFailed)
+    assert (rejected.ref, type(rejected.problem)) == (large, InvalidMessage)
     assert sends(talk.written()) == [small]

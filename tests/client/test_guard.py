@@ -58,8 +58,8 @@ def test_a_fresh_guard_allows_a_call(guard: MessagingGuard) -> None:
 
 def test_five_failures_open_the_circuit_to_everybody(guard: MessagingGuard) -> None:
     fail(guard, 5)
-    refused = GuardResult(False, GuardRejectionReason.CIRCUIT_OPEN, RESET_MS)
-    assert guard.check("any-sender", "target-1") == refused
+    rejected = GuardResult(False, GuardRejectionReason.CIRCUIT_OPEN, RESET_MS)
+    assert guard.check("any-sender", "target-1") == rejected
     assert guard.get_circuit_state("target-1") is CircuitState.OPEN
 
 
@@ -87,8 +87,8 @@ def test_ten_messages_a_minute_pass_and_no_eleventh(
     guard: MessagingGuard, clock: ManualClock
 ) -> None:
     assert all(guard.check("sender-1", "target-1").allowed for _ in range(10))
-    refused = guard.check("sender-1", "target-1")
-    assert refused == GuardResult(False, GuardRejectionReason.RATE_LIMITED, WINDOW_MS)
+    rejected = guard.check("sender-1", "target-1")
+    assert rejected == GuardResult(False, GuardRejectionReason.RATE_LIMITED, WINDOW_MS)
     clock.advance_ms(WINDOW_MS)
     assert guard.check("sender-1", "target-1").allowed
 
@@ -215,7 +215,7 @@ def test_what_changes_no_state_is_not_logged(
     assert not caplog.records
 
 
-def test_refusals_are_counted_by_their_reason(guard: MessagingGuard) -> None:
+def test_rejections_are_counted_by_their_reason(guard: MessagingGuard) -> None:
     fail(guard)
     for _ in range(2):
         guard.check("sender-1", "target-1")

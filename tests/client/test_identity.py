@@ -143,7 +143,7 @@ def test_overwriting_works_where_there_is_nothing_yet(alice: Identity, file: Pat
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o777])
-def test_a_file_open_to_others_is_refused_with_the_way_out(
+def test_a_file_open_to_others_is_rejected_with_the_way_out(
     alice: Identity, file: Path, mode: int
 ) -> None:
     alice.save(file)
@@ -170,7 +170,7 @@ def test_a_stricter_mode_is_fine(alice: Identity, file: Path) -> None:
     ],
     ids=str,
 )
-def test_a_file_with_something_wrong_in_it_is_refused(
+def test_a_file_with_something_wrong_in_it_is_rejected(
     alice: Identity, file: Path, change: dict[str, object]
 ) -> None:
     alice.save(file)
@@ -179,7 +179,7 @@ def test_a_file_with_something_wrong_in_it_is_refused(
         Identity.load(file)
 
 
-def test_a_file_cut_anywhere_is_refused(alice: Identity, file: Path) -> None:
+def test_a_file_cut_anywhere_is_rejected(alice: Identity, file: Path) -> None:
     alice.save(file)
     whole = file.read_bytes()
     for cut in range(len(whole) - 2):
@@ -189,14 +189,14 @@ def test_a_file_cut_anywhere_is_refused(alice: Identity, file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"null", b"[" * 20_000])
-def test_what_was_never_a_key_file_is_refused(file: Path, content: bytes) -> None:
+def test_what_was_never_a_key_file_is_rejected(file: Path, content: bytes) -> None:
     file.touch(mode=0o600)
     file.write_bytes(content)
     with pytest.raises(KeyFileInvalid):
         Identity.load(file)
 
 
-def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(KeyFileInvalid):
         Identity.load(tmp_path)
     with pytest.raises(KeyFileInvalid, match="No such file"):

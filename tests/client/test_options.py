@@ -25,7 +25,7 @@ from waypost.policy.errors import InvalidSettings
     ],
     ids=str,
 )
-def test_a_value_out_of_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_a_value_out_of_range_is_rejected_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidSettings, match=next(iter(wrong))):
         ClientOptions(**wrong)
 

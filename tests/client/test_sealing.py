@@ -194,7 +194,7 @@ def test_an_ephemeral_key_that_keeps_no_secret_breaks_the_seal() -> None:
 
 
 @pytest.mark.parametrize("message_id", ["", "a b", "a\nb", "x" * 65])
-def test_a_message_id_that_no_relay_takes_is_refused(message_id: str) -> None:
+def test_a_message_id_that_no_relay_takes_is_rejected(message_id: str) -> None:
     with pytest.raises(InvalidMessage):
         sealed_for_bob(message_id=message_id)
 

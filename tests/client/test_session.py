@@ -9,12 +9,12 @@ from tests.client.session_harness import ME, NOW_MS, Talk, message, prove, sent,
 from waypost.client.errors import (
     AlreadyConnected,
     NotAuthenticated,
-    OperationRefused,
+    OperationRejected,
     SubjectTaken,
 )
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.protocol.events import Answered, Fetched, Refused, Replied
+from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reasons import Reason
 from waypost.wire import frames
@@ -86,7 +86,7 @@ def test_a_frame_that_is_none_raises(connected: Talk) -> None:
         (frames.CLOSE_ALREADY_CONNECTED, AlreadyConnected),
     ],
 )
-def test_a_refusal_at_the_first_attempt_is_final(
+def test_a_rejection_at_the_first_attempt_is_final(
     talk: Talk, code: int, error: type[Exception]
 ) -> None:
     talk.session.connected()
@@ -155,12 +155,12 @@ def test_a_send_is_written_with_everything_it_was_given(connected: Talk) -> None
 
 def test_an_answer_is_told_once_as_a_result(connected: Talk) -> None:
     ref, message_id = connected.send()
-    refused = Rejection("abc", Reason.QUOTA_EXCEEDED, "too much")
+    rejected = Rejection("abc", Reason.QUOTA_EXCEEDED, "too much")
     answer = frames.Sent(
-        ref=ref, message_id=message_id, delivered_to=2, rejected=[refused], retry_after_ms=9
+        ref=ref, message_id=message_id, delivered_to=2, rejected=[rejected], retry_after_ms=9
     )
     result = PublishResult(
-        message_id=message_id, delivered_to=2, rejected=[refused], retry_after_ms=9
+        message_id=message_id, delivered_to=2, rejected=[rejected], retry_after_ms=9
     )
     assert connected.hear(answer) == [Answered(ref, result)]
     assert connected.hear(answer) == []
@@ -168,10 +168,10 @@ def test_an_answer_is_told_once_as_a_result(connected: Talk) -> None:
 
 def test_an_error_about_a_send_is_its_answer(connected: Talk) -> None:
     ref, _ = connected.send()
-    refused = frames.Error(ref=ref, error="stopped", reason="stopped", retry_after_ms=7)
-    [told] = connected.hear(refused)
-    assert isinstance(told, Refused)
-    assert isinstance(told.problem, OperationRefused)
+    rejected = frames.Error(ref=ref, error="stopped", reason="stopped", retry_after_ms=7)
+    [told] = connected.hear(rejected)
+    assert isinstance(told, OperationFailed)
+    assert isinstance(told.problem, OperationRejected)
     assert (told.ref, told.problem.reason, told.problem.retry_after_ms) == (ref, "stopped", 7)
     assert not connected.session.awaits_answers
 
@@ -179,7 +179,7 @@ def test_an_error_about_a_send_is_its_answer(connected: Talk) -> None:
 def test_a_send_the_relay_calls_invalid_is_an_invalid_message(connected: Talk) -> None:
     ref, _ = connected.send()
     [told] = connected.hear(frames.Error(ref=ref, error="no such budget", reason="invalid"))
-    assert isinstance(told, Refused)
+    assert isinstance(told, OperationFailed)
     assert isinstance(told.problem, InvalidMessage)
 
 
@@ -229,7 +229,7 @@ def test_a_withdrawn_send_is_not_written_again_and_its_answer_not_told(connected
     assert connected.written() == []
 
 
-def test_a_number_that_msgpack_has_no_room_for_is_refused() -> None:
+def test_a_number_that_msgpack_has_no_room_for_is_rejected() -> None:
     Talk().send(1 << 80)
     with pytest.raises(InvalidMessage, match="msgpack"):
         Talk(ClientOptions(encoding="msgpack")).send(1 << 80)

@@ -215,7 +215,7 @@ def test_signals_that_nobody_writes_are_dropped_not_piled_up(talk: Talk) -> None
     assert went == [True] * LOSSY_MAX + [False]
 
 
-def test_a_signal_that_is_none_is_refused(talk: Talk) -> None:
+def test_a_signal_that_is_none_is_rejected(talk: Talk) -> None:
     with pytest.raises(InvalidMessage):
         talk.session.signal("agent.other", "ring")  # type: ignore[arg-type]
 

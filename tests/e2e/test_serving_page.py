@@ -80,7 +80,7 @@ def test_limits_of_the_tiers_are_those_in_force() -> None:
         f"at most {bounds.frame_overhead_max_bytes >> 10} KiB until then",
         f"once {bounds.outbox_max_operations:,} operations wait",
         f"after {OPTIONS.unconfirmed_max} messages or {bounds.unconfirmed_max_bytes >> 20} MiB",
-        f"up to {connection.REFUSED_PAUSE_MAX_S:g} s a frame",
+        f"up to {connection.REJECTED_PAUSE_MAX_S:g} s a frame",
         f"more than {bounds.unanswered_max_operations:,} operations",
         f"after {connection.GARBAGE_MAX} broken frames",
         f"408 after {BODY_WAIT_MAX_S:g} s",

@@ -199,7 +199,7 @@ def test_numbers_in_the_prose_are_those_of_the_code() -> None:
         f"at most {bounds.lease_max_messages:,} messages",
         f"{bounds.outbox_max_operations:,} operations waiting",
         f"past {bounds.unanswered_max_operations:,} it is not read from",
-        f"up to {connection.REFUSED_PAUSE_MAX_S:g} s a frame",
+        f"up to {connection.REJECTED_PAUSE_MAX_S:g} s a frame",
         f"up to {bounds.message_id_length_max_chars} letters",
         f"at most {bounds.ancestor_chain_max} subjects",
         f"at most {bounds.number_max}",

@@ -83,8 +83,8 @@ async def test_a_mailbox_that_stays_broken_opens_its_breaker(tmp_path: Path) -> 
         result = await relay.publish("agent.a", n, sender="agent.x")
         assert result.delivered_to == 1
         await until(lambda n=n: failures(relay) == n + 1, f"failure {n + 1}", seconds=5)
-    refused = await relay.publish("agent.a", 3, sender="agent.x")
-    assert [one.reason for one in refused.rejected] == ["circuit_open"]
+    rejected = await relay.publish("agent.a", 3, sender="agent.x")
+    assert [one.reason for one in rejected.rejected] == ["circuit_open"]
     await relay.close()
 
 

@@ -264,7 +264,7 @@ async def test_damage_at_the_end_of_a_sealed_segment_does_not_disturb_the_number
     assert seqs == sorted(set(seqs))
 
 
-async def test_a_journal_of_a_newer_version_is_refused_with_a_reason(copy: Path) -> None:
+async def test_a_journal_of_a_newer_version_is_rejected_with_a_reason(copy: Path) -> None:
     content = only_segment(copy).read_bytes()
     line = b'{"kind":"teleported","seq":999,"at_us":1}\n'
     commit = {"kind": "commit", "seq": 999, "at_us": 1, "count": 1, "bytes": len(line)}

@@ -83,7 +83,7 @@ async def test_a_stopped_relay_shows_why_and_answers_what_it_still_can(
         await relay.ack("agent.a", confirmed[0])
     assert any(os.strerror(errno.EIO) in problem for problem in relay.metrics().problems)
     assert [one.subject for one in relay.list_endpoints()] == ["agent.a"]
-    for refused in (
+    for rejected in (
         relay.ack("agent.a", confirmed[1]),
         relay.nack("agent.a", confirmed[0]),
         relay.lease("agent.a"),
@@ -91,7 +91,7 @@ async def test_a_stopped_relay_shows_why_and_answers_what_it_still_can(
         relay.rebuild_index(),
     ):
         with pytest.raises(RelayStopped):
-            await refused
+            await rejected
     with pytest.raises(RelayStopped):
         relay.register_endpoint("agent.b")
     await relay.close()
@@ -150,12 +150,12 @@ async def test_a_failed_seal_loses_nothing_that_was_confirmed(
     relay, confirmed = await with_three_confirmed(tmp_path, storage)
     real = os.rename
 
-    def refuse(source: str, target: str, **more: object) -> None:
+    def reject(source: str, target: str, **more: object) -> None:
         if str(target).endswith(".jsonl"):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(source, target)
 
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "rename", reject)
     with pytest.raises(RelayStopped):
         await relay.seal_journal()
     await relay.close()

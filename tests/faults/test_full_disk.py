@@ -62,9 +62,9 @@ async def fill_up(relay: Relay) -> list[str]:
     for _ in range(200):
         results = await asyncio.gather(*(publish(relay) for _ in range(5)))
         taken += [result.message_id for result in results if result.delivered_to]
-        refused = [result for result in results if not result.delivered_to]
-        assert all(is_full(result) for result in refused), refused
-        if refused:
+        rejected = [result for result in results if not result.delivered_to]
+        assert all(is_full(result) for result in rejected), rejected
+        if rejected:
             return taken
     pytest.fail("the disk never got full")
 
@@ -98,7 +98,7 @@ async def waiting(relay: Relay) -> list[str]:
     return found
 
 
-async def test_a_full_disk_refuses_publishes_and_still_takes_acks(disk: Disk, storage: str) -> None:
+async def test_a_full_disk_rejects_publishes_and_still_takes_acks(disk: Disk, storage: str) -> None:
     async with relay_on(disk, storage) as relay:
         disk.fill(leave=LEFT_AFTER_BALLAST)
         taken = await fill_up(relay)
@@ -205,15 +205,15 @@ async def test_rules_on_a_full_disk_are_the_old_ones_or_the_new_ones(
         many = [
             AccessRule(from_=f"agent.n{n}", to="agent.secret", action="deny") for n in range(300)
         ]
-        refused = False
+        rejected = False
         for rule in many:
             try:
                 relay.access.add_rule(rule)
             except OSError:
-                refused = True
+                rejected = True
                 break
         in_force = relay.access.list_rules()
-        assert refused == (len(in_force) < 301)
+        assert rejected == (len(in_force) < 301)
     disk.free()
     async with relay_on(disk, storage) as relay:
         assert relay.access.list_rules() == in_force
@@ -237,12 +237,12 @@ async def test_housekeeping_goes_on_while_the_disk_is_full(disk: Disk, storage: 
 async def test_a_disk_too_full_for_a_new_name_makes_room_for_it(
     tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, refused = os.open, []
+    real, rejected = os.open, []
 
     def open_unless_full(path: str, *arguments: Any, **more: Any) -> int:
         ballast = tmp_path / "journal" / "ballast"
         if str(path).endswith((".open", ".bodies")) and ballast.exists():
-            refused.append(path)
+            rejected.append(path)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(path, *arguments, **more)
 
@@ -251,7 +251,7 @@ async def test_a_disk_too_full_for_a_new_name_makes_room_for_it(
         await relay.seal_journal()
         monkeypatch.setattr(os, "open", open_unless_full)
         assert (await publish(relay)).delivered_to == 1
-        assert refused
+        assert rejected
         assert is_full(await publish(relay))
         monkeypatch.undo()
         relay.sweep()

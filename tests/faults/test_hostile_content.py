@@ -56,7 +56,7 @@ async def test_payloads_come_back_as_they_were_sent(
         b"NaN",
     ],
 )
-async def test_text_that_claims_to_be_json_takes_one_line_or_is_refused(
+async def test_text_that_claims_to_be_json_takes_one_line_or_is_rejected(
     tmp_path: Path, raw: bytes
 ) -> None:
     async with Relay(tmp_path, settings=SETTINGS) as relay:

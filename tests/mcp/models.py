@@ -36,7 +36,7 @@ class Model:
         assert not result.is_error, text_of(result)
         return text_of(result)
 
-    async def refused(self, tool: str, **given: Any) -> str:
+    async def rejected(self, tool: str, **given: Any) -> str:
         """What a call that does not go well says."""
         result = await self.call(tool, **given)
         assert result.is_error, text_of(result)

@@ -14,7 +14,7 @@ from waypost.cli.app import app
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Any:
+def rejected(tmp_path: Path) -> Any:
     """Runs the command, which must not start; gives what it says on stderr."""
 
     def run(*arguments: str, exits: int) -> str:
@@ -29,48 +29,48 @@ def refused(tmp_path: Path) -> Any:
     return run
 
 
-def test_without_a_name_it_asks_for_one(refused: Any) -> None:
-    told = refused(exits=1)
+def test_without_a_name_it_asks_for_one(rejected: Any) -> None:
+    told = rejected(exits=1)
     assert "--subject" in told
     assert "--key" in told
 
 
-def test_without_keys_it_says_how_to_make_them(refused: Any) -> None:
-    assert "waypost keys new agent.ann" in refused("--subject", "agent.ann", exits=1)
+def test_without_keys_it_says_how_to_make_them(rejected: Any) -> None:
+    assert "waypost keys new agent.ann" in rejected("--subject", "agent.ann", exits=1)
 
 
-def test_keys_of_somebody_else_are_not_taken(refused: Any, tmp_path: Path) -> None:
+def test_keys_of_somebody_else_are_not_taken(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    told = refused("--subject", "agent.bob", "--key", key, exits=2)
+    told = rejected("--subject", "agent.bob", "--key", key, exits=2)
     assert "holds the keys of agent.ann, not of agent.bob" in told
 
 
-def test_a_key_file_that_is_none_is_named(refused: Any, tmp_path: Path) -> None:
+def test_a_key_file_that_is_none_is_named(rejected: Any, tmp_path: Path) -> None:
     file = tmp_path / "broken.key"
     file.write_text("{}")
     file.chmod(0o600)
-    assert f"{file} is not a key file" in refused("--key", str(file), exits=1)
+    assert f"{file} is not a key file" in rejected("--key", str(file), exits=1)
 
 
-def test_an_operators_token_that_cannot_be_read_is_named(refused: Any, tmp_path: Path) -> None:
+def test_an_operators_token_that_cannot_be_read_is_named(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    told = refused("--key", key, "--operator-token-file", str(tmp_path / "none"), exits=1)
+    told = rejected("--key", key, "--operator-token-file", str(tmp_path / "none"), exits=1)
     assert "cannot read the operator's token" in told
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://somewhere"])
-def test_what_is_no_address_of_a_relay_is_named(refused: Any, tmp_path: Path, url: str) -> None:
+def test_what_is_no_address_of_a_relay_is_named(rejected: Any, tmp_path: Path, url: str) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    assert "not the address of a relay" in refused("--key", key, "--url", url, exits=2)
+    assert "not the address of a relay" in rejected("--key", key, "--url", url, exits=2)
 
 
-def test_it_does_not_listen_for_everyone_by_mistake(refused: Any, tmp_path: Path) -> None:
+def test_it_does_not_listen_for_everyone_by_mistake(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    assert "--allow-host" in refused("--key", key, "--http", "0.0.0.0:7272", exits=2)
+    assert "--allow-host" in rejected("--key", key, "--http", "0.0.0.0:7272", exits=2)
 
 
 def test_an_installation_without_the_extra_says_what_to_install(
-    refused: Any, monkeypatch: pytest.MonkeyPatch
+    rejected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = importlib.util.find_spec
 
@@ -78,7 +78,7 @@ def test_an_installation_without_the_extra_says_what_to_install(
         return None if name == "mcp" else found(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without_mcp)
-    told = refused("--subject", "agent.ann", exits=1)
+    told = rejected("--subject", "agent.ann", exits=1)
     assert told == (
         "waypost: serving MCP needs mcp, which this installation leaves out:"
         ' pip install "waypost[mcp]"\n'

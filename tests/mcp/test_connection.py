@@ -21,7 +21,7 @@ TOOLS = {
 async def test_where_no_relay_answers_every_tool_says_what_to_do() -> None:
     async with at_the_tools("http://127.0.0.1:1", Identity.new("agent.ann")) as ann:
         for tool, given in TOOLS.items():
-            told = await ann.refused(tool, **given)
+            told = await ann.rejected(tool, **given)
             assert "no relay answers at http://127.0.0.1:1" in told
             assert "waypost serve" in told
             assert "tell the person you work for" in told
@@ -40,7 +40,7 @@ async def test_a_relay_that_starts_later_is_found_by_the_next_call(
 ) -> None:
     await relay.stop()
     async with sits("agent.ann") as ann:
-        await ann.refused("relay_send", subject="agent.bob", payload="too early")
+        await ann.rejected("relay_send", subject="agent.bob", payload="too early")
         await relay.start()
         await ann.send("agent.bob", "in time")
 
@@ -48,7 +48,7 @@ async def test_a_relay_that_starts_later_is_found_by_the_next_call(
 async def test_whoever_has_the_wrong_key_is_told_so(relay: ServedRelay, ann: Model) -> None:
     await ann.told("relay_status")
     async with at_the_tools(relay.url, Identity.new("agent.ann")) as thief:
-        told = await thief.refused("relay_inbox")
+        told = await thief.rejected("relay_inbox")
         assert "agent.ann belongs to another key" in told
         assert "--key" in told
         assert "tell the person you work for" in told

@@ -59,7 +59,7 @@ async def test_only_the_one_who_was_asked_can_answer(
 
 
 async def test_without_an_answer_it_is_told_not_to_ask_again(ann: Model, bob: Model) -> None:
-    told = await ann.refused(
+    told = await ann.rejected(
         "relay_send_and_wait", subject="agent.bob", payload="anyone?", timeout_seconds=0.2
     )
     assert "No answer from agent.bob within 0.2 seconds" in told
@@ -69,14 +69,14 @@ async def test_without_an_answer_it_is_told_not_to_ask_again(ann: Model, bob: Mo
 
 async def test_two_that_wait_for_each_other_are_told_so(ann: Model, bob: Model) -> None:
     await bob.send("agent.ann", "what do you want?")
-    told = await ann.refused(
+    told = await ann.rejected(
         "relay_send_and_wait", subject="agent.bob", payload="what is up?", timeout_seconds=0.2
     )
     assert "1 message from agent.bob came meanwhile: perhaps it waits for you" in told
 
 
 async def test_a_late_answer_comes_to_the_inbox(ann: Model, bob: Model) -> None:
-    await ann.refused(
+    await ann.rejected(
         "relay_send_and_wait", subject="agent.bob", payload="quick?", timeout_seconds=0.2
     )
     [(question, _)] = await bob.read()
@@ -93,7 +93,7 @@ async def test_a_loop_is_stopped_and_the_model_is_told_what_to_do_instead(
     [(hello, _)] = await bob.read()
     await bob.told("relay_send", payload="hello to you", in_reply_to=hello)
     [(back, _)] = await ann.read()
-    stopped = await ann.refused("relay_send", payload="thanks!", in_reply_to=back)
+    stopped = await ann.rejected("relay_send", payload="thanks!", in_reply_to=back)
     assert "cycle detected: agent.bob already in chain" in stopped
     assert "stopped as a loop" in stopped
     assert "begin a new conversation" in stopped
@@ -148,7 +148,7 @@ async def test_whoever_answers_without_saying_so_is_reminded(ann: Model, bob: Mo
 
 
 async def test_an_answer_to_a_message_nobody_knows_is_not_sent(ann: Model, bob: Model) -> None:
-    told = await ann.refused(
+    told = await ann.rejected(
         "relay_send", subject="agent.bob", payload="as you say", in_reply_to="no-such-id"
     )
     assert "in_reply_to no-such-id is no message" in told
@@ -179,8 +179,8 @@ async def test_whoever_waits_too_often_in_vain_is_stopped(sits: Sits) -> None:
     try:
         async with sits("agent.ann", guard=guard) as ann:
             ask = {"subject": "agent.bob", "payload": "there?", "timeout_seconds": 0.2}
-            await ann.refused("relay_send_and_wait", **ask)
-            told = await ann.refused("relay_send_and_wait", **ask)
+            await ann.rejected("relay_send_and_wait", **ask)
+            told = await ann.rejected("relay_send_and_wait", **ask)
     finally:
         guard.stop()
     assert "Not sent (circuit_open)" in told

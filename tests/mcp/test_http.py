@@ -53,12 +53,12 @@ async def test_models_in_several_programs_share_one_agent(
             await second.told("relay_ack", ids=[sent])
         assert [text for _, text in await ann.read()] == ["I will"]
         await eventually(lambda: relay.waiting("agent.bob") == 0)
-        await refuses_strangers(url)
+        await rejects_strangers(url)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 30) == 0
 
 
-async def refuses_strangers(url: str) -> None:
+async def rejects_strangers(url: str) -> None:
     async with httpx.AsyncClient() as http:
         rebound = {**ACCEPT, "Host": "evil.example.com"}
         assert (await http.post(url, json=BODY, headers=rebound)).status_code == 421

@@ -57,10 +57,10 @@ async def test_acknowledging_twice_does_no_harm(ann: Model, bob: Model) -> None:
 
 
 async def test_an_unknown_id_cannot_be_acknowledged_or_read(bob: Model) -> None:
-    told = await bob.refused("relay_ack", ids=["no-such-id"])
+    told = await bob.rejected("relay_ack", ids=["no-such-id"])
     assert "No message in your mailbox: no-such-id" in told
     assert "relay_inbox" in told
-    told = await bob.refused("relay_inbox", message_id="no-such-id")
+    told = await bob.rejected("relay_inbox", message_id="no-such-id")
     assert "no message no-such-id in your mailbox" in told
 
 

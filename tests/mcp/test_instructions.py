@@ -7,18 +7,18 @@ from waypost.client.errors import (
     AgentClosed,
     AlreadyConnected,
     CannotConnect,
-    OperationRefused,
+    OperationRejected,
     SendTimedOut,
     SubjectTaken,
 )
 from waypost.mcp.blocks import KNOWN
 from waypost.mcp.instructions import (
     GUARDED,
-    REFUSALS,
+    REJECTIONS,
     SPENT,
     failure,
-    guard_refusal,
-    refusal_lines,
+    guard_rejection,
+    rejection_lines,
     wait_words,
     what_to_do,
 )
@@ -31,7 +31,7 @@ from waypost.wire.results import Rejection
 
 
 def test_the_tables_know_every_member_and_no_other() -> None:
-    assert REFUSALS.keys() == set(Reason)
+    assert REJECTIONS.keys() == set(Reason)
     assert GUARDED.keys() == set(GuardRejectionReason)
     assert KNOWN.keys() == set(Tier)
 
@@ -75,22 +75,22 @@ def test_each_way_to_spend_a_budget_has_its_own_instruction(
     assert told in dict(SPENT).values()
 
 
-def test_a_refusal_of_many_mailboxes_is_said_once() -> None:
+def test_a_rejection_of_many_mailboxes_is_said_once() -> None:
     twice = [
         Rejection("a", Reason.BACKPRESSURE, "full"),
         Rejection("b", Reason.BACKPRESSURE, "full"),
     ]
-    assert len(refusal_lines(twice, 0)) == 1
+    assert len(rejection_lines(twice, 0)) == 1
 
 
 def test_a_quota_says_nothing_but_its_reason() -> None:
-    [line] = refusal_lines([Rejection("", Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)], 0)
+    [line] = rejection_lines([Rejection("", Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)], 0)
     assert line.startswith("Refused (quota_exceeded). Too much")
 
 
 @pytest.mark.parametrize("reason", GuardRejectionReason)
 def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReason) -> None:
-    told = guard_refusal(reason, 2000)
+    told = guard_rejection(reason, 2000)
     assert "Wait 2 seconds" in told
     assert "relay_send" in told
 
@@ -105,8 +105,8 @@ def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReaso
         (SubjectTaken("belongs to another key"), ["another key", "tell the person"]),
         (CannotConnect("no relay"), ["no relay", "tell the person"]),
         (ServedError("start one with 'waypost serve'"), ["waypost serve", "tell the person"]),
-        (OperationRefused("busy", "stopped", 3000), ["busy", "Wait 3 seconds"]),
-        (OperationRefused("busy", "stopped"), ["busy", "Call again later"]),
+        (OperationRejected("busy", "stopped", 3000), ["busy", "Wait 3 seconds"]),
+        (OperationRejected("busy", "stopped"), ["busy", "Call again later"]),
         (AgentClosed("closed"), ["Call again"]),
     ],
 )

@@ -67,7 +67,7 @@ async def test_registering_is_the_operators_where_it_is_needed_at_all(
 ) -> None:
     assert (await ann.facts("relay_register_endpoint", subject="agent.ann"))["has_mailbox"]
     assert not (await ann.facts("relay_register_endpoint", subject="agent.new"))["has_mailbox"]
-    told = await ann.refused("relay_register_endpoint", subject="reports.daily")
+    told = await ann.rejected("relay_register_endpoint", subject="reports.daily")
     assert "Only the relay's operator" in told
     async with sits("agent.boss", operator_token=operator_token) as boss:
         await boss.told("relay_register_endpoint", subject="reports.daily")
@@ -102,7 +102,7 @@ async def test_the_operator_sees_the_numbers_of_the_relay(sits: Sits, operator_t
 
 async def test_a_wrong_operator_token_is_said_to_be_wrong(sits: Sits) -> None:
     async with sits("agent.ann", operator_token="guessed") as ann:
-        told = await ann.refused("relay_list_endpoints")
+        told = await ann.rejected("relay_list_endpoints")
         assert "does not know this operator's token" in told
 
 
@@ -113,7 +113,7 @@ async def test_a_story_is_told_to_those_it_concerns(ann: Model, bob: Model, sits
     await bob.told("relay_ack", ids=[sent])
     assert "has acknowledged it: done" in await told_soon(ann, sent, "done")
     async with sits("agent.carol") as carol:
-        told = await carol.refused("relay_explain", message_id=sent)
+        told = await carol.rejected("relay_explain", message_id=sent)
         assert f"tells you of no message {sent}" in told
 
 

@@ -41,7 +41,7 @@ async def test_every_tool_is_described_with_its_arguments(ann: Model) -> None:
         assert told == set(tool.input_schema.get("properties", {})), tool.name
 
 
-def test_every_reason_for_a_refusal_is_in_the_table() -> None:
+def test_every_reason_for_a_rejection_is_in_the_table() -> None:
     assert first_column(section(MCP, "## What a model sees")) == set(Reason)
 
 

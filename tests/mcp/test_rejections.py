@@ -44,7 +44,7 @@ async def test_a_full_mailbox_is_not_to_be_written_to_again_at_once(
     await with_settings(relay, backpressure=BackpressureConfig(max_mailbox_size=1))
     async with sits("agent.ann") as ann:
         await ann.send("agent.bob", 1)
-        told = await ann.refused("relay_send", subject="agent.bob", payload=2)
+        told = await ann.rejected("relay_send", subject="agent.bob", payload=2)
         assert "mailbox is full. Do not send it again now" in told
 
 
@@ -55,7 +55,7 @@ async def test_a_quota_that_is_used_up_says_to_wait_for_the_reader(
     await with_settings(relay, qos=few)
     async with sits("agent.ann") as ann:
         await ann.send("agent.bob", 1)
-        told = await ann.refused("relay_send", subject="agent.bob", payload=2)
+        told = await ann.rejected("relay_send", subject="agent.bob", payload=2)
         assert "Send nothing more there until the recipient has read it" in told
 
 
@@ -64,7 +64,7 @@ async def test_access_rules_are_named_as_what_they_are(relay: ServedRelay, ann: 
         AccessRule(from_="agent.ann", to="agent.boss", action="deny", priority=1)
     )
     await relay.services.relay.publish("agent.boss", "hello", sender="agent.other")
-    told = await ann.refused("relay_send", subject="agent.boss", payload="a raise, please")
+    told = await ann.rejected("relay_send", subject="agent.boss", payload="a raise, please")
     assert "access rules do not let" in told
     assert "Sending again will not help" in told
 
@@ -74,7 +74,7 @@ async def test_nobody_there_says_how_to_find_somebody(ann: Model) -> None:
     assert result.is_error
     assert result.structured_content is not None
     assert "relay_list_endpoints" in result.structured_content["what_to_do"]
-    told = await ann.refused("relay_send_and_wait", subject="service.nobody", payload="hello?")
+    told = await ann.rejected("relay_send_and_wait", subject="service.nobody", payload="hello?")
     assert "Nobody has a mailbox under this subject" in told
 
 
@@ -99,4 +99,4 @@ async def test_a_message_can_be_made_to_expire(ann: Model, relay: ServedRelay) -
     ],
 )
 async def test_bad_arguments_are_named(ann: Model, given: dict[str, Any], words: str) -> None:
-    assert words in await ann.refused("relay_send", **given)
+    assert words in await ann.rejected("relay_send", **given)

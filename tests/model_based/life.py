@@ -159,7 +159,7 @@ class Life:
         try:
             again = self.expect_again(sender, message_id, subject)
         except InvalidMessage as taken:
-            self.expect_refusal(publishing, str(taken))
+            self.expect_rejection(publishing, str(taken))
             return
         self.note_publish(self.do(publishing), subject, draft, again)
         self.settle()
@@ -172,7 +172,7 @@ class Life:
         window_us = self.keep.duplicate_window_ms * 1000
         return self.model.expected_again(sender, message_id, subject, self.clock(), window_us)
 
-    def expect_refusal(self, publishing: Coroutine[Any, Any, PublishResult], why: str) -> None:
+    def expect_rejection(self, publishing: Coroutine[Any, Any, PublishResult], why: str) -> None:
         """A publish that raises, and of which nothing is written down."""
         seq = self.relay.metrics().seq
         with pytest.raises(InvalidMessage, match=why):

@@ -49,17 +49,17 @@ class Model:
 
     def published(self, result: PublishResult, subject: str, sender: str, ttl_ms: int) -> None:
         """A publish returned."""
-        refused = {one.endpoint_hash: one for one in result.rejected}
+        rejected = {one.endpoint_hash: one for one in result.rejected}
         if not result.message_id:
-            assert list(refused) == [""], result
+            assert list(rejected) == [""], result
             return
         targets = self.targets(subject)
-        assert len(targets) == result.delivered_to + len(refused), result
+        assert len(targets) == result.delivered_to + len(rejected), result
         for endpoint in targets:
-            self._arrived(endpoint, Letter(result.message_id, sender, ttl_ms), refused)
+            self._arrived(endpoint, Letter(result.message_id, sender, ttl_ms), rejected)
 
-    def _arrived(self, endpoint: str, letter: Letter, refused: dict[str, Rejection]) -> None:
-        rejection = refused.get(hash_of(endpoint))
+    def _arrived(self, endpoint: str, letter: Letter, rejected: dict[str, Rejection]) -> None:
+        rejection = rejected.get(hash_of(endpoint))
         if rejection is None:
             self.box(endpoint).append(letter)
             self.dead.get(endpoint, {}).pop(letter.id, None)

@@ -121,7 +121,7 @@ async def test_a_flood_against_full_mailboxes_counts_against_its_sender(
         assert sum(map(passed, results)) == 1_200
 
 
-async def test_a_flood_of_refusals_does_not_fill_the_journal(tmp_path: Path) -> None:
+async def test_a_flood_of_rejections_does_not_fill_the_journal(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(
         LIMITS, rate_limit=RateLimitConfig(window_secs=60, max_per_window=1)
     )
@@ -130,6 +130,6 @@ async def test_a_flood_of_refusals_does_not_fill_the_journal(tmp_path: Path) -> 
         relay.register_endpoint(AGENTS[0])
         for _ in range(50):
             await relay.publish_many([draft(AGENTS[0], "agent.flood", 1)] * 100)
-    refused = [event for event in plain_journal.committed(tmp_path) if event["kind"] == "rejected"]
-    assert len(refused) <= 1_001
-    assert sum(event.get("count", 1) for event in refused) == 4_999
+    rejected = [event for event in plain_journal.committed(tmp_path) if event["kind"] == "rejected"]
+    assert len(rejected) <= 1_001
+    assert sum(event.get("count", 1) for event in rejected) == 4_999

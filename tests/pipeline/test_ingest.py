@@ -180,12 +180,12 @@ def test_the_journals_of_many_relays_lie_side_by_side(spark: SparkSession, tmp_p
     assert names == {"east", "other"}
 
 
-def test_two_relays_of_one_name_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_two_relays_of_one_name_are_rejected_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match="NAME=DIR"):
         parse_places([str(tmp_path / "a" / "data"), str(tmp_path / "b" / "data")])
 
 
-def test_another_relay_under_a_name_that_is_taken_is_refused(
+def test_another_relay_under_a_name_that_is_taken_is_rejected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)

@@ -80,7 +80,9 @@ def test_remains_of_a_job_that_died_do_not_come_back(spark: SparkSession, tmp_pa
     assert content(open_lake(spark, lake.path)) == [(FIRST, 2)]
 
 
-def test_of_two_jobs_at_once_the_slower_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_two_jobs_at_once_the_slower_one_is_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lake = new_lake(spark, tmp_path)
     slow = lake.begin()
     slow.rewrite("t", table(spark, (FIRST, 1)), [str(FIRST)])

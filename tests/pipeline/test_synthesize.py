@@ -122,7 +122,7 @@ def test_the_same_settings_decide_the_same_for_every_copy(made: Made) -> None:
     assert result.differences == 0
 
 
-def test_a_relay_that_the_lake_holds_already_is_refused(made: Made) -> None:
+def test_a_relay_that_the_lake_holds_already_is_rejected(made: Made) -> None:
     before = made.lake.manifest.version
     with pytest.raises(LakeUnusable, match="already holds a relay 'sim-7-00001'"):
         repeat(made.lake, str(made.data / "journal"), 10, "sim-7")

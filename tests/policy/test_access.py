@@ -172,7 +172,7 @@ def test_a_full_set_still_takes_a_replacement() -> None:
         AccessRule(object(), "b", "deny"),  # type: ignore[arg-type]
     ],
 )
-def test_a_rule_that_cannot_be_taken_is_refused(rule: AccessRule) -> None:
+def test_a_rule_that_cannot_be_taken_is_rejected(rule: AccessRule) -> None:
     with pytest.raises(InvalidRule, match="invalid access rule"):
         validate_rule(rule)
     with pytest.raises(InvalidRule):
@@ -218,7 +218,7 @@ def test_one_bad_entry_spoils_the_whole_document(raw: bytes) -> None:
         parse_rules(raw)
 
 
-def test_a_document_with_too_many_rules_is_refused() -> None:
+def test_a_document_with_too_many_rules_is_rejected() -> None:
     entry = b'{"from": "a", "to": "b", "action": "deny"}'
     assert len(parse_rules(b"[" + b",".join([entry] * access_rules_max) + b"]")) == access_rules_max
     with pytest.raises(InvalidRule, match="no more than"):

@@ -127,14 +127,14 @@ def test_a_sender_below_its_limit_passes_with_the_numbers_seen() -> None:
     assert (verdict.detail, verdict.retry_after_ms) == ("", 0)
 
 
-def test_a_sender_at_its_limit_is_refused_and_told_when_to_come_back() -> None:
+def test_a_sender_at_its_limit_is_rejected_and_told_when_to_come_back() -> None:
     verdict = admit_sender("agent.out", sent(NOW - 9000, NOW), limited_to(2), NOW)
     assert (verdict.reason, verdict.count, verdict.limit) == (Reason.RATE_LIMITED, 2, 2)
     assert verdict.detail == "rate limit exceeded: 2/2 messages in 10s window"
     assert verdict.retry_after_ms == 1000
 
 
-def test_a_refused_publish_does_not_extend_the_window() -> None:
+def test_a_rejected_publish_does_not_extend_the_window() -> None:
     windows, settings = sent(NOW), limited_to(1)
     for wait_ms in (0, 5000, 9999):
         assert admit_sender("agent.out", windows, settings, NOW + wait_ms).reason is not None
@@ -163,7 +163,7 @@ def test_a_delivery_through_a_half_open_circuit_is_a_probe() -> None:
     )
 
 
-def test_a_probe_that_the_budget_refuses_is_given_back() -> None:
+def test_a_probe_that_the_budget_rejects_is_given_back() -> None:
     breakers = opened_at(NOW - COOLDOWN)
     verdict = deliver({"budget"}, breakers)
     assert (verdict.reason, verdict.probe) == (Reason.BUDGET_EXCEEDED, False)
@@ -171,12 +171,12 @@ def test_a_probe_that_the_budget_refuses_is_given_back() -> None:
     assert deliver(set(), breakers).probe
 
 
-def test_a_transition_is_reported_even_when_the_budget_refuses() -> None:
+def test_a_transition_is_reported_even_when_the_budget_rejects() -> None:
     assert deliver({"budget"}, opened_at(NOW - COOLDOWN)).transition is not None
 
 
 @pytest.mark.parametrize("check", ["count cap", "byte cap", "quota"])
-def test_a_delivery_refused_before_the_circuit_does_not_touch_it(check: str) -> None:
+def test_a_delivery_rejected_before_the_circuit_does_not_touch_it(check: str) -> None:
     breakers = opened_at(NOW - COOLDOWN)
     before = breakers.get_states()
     verdict = deliver({check}, breakers)
@@ -188,7 +188,7 @@ def test_an_open_circuit_says_when_to_come_back() -> None:
     assert deliver({"circuit"}).retry_after_ms == COOLDOWN
 
 
-def test_a_budget_refusal_does_not_count_as_a_failure_of_the_endpoint() -> None:
+def test_a_budget_rejection_does_not_count_as_a_failure_of_the_endpoint() -> None:
     breakers = CircuitBreakers(CircuitBreakerConfig(failure_threshold=1))
     deliver({"budget"}, breakers)
     assert len(breakers) == 0
@@ -212,7 +212,7 @@ def test_the_quota_depends_on_the_tier() -> None:
 
 
 @pytest.mark.parametrize("tier", Tier)
-def test_a_quota_refusal_says_the_same_in_every_tier(tier: Tier) -> None:
+def test_a_quota_rejection_says_the_same_in_every_tier(tier: Tier) -> None:
     none = TierLimits(0, 0)
     qos = QosConfig(enabled=True, tier1=none, tier2=none, tier3=none)
     verdict = with_inbox(5, qos, tier=tier)
@@ -239,7 +239,7 @@ def test_an_overflow_is_admitted_with_the_bytes_that_must_leave() -> None:
     assert with_inbox(1000, qos).evict_bytes == SIZE
 
 
-def test_a_message_larger_than_the_whole_inbox_is_refused() -> None:
+def test_a_message_larger_than_the_whole_inbox_is_rejected() -> None:
     verdict = with_inbox(5, QosConfig(enabled=True, inbox_max_bytes=SIZE - 1))
     assert verdict.reason is Reason.BACKPRESSURE
     assert verdict.detail == "backpressure: inbox bytes full (5/99)"
@@ -247,7 +247,7 @@ def test_a_message_larger_than_the_whole_inbox_is_refused() -> None:
 
 @pytest.mark.parametrize("tier1", [TierLimits(0, 0), TierLimits(9, 9999)])
 @pytest.mark.parametrize("calls", [0, 1])
-def test_a_refused_arrival_evicts_nobody(tier1: TierLimits, calls: int) -> None:
+def test_a_rejected_arrival_evicts_nobody(tier1: TierLimits, calls: int) -> None:
     qos = QosConfig(enabled=True, tier1=tier1, inbox_max_bytes=1000)
     verdict = with_inbox(1000, qos, calls=calls)
     assert verdict.evict_bytes == (SIZE if verdict.reason is None else 0)
@@ -262,7 +262,7 @@ def test_with_quotas_off_neither_tier_nor_bytes_matter() -> None:
 # --- Everything off, and the numbers -------------------------------------------------------------
 
 
-def test_with_everything_off_only_the_budget_can_refuse() -> None:
+def test_with_everything_off_only_the_budget_can_reject() -> None:
     mailbox = Occupancy()
     for _ in range(5):
         mailbox.add("agent.out", 10_000)
@@ -273,8 +273,8 @@ def test_with_everything_off_only_the_budget_can_refuse() -> None:
     breakers = opened_at(NOW)
     breakers.update_config(CircuitBreakerConfig(enabled=False))
     assert admit_delivery(arrival(), mailbox, breakers, settings, NOW).reason is None
-    refused = admit_delivery(arrival(calls=0), mailbox, breakers, settings, NOW)
-    assert refused.reason is Reason.BUDGET_EXCEEDED
+    rejected = admit_delivery(arrival(calls=0), mailbox, breakers, settings, NOW)
+    assert rejected.reason is Reason.BUDGET_EXCEEDED
 
 
 def test_a_verdict_holds_the_numbers_it_was_reached_by() -> None:
@@ -297,6 +297,6 @@ def test_only_a_spent_budget_makes_a_dead_letter() -> None:
     assert {Reason.BUDGET_EXCEEDED} == DEAD_LETTERED
 
 
-def test_refusals_after_the_rate_limit_count_in_the_window() -> None:
+def test_rejections_after_the_rate_limit_count_in_the_window() -> None:
     per_endpoint = {reason for reason, _ in CHECKS.values()}
     assert per_endpoint == set(Reason) - UNCOUNTED

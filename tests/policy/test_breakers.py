@@ -94,7 +94,7 @@ def test_a_breaker_at_rest_takes_no_memory() -> None:
 # --- OPEN ----------------------------------------------------------------------------------------
 
 
-def test_an_open_circuit_refuses_and_names_the_endpoint() -> None:
+def test_an_open_circuit_rejects_and_names_the_endpoint() -> None:
     result = opened().check("a", 1)
     assert (result.allowed, result.state, result.probe) == (False, OPEN, False)
     assert result.reason == "circuit open for endpoint a"

@@ -97,7 +97,7 @@ def test_an_overridden_expiry_is_an_instant_not_a_duration() -> None:
         ("hopCount", 1),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_refused(field: str, value: object) -> None:
+def test_a_budget_that_makes_no_sense_is_rejected(field: str, value: object) -> None:
     with pytest.raises(InvalidMessage, match="invalid budget"):
         create_default_budget(NOW, **{field: value})
     with pytest.raises(InvalidMessage, match="invalid budget"):
@@ -114,14 +114,14 @@ def test_a_chain_of_ancestors_has_a_longest_length() -> None:
 # --- The four checks -----------------------------------------------------------------------------
 
 
-def test_a_message_that_used_all_its_hops_is_refused() -> None:
+def test_a_message_that_used_all_its_hops_is_rejected() -> None:
     result = enforce_budget(message(hop_count=5), "agent.a", NOW)
     assert not result.allowed
     assert result.reason == "max hops exceeded (5/5)"
     assert result.updated_budget is None
 
 
-def test_a_message_past_its_hops_is_refused() -> None:
+def test_a_message_past_its_hops_is_rejected() -> None:
     result = enforce_budget(message(hop_count=7, max_hops=3), "agent.a", NOW)
     assert result.reason == "max hops exceeded (7/3)"
 
@@ -140,7 +140,7 @@ def test_an_ancestor_is_compared_whole_and_with_its_case() -> None:
     assert enforce_budget(message(ancestor_chain=["agent.ab", "Agent.a"]), "agent.a", NOW).allowed
 
 
-def test_a_message_past_its_expiry_is_refused() -> None:
+def test_a_message_past_its_expiry_is_rejected() -> None:
     result = enforce_budget(message(ttl=NOW), "agent.a", NOW + 1)
     assert not result.allowed
     assert result.reason == "message expired (TTL)"
@@ -150,7 +150,7 @@ def test_a_message_at_the_instant_of_its_expiry_is_alive() -> None:
     assert enforce_budget(message(ttl=NOW), "agent.a", NOW).allowed
 
 
-def test_a_message_without_calls_left_is_refused() -> None:
+def test_a_message_without_calls_left_is_rejected() -> None:
     result = enforce_budget(message(call_budget_remaining=0), "agent.a", NOW)
     assert not result.allowed
     assert result.reason == "call budget exhausted"
@@ -278,7 +278,7 @@ def test_no_sequence_of_wishes_and_deliveries_makes_a_budget_larger(
 
 
 @given(BUDGETS, WISHES, st.sampled_from(NAMES))
-def test_what_was_refused_stays_refused_whatever_is_wished(
+def test_what_was_rejected_stays_rejected_whatever_is_wished(
     budget: Budget, wish: Budget | dict[str, object], endpoint: str
 ) -> None:
     if overdrawn(budget, endpoint, NOW) is not None:

@@ -73,7 +73,7 @@ def test_a_success_between_failures_starts_the_count_again() -> None:
     assert ask(policy) == ALLOWED
 
 
-def test_an_open_circuit_refuses_every_sender() -> None:
+def test_an_open_circuit_rejects_every_sender() -> None:
     policy = opened()
     assert {ask(policy).reason for _ in range(3)} == {CIRCUIT_OPEN}
 
@@ -179,7 +179,7 @@ def spent(policy: GuardPolicy, now_ms: int = 0) -> GuardPolicy:
     return policy
 
 
-def test_the_eleventh_message_in_a_minute_is_refused() -> None:
+def test_the_eleventh_message_in_a_minute_is_rejected() -> None:
     policy = spent(GuardPolicy())
     result, _ = policy.check("sender-1", "target-1", 1000)
     assert result == GuardResult(False, RATE_LIMITED, WINDOW_MS - 1000)
@@ -203,7 +203,7 @@ def test_a_limited_sender_does_not_limit_another() -> None:
     assert ask(spent(GuardPolicy())) == ALLOWED
 
 
-def test_a_refused_message_is_not_counted() -> None:
+def test_a_rejected_message_is_not_counted() -> None:
     policy = spent(GuardPolicy())
     for now in range(0, WINDOW_MS, 1000):
         policy.check("sender-1", "target-1", now)
@@ -253,14 +253,14 @@ def test_an_open_circuit_goes_before_the_rate() -> None:
     assert policy.check("sender-1", "target-1", 0)[0].reason is CIRCUIT_OPEN
 
 
-def test_a_call_refused_by_the_circuit_is_not_counted_in_the_window() -> None:
+def test_a_call_rejected_by_the_circuit_is_not_counted_in_the_window() -> None:
     policy = opened(rate_limit_per_window=1)
     for _ in range(5):
         assert policy.check("sender-1", "target-1", 0)[0].reason is CIRCUIT_OPEN
     assert policy.check("sender-1", "target-2", 0)[0] == ALLOWED
 
 
-def test_a_probe_that_the_rate_refuses_is_given_back() -> None:
+def test_a_probe_that_the_rate_rejects_is_given_back() -> None:
     policy = spent(opened(), now_ms=RESET_MS)
     result, moved = policy.check("sender-1", "target-1", RESET_MS)
     assert result.reason is RATE_LIMITED

@@ -48,7 +48,7 @@ def test_the_count_and_the_limit_are_told(count: int) -> None:
     assert (result.current_count, result.limit) == (count, 8)
 
 
-def test_a_refusal_says_how_many_in_which_window() -> None:
+def test_a_rejection_says_how_many_in_which_window() -> None:
     result = check_rate_limit("agent.a", 12, config_of(10, window_secs=30))
     assert result.reason == "rate limit exceeded: 12/10 messages in 30s window"
 

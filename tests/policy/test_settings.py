@@ -224,13 +224,13 @@ def test_an_empty_file_document_changes_nothing() -> None:
         ({"rateLimit": {"maxPerWindow": 5}}, "rateLimit"),
     ],
 )
-def test_one_bad_value_refuses_the_whole_file_and_is_named(document: Any, named: str) -> None:
+def test_one_bad_value_rejects_the_whole_file_and_is_named(document: Any, named: str) -> None:
     with pytest.raises(InvalidSettings, match=named):
         read({"leaseTimeoutMs": 5, **document})
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"5", b"null", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_file_that_is_no_json_object_is_refused(raw: bytes) -> None:
+def test_a_file_that_is_no_json_object_is_rejected(raw: bytes) -> None:
     with pytest.raises(InvalidSettings):
         merge_settings(Settings(), raw)
 

@@ -55,25 +55,25 @@ def test_a_literal_subject_is_returned_unchanged(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", ["", ".", "..", ".a", "a.", "a..b", "a...b"])
-def test_empty_subjects_and_empty_tokens_are_refused(subject: str) -> None:
+def test_empty_subjects_and_empty_tokens_are_rejected(subject: str) -> None:
     with pytest.raises(InvalidSubject, match="empty"):
         validate_subject(subject, allow_wildcards=True)
 
 
 @pytest.mark.parametrize("subject", [" ", "a b", " a", "a ", "a\t", "a\n", "a.\u00a0b", "a\r.b"])
-def test_whitespace_is_refused_wherever_it_stands(subject: str) -> None:
+def test_whitespace_is_rejected_wherever_it_stands(subject: str) -> None:
     with pytest.raises(InvalidSubject, match="letters, digits"):
         validate_subject(subject, allow_wildcards=True)
 
 
 @pytest.mark.parametrize("subject", ["a/b", "a\\b", "é", "agent.٣", "a\0", "a:b", "../etc", "a$"])
-def test_characters_that_mean_something_elsewhere_are_refused(subject: str) -> None:
+def test_characters_that_mean_something_elsewhere_are_rejected(subject: str) -> None:
     with pytest.raises(InvalidSubject):
         validate_subject(subject, allow_wildcards=True)
 
 
 @pytest.mark.parametrize("subject", ["*", ">", "a.*", "a.>", "*.a", "a.*.b"])
-def test_wildcards_are_refused_where_a_subject_is_meant(subject: str) -> None:
+def test_wildcards_are_rejected_where_a_subject_is_meant(subject: str) -> None:
     with pytest.raises(InvalidSubject, match="only allowed in patterns"):
         validate_subject(subject)
 
@@ -122,15 +122,15 @@ def test_only_strings_are_subjects(subject: Any) -> None:
 
 
 def test_an_endless_subject_makes_a_short_message() -> None:
-    with pytest.raises(InvalidSubject) as refused:
+    with pytest.raises(InvalidSubject) as rejected:
         validate_subject("x" * 1_000_000)
-    assert len(str(refused.value)) < 200
+    assert len(str(rejected.value)) < 200
 
 
 def test_an_invalid_subject_is_invalid_input_and_a_value_error() -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as rejected:
         validate_subject("")
-    assert isinstance(refused.value, ValueError)
+    assert isinstance(rejected.value, ValueError)
 
 
 @given(ANY_TEXT)

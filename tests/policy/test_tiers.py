@@ -134,5 +134,5 @@ def test_each_tier_has_its_own_limits() -> None:
     assert [qos.limits(tier) for tier in Tier] == [first, second, third]
 
 
-def test_what_a_refused_sender_is_told_is_one_fixed_sentence() -> None:
+def test_what_a_rejected_sender_is_told_is_one_fixed_sentence() -> None:
     assert QUOTA_EXCEEDED_TEXT == "sender quota exceeded for this inbox"

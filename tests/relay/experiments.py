@@ -138,7 +138,7 @@ async def failing(bench: Bench, count: int) -> list[int]:
     return delivered
 
 
-async def failures_until_refused(bench: Bench) -> int:
+async def failures_until_rejected(bench: Bench) -> int:
     return sum(await failing(bench, 5))
 
 
@@ -278,10 +278,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         accepted_of_five, [({"agent.b": 1, "agent": 2}, 1), ({"agent": 2}, 2), ({}, 5)]
     ),
     "circuit_breaker.enabled": Experiment(
-        failures_until_refused, [(True, 1), (False, 5)], given(circuit_breaker=FRAGILE)
+        failures_until_rejected, [(True, 1), (False, 5)], given(circuit_breaker=FRAGILE)
     ),
     "circuit_breaker.failure_threshold": Experiment(
-        failures_until_refused, [(2, 2), (4, 4)], given(circuit_breaker=FRAGILE)
+        failures_until_rejected, [(2, 2), (4, 4)], given(circuit_breaker=FRAGILE)
     ),
     "circuit_breaker.cooldown_ms": Experiment(
         probed_after_a_second, [(1000, 1), (1001, 0)], given(circuit_breaker=FRAGILE)

@@ -90,7 +90,7 @@ async def test_a_rule_for_the_same_pair_replaces_the_old_one(relay: Relay) -> No
     assert [rule.action for rule in relay.access.list_rules()] == ["allow"]
 
 
-async def test_a_bad_rule_is_refused_and_changes_nothing(relay: Relay, rules: Path) -> None:
+async def test_a_bad_rule_is_rejected_and_changes_nothing(relay: Relay, rules: Path) -> None:
     relay.access.add_rule(DENY_B)
     before = read(rules)
     with pytest.raises(InvalidRule):

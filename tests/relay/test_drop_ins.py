@@ -31,7 +31,7 @@ def drop(endpoint: Endpoint, name: str, content: object) -> None:
     unfinished.rename(endpoint.maildir_path / "new" / name)
 
 
-def refusal(endpoint: Endpoint, name: str) -> dict[str, Any]:
+def rejection(endpoint: Endpoint, name: str) -> dict[str, Any]:
     assert endpoint.maildir_path is not None
     content: dict[str, Any] = json.loads((endpoint.maildir_path / "failed" / name).read_bytes())
     return content
@@ -142,9 +142,9 @@ async def test_what_cannot_be_taken_lies_in_failed_with_its_reason(
     relay = await start()
     await relay.idle()
     assert files(endpoint)["new"] == []
-    refused = refusal(endpoint, "bad")
-    assert refused["reason"]
-    assert refused["content"] == content.decode(errors="replace")
+    rejected = rejection(endpoint, "bad")
+    assert rejected["reason"]
+    assert rejected["content"] == content.decode(errors="replace")
     assert await relay.lease("agent.a") == []
 
 
@@ -180,19 +180,19 @@ async def test_a_dropped_message_is_rate_limited_like_any_other(start, endpoint:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await relay.idle()
     assert files(endpoint)["new"] == ["first"]
-    assert refusal(endpoint, "second")["reason"].startswith("rate_limited: rate limit exceeded")
+    assert rejection(endpoint, "second")["reason"].startswith("rate_limited: rate limit exceeded")
 
 
-async def test_a_dropped_message_for_a_full_mailbox_is_refused(start, endpoint: Endpoint) -> None:
+async def test_a_dropped_message_for_a_full_mailbox_is_rejected(start, endpoint: Endpoint) -> None:
     for name in ("first", "second"):
         drop(endpoint, name, DROPPED)
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     await relay.idle()
-    assert refusal(endpoint, "second")["reason"].startswith("backpressure: ")
+    assert rejection(endpoint, "second")["reason"].startswith("backpressure: ")
     assert await relay.dead_letters() == []
 
 
-async def test_a_dropped_message_that_rules_forbid_is_refused(
+async def test_a_dropped_message_that_rules_forbid_is_rejected(
     start, relay: Relay, clock: ManualClock
 ) -> None:
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))
@@ -201,10 +201,10 @@ async def test_a_dropped_message_that_rules_forbid_is_refused(
     drop(endpoint, "forbidden", DROPPED)
     again = await start()
     await again.idle()
-    assert "access rules" in refusal(endpoint, "forbidden")["reason"]
+    assert "access rules" in rejection(endpoint, "forbidden")["reason"]
 
 
-async def test_what_was_refused_is_still_there_after_another_start(
+async def test_what_was_rejected_is_still_there_after_another_start(
     start, endpoint: Endpoint
 ) -> None:
     for name in ("first", "second"):
@@ -215,7 +215,7 @@ async def test_what_was_refused_is_still_there_after_another_start(
     assert files(endpoint)["failed"] == ["bad", "second"]
 
 
-async def test_a_refused_file_may_be_dropped_in_again(
+async def test_a_rejected_file_may_be_dropped_in_again(
     start, endpoint: Endpoint, clock: ManualClock
 ) -> None:
     limits = {"rate_limit": RateLimitConfig(max_per_window=1)}
@@ -265,12 +265,12 @@ async def test_the_file_of_a_dead_letter_is_not_written_over(start, endpoint: En
     relay.register_endpoint("agent.a")
     await send(relay, "first", sender="agent.x", message_id="order-1", budget={"ttl": 1})
     await relay.idle()
-    before = refusal(endpoint, "order-1")
+    before = rejection(endpoint, "order-1")
     await relay.close()
     drop(endpoint, "order-1", DROPPED)
     relay = await start()
     await relay.idle()
-    assert refusal(endpoint, "order-1") == before
+    assert rejection(endpoint, "order-1") == before
     (beside,) = (endpoint.maildir_path or Path()).glob("failed/order-1.*")
-    assert "order-1 is taken" in refusal(endpoint, beside.name)["reason"]
+    assert "order-1 is taken" in rejection(endpoint, beside.name)["reason"]
     assert files(endpoint)["new"] == []

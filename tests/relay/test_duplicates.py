@@ -110,7 +110,7 @@ async def test_an_id_that_was_rate_limited_may_be_tried_again(start, clock: Manu
     assert (await send(relay, message_id="order-1")).delivered_to == 1
 
 
-async def test_an_id_that_a_full_mailbox_refused_may_be_tried_again(start) -> None:
+async def test_an_id_that_a_full_mailbox_rejected_may_be_tried_again(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     first = await send(relay)
@@ -280,7 +280,7 @@ async def test_an_id_is_free_once_the_message_of_another_is_consumed(relay: Rela
 
 
 @pytest.mark.parametrize("is_leased", [False, True])
-async def test_a_mailbox_with_a_message_of_another_refuses_its_id_and_keeps_the_first(
+async def test_a_mailbox_with_a_message_of_another_rejects_its_id_and_keeps_the_first(
     relay: Relay, is_leased: bool
 ) -> None:
     await send(relay, "first", sender="agent.x", message_id="order-1")
@@ -294,7 +294,7 @@ async def test_a_mailbox_with_a_message_of_another_refuses_its_id_and_keeps_the_
     assert (kept.sender, kept.payload) == ("agent.x", "first")
 
 
-async def test_a_refused_id_leaves_nothing_behind(relay: Relay) -> None:
+async def test_a_rejected_id_leaves_nothing_behind(relay: Relay) -> None:
     await send(relay, sender="agent.x", message_id="order-1")
     before = relay.metrics().seq
     with pytest.raises(InvalidMessage):
@@ -302,7 +302,7 @@ async def test_a_refused_id_leaves_nothing_behind(relay: Relay) -> None:
     assert relay.metrics().seq == before
 
 
-async def test_one_mailbox_that_cannot_take_an_id_refuses_it_for_all(two_boxes: Relay) -> None:
+async def test_one_mailbox_that_cannot_take_an_id_rejects_it_for_all(two_boxes: Relay) -> None:
     await send(two_boxes, to="agent.c", sender="agent.x", message_id="order-1")
     with pytest.raises(InvalidMessage):
         await send(two_boxes, to="agent.*", message_id="order-1")
@@ -341,7 +341,7 @@ async def test_after_a_restart_the_id_of_another_still_tells_nothing(
 
 @pytest.mark.parametrize("with_index", [True, False])
 @pytest.mark.parametrize("budget", [None, {"call_budget_remaining": 0}])
-async def test_after_a_restart_the_id_of_another_is_still_refused(
+async def test_after_a_restart_the_id_of_another_is_still_rejected(
     start: Start, relay: Relay, data: Path, with_index: bool, budget: dict[str, int] | None
 ) -> None:
     await send(relay, sender="agent.x", message_id="order-1", budget=budget)

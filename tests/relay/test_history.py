@@ -114,7 +114,7 @@ async def test_a_check_that_was_switched_off_is_not_told(start) -> None:
     assert [text.split(" ")[0] for text in checks] == ["circuit", "budget"]
 
 
-async def test_a_rejection_tells_which_check_refused_and_none_after_it(start) -> None:
+async def test_a_rejection_tells_which_check_rejected_and_none_after_it(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)

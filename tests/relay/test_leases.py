@@ -263,7 +263,7 @@ async def test_a_thousand_are_leased_at_once_and_no_more(start) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])
-async def test_a_limit_out_of_bounds_is_refused(relay: Relay, limit: int) -> None:
+async def test_a_limit_out_of_bounds_is_rejected(relay: Relay, limit: int) -> None:
     with pytest.raises(InvalidInput, match="1 to 1,000"):
         await relay.lease("agent.a", limit=limit)
 

@@ -91,7 +91,7 @@ async def test_a_breaker_nobody_needed_for_long_is_forgotten(
     assert [event["after"] for event in events(data, "breaker")] == ["OPEN", "CLOSED"]
 
 
-async def test_a_flood_of_refused_publishes_stays_small_on_disk(
+async def test_a_flood_of_rejected_publishes_stays_small_on_disk(
     start, clock: ManualClock, data: Path
 ) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
@@ -100,9 +100,9 @@ async def test_a_flood_of_refused_publishes_stays_small_on_disk(
         await relay.publish_many(drafts(10_000))
     clock.advance_ms(60_000)
     await relay.idle()
-    refused = events(data, "rejected")
-    assert len(refused) == 1_001
-    assert sum(event.get("count", 1) for event in refused) == 50_000
+    rejected = events(data, "rejected")
+    assert len(rejected) == 1_001
+    assert sum(event.get("count", 1) for event in rejected) == 50_000
     assert sum(path.stat().st_size for path in (data / "journal").glob("*.open")) < 1_000_000
 
 
@@ -141,7 +141,7 @@ async def test_mail_that_does_not_fit_into_memory_is_read_from_the_journal(
     assert payloads(await relay.lease("agent.a")) == sent
 
 
-async def test_the_flood_of_one_sender_hides_no_refusal_of_another(start, data: Path) -> None:
+async def test_the_flood_of_one_sender_hides_no_rejection_of_another(start, data: Path) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await relay.publish_many(drafts(2_000))
     await relay.publish_many(drafts(2, sender="agent.c"))
@@ -149,7 +149,7 @@ async def test_the_flood_of_one_sender_hides_no_refusal_of_another(start, data: 
     assert len([one for one in events(data, "rejected") if one["sender"] == "agent.c"]) == 1
 
 
-async def test_publishes_refused_after_the_rate_limit_count_however_many_they_are(start) -> None:
+async def test_publishes_rejected_after_the_rate_limit_count_however_many_they_are(start) -> None:
     relay = await start(
         rate_limit=RateLimitConfig(max_per_window=1_500),
         backpressure=BackpressureConfig(max_mailbox_size=1),
@@ -178,7 +178,7 @@ async def test_a_flood_does_not_make_a_later_success_be_forgotten(
     assert await relay.lease("agent.a") == []
 
 
-async def test_a_refused_flood_leaves_the_others_their_turn(start) -> None:
+async def test_a_rejected_flood_leaves_the_others_their_turn(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     turns = 0
 

@@ -172,8 +172,8 @@ async def test_a_publish_that_the_quota_rejects_is_still_a_sign_of_life(start) -
     relay = await start(qos=no_strangers, rate_limit=UNLIMITED)
     for name in ("agent.a", "agent.b"):
         relay.register_endpoint(name)
-    refused = await send(relay, to="agent.b", sender="agent.a")
-    assert reasons(refused) == [Reason.QUOTA_EXCEEDED]
+    rejected = await send(relay, to="agent.b", sender="agent.a")
+    assert reasons(rejected) == [Reason.QUOTA_EXCEEDED]
     assert await room_for(relay) == 3
 
 
@@ -183,12 +183,12 @@ async def test_a_rate_limited_publish_is_no_sign_of_life(start) -> None:
     for name in ("agent.a", "agent.b"):
         relay.register_endpoint(name)
     await send(relay, to="agent.elsewhere", sender="agent.a")
-    refused = await send(relay, to="agent.b", sender="agent.a")
-    assert reasons(refused) == [Reason.RATE_LIMITED]
+    rejected = await send(relay, to="agent.b", sender="agent.a")
+    assert reasons(rejected) == [Reason.RATE_LIMITED]
     assert await room_for(relay) == 1
 
 
-async def test_with_quotas_off_nobody_is_refused_and_everybody_is_unknown(start) -> None:
+async def test_with_quotas_off_nobody_is_rejected_and_everybody_is_unknown(start) -> None:
     relay = await start(rate_limit=UNLIMITED, qos=QosConfig(enabled=False, tier1=TierLimits(0, 0)))
     relay.register_endpoint("agent.a")
     assert (await send(relay)).delivered_to == 1
@@ -279,7 +279,7 @@ async def test_what_a_consumer_holds_is_never_evicted(narrow: Relay) -> None:
     assert await narrow.dead_letters() == []
 
 
-async def test_a_message_the_quota_refuses_evicts_nobody(start) -> None:
+async def test_a_message_the_quota_rejects_evicts_nobody(start) -> None:
     relay = await start(
         qos=QosConfig(enabled=True, tier1=TierLimits(2, WIDE), inbox_max_bytes=2600)
     )

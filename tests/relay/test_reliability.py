@@ -118,7 +118,7 @@ async def test_from_the_warning_level_on_the_sender_hears_of_the_pressure(start)
     assert signal.data == {"pressure": 0.5, "current_size": 2, "max_mailbox_size": 4}
 
 
-async def test_a_sender_refused_by_a_full_mailbox_hears_that_it_is_critical(start) -> None:
+async def test_a_sender_rejected_by_a_full_mailbox_hears_that_it_is_critical(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     heard = await listen(relay)
@@ -218,12 +218,12 @@ async def test_the_breaker_closes_after_enough_good_probes(
     assert states == ["HALF_OPEN", "CLOSED"]
 
 
-async def test_a_probe_that_the_budget_refuses_gives_its_slot_back(
+async def test_a_probe_that_the_budget_rejects_gives_its_slot_back(
     opened: Relay, clock: ManualClock
 ) -> None:
     clock.advance_ms(10_000)
-    refused = await send(opened, budget={"call_budget_remaining": 0})
-    assert reasons(refused) == [Reason.BUDGET_EXCEEDED]
+    rejected = await send(opened, budget={"call_budget_remaining": 0})
+    assert reasons(rejected) == [Reason.BUDGET_EXCEEDED]
     assert (await send(opened)).delivered_to == 1
 
 

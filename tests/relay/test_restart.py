@@ -192,8 +192,8 @@ async def test_rate_windows_go_on_where_they_were(
     await send(relay)
     relay = await reopen(relay, **fields)
     assert (await send(relay)).delivered_to == 1
-    refused = await send(relay)
-    assert (reasons(refused), refused.retry_after_ms) == ([Reason.RATE_LIMITED], 40_000)
+    rejected = await send(relay)
+    assert (reasons(rejected), rejected.retry_after_ms) == ([Reason.RATE_LIMITED], 40_000)
 
 
 async def test_rate_windows_survive_several_restarts(start, reopen: Reopen) -> None:

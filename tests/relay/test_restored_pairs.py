@@ -48,7 +48,7 @@ async def test_what_the_relay_saw_later_is_not_overwritten(tmp_path: Path) -> No
         assert await relay.remember_pairs([("agent.b", "agent.a", NOW_MS)]) == 0
 
 
-async def test_a_pair_with_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_a_pair_with_a_name_that_is_none_is_rejected(tmp_path: Path) -> None:
     async with Relay(tmp_path, settings=SETTINGS, clock=ManualClock(NOW_US)) as relay:
         with pytest.raises(InvalidSubject):
             await relay.remember_pairs([("agent..b", "agent.a", NOW_MS)])

@@ -120,13 +120,13 @@ async def test_a_signal_goes_to_a_subject_and_to_no_pattern(relay: Relay, subjec
         relay.signal(subject, typing())
 
 
-async def test_listening_to_no_pattern_is_refused(relay: Relay) -> None:
+async def test_listening_to_no_pattern_is_rejected(relay: Relay) -> None:
     with pytest.raises(InvalidSubject):
         relay.on_signal("agent.>.b", lambda subject, signal: None)
 
 
 @pytest.mark.parametrize("bad", [None, {"type": "typing"}, typing(state=5), typing(data={1j: 1})])
-async def test_what_is_no_signal_is_refused_and_nobody_hears_it(relay: Relay, bad: Any) -> None:
+async def test_what_is_no_signal_is_rejected_and_nobody_hears_it(relay: Relay, bad: Any) -> None:
     heard: list[str] = []
     relay.on_signal(">", lambda subject, signal: heard.append(subject))
     with pytest.raises(InvalidMessage):

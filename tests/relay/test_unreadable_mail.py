@@ -131,7 +131,7 @@ async def test_an_index_that_could_not_be_written_misses_nothing_later(
     assert payloads(await relay.lease("agent.a")) == ["first", "second"]
 
 
-async def test_a_file_with_a_name_that_is_no_text_is_refused_like_any_other(
+async def test_a_file_with_a_name_that_is_no_text_is_rejected_like_any_other(
     start: Start, data: Path
 ) -> None:
     relay = await start()
@@ -142,7 +142,7 @@ async def test_a_file_with_a_name_that_is_no_text_is_refused_like_any_other(
     assert files(endpoint)["new"] == []
 
 
-async def test_a_refused_drop_in_is_kept_over_restarts(start: Start, data: Path) -> None:
+async def test_a_rejected_drop_in_is_kept_over_restarts(start: Start, data: Path) -> None:
     limit = {"rate_limit": RateLimitConfig(max_per_window=1)}
     relay = await start(**limit)
     endpoint = relay.register_endpoint("agent.a")

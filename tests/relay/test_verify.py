@@ -150,7 +150,7 @@ async def test_segments_are_counted_off_one_by_one(start: Start, data: Path) -> 
     assert heard == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_a_directory_that_never_held_a_relay_is_refused(data: Path) -> None:
+def test_a_directory_that_never_held_a_relay_is_rejected(data: Path) -> None:
     for repair in (False, True):
         with pytest.raises(DataDirUnusable):
             verify(DataDir(data), repair=repair)

@@ -60,7 +60,7 @@ async def test_what_becomes_of_messages_is_counted(services: Services) -> None:
     assert found["waypost_journal_commits_total"] > 0
 
 
-async def test_refusals_are_counted_by_reason(services: Services) -> None:
+async def test_rejections_are_counted_by_reason(services: Services) -> None:
     relay = services.relay
     for _ in range(5):
         await relay.publish("agent.b", "x", sender="agent.a")

@@ -21,7 +21,7 @@ from waypost.simulate import SimulationOptions, simulate
         ({"scenario": "party"}, "no scenario is called 'party'; there are: mixed, conversations,"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(
+def test_options_that_make_no_sense_are_rejected(
     tmp_path: Path, fields: dict[str, Any], complaint: str
 ) -> None:
     options = SimulationOptions(**{"messages": 10, "out": tmp_path / "data", **fields})

@@ -20,7 +20,7 @@ def moves(data: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("seed", [1, 10, 13])
-def test_a_mixed_run_has_every_refusal_and_every_fate(tmp_path: Path, seed: int) -> None:
+def test_a_mixed_run_has_every_rejection_and_every_fate(tmp_path: Path, seed: int) -> None:
     run(tmp_path / "data", seed=seed)
     found = {one["kind"] for one in events(tmp_path / "data")}
     reasons = {one["reason"] for one in events(tmp_path / "data", "rejected")}
@@ -52,9 +52,9 @@ def test_broadcasts_reach_many_with_one_publish(tmp_path: Path) -> None:
 
 def test_a_flooder_is_stopped_by_its_rate_limit(tmp_path: Path) -> None:
     run(tmp_path / "data", "flood", 600)
-    refused = rejected(tmp_path / "data", "rate_limited")
-    assert len(refused) >= 150
-    assert {one["sender"] for one in refused} == {"agent.wild.flooder-0"}
+    counted = rejected(tmp_path / "data", "rate_limited")
+    assert len(counted) >= 150
+    assert {one["sender"] for one in counted} == {"agent.wild.flooder-0"}
 
 
 def test_a_slow_consumer_gets_no_more_than_its_mailbox_holds(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def test_few_messages_are_enough(tmp_path: Path, messages: int) -> None:
     assert publishes(tmp_path / "data") == messages
 
 
-def test_a_flood_of_refusals_is_counted_in_full(tmp_path: Path) -> None:
+def test_a_flood_of_rejections_is_counted_in_full(tmp_path: Path) -> None:
     run(tmp_path / "data", "flood", 12_000)
-    refusals = rejected(tmp_path / "data", "rate_limited")
-    assert max(one.get("count", 1) for one in refusals) > 1
+    rejections = rejected(tmp_path / "data", "rate_limited")
+    assert max(one.get("count", 1) for one in rejections) > 1
     assert publishes(tmp_path / "data") == 12_000
 
 

@@ -138,7 +138,7 @@ def test_an_event_is_one_line_whatever_its_payload(payload: object) -> None:
         b'{"kind":"acked","at_us":1}',
     ],
 )
-def test_what_is_no_event_is_refused(line: bytes) -> None:
+def test_what_is_no_event_is_rejected(line: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         events.decode_event(line)
 

@@ -107,7 +107,7 @@ def test_an_agent_cannot_speak_as_the_relay(codec: Codec, operation: frames.Oper
             codec.from_agent(codec.encode(operation))
 
 
-def test_a_signal_that_names_its_sender_is_refused() -> None:
+def test_a_signal_that_names_its_sender_is_rejected() -> None:
     with pytest.raises(msgspec.DecodeError, match="unknown field `sender`"):
         JSON.from_agent(JSON.encode(FROM_RELAY[9]))
 

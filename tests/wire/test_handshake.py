@@ -39,14 +39,14 @@ def test_bytes_survive_being_text(raw: bytes) -> None:
 
 
 @given(st.binary(max_size=40), st.integers(0, 40))
-def test_another_length_than_the_one_asked_for_is_refused(raw: bytes, length: int) -> None:
+def test_another_length_than_the_one_asked_for_is_rejected(raw: bytes, length: int) -> None:
     if len(raw) != length:
         with pytest.raises(InvalidMessage):
             from_text(to_text(raw), length)
 
 
 @given(st.text(max_size=60))
-def test_text_is_refused_or_is_the_only_way_to_write_its_bytes(text: str) -> None:
+def test_text_is_rejected_or_is_the_only_way_to_write_its_bytes(text: str) -> None:
     try:
         raw = from_text(text)
     except InvalidMessage:

@@ -42,7 +42,7 @@ def is_valid(name: str, *, wildcards: bool) -> bool:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_a_field_nobody_knows_is_refused(kind: Any) -> None:
+def test_a_field_nobody_knows_is_rejected(kind: Any) -> None:
     required = {
         field.encode_name: _VALUES.get(field.name, "x")
         for field in msgspec.structs.fields(kind)

@@ -80,7 +80,7 @@ def test_a_full_standard_payload_is_the_same_after_a_round_trip() -> None:
         {"conversation_id": 5},
     ],
 )
-def test_a_standard_payload_of_the_wrong_kind_is_refused(changes: dict[str, Any]) -> None:
+def test_a_standard_payload_of_the_wrong_kind_is_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
         encode_payload(msgspec.structs.replace(FULL, **changes))
 
@@ -96,7 +96,7 @@ def test_whatever_json_can_hold_is_the_same_after_a_round_trip(payload: object) 
 
 
 @pytest.mark.parametrize("payload", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")])
-def test_bytes_are_refused_with_a_word_on_what_to_do(payload: object) -> None:
+def test_bytes_are_rejected_with_a_word_on_what_to_do(payload: object) -> None:
     with pytest.raises(InvalidMessage, match="base64"):
         encode_payload(payload)
 
@@ -114,7 +114,7 @@ def test_bytes_are_refused_with_a_word_on_what_to_do(payload: object) -> None:
     ],
     ids=lambda payload: type(payload).__name__,
 )
-def test_what_json_cannot_hold_is_refused(payload: object) -> None:
+def test_what_json_cannot_hold_is_rejected(payload: object) -> None:
     with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
         encode_payload(payload)
 
@@ -123,7 +123,7 @@ def test_what_json_cannot_hold_is_refused(payload: object) -> None:
     "raw", [b"", b"oops", b"1 2", b'{"a":', b'"a\nb"', b'"\xff"', b'["\xc3\x28"]', b"NaN"]
 )
 @pytest.mark.parametrize("place", ["alone", "in a list", "in a mapping", "in a typed payload"])
-def test_raw_text_that_is_no_json_is_refused_wherever_it_is(raw: bytes, place: str) -> None:
+def test_raw_text_that_is_no_json_is_rejected_wherever_it_is(raw: bytes, place: str) -> None:
     part = msgspec.Raw(raw)
     payload = {
         "alone": part,
@@ -144,7 +144,7 @@ def test_a_payload_may_be_nested_so_deep_and_no_deeper(kind: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [900, 5_000])
-def test_a_payload_nested_beyond_reason_is_refused(levels: int) -> None:
+def test_a_payload_nested_beyond_reason_is_rejected(levels: int) -> None:
     with pytest.raises(InvalidMessage):
         encode_payload(nested(levels))
     with pytest.raises(InvalidMessage):
@@ -190,12 +190,12 @@ def test_the_type_of_a_signal_may_be_given_as_its_word() -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_a_signal_with_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
+def test_a_signal_with_a_wrong_field_is_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidMessage, match="invalid signal"):
         validate_signal(signal(**changes))
 
 
 @pytest.mark.parametrize("given_signal", [None, "typing", {"type": "typing"}])
-def test_what_is_no_signal_is_refused(given_signal: object) -> None:
+def test_what_is_no_signal_is_rejected(given_signal: object) -> None:
     with pytest.raises(InvalidMessage, match="expected a Signal"):
         validate_signal(given_signal)

@@ -15,18 +15,18 @@ def test_every_reason_has_a_status_that_is_a_failure() -> None:
     assert all(400 <= status < 600 for status in STATUS.values())
 
 
-def test_a_quota_refusal_is_the_bare_text() -> None:
+def test_a_quota_rejection_is_the_bare_text() -> None:
     problem = problem_of(Rejection("5d44", Reason.QUOTA_EXCEEDED, "tier 1: 20/20"), 5000)
     assert msgspec.json.encode(problem) == b'{"error":"sender quota exceeded for this inbox"}'
 
 
 @pytest.mark.parametrize("reason", [one for one in Reason if one != Reason.QUOTA_EXCEEDED])
-def test_any_other_refusal_says_its_reason_and_when_to_come_back(reason: Reason) -> None:
+def test_any_other_rejection_says_its_reason_and_when_to_come_back(reason: Reason) -> None:
     problem = problem_of(Rejection("", reason, "in words"), 1500)
     assert problem == Problem(error="in words", reason=reason, retry_after_ms=1500)
 
 
-def test_a_refusal_without_words_says_its_reason() -> None:
+def test_a_rejection_without_words_says_its_reason() -> None:
     assert problem_of(Rejection("", Reason.STORAGE_FULL)).error == "storage_full"
 
 
@@ -53,7 +53,7 @@ def test_the_original_keeps_what_it_says() -> None:
     assert result.rejected[0].detail == NUMBERS
 
 
-def test_refusals_that_tell_nothing_about_others_are_shown_as_they_are() -> None:
+def test_rejections_that_tell_nothing_about_others_are_shown_as_they_are() -> None:
     rejected = [Rejection("5d44", Reason.BUDGET_EXCEEDED, "max hops exceeded (5/5)")]
     shown = discreet(PublishResult(message_id="m1", delivered_to=0, rejected=rejected))
     assert shown.rejected == rejected

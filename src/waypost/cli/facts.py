@@ -19,7 +19,7 @@ class Letter(msgspec.Struct, frozen=True):
     message_id: str | None = None
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RejectionAdvice(msgspec.Struct, frozen=True):
     """One endpoint that did not get a message (empty: nobody did), why, and what to do."""
 
     endpoint: str
@@ -38,7 +38,7 @@ class Sent(msgspec.Struct, frozen=True):
     subject: str
     message_id: str
     delivered_to: int
-    rejected: list[Refusal]
+    rejected: list[RejectionAdvice]
     retry_after_ms: int
     confirmed_by: str = ""
     was_stored: bool | None = None

@@ -111,7 +111,7 @@ class Agent:
         """Send a message. When this returns, the relay has decided; what it took is on its disk.
 
         Refusals are in the result. Raises `InvalidInput` for bad input, `AccessDenied`,
-        `SendTimedOut` (stored or not: send again with the same `message_id`), `OperationRefused`.
+        `SendTimedOut` (stored or not: send again with the same `message_id`), `OperationRejected`.
         """
         message = Outgoing(
             subject=subject,
@@ -146,7 +146,7 @@ class Agent:
     ) -> Message:
         """Send, and wait up to `timeout` seconds for the reply, which needs no ack.
 
-        Raises `RequestRefused` when the guard says no, `RequestRejected` when nobody got it,
+        Raises `RequestBlocked` when the guard says no, `RequestRejected` when nobody got it,
         `RequestTimedOut` without a reply, and what `send` raises.
         """
         self._only("push", "request() needs the reply pushed")

@@ -18,7 +18,7 @@ from waypost.client.errors import AgentClosed, CannotConnect, ClientError
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
-from waypost.client.protocol.events import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.events import Answered, Fetched, Happening, OperationFailed, Replied
 from waypost.client.protocol.session import Session
 from waypost.client.receive_queue import Unread
 from waypost.client.requests import Requests
@@ -128,7 +128,7 @@ class Conversation:
             match happening:
                 case frames.Message():
                     self.unread.put(self._give(happening), size)
-                case Answered() | Refused() | Fetched():
+                case Answered() | OperationFailed() | Fetched():
                     self.sending.answered(happening)
                 case Replied():
                     self.requests.replied(happening)

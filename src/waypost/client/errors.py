@@ -9,11 +9,11 @@ WaypostError
     │   └── AlreadyConnected  somebody is connected under this subject
     ├── AgentClosed           the agent was closed
     ├── WrongReceiveMode      pushed mail asked of a pulling agent, or the other way round
-    ├── OperationRefused      the relay could not do it; `reason` and `retry_after_ms` say more
+    ├── OperationRejected      the relay could not do it; `reason` and `retry_after_ms` say more
     ├── SendTimedOut          no answer in time: stored or not, nobody knows (also a TimeoutError)
     ├── ReceiveTimedOut       nothing arrived in time (also a TimeoutError)
     ├── DeliveryTimedOut      not confirmed in time (also a TimeoutError)
-    ├── RequestRefused        the guard did not let the request out until `retry_after_ms` are over
+    ├── RequestBlocked        the guard did not let the request out until `retry_after_ms` are over
     ├── RequestRejected       nobody got the request; `result` says why
     └── RequestTimedOut       no reply in time (also a TimeoutError)
 
@@ -63,7 +63,7 @@ class WrongReceiveMode(ClientError):
     """An agent that pulls its mail gets none pushed, and the other way round."""
 
 
-class OperationRefused(ClientError):
+class OperationRejected(ClientError):
     """The relay answered with an error. `retry_after_ms` is 0 where waiting does not help."""
 
     def __init__(self, error: str, reason: str = "", retry_after_ms: int = 0) -> None:
@@ -88,7 +88,7 @@ class DeliveryTimedOut(ClientError, TimeoutError):
     """The recipient has not confirmed in time; it may yet."""
 
 
-class RequestRefused(ClientError):
+class RequestBlocked(ClientError):
     """The guard did not let the request out. Not before `retry_after_ms`."""
 
     def __init__(self, subject: str, reason: GuardRejectionReason, retry_after_ms: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from waypost.client.errors import OperationRefused
+from waypost.client.errors import OperationRejected
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
@@ -80,8 +80,8 @@ def encode_payload_for(codec: Codec, payload: object) -> msgspec.Raw:
         raise InvalidMessage(f"payload cannot be sent as msgpack: {problem}") from None
 
 
-def refusal(error: Error) -> Exception:
+def rejection(error: Error) -> Exception:
     """The exception for an operation that the relay could not do."""
     if error.reason == "invalid":
         return InvalidMessage(error.error)
-    return OperationRefused(error.error, error.reason, error.retry_after_ms)
+    return OperationRejected(error.error, error.reason, error.retry_after_ms)

@@ -8,7 +8,7 @@ Rule 2  A reply is a message whose parent is the request, from whoever was asked
 
 import asyncio
 
-from waypost.client.errors import RequestRefused, RequestRejected, RequestTimedOut
+from waypost.client.errors import RequestBlocked, RequestRejected, RequestTimedOut
 from waypost.client.guard import MessagingGuard
 from waypost.client.outgoing import Outgoing
 from waypost.client.pending import Waiting
@@ -42,12 +42,12 @@ class Requests:
     async def ask(self, message: Outgoing, timeout_s: float) -> frames.Message:
         """Send and wait for the reply.
 
-        Raises `RequestRefused`, `RequestRejected`, `RequestTimedOut`, and what `send` raises.
+        Raises `RequestBlocked`, `RequestRejected`, `RequestTimedOut`, and what `send` raises.
         """
         ready, message_id = self._sending.prepare(message)
         verdict = self.guard.check(self._asker, message.subject)
         if verdict.reason is not None:
-            raise RequestRefused(message.subject, verdict.reason, verdict.retry_after_ms or 0)
+            raise RequestBlocked(message.subject, verdict.reason, verdict.retry_after_ms or 0)
         replied = False
         try:
             reply = await self._exchange(ready, message_id, timeout_s)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from waypost.client.errors import OperationRefused, SendTimedOut
+from waypost.client.errors import OperationRejected, SendTimedOut
 from waypost.client.identity import Identity
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
 from waypost.client.pending import Waiting
-from waypost.client.protocol.events import Answered, Fetched, Refused
+from waypost.client.protocol.events import Answered, Fetched, OperationFailed
 from waypost.client.protocol.session import Session
 from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
@@ -51,7 +51,7 @@ class Sending:
         self._problem: Exception | None = None
 
     async def send(self, message: Outgoing, *, wants_reply: bool = False) -> PublishResult:
-        """Send one. Raises `SendTimedOut`, `AccessDenied`, `OperationRefused`."""
+        """Send one. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
         ready, message_id = self.prepare(message)
         try:
             async with asyncio.timeout(self._timeout_s), self._turns:
@@ -60,8 +60,8 @@ class Sending:
                     return await answer
                 finally:
                     self._give_up(ref, answer)
-        except OperationRefused as refused:
-            if refused.reason == Reason.ACCESS_DENIED:
+        except OperationRejected as rejected:
+            if rejected.reason == Reason.ACCESS_DENIED:
                 raise AccessDenied(self._identity.subject, message.subject) from None
             raise
         except TimeoutError:
@@ -97,7 +97,7 @@ class Sending:
     async def fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> Fetched:
         """Ask for stored messages, the relay waiting up to `wait_s` for the first.
 
-        Raises `OperationRefused`, and `TimeoutError` without an answer.
+        Raises `OperationRejected`, and `TimeoutError` without an answer.
         """
         until_s = time.monotonic() + wait_s
         async with asyncio.timeout(wait_s + self._timeout_s), self._fetching:
@@ -143,14 +143,14 @@ class Sending:
         )
         return ready, message_id
 
-    def answered(self, happening: Answered | Refused | Fetched) -> None:
+    def answered(self, happening: Answered | OperationFailed | Fetched) -> None:
         """The relay has answered."""
         match happening:
             case Answered(ref, result):
                 self._answers.resolve(ref, result)
             case Fetched(ref):
                 self._fetches.resolve(ref, happening)
-            case Refused(ref, problem):
+            case OperationFailed(ref, problem):
                 self._answers.fail(ref, problem)
                 self._fetches.fail(ref, problem)
 
@@ -182,8 +182,8 @@ async def _or_denied(answer: asyncio.Future[PublishResult]) -> PublishResult:
     """The answer; access rules that forbid one of many make a rejection of it, as in the relay."""
     try:
         return await answer
-    except OperationRefused as refused:
-        if refused.reason != Reason.ACCESS_DENIED:
+    except OperationRejected as rejected:
+        if rejected.reason != Reason.ACCESS_DENIED:
             raise
-        denied = Rejection("", Reason.ACCESS_DENIED, str(refused))
+        denied = Rejection("", Reason.ACCESS_DENIED, str(rejected))
         return PublishResult(message_id="", delivered_to=0, rejected=[denied])

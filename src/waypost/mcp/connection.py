@@ -17,7 +17,7 @@ from typing import Self
 from waypost.cli.remote.api import trust
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
-from waypost.client.errors import OperationRefused
+from waypost.client.errors import OperationRejected
 from waypost.client.identity import Identity
 from waypost.client.options import ClientOptions
 from waypost.mcp.inbox import Desk
@@ -138,7 +138,7 @@ class Presence:
                 self.desk.put(await agent.fetch(FETCH_LIMIT, max_size_bytes=largest, wait=wait_s))
             except TimeoutError:
                 continue  # the relay is away; the agent connects again by itself
-            except OperationRefused as problem:
+            except OperationRejected as problem:
                 log.warning("cannot fetch: %s", problem)
                 await asyncio.sleep(CROWDED_WAIT_S)
 

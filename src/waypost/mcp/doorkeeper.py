@@ -18,11 +18,11 @@ class Doorkeeper:
         if scope["type"] == "http":
             given = Headers(scope=scope).get("authorization", "").encode()
             if not secrets.compare_digest(given, self._wanted):
-                refused = PlainTextResponse(
+                rejected = PlainTextResponse(
                     "this needs a token: send 'Authorization: Bearer <token>'",
                     401,
                     {"WWW-Authenticate": "Bearer"},
                 )
-                await refused(scope, receive, send)
+                await rejected(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from waypost.client.errors import (
     AgentClosed,
     AlreadyConnected,
-    OperationRefused,
+    OperationRejected,
     SendTimedOut,
 )
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
@@ -21,7 +21,7 @@ from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
 from waypost.wire.results import Rejection
 
-REFUSALS: dict[Reason, str] = {
+REJECTIONS: dict[Reason, str] = {
     Reason.RATE_LIMITED: (
         "You send too fast. Wait {wait} before you send anything to anyone, then send this once"
         " more. Put what you have to say into fewer messages."
@@ -120,10 +120,10 @@ def what_to_do(rejection: Rejection, retry_after_ms: int) -> str:
         for beginning, instruction in SPENT:
             if rejection.detail.startswith(beginning):
                 return instruction
-    return REFUSALS[rejection.reason].format(wait=wait_words(retry_after_ms))
+    return REJECTIONS[rejection.reason].format(wait=wait_words(retry_after_ms))
 
 
-def refusal_lines(rejected: Iterable[Rejection], retry_after_ms: int) -> list[str]:
+def rejection_lines(rejected: Iterable[Rejection], retry_after_ms: int) -> list[str]:
     """Rejections as lines: the reason, its detail, and the instruction; each once."""
     lines = [
         f"Refused ({one.reason}{_detail(one)}). {what_to_do(one, retry_after_ms)}"
@@ -132,7 +132,7 @@ def refusal_lines(rejected: Iterable[Rejection], retry_after_ms: int) -> list[st
     return list(dict.fromkeys(lines))
 
 
-def guard_refusal(reason: GuardRejectionReason, retry_after_ms: int) -> str:
+def guard_rejection(reason: GuardRejectionReason, retry_after_ms: int) -> str:
     """What to do when this agent's own guard does not let a request out."""
     return f"Not sent ({reason.lower()}). {GUARDED[reason].format(wait=wait_words(retry_after_ms))}"
 
@@ -143,7 +143,7 @@ def failure(problem: WaypostError) -> str:
         case InvalidInput():
             return f"{problem}. Nothing was done: mend the arguments and call again."
         case AccessDenied():
-            return f"{problem}. {REFUSALS[Reason.ACCESS_DENIED]}"
+            return f"{problem}. {REJECTIONS[Reason.ACCESS_DENIED]}"
         case SendTimedOut():
             return (
                 f"{problem}. Call again with the same arguments and"
@@ -156,9 +156,9 @@ def failure(problem: WaypostError) -> str:
                 " ('waypost keys new SUBJECT'). If it ended a moment ago, call again in a minute;"
                 f" else: {TELL_YOUR_PERSON}"
             )
-        case OperationRefused(retry_after_ms=wait) if wait:
+        case OperationRejected(retry_after_ms=wait) if wait:
             return f"The relay could not do it: {problem}. Wait {wait_words(wait)} and call again."
-        case OperationRefused():
+        case OperationRejected():
             return f"The relay could not do it: {problem}. Call again later."
         case AgentClosed():
             return "The connection to the relay was closed. Call again: it connects anew."

@@ -5,7 +5,7 @@ PipelineError
 ├── LakeUnusable         not a lake, a newer format, or changed by somebody else meanwhile
 ├── JournalUnusable      no journal there, or two that cannot be told apart
 ├── BadTrace             a trace file that cannot be read
-└── RelayRefused         a relay did not take what was written to it
+└── RelayRejected         a relay did not take what was written to it
 """
 
 from waypost.policy.errors import WaypostError
@@ -31,5 +31,5 @@ class BadTrace(PipelineError):
     """A trace file does not say what happened."""
 
 
-class RelayRefused(PipelineError):
+class RelayRejected(PipelineError):
     """The relay did not take some messages, or a whole request."""

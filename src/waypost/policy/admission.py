@@ -81,9 +81,9 @@ def admit_sender(
     limit = resolve_limit(sender, config) if config.per_sender_overrides else config.max_per_window
     if count < limit:
         return SenderVerdict(None, "", 0, count, limit)
-    refused = check_rate_limit(sender, count, config)
+    rejected = check_rate_limit(sender, count, config)
     wait_ms = windows.retry_after_ms(sender, now_ms, window_ms, limit)
-    return SenderVerdict(Reason.RATE_LIMITED, refused.reason or "", wait_ms, count, limit)
+    return SenderVerdict(Reason.RATE_LIMITED, rejected.reason or "", wait_ms, count, limit)
 
 
 def admit_delivery(

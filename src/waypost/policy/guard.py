@@ -120,8 +120,8 @@ class GuardPolicy:
             if circuit.probe:
                 self._circuits.release_probe(to_agent)
             wait_ms = self._windows.retry_after_ms(from_agent, now_ms, window_ms, limit)
-            refused = GuardResult(False, GuardRejectionReason.RATE_LIMITED, wait_ms)
-            return refused, circuit.transition
+            rejected = GuardResult(False, GuardRejectionReason.RATE_LIMITED, wait_ms)
+            return rejected, circuit.transition
         self._windows.record(from_agent, now_ms)
         return _ALLOWED, circuit.transition
 

@@ -24,7 +24,7 @@ def is_reserved(subject: str) -> bool:
     return subject.startswith(RESERVED_PREFIX)
 
 
-def refuse_reserved(*names: str | None) -> None:
+def reject_reserved(*names: str | None) -> None:
     """Raise `InvalidMessage` if one of `names`, given by an agent, is one of the relay's own."""
     for name in names:
         if name is not None and is_reserved(name):

@@ -22,7 +22,7 @@ from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.consumers import Consumer
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.delivery.endpoints import Endpoint
-from waypost.relay.delivery.publish import refused
+from waypost.relay.delivery.publish import rejected_result
 from waypost.relay.delivery.reply_subjects import reply_subject
 from waypost.relay.delivery.requests import PendingReply
 from waypost.relay.delivery.signals import SignalHandler
@@ -284,4 +284,4 @@ def _not_stored(stopped: RelayStopped) -> PublishResult:
     """A full disk is a refusal like others; any other failure of the journal is an error."""
     if not stopped.full:
         raise stopped
-    return refused(Reason.STORAGE_FULL, str(stopped))
+    return rejected_result(Reason.STORAGE_FULL, str(stopped))

@@ -38,7 +38,7 @@ class Mailboxes:
             for mailbox in relay.parts.ledger.state.registered()
             if mailbox.subject.startswith(_PREFIX) and not is_known(mailbox.subject)
         }
-        self._refused = 0
+        self._rejected = 0
         relay.parts.publishing.make_missing = self.make_for
 
     def make_for(self, subject: str) -> bool:
@@ -48,8 +48,8 @@ class Mailboxes:
         if self._relay.get_endpoint(subject) is not None:
             return True
         if not self._has_room():
-            self._refused += 1
-            if self._refused.bit_count() == 1:  # at 1, 2, 4, 8 …: seen, without filling the log
+            self._rejected += 1
+            if self._rejected.bit_count() == 1:  # at 1, 2, 4, 8 …: seen, without filling the log
                 log.warning(
                     "no mailbox for %s: there are %d already", subject, self._relay_endpoints()
                 )

@@ -12,7 +12,7 @@ import base64
 import binascii
 
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved_names import refuse_reserved
+from waypost.policy.reserved_names import reject_reserved
 from waypost.policy.subjects import validate_subject
 
 KEY_BYTES = 32
@@ -36,7 +36,7 @@ def validate_agent_subject(subject: str) -> str:
     Raises `InvalidSubject` or `InvalidMessage`.
     """
     validate_subject(subject)
-    refuse_reserved(subject)
+    reject_reserved(subject)
     return subject
 
 

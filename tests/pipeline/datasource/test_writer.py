@@ -64,7 +64,7 @@ def test_a_job_that_runs_again_sends_nothing_twice(
     assert all(one.startswith("nightly-7-") for one in ids)
 
 
-def test_refusals_end_the_job_with_how_many_and_why(
+def test_rejections_end_the_job_with_how_many_and_why(
     spark: SparkSession, served: ServedRelay
 ) -> None:
     # A stranger may have 20 messages waiting in one inbox.
@@ -74,7 +74,7 @@ def test_refusals_end_the_job_with_how_many_and_why(
     with pytest.raises(PySparkException, match="refused 3 of 23 messages \\(3 quota_exceeded\\)"):
         written(rows, served)
     assert len(stored_in(served, "agent.full")) == 20
-    written(rows.limit(1), served, refused="skip")
+    written(rows.limit(1), served, rejected="skip")
     assert len(stored_in(served, "agent.full")) == 20
 
 

@@ -88,8 +88,8 @@ def test_the_same_settings_give_no_difference_for_any_relay(past: Past, shortcut
     result = backtest(past.lake, shortcut=shortcut)
     assert result.messages > 1000
     assert result.differences == 0
-    assert result.refused == result.refused_before
-    assert len(result.refused) == 5  # every limit was met
+    assert result.rejected == result.rejected_before
+    assert len(result.rejected) == 5  # every limit was met
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -127,6 +127,6 @@ def test_who_cannot_be_touched_is_not_replayed(past: Past) -> None:
     assert (settled.senders_replayed, settled.endpoints_replayed) == (0, 0)
 
 
-def test_settings_that_make_no_sense_are_refused(past: Past) -> None:
+def test_settings_that_make_no_sense_are_rejected(past: Past) -> None:
     with pytest.raises(InvalidSettings):
         backtest(past.lake, b'{"maxHops": 0}')

@@ -73,7 +73,7 @@ def test_limits_are_as_tight_as_wanted_traffic_allows(advice: Recommendation) ->
     assert limit(advice, "qos.tier3.maxEnvelopes") == BURST
 
 
-def test_a_curve_tells_what_each_limit_would_refuse(advice: Recommendation) -> None:
+def test_a_curve_tells_what_each_limit_would_reject(advice: Recommendation) -> None:
     rate = next(one for one in advice.limits if one.path.endswith("maxPerWindow"))
     by_limit = {point.limit: point for point in rate.curve}
     assert by_limit[BURST].wanted == 0.0

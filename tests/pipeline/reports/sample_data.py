@@ -17,7 +17,7 @@ from waypost.pipeline.reports.data import (
     PressureStep,
     ReasonStep,
     ReasonTotal,
-    Refusals,
+    Rejections,
     Scope,
     Senders,
     SenderTotal,
@@ -56,7 +56,7 @@ def sample_facts() -> Facts:
         scope=Scope(lake_version=7, days=4, relays=["north"], senders=148, inboxes=61),
         period=Period(FIRST_MS, LAST_MS, STEP_MS, COARSE_MS),
         traffic=_traffic(steps),
-        refusals=_refusals(made),
+        rejections=_rejections(made),
         latency=_latency(made),
         pressure=_pressure(made),
         tiers=[TierTotal(1, 9_120, 1_204), TierTotal(2, 21_480, 310), TierTotal(3, 64_002, 12)],
@@ -76,13 +76,13 @@ def _traffic_step(place: int, made: random.Random) -> TrafficStep:
     daily = 1.15 + math.sin((place % 48 - 16) / 48 * 2 * math.pi)
     stored = int(600 * daily * made.uniform(0.85, 1.15))
     flood = 900 if 70 <= place < 76 else 0
-    refused = flood + made.randrange(20)
+    rejected = flood + made.randrange(20)
     return TrafficStep(
         _at(place),
-        stored + refused,
+        stored + rejected,
         stored,
         made.randrange(9),
-        refused,
+        rejected,
         stored - 3,
         2,
         stored * 900,
@@ -99,7 +99,7 @@ def _traffic(steps: list[TrafficStep]) -> Traffic:
     )
 
 
-def _refusals(made: random.Random) -> Refusals:
+def _rejections(made: random.Random) -> Rejections:
     flood = [ReasonStep(_at(place), "rate_limited", 900) for place in range(70, 76)]
     trickle = [
         ReasonStep(_at(place), reason, made.randrange(1, 12))
@@ -114,7 +114,7 @@ def _refusals(made: random.Random) -> Refusals:
         ReasonTotal("budget_exceeded", 14, 3, 2, "cycle detected: agent.b already in chain"),
     ]
     loops = [ReasonStep(_at(110), "budget_exceeded", 14)]
-    return Refusals(reasons=totals, steps=[*flood, *trickle, *loops])
+    return Rejections(reasons=totals, steps=[*flood, *trickle, *loops])
 
 
 def _waits(messages: int, middle: float) -> Percentiles:

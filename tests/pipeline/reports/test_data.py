@@ -29,11 +29,11 @@ def test_traffic_adds_up_relays_and_knows_the_busiest_minute(small_facts: Facts)
     assert (traffic.busiest_minute_ms, traffic.busiest_publishes) == (at_ms(3), 67)
 
 
-def test_a_counted_line_is_as_many_refusals_as_it_says(small_facts: Facts) -> None:
-    first, second, _ = small_facts.refusals.reasons
+def test_a_counted_line_is_as_many_rejections_as_it_says(small_facts: Facts) -> None:
+    first, second, _ = small_facts.rejections.reasons
     assert first == ReasonTotal("rate_limited", 55, 1, 0, HOSTILE)
     assert second == ReasonTotal("backpressure", 2, 2, 2, "backpressure")
-    steps = {(one.at_ms, one.reason): one.refusals for one in small_facts.refusals.steps}
+    steps = {(one.at_ms, one.reason): one.rejections for one in small_facts.rejections.steps}
     assert steps[at_ms(2), "rate_limited"] == 50
     assert steps[at_ms(3), "rate_limited"] == 5
 
@@ -60,7 +60,7 @@ def test_pressure_names_the_first_of_the_fullest_minutes(small_facts: Facts) -> 
     assert cells == [(at_ms(3), 0.1)]
 
 
-def test_a_refusal_that_keeps_the_message_is_one_arrival_of_its_tier(small_facts: Facts) -> None:
+def test_a_rejection_that_keeps_the_message_is_one_arrival_of_its_tier(small_facts: Facts) -> None:
     # Tier 1: two messages, one of them kept by a budget refusal, and one refusal by backpressure.
     assert small_facts.tiers == [TierTotal(1, 3, 2), TierTotal(3, 101, 1)]
 

@@ -66,7 +66,7 @@ def test_facts_and_page_stay_small_however_much_there_is(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     facts = gather_facts(LakeInMemory(spark, _many()))
-    assert facts.refusals.more + len(facts.refusals.reasons) == MANY
+    assert facts.rejections.more + len(facts.rejections.reasons) == MANY
     assert facts.pressure.more + len(facts.pressure.inboxes) == MANY
     assert facts.pressure.warned == MANY
     assert facts.latency.more + len(facts.latency.inboxes) == MANY

@@ -58,7 +58,7 @@ def _about(kind: type[Any], at_us: int, message_id: str, endpoint: str, **more: 
 def _first_day() -> list[Any]:
     moved = events.BreakerMoved
     closed, opened = CircuitState.CLOSED, CircuitState.OPEN
-    refusal = {"reason": Reason.RATE_LIMITED, "detail": "too many", "rate_limit": 100}
+    rejection = {"reason": Reason.RATE_LIMITED, "detail": "too many", "rate_limit": 100}
     return [
         events.SessionChanged(at_us=at(1, "08:00:00"), subject="agent.a", action="connected"),
         _accepted(at(1, "09:00:00"), "plain", "agent.a", "agent.b", tier=2),
@@ -94,7 +94,7 @@ def _first_day() -> list[Any]:
             subject="agent.b",
             since_us=at(1, "12:05:30"),
             count=300,
-            **refusal,
+            **rejection,
         ),
         _looped(at(1, "13:00:00"), "again", ("agent.b", "agent.c"), "agent.b"),
         _looped(at(1, "13:00:01"), "once", ("agent.x", "agent.b", "agent.c"), "agent.b"),

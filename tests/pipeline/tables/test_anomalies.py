@@ -78,7 +78,7 @@ def test_only_what_is_past_its_threshold_stands_out(found: dict[tuple[str, str],
     }
 
 
-def test_a_flood_says_what_was_refused(found: dict[tuple[str, str], Any]) -> None:
+def test_a_flood_says_what_was_rejected(found: dict[tuple[str, str], Any]) -> None:
     limited, counted = found["limited", "flood"], found["counted", "flood"]
     assert limited["why"] == "tried to send 199 messages; 100 were refused, 100 by its rate limit"
     assert counted["why"] == "tried to send 900 messages; 400 were refused"

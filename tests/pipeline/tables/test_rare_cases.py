@@ -61,9 +61,9 @@ def test_a_purged_dead_letter_keeps_the_reason_of_its_death(lives: dict[str, Row
 
 
 def test_an_id_that_comes_again_is_two_lives(lives: dict[str, Rows]) -> None:
-    refused, stored = lives["again"]
-    facts(refused, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
-    assert refused["reason"].startswith("cycle detected")
+    rejected, stored = lives["again"]
+    facts(rejected, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
+    assert rejected["reason"].startswith("cycle detected")
     facts(stored, state="acked", attempts=1, total_ms=2000.0, died_at=None, reason=None)
 
 
@@ -78,8 +78,8 @@ def test_a_life_keeps_what_happened_in_it_when_its_id_comes_again(
 def test_an_id_that_comes_again_on_a_later_day_ends_the_earlier_letter(
     lives: dict[str, Rows],
 ) -> None:
-    refused, stored = lives["late"]
-    facts(refused, day=date(2026, 1, 2), state="purged", finished_at=instant(4, "12:00:00"))
+    rejected, stored = lives["late"]
+    facts(rejected, day=date(2026, 1, 2), state="purged", finished_at=instant(4, "12:00:00"))
     facts(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
 
 
@@ -99,7 +99,7 @@ def test_a_message_for_nobody_is_traffic_and_no_message(
     facts(minute, minute=instant(1, "09:02:00"), publishes=1, unclaimed=1, stored=0, bytes=0)
 
 
-def test_counted_refusals_count_in_full_in_the_minute_they_happened(by_hand: BuiltLake) -> None:
+def test_counted_rejections_count_in_full_in_the_minute_they_happened(by_hand: BuiltLake) -> None:
     (line,) = [row for row in rows_of(by_hand, rejections) if row["count"] > 1]
     facts(line, count=300, at=instant(1, "12:10:00"), reason="rate_limited")
     (minute,) = [row for row in rows_of(by_hand, traffic) if row["rejected"] == 300]

@@ -32,7 +32,7 @@ def test_the_page_names_exactly_the_tables() -> None:
 def test_the_page_tells_the_thresholds_of_anomalies() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", _section("anomalies"), re.MULTILINE))
     told = {kind: [int(number) for number in re.findall(r"\d+", rows[kind])] for kind in rows}
-    assert told["flood"] == [anomalies.FLOOD_REFUSALS_MIN]
+    assert told["flood"] == [anomalies.FLOOD_REJECTIONS_MIN]
     assert told["one_way"] == [
         anomalies.ONE_WAY_PUBLISHES_MIN,
         anomalies.ONE_WAY_RECIPIENTS_MIN,

@@ -136,7 +136,7 @@ def test_a_few_bad_lines_are_told_and_left_out(lake: Lake, tmp_path: Path) -> No
         ("src dst time\n", "no messages"),
     ],
 )
-def test_a_file_that_is_no_trace_is_refused(
+def test_a_file_that_is_no_trace_is_rejected(
     lake: Lake, tmp_path: Path, text: str, words: str
 ) -> None:
     with pytest.raises(BadTrace, match=words):
@@ -165,6 +165,6 @@ def test_a_missing_file_is_said_to_be_missing(lake: Lake, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("drain", ["soon", -1.0, float("nan")])
-def test_a_delay_that_is_none_is_refused(lake: Lake, drain: Drain) -> None:
+def test_a_delay_that_is_none_is_rejected(lake: Lake, drain: Drain) -> None:
     with pytest.raises(BadTrace, match="drain is seconds"):
         import_trace(lake, "any.txt", drain=drain)

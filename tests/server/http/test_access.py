@@ -110,10 +110,10 @@ async def test_each_is_answered_as_the_table_says(
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer ", "garbage", ""])
 async def test_only_bearer_tokens_are_known(served: Served, header: str) -> None:
-    refused = await served.call("GET", "/v1/stats", headers={"Authorization": header})
-    assert refused.status_code == 401
+    rejected = await served.call("GET", "/v1/stats", headers={"Authorization": header})
+    assert rejected.status_code == 401
 
 
 async def test_who_is_not_let_in_learns_nothing_from_bad_input(served: Served) -> None:
-    refused = await served.call("PUT", "/v1/config", content=b"garbage")
-    assert refused.status_code == 401
+    rejected = await served.call("PUT", "/v1/config", content=b"garbage")
+    assert rejected.status_code == 401

@@ -15,7 +15,7 @@ async def test_a_signed_challenge_is_traded_for_a_token(served: Served) -> None:
     assert given.json()["expires_at"] == served.clock() // 1000 + 15 * 60_000
 
 
-async def test_a_replayed_challenge_is_refused(served: Served) -> None:
+async def test_a_replayed_challenge_is_rejected(served: Served) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(identity, challenge)
@@ -25,29 +25,29 @@ async def test_a_replayed_challenge_is_refused(served: Served) -> None:
     assert again.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_proof_for_another_relay_is_refused(served: Served) -> None:
+async def test_a_proof_for_another_relay_is_rejected(served: Served) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(identity, challenge)
     there = {"Host": "elsewhere.test:8080"}
-    refused = await served.call("POST", "/v1/auth/token", json=proof, headers=there)
-    assert refused.status_code == 401
+    rejected = await served.call("POST", "/v1/auth/token", json=proof, headers=there)
+    assert rejected.status_code == 401
 
 
 async def test_a_subject_belongs_to_its_first_key(served: Served) -> None:
     await served.token("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(Identity.new("agent.a"), challenge)
-    refused = await served.call("POST", "/v1/auth/token", json=proof)
-    assert (refused.status_code, refused.json()["reason"]) == (403, "subject_taken")
+    rejected = await served.call("POST", "/v1/auth/token", json=proof)
+    assert (rejected.status_code, rejected.json()["reason"]) == (403, "subject_taken")
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_operator", "a..b"])
 async def test_nobody_becomes_what_no_agent_can_be(served: Served, subject: str) -> None:
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(Identity.new("agent.a"), challenge)
-    refused = await served.call("POST", "/v1/auth/token", json={**proof, "subject": subject})
-    assert refused.status_code == 400
+    rejected = await served.call("POST", "/v1/auth/token", json={**proof, "subject": subject})
+    assert rejected.status_code == 400
 
 
 async def test_a_token_is_over_after_a_quarter_of_an_hour(served: Served) -> None:

@@ -11,7 +11,7 @@ from waypost.policy.errors import WaypostError
 from waypost.relay import errors as relay_errors
 from waypost.server.context import ServeOptions
 from waypost.server.http import requests
-from waypost.server.http.errors import STATUSES, refusal_of
+from waypost.server.http.errors import STATUSES, rejection_of
 from waypost.server.identity import errors as identity_errors
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -256,5 +256,5 @@ def test_the_more_special_error_comes_first_in_the_table() -> None:
 
 
 def test_text_that_is_no_unicode_can_be_answered() -> None:
-    assert refusal_of(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")).status == 400
-    assert refusal_of(relay_errors.UnknownEndpoint("\udcff")).problem.error.isprintable()
+    assert rejection_of(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")).status == 400
+    assert rejection_of(relay_errors.UnknownEndpoint("\udcff")).problem.error.isprintable()

@@ -252,8 +252,8 @@ async def test_the_inbox_of_somebody_else_is_not_for_reading(served: Served) -> 
     paths = ("/v1/inbox/agent.b/ack", "/v1/inbox/agent.b/nack")
     statuses = [(await served.call("GET", "/v1/inbox/agent.b", token=token)).status_code]
     for path in paths:
-        refused = await served.call("POST", path, token=token, json={"ids": ["x"]})
-        statuses.append(refused.status_code)
+        rejected = await served.call("POST", path, token=token, json={"ids": ["x"]})
+        statuses.append(rejected.status_code)
     assert statuses == [403, 403, 403]
 
 
@@ -288,8 +288,8 @@ async def test_if_one_of_several_may_not_be_read_none_is(served: Served) -> None
     await served.publish("agent.b")
     body = {"inboxes": [{"subject": "agent.a"}, {"subject": "agent.b"}]}
     token = await served.token("agent.a")
-    refused = await served.call("POST", "/v1/inbox/batch", token=token, json=body)
-    assert refused.status_code == 403
+    rejected = await served.call("POST", "/v1/inbox/batch", token=token, json=body)
+    assert rejected.status_code == 403
     assert served.relay.metrics().by_status["leased"] == 0
 
 

@@ -57,7 +57,7 @@ async def test_only_the_past_minutes_are_kept(served: Served) -> None:
     assert len((await once(served, "numbers"))["history"]) == SAMPLES_MAX
 
 
-async def test_refusals_are_told_by_reason(served: Served) -> None:
+async def test_rejections_are_told_by_reason(served: Served) -> None:
     for _ in range(21):
         await served.publish("agent.a")
     await a_second(served)
@@ -110,9 +110,9 @@ async def test_there_is_a_bound_on_viewers(served: Served) -> None:
     viewers = [served.services.feed.show("numbers") for _ in range(viewer_connections_max)]
     for viewer in viewers:
         await anext(viewer)
-    refused = await served.call("GET", "/v1/live", token=served.operator)
-    assert refused.status_code == 503
-    assert refused.json()["reason"] == "full"
+    rejected = await served.call("GET", "/v1/live", token=served.operator)
+    assert rejected.status_code == 503
+    assert rejected.json()["reason"] == "full"
     for viewer in viewers:
         await viewer.aclose()
     assert not served.services.feed.is_full
@@ -120,7 +120,7 @@ async def test_there_is_a_bound_on_viewers(served: Served) -> None:
 
 @pytest.mark.parametrize("show", ["everything", ""])
 async def test_only_what_there_is_can_be_shown(served: Served, show: str) -> None:
-    refused = await served.call(
+    rejected = await served.call(
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
     )
-    assert refused.status_code == 400
+    assert rejected.status_code == 400

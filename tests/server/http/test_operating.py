@@ -18,7 +18,7 @@ async def ask(served: Served, method: str, path: str, **request: Any) -> Any:
     return answered.json()
 
 
-async def refusal(served: Served, method: str, path: str, **request: Any) -> int:
+async def rejection(served: Served, method: str, path: str, **request: Any) -> int:
     answered = await served.call(method, path, token=served.operator, **request)
     return answered.status_code
 
@@ -33,7 +33,7 @@ async def test_an_endpoint_is_registered_listed_and_taken_away(served: Served) -
     gone = await ask(served, "DELETE", "/v1/endpoints/team.x")
     assert made == again == gone == listed["endpoints"][0]
     assert (await ask(served, "GET", "/v1/endpoints"))["endpoints"] == []
-    assert await refusal(served, "DELETE", "/v1/endpoints/team.x") == 404
+    assert await rejection(served, "DELETE", "/v1/endpoints/team.x") == 404
 
 
 async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: Served) -> None:
@@ -48,7 +48,7 @@ async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: Served) -> 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 async def test_the_relays_own_names_are_no_endpoints(served: Served, method: str) -> None:
-    assert await refusal(served, method, "/v1/endpoints/_relay") == 400
+    assert await rejection(served, method, "/v1/endpoints/_relay") == 400
 
 
 # Dead letters
@@ -132,7 +132,7 @@ async def test_a_rule_holds_from_the_answer_on(served: Served) -> None:
 
 async def test_a_rule_that_is_not_there_cannot_be_removed(served: Served) -> None:
     query = {"from": "a", "to": "b"}
-    assert await refusal(served, "DELETE", "/v1/rules", params=query) == 404
+    assert await rejection(served, "DELETE", "/v1/rules", params=query) == 404
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_a_rule_that_is_not_there_cannot_be_removed(served: Served) -> Non
     ],
 )
 async def test_a_bad_rule_is_400(served: Served, rule: dict[str, Any]) -> None:
-    assert await refusal(served, "POST", "/v1/rules", json=rule) == 400
+    assert await rejection(served, "POST", "/v1/rules", json=rule) == 400
 
 
 async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Path) -> None:
@@ -154,8 +154,8 @@ async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Pa
     rule = {"from": "a", "to": "b", "action": "deny"}
     listed = await ask(served, "GET", "/v1/rules")
     assert "cannot be used" in listed["problem"]
-    assert await refusal(served, "POST", "/v1/rules", json=rule) == 409
-    assert await refusal(served, "DELETE", "/v1/rules", params={"from": ">", "to": ">"}) == 409
+    assert await rejection(served, "POST", "/v1/rules", json=rule) == 409
+    assert await rejection(served, "DELETE", "/v1/rules", params={"from": ">", "to": ">"}) == 409
     assert (data / "access-rules.json").read_text() == "[{]"
 
 
@@ -197,7 +197,7 @@ async def test_one_bad_value_and_nothing_changes(
 ) -> None:
     await ask(served, "PUT", "/v1/config", json={"maxHops": 3})
     headers = {"Content-Type": "application/json"}
-    status = await refusal(served, "PUT", "/v1/config", content=content, headers=headers)
+    status = await rejection(served, "PUT", "/v1/config", content=content, headers=headers)
     assert status == 400
     assert served.relay.settings.max_hops == 3
     assert json.loads((data / "config.json").read_text()) == {"maxHops": 3}
@@ -254,7 +254,7 @@ async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: Ser
     assert stats["inboxes_total"] == 3
 
 
-async def test_stats_show_breakers_refusals_and_problems(serve: Serve, data: Path) -> None:
+async def test_stats_show_breakers_rejections_and_problems(serve: Serve, data: Path) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
     served.relay.parts.outcomes.written("agent.b", ok=False)

@@ -27,11 +27,11 @@ async def test_the_sender_is_who_authenticated(served: Served) -> None:
     assert got["sender"] == "agent.a"
 
 
-async def test_a_sender_in_the_body_is_refused(served: Served) -> None:
+async def test_a_sender_in_the_body_is_rejected(served: Served) -> None:
     token = await served.token("agent.a")
-    refused = await served.publish("agent.b", token=token, sender="agent.boss")
-    assert refused.status_code == 400
-    assert "sender" in refused.json()["error"]
+    rejected = await served.publish("agent.b", token=token, sender="agent.boss")
+    assert rejected.status_code == 400
+    assert "sender" in rejected.json()["error"]
 
 
 async def test_without_a_token_the_sender_is_anonymous(served: Served) -> None:
@@ -42,9 +42,9 @@ async def test_without_a_token_the_sender_is_anonymous(served: Served) -> None:
 
 async def test_anonymous_publishing_can_be_switched_off(serve: Serve) -> None:
     served = await serve(ServeOptions(anonymous=False))
-    refused = await served.publish("agent.b")
-    assert refused.status_code == 401
-    assert refused.headers["www-authenticate"] == "Bearer"
+    rejected = await served.publish("agent.b")
+    assert rejected.status_code == 401
+    assert rejected.headers["www-authenticate"] == "Bearer"
 
 
 async def test_a_bad_token_is_not_taken_for_none(served: Served) -> None:
@@ -88,8 +88,8 @@ async def test_each_of_many_has_its_own_result(served: Served) -> None:
 
 async def test_one_invalid_message_fails_them_all(served: Served) -> None:
     body = {"messages": [{"subject": "agent.b", "payload": 1}, {"subject": "a..b", "payload": 2}]}
-    refused = await served.call("POST", "/v1/messages", json=body)
-    assert refused.status_code == 400
+    rejected = await served.call("POST", "/v1/messages", json=body)
+    assert rejected.status_code == 400
     assert served.relay.metrics().total_messages == 0
 
 
@@ -110,14 +110,14 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: Ser
     assert (got["id"], got["sender"], got["payload"]) == ("order-7", "agent.a", "mine")
 
 
-async def test_an_id_squatted_in_the_same_inbox_is_refused_and_not_taken_for_a_repeat(
+async def test_an_id_squatted_in_the_same_inbox_is_rejected_and_not_taken_for_a_repeat(
     served: Served,
 ) -> None:
     squatter, victim = await served.token("agent.x"), await served.token("agent.a")
     await served.publish("agent.b", "squat", token=squatter, message_id="order-7")
-    refused = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
-    assert refused.status_code == 400
-    assert refused.json()["error"] == "message id order-7 is taken: choose another"
+    rejected = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
+    assert rejected.status_code == 400
+    assert rejected.json()["error"] == "message id order-7 is taken: choose another"
 
 
 async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served: Served) -> None:
@@ -137,21 +137,21 @@ async def test_over_the_rate_limit_is_429_and_says_when_to_come_back(serve: Serv
     token = await served.token("agent.a")
     await served.publish("agent.b", token=token)
     served.clock.advance_ms(500)
-    refused = await served.publish("agent.b", token=token)
-    assert refused.status_code == 429
-    assert refused.json()["reason"] == "rate_limited"
-    assert refused.json()["retry_after_ms"] == 59_500
-    assert refused.headers["retry-after"] == "60"
+    rejected = await served.publish("agent.b", token=token)
+    assert rejected.status_code == 429
+    assert rejected.json()["reason"] == "rate_limited"
+    assert rejected.json()["retry_after_ms"] == 59_500
+    assert rejected.headers["retry-after"] == "60"
 
 
 async def test_a_full_mailbox_is_429_and_does_not_say_how_full(serve: Serve) -> None:
     served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
     token = await served.token("agent.a")
     accepted = await served.publish("agent.b", token=token)
-    refused = await served.publish("agent.b", token=token)
+    rejected = await served.publish("agent.b", token=token)
     assert accepted.json()["mailbox_pressure"] == {}
-    assert (refused.status_code, refused.json()["reason"]) == (429, "backpressure")
-    assert not any(digit.isdigit() for digit in refused.json()["error"])
+    assert (rejected.status_code, rejected.json()["reason"]) == (429, "backpressure")
+    assert not any(digit.isdigit() for digit in rejected.json()["error"])
 
 
 async def test_an_operator_may_choose_to_show_pressure(serve: Serve) -> None:
@@ -159,39 +159,39 @@ async def test_an_operator_may_choose_to_show_pressure(serve: Serve) -> None:
         ServeOptions(show_pressure=True), backpressure=BackpressureConfig(max_mailbox_size=1)
     )
     accepted = await served.publish("agent.b")
-    refused = await served.publish("agent.b")
+    rejected = await served.publish("agent.b")
     assert list(accepted.json()["mailbox_pressure"].values()) == [0.0]
-    assert "1/1" in refused.json()["error"]
+    assert "1/1" in rejected.json()["error"]
 
 
 async def test_an_open_circuit_is_503(serve: Serve) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
     served.relay.parts.outcomes.written("agent.b", ok=False)
-    refused = await served.publish("agent.b")
-    assert (refused.status_code, refused.json()["reason"]) == (503, "circuit_open")
-    assert refused.headers["retry-after"] == "30"
+    rejected = await served.publish("agent.b")
+    assert (rejected.status_code, rejected.json()["reason"]) == (503, "circuit_open")
+    assert rejected.headers["retry-after"] == "30"
 
 
 async def test_an_overdrawn_budget_is_422_and_a_dead_letter(served: Served) -> None:
-    refused = await served.publish("agent.b", budget={"call_budget_remaining": 0})
-    assert (refused.status_code, refused.json()["reason"]) == (422, "budget_exceeded")
+    rejected = await served.publish("agent.b", budget={"call_budget_remaining": 0})
+    assert (rejected.status_code, rejected.json()["reason"]) == (422, "budget_exceeded")
     assert len(await served.relay.dead_letters("agent.b")) == 1
 
 
 async def test_what_access_rules_forbid_is_403(served: Served) -> None:
     served.relay.access.add_rule(AccessRule("_anonymous", ">", "deny"))
-    refused = await served.publish("agent.b")
-    assert (refused.status_code, refused.json()["reason"]) == (403, "access_denied")
+    rejected = await served.publish("agent.b")
+    assert (rejected.status_code, rejected.json()["reason"]) == (403, "access_denied")
 
 
 async def test_a_full_disk_is_503(served: Served) -> None:
     served.relay.parts.journal.full = True
-    refused = await served.publish("agent.b")
-    assert (refused.status_code, refused.json()["reason"]) == (503, "storage_full")
+    rejected = await served.publish("agent.b")
+    assert (rejected.status_code, rejected.json()["reason"]) == (503, "storage_full")
 
 
-async def test_a_publish_that_somebody_got_is_200_with_the_refusals_in_it(serve: Serve) -> None:
+async def test_a_publish_that_somebody_got_is_200_with_the_rejections_in_it(serve: Serve) -> None:
     served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
     for subject in ("agent.b", "agent.c"):
         served.relay.register_endpoint(subject)

@@ -46,13 +46,13 @@ def kept(mailbox: Mailbox) -> tuple[int, int, Mapping[str, tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_refusal_says_the_same_in_every_tier(serve: Serve, tier: int) -> None:
+async def test_a_quota_rejection_says_the_same_in_every_tier(serve: Serve, tier: int) -> None:
     served = await serve(qos=qos(NONE))
     await know_each_other(served, "agent.a", "agent.b", tier)
-    refused = await served.publish("agent.b", token=await served.token("agent.a"))
-    assert refused.status_code == 429
-    assert refused.content == b'{"error":"sender quota exceeded for this inbox"}'
-    assert dict(refused.headers) == {
+    rejected = await served.publish("agent.b", token=await served.token("agent.a"))
+    assert rejected.status_code == 429
+    assert rejected.content == b'{"error":"sender quota exceeded for this inbox"}'
+    assert dict(rejected.headers) == {
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
         "content-type": "application/json",
@@ -62,7 +62,7 @@ async def test_a_quota_refusal_says_the_same_in_every_tier(serve: Serve, tier: i
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_refusal_among_many_says_the_same_in_every_tier(
+async def test_a_quota_rejection_among_many_says_the_same_in_every_tier(
     serve: Serve, tier: int
 ) -> None:
     served = await serve(qos=qos(NONE))

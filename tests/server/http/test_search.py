@@ -88,13 +88,13 @@ async def test_times_are_a_window(history: Served) -> None:
     }
 
 
-async def test_refusals_are_found_with_their_reason(serve: Serve) -> None:
+async def test_rejections_are_found_with_their_reason(serve: Serve) -> None:
     served = await serve(rate_limit=RateLimitConfig(max_per_window=1))
     await served.publish("agent.a")
     await served.publish("agent.a")
     found = await find(served, outcome="rejected", endpoint="agent.a")
-    [refused] = found["messages"]
-    assert refused["reason"].startswith("rate_limited: rate limit exceeded")
+    [rejected] = found["messages"]
+    assert rejected["reason"].startswith("rate_limited: rate limit exceeded")
 
 
 async def test_how_a_message_went_is_told_across_segments(served: Served) -> None:
@@ -132,11 +132,11 @@ async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
     assert {"dead", "waits"} <= found  # these are there, however old
 
 
-async def test_a_pattern_that_is_none_is_refused(served: Served) -> None:
-    refused = await served.call(
+async def test_a_pattern_that_is_none_is_rejected(served: Served) -> None:
+    rejected = await served.call(
         "GET", "/v1/messages", token=served.operator, params={"sender": "agent..a"}
     )
-    assert refused.status_code == 400
+    assert rejected.status_code == 400
 
 
 async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: Served) -> None:

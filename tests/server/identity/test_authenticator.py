@@ -47,7 +47,7 @@ def test_the_token_is_good_for_fifteen_minutes(
     assert authenticator.subject_of_token(grant.token) is None
 
 
-def test_a_replayed_proof_is_refused(authenticator: Authenticator) -> None:
+def test_a_replayed_proof_is_rejected(authenticator: Authenticator) -> None:
     nonce = authenticator.challenge()
     proof = fields_of(ALICE.prove(nonce, HOST), nonce)
     authenticator.authenticate(**proof)
@@ -55,13 +55,13 @@ def test_a_replayed_proof_is_refused(authenticator: Authenticator) -> None:
         authenticator.authenticate(**proof)
 
 
-def test_a_challenge_that_nobody_gave_is_refused(authenticator: Authenticator) -> None:
+def test_a_challenge_that_nobody_gave_is_rejected(authenticator: Authenticator) -> None:
     nonce = to_text(bytes(32))
     with pytest.raises(NotAuthenticated):
         authenticator.authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
 
 
-def test_a_challenge_of_more_than_a_minute_ago_is_refused(
+def test_a_challenge_of_more_than_a_minute_ago_is_rejected(
     authenticator: Authenticator, clock: ManualClock
 ) -> None:
     nonce = authenticator.challenge()
@@ -104,7 +104,7 @@ def test_a_challenge_is_spent_by_a_failed_attempt(
         {"signature": MALLORY.sign(b"something else")},
     ],
 )
-def test_a_signature_for_anything_else_is_refused(
+def test_a_signature_for_anything_else_is_rejected(
     authenticator: Authenticator, instead: dict[str, Any]
 ) -> None:
     with pytest.raises(NotAuthenticated):
@@ -126,9 +126,9 @@ def test_a_signature_over_the_challenge_alone_is_no_proof(authenticator: Authent
 def test_every_failed_proof_reads_the_same(authenticator: Authenticator) -> None:
     texts = set()
     for instead in ({"origin": "x:1"}, {"nonce": to_text(bytes(32))}, {"subject": "agent.x"}):
-        with pytest.raises(NotAuthenticated) as refused:
+        with pytest.raises(NotAuthenticated) as rejected:
             log_in(authenticator, ALICE, **instead)
-        texts.add(str(refused.value))
+        texts.add(str(rejected.value))
     assert len(texts) == 1
 
 
@@ -246,7 +246,7 @@ def test_an_agent_without_a_sealing_key_has_a_card_without(authenticator: Authen
     assert (card.public_key, card.sealing_key) == (ALICE.public_key, None)
 
 
-def test_a_sealing_key_signed_for_another_subject_is_refused(authenticator: Authenticator) -> None:
+def test_a_sealing_key_signed_for_another_subject_is_rejected(authenticator: Authenticator) -> None:
     text = sealing_key_text(subject="agent.bob", sealing_key=MALLORY.sealing_key)
     stolen = {"sealing_key": MALLORY.sealing_key, "sealing_signature": ALICE.sign(text)}
     with pytest.raises(InvalidMessage, match="does not fit"):

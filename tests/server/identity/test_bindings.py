@@ -250,12 +250,12 @@ def test_after_a_failed_sync_nothing_is_bound_until_a_restart(
         assert bindings.bind("agent.b", "key", 4).at_ms == 4
 
 
-def test_a_full_disk_refuses_and_leaves_nothing_behind(path: Path) -> None:
+def test_a_full_disk_rejects_and_leaves_nothing_behind(path: Path) -> None:
     with opened(path) as bindings:
         bindings.bind("agent.a", "key", 1)
         whole = path.read_bytes()
-        refused = pytest.raises(IdentitiesNotSaved, match=os.strerror(errno.EFBIG))
-        with files_at_most(len(whole) + 20), refused:
+        rejected = pytest.raises(IdentitiesNotSaved, match=os.strerror(errno.EFBIG))
+        with files_at_most(len(whole) + 20), rejected:
             bindings.bind("agent.b", "key", 2)
         assert path.read_bytes() == whole
         assert bindings.get("agent.b") is None

@@ -44,7 +44,7 @@ def test_only_the_owner_can_read_it_whatever_the_umask(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644, 0o660, 0o666, 0o777])
-def test_a_file_open_to_others_is_refused_with_the_way_out(path: Path, mode: int) -> None:
+def test_a_file_open_to_others_is_rejected_with_the_way_out(path: Path, mode: int) -> None:
     OperatorToken.open(path)
     path.chmod(mode)
     with pytest.raises(SecretUnusable, match=f"chmod 600 {path}"):
@@ -52,7 +52,7 @@ def test_a_file_open_to_others_is_refused_with_the_way_out(path: Path, mode: int
 
 
 @pytest.mark.parametrize("content", ["", "\n", "short", "a" * 31, "two words " * 10, "é" * 40])
-def test_a_file_without_a_good_secret_is_refused(path: Path, content: str) -> None:
+def test_a_file_without_a_good_secret_is_rejected(path: Path, content: str) -> None:
     path.touch(mode=0o600)
     path.write_text(content, encoding="utf-8")
     with pytest.raises(SecretUnusable, match="holds no secret"):
@@ -66,7 +66,7 @@ def test_an_operator_may_choose_the_token(path: Path) -> None:
     assert OperatorToken.open(path).matches("correct-horse-battery-staple-and-more")
 
 
-def test_what_is_not_a_file_is_refused(path: Path) -> None:
+def test_what_is_not_a_file_is_rejected(path: Path) -> None:
     path.mkdir()
     with pytest.raises(SecretUnusable, match="is not a file"):
         OperatorToken.open(path)

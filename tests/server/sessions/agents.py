@@ -91,7 +91,7 @@ def payload_of(message: frames.Message) -> Any:
     return msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
 
 
-def refused_with(answer: FromRelay) -> str:
+def rejected_with(answer: FromRelay) -> str:
     """The one reason in an answer to a send."""
     assert isinstance(answer, frames.Sent), answer
     (rejection,) = answer.rejected

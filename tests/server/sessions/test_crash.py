@@ -126,7 +126,7 @@ async def test_a_directory_with_sessions_in_its_journal_is_sound(
     assert {name: ids for name, ids in held.items() if ids} == total.order()
 
 
-async def test_a_second_session_for_a_live_subject_is_refused_and_the_first_works_on(
+async def test_a_second_session_for_a_live_subject_is_rejected_and_the_first_works_on(
     room: Room,
 ) -> None:
     first = room.sit()

@@ -37,7 +37,7 @@ async def assert_serves(room: Room, ring: Ring, identities: Identities) -> None:
     assert len(room.services.hub) == 0
 
 
-async def refused(agent: RawAgent) -> int:
+async def rejected(agent: RawAgent) -> int:
     """An error that says it is the end, then the end; gives the code."""
     error = await agent.expect(frames.Error)
     assert error.fatal
@@ -69,14 +69,16 @@ async def answer_with(agent: RawAgent, identity: Identity, **instead: object) ->
     await agent.say(msgspec.structs.replace(auth, **instead))
 
 
-async def test_a_wrong_signature_is_refused(room: Room, ring: Ring, identities: Identities) -> None:
+async def test_a_wrong_signature_is_rejected(
+    room: Room, ring: Ring, identities: Identities
+) -> None:
     agent, other = ring(), Identity.new("agent.a")
     await answer_with(agent, identities("agent.a"), signature=other.sign(b"something else"))
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
     await assert_serves(room, ring, identities)
 
 
-async def test_a_replayed_challenge_is_refused(
+async def test_a_replayed_challenge_is_rejected(
     room: Room, ring: Ring, identities: Identities
 ) -> None:
     first = ring()
@@ -88,30 +90,30 @@ async def test_a_replayed_challenge_is_refused(
     second = ring()
     await second.expect(frames.Challenge)
     await second.say(proof)
-    assert await refused(second) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(second) == frames.CLOSE_NOT_AUTHENTICATED
     await assert_serves(room, ring, identities)
 
 
-async def test_a_proof_for_another_relay_is_refused(ring: Ring, identities: Identities) -> None:
+async def test_a_proof_for_another_relay_is_rejected(ring: Ring, identities: Identities) -> None:
     agent = ring()
     nonce = (await agent.expect(frames.Challenge)).nonce
     await agent.say(identities("agent.a").prove(nonce, "elsewhere.test:7171"))
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
-async def test_a_proof_as_somebody_else_is_refused(ring: Ring, identities: Identities) -> None:
+async def test_a_proof_as_somebody_else_is_rejected(ring: Ring, identities: Identities) -> None:
     agent = ring()
     await answer_with(agent, identities("agent.a"), subject="agent.b")
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
-async def test_a_subject_that_belongs_to_another_key_is_refused(
+async def test_a_subject_that_belongs_to_another_key_is_rejected(
     room: Room, ring: Ring, identities: Identities
 ) -> None:
     await (await connect(ring().line, identities("agent.a"))).leave()
     agent = ring()
     await answer_with(agent, Identity.new("agent.a"))
-    assert await refused(agent) == frames.CLOSE_FORBIDDEN
+    assert await rejected(agent) == frames.CLOSE_FORBIDDEN
     await assert_serves(room, ring, identities)
 
 
@@ -134,23 +136,23 @@ TRICKS = [
 
 
 @pytest.mark.parametrize("subject", TRICKS)
-async def test_what_no_agent_may_be_called_is_refused(
+async def test_what_no_agent_may_be_called_is_rejected(
     room: Room, ring: Ring, identities: Identities, subject: str
 ) -> None:
     agent = ring()
     await answer_with(agent, identities("agent.a"), subject=subject)
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
     await assert_serves(room, ring, identities)
 
 
 @pytest.mark.parametrize("field", ["public_key", "signature", "sealing_key", "sealing_signature"])
 @pytest.mark.parametrize("value", ["", "x", "ü", "A" * 43, "=" * 86, "\x00", "A" * 50_000])
-async def test_what_is_no_key_and_no_signature_is_refused(
+async def test_what_is_no_key_and_no_signature_is_rejected(
     ring: Ring, identities: Identities, field: str, value: str
 ) -> None:
     agent = ring()
     await answer_with(agent, identities("agent.a"), **{field: value})
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
 async def test_whoever_says_nothing_is_sent_away(
@@ -159,7 +161,7 @@ async def test_whoever_says_nothing_is_sent_away(
     monkeypatch.setattr(connection, "AUTH_TIMEOUT_S", 0.01)
     agent = ring()
     await agent.expect(frames.Challenge)
-    assert await refused(agent) == frames.CLOSE_TOO_SLOW
+    assert await rejected(agent) == frames.CLOSE_TOO_SLOW
     monkeypatch.undo()
     await assert_serves(room, ring, identities)
 
@@ -189,7 +191,7 @@ async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
     silent = [ring(), ring()]
     for agent in silent:
         await agent.expect(frames.Challenge)
-    assert await refused(ring()) == connection.CLOSE_TRY_LATER
+    assert await rejected(ring()) == connection.CLOSE_TRY_LATER
     for agent in silent:
         await agent.leave()
     await assert_serves(room, ring, identities)
@@ -203,21 +205,21 @@ async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
         frames.Fetch(ref=1),
     ],
 )
-async def test_operations_before_the_proof_are_refused(
+async def test_operations_before_the_proof_are_rejected(
     room: Room, ring: Ring, operation: frames.Operation
 ) -> None:
     agent = ring()
     await agent.expect(frames.Challenge)
     await agent.say(operation)
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
     assert room.relay.list_endpoints() == []
 
 
-async def test_operations_beside_the_proof_are_refused(ring: Ring, identities: Identities) -> None:
+async def test_operations_beside_the_proof_are_rejected(ring: Ring, identities: Identities) -> None:
     agent = ring()
     nonce = (await agent.expect(frames.Challenge)).nonce
     await agent.say(identities("agent.a").prove(nonce, agent.line.origin), frames.Ack(ids=[]))
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
 GARBAGE = {
@@ -243,7 +245,7 @@ async def test_garbage_instead_of_a_proof_is_the_end(
     agent = ring(protocol)
     await agent.expect(frames.Challenge)
     await agent.line.write(GARBAGE[name])
-    assert await refused(agent) == frames.CLOSE_NOT_AUTHENTICATED
+    assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
     await assert_serves(room, ring, identities)
 
 
@@ -258,17 +260,17 @@ async def test_before_the_proof_frames_are_short(
     agent = ring()
     await agent.expect(frames.Challenge)
     await agent.line.write(frame)
-    assert await refused(agent) == frames.CLOSE_TOO_LARGE
+    assert await rejected(agent) == frames.CLOSE_TOO_LARGE
     await assert_serves(room, ring, identities)
 
 
-async def test_a_second_connection_is_refused_and_the_first_stays(
+async def test_a_second_connection_is_rejected_and_the_first_stays(
     ring: Ring, identities: Identities
 ) -> None:
     first = await connect(ring().line, identities("agent.a"))
     second = ring()
     await answer_with(second, identities("agent.a"))
-    assert await refused(second) == frames.CLOSE_ALREADY_CONNECTED
+    assert await rejected(second) == frames.CLOSE_ALREADY_CONNECTED
     answer = await first.send("agent.a", "to myself")
     assert isinstance(answer, frames.Sent)
     assert answer.delivered_to == 1

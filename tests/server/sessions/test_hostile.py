@@ -365,7 +365,7 @@ async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
     await recipient.leave()
 
 
-async def test_a_refused_flood_is_read_more_slowly_and_holds_up_nobody(room: Room) -> None:
+async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(room: Room) -> None:
     flooder, other = await enter(room, "agent.flooder"), await enter(room, "agent.other")
     begun = monotonic()
     for _ in range(30):

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.server.sessions.agents import refused_with
+from tests.server.sessions.agents import rejected_with
 from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
 from waypost import BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, TierLimits
@@ -17,23 +17,23 @@ DAY_MS = 24 * 3_600_000
 QUIET = QosConfig(enabled=False)
 
 
-async def refusals(seat: Seat, subject: str, count: int) -> list[str]:
+async def rejections(seat: Seat, subject: str, count: int) -> list[str]:
     """The reasons of the refusals among `count` sends."""
     found = []
     for number in range(count):
         answer, *_ = await seat.send(subject, number)
         if isinstance(answer, frames.Sent) and answer.rejected:
-            found.append(refused_with(answer))
+            found.append(rejected_with(answer))
     return found
 
 
 # A full mailbox
 
 
-async def test_a_thousand_wait_and_the_next_one_is_refused_with_queue_full(room: Room) -> None:
+async def test_a_thousand_wait_and_the_next_one_is_rejected_with_queue_full(room: Room) -> None:
     room.store(1000)
     sent, full = await room.sit("agent.b").send("agent.a", "one too many")
-    assert refused_with(sent) == "backpressure"
+    assert rejected_with(sent) == "backpressure"
     assert isinstance(full, frames.QueueFull)
     assert (full.recipient, full.reason) == ("agent.a", QUEUE_FULL_TEXT)
     assert room.relay.metrics().total_messages == 1000
@@ -53,11 +53,11 @@ async def test_what_a_flushing_recipient_holds_still_takes_room(house: House) ->
     assert numbers(rest) == [*range(50, 60), "y"]
 
 
-async def test_every_message_is_either_delivered_or_refused(house: House) -> None:
+async def test_every_message_is_either_delivered_or_rejected(house: House) -> None:
     room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=10), qos=QUIET)
     sender = room.sit("agent.b")
-    refused = [number for number in range(25) if len(await sender.send("agent.a", number)) == 2]
-    assert numbers(await room.sit().read()) + refused == list(range(25))
+    rejected = [number for number in range(25) if len(await sender.send("agent.a", number)) == 2]
+    assert numbers(await room.sit().read()) + rejected == list(range(25))
 
 
 async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(house: House) -> None:
@@ -88,50 +88,50 @@ async def test_an_operator_may_show_it(house: House) -> None:
 
 
 async def test_twenty_of_an_unknown_sender_wait_and_no_more(room: Room) -> None:
-    assert await refusals(room.sit("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
+    assert await rejections(room.sit("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
 
 
 async def test_quotas_are_the_same_after_a_reconnect_and_after_a_restart(house: House) -> None:
     room = await house.open()
     seat = room.sit("agent.b")
-    assert await refusals(seat, "agent.a", 20) == []
+    assert await rejections(seat, "agent.a", 20) == []
     seat.leave()
-    assert await refusals(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+    assert await rejections(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
     room = await house.open()
-    assert await refusals(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+    assert await rejections(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
 
 
 async def test_what_is_confirmed_makes_room_again(room: Room) -> None:
     sender = room.sit("agent.b")
-    await refusals(sender, "agent.a", 20)
+    await rejections(sender, "agent.a", 20)
     seat = room.sit()
     seat.ack((await seat.read_messages())[:3])
-    assert await refusals(sender, "agent.a", 5) == ["quota_exceeded"] * 2
+    assert await rejections(sender, "agent.a", 5) == ["quota_exceeded"] * 2
 
 
 async def test_what_expires_makes_room_again(room: Room, clock: ManualClock) -> None:
     sender = room.sit("agent.b")
-    await refusals(sender, "agent.a", 20)
+    await rejections(sender, "agent.a", 20)
     clock.advance_ms(7 * DAY_MS + 1)
-    assert await refusals(sender, "agent.a", 21) == ["quota_exceeded"]
+    assert await rejections(sender, "agent.a", 21) == ["quota_exceeded"]
 
 
 async def test_a_reply_raises_the_tier_of_the_sender(room: Room) -> None:
     sender, recipient = room.sit("agent.b"), room.sit()
-    await refusals(sender, "agent.a", 20)
+    await rejections(sender, "agent.a", 20)
     await recipient.send("agent.b", "a reply")
-    assert await refusals(sender, "agent.a", 30) == []
+    assert await rejections(sender, "agent.a", 30) == []
 
 
 async def test_an_old_reply_is_still_worth_a_hundred(room: Room, clock: ManualClock) -> None:
     sender, recipient = room.sit("agent.b"), room.sit()
     await recipient.send("agent.b", "a reply")
     clock.advance_ms(8 * DAY_MS)
-    assert await refusals(sender, "agent.a", 103) == ["quota_exceeded"] * 3
+    assert await rejections(sender, "agent.a", 103) == ["quota_exceeded"] * 3
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_refusal_says_the_same_in_every_tier(
+async def test_a_quota_rejection_says_the_same_in_every_tier(
     house: House, clock: ManualClock, tier: int
 ) -> None:
     few = TierLimits(2, 10_000)
@@ -141,11 +141,15 @@ async def test_a_quota_refusal_says_the_same_in_every_tier(
         await recipient.send("agent.b", "a reply")
     if tier == 2:
         clock.advance_ms(8 * DAY_MS)
-    await refusals(sender, "agent.a", 2)
-    (refusal,) = await sender.send("agent.a", 3)
-    assert isinstance(refusal, frames.Sent)
-    assert (refusal.delivered_to, refusal.retry_after_ms, refusal.mailbox_pressure) == (0, 0, {})
-    assert [(one.reason, one.detail) for one in refusal.rejected] == [
+    await rejections(sender, "agent.a", 2)
+    (rejection,) = await sender.send("agent.a", 3)
+    assert isinstance(rejection, frames.Sent)
+    assert (rejection.delivered_to, rejection.retry_after_ms, rejection.mailbox_pressure) == (
+        0,
+        0,
+        {},
+    )
+    assert [(one.reason, one.detail) for one in rejection.rejected] == [
         ("quota_exceeded", QUOTA_EXCEEDED_TEXT)
     ]
     assert room.relay.parts.ledger.state.counts["rejected.quota_exceeded"] == 1
@@ -176,10 +180,10 @@ async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_bac
 ) -> None:
     room = await house.open(rate_limit=RateLimitConfig(max_per_window=3, window_secs=10))
     seat = room.sit("agent.b")
-    assert await refusals(seat, "agent.a", 3) == []
+    assert await rejections(seat, "agent.a", 3) == []
     seat.leave()
     (answer,) = await room.sit("agent.b").send("agent.a", 4)
-    assert refused_with(answer) == "rate_limited"
+    assert rejected_with(answer) == "rate_limited"
     assert isinstance(answer, frames.Sent)
     assert 0 < answer.retry_after_ms <= 10_000
 

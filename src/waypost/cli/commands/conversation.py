@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waypost.cli.arguments import read_payload
-from waypost.cli.commands.messages import REFUSED, Payload, Sender
+from waypost.cli.commands.messages import REJECTED, Payload, Sender
 from waypost.cli.options import JsonOption, Where, as_an_agent
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def request(
             console.print_json(answer)
         else:
             messages.show_sent(answer)
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(REJECTED)
     if json:
         console.print_json(answer)
     else:

@@ -7,7 +7,7 @@ import typer
 from waypost.cli.arguments import read_payload
 from waypost.cli.options import JsonOption, Where, on_a_relay
 
-REFUSED = 3
+REJECTED = 3
 
 
 To = Annotated[str, typer.Argument(help="Where to: agent.billing, or a pattern.")]
@@ -83,7 +83,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     else:
         messages.show_sent(sent, wait)
     if not sent.delivered_to:
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(REJECTED)
 
 
 @on_a_relay

@@ -22,7 +22,7 @@ from waypost.client.aio import Agent
 from waypost.client.errors import (
     AlreadyConnected,
     DeliveryTimedOut,
-    OperationRefused,
+    OperationRejected,
     RequestRejected,
     SendTimedOut,
 )
@@ -188,7 +188,7 @@ async def _connected(
             f"{identity.subject} is connected to {url} already, and there is one connection for"
             " each agent: end the other one first"
         ) from None
-    except OperationRefused as problem:
+    except OperationRejected as problem:
         raise ServedError(str(problem)) from None
     finally:
         if confirming is not None:

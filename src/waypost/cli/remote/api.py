@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from waypost.cli.remote.failures import ServedError, Speaker, refusal, unreachable
+from waypost.cli.remote.failures import ServedError, Speaker, rejection, unreachable
 from waypost.client.address import CONNECT_PATH, parse_address
 from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
 
@@ -91,7 +91,7 @@ class Api:
         except httpx.HTTPError as problem:
             raise unreachable(self.url, problem) from None
         if response.status_code != 200:
-            raise refusal(self.url, response, token.speaker)
+            raise rejection(self.url, response, token.speaker)
         try:
             return msgspec.json.decode(response.content, type=answer)
         except msgspec.DecodeError as problem:

@@ -61,7 +61,7 @@ def unreachable(url: str, problem: Exception) -> ServedError:
     )
 
 
-def refusal(url: str, response: httpx.Response, speaker: Speaker) -> WaypostError:
+def rejection(url: str, response: httpx.Response, speaker: Speaker) -> WaypostError:
     """What an answer other than the one that was hoped for means."""
     status = response.status_code
     try:

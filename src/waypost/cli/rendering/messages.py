@@ -56,13 +56,13 @@ def show_sent(sent: Sent, waited_s: float | None = None) -> None:
             out.print("See who is there with 'waypost endpoints'.")
         else:
             out.print("Send it again with --register to give that subject a mailbox first.")
-    for refusal in sent.rejected:
-        where = f" for {refusal.endpoint}" if refusal.endpoint else ""
-        line = Text.assemble(("refused", "red"), f"{where}: {refusal.reason}")
-        if refusal.detail:
-            line.append(f" ({plain(refusal.detail)})")
+    for rejection in sent.rejected:
+        where = f" for {rejection.endpoint}" if rejection.endpoint else ""
+        line = Text.assemble(("refused", "red"), f"{where}: {rejection.reason}")
+        if rejection.detail:
+            line.append(f" ({plain(rejection.detail)})")
         out.print(line)
-        out.print(Padding(refusal.advice, (0, 0, 0, 2), expand=False))
+        out.print(Padding(rejection.advice, (0, 0, 0, 2), expand=False))
 
 
 def show_confirmation(confirmation: Confirmation) -> None:
@@ -182,5 +182,5 @@ def _kind(step: Step) -> Text:
 
 
 def _text(step: Step) -> Text:
-    refused = step.kind == "check" and " refused:" in step.text
-    return styled(step.text, "red" if refused else "dim" if step.kind == "check" else "")
+    rejected = step.kind == "check" and " refused:" in step.text
+    return styled(step.text, "red" if rejected else "dim" if step.kind == "check" else "")

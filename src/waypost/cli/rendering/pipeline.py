@@ -79,11 +79,11 @@ def show_backtest(result: "Backtest") -> None:
         out.print(f"{flood} in floods are only counted in the journal, and not decided again.")
     if not result.differences:
         return
-    refused = table("refused for", "was", "would be", numbers=("was", "would be"))
-    for reason in sorted({*result.refused_before, *result.refused}):
-        was, would_be = result.refused_before.get(reason, 0), result.refused.get(reason, 0)
-        refused.add_row(reason, f"{was:,}", f"{would_be:,}")
-    out.print(refused)
+    rejected = table("refused for", "was", "would be", numbers=("was", "would be"))
+    for reason in sorted({*result.rejected_before, *result.rejected}):
+        was, would_be = result.rejected_before.get(reason, 0), result.rejected.get(reason, 0)
+        rejected.add_row(reason, f"{was:,}", f"{would_be:,}")
+    out.print(rejected)
     changes = table("was", "would be", "arrivals", numbers=("arrivals",))
     moved = [
         (count, before, after)

@@ -22,7 +22,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     result: PublishResult
 
 
-class Refused(msgspec.Struct, frozen=True):
+class OperationFailed(msgspec.Struct, frozen=True):
     """The operation `ref` could not be done."""
 
     ref: int
@@ -47,7 +47,7 @@ class Replied(msgspec.Struct, frozen=True):
 Happening = (
     Message
     | Answered
-    | Refused
+    | OperationFailed
     | Fetched
     | Replied
     | DeliveryConfirm

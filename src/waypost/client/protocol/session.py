@@ -22,10 +22,10 @@ from collections.abc import Callable
 
 from waypost.client.errors import NotAuthenticated, end_of_trying
 from waypost.client.options import ClientOptions
-from waypost.client.outgoing import Outgoing, encode_payload_for, refusal
+from waypost.client.outgoing import Outgoing, encode_payload_for, rejection
 from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.blocklist import BlockList
-from waypost.client.protocol.events import Answered, Fetched, Happening, Refused, Replied
+from waypost.client.protocol.events import Answered, Fetched, Happening, OperationFailed, Replied
 from waypost.client.protocol.framing import Frame, Limits
 from waypost.client.protocol.inbox import Inbox
 from waypost.client.protocol.outbox import Awaited, Outbox
@@ -236,7 +236,7 @@ class Session:
         self._denied = 0
         happened.append(welcome)
         too_large = self._outbox.remove_if(lambda one: len(one.encoded) > limits.frame_max_bytes)
-        happened.extend(Refused(ref, _too_large(None, limits)) for ref in too_large)
+        happened.extend(OperationFailed(ref, _too_large(None, limits)) for ref in too_large)
 
     def _arrived(self, message: frames.Message, happened: list[Happening]) -> None:
         wanted = self._for_application(message)
@@ -285,7 +285,7 @@ class Session:
         if error.ref is None:
             happened.append(error)
         elif self._outbox.answered(error.ref) is not None:
-            happened.append(Refused(error.ref, refusal(error)))
+            happened.append(OperationFailed(error.ref, rejection(error)))
 
 
 def _too_large(size: int | None, limits: Limits) -> InvalidMessage:

@@ -199,7 +199,7 @@ def _endpoint_lines(facts: EndpointsSeen) -> list[str]:
 def _relay_numbers(numbers: Numbers) -> RelayNumbers:
     return RelayNumbers(
         messages=numbers.by_status,
-        refused=numbers.rejected,
+        rejected=numbers.rejected,
         mailboxes=numbers.inboxes_total,
         connected_agents=len(numbers.connected),
         is_storage_full=numbers.storage_full,

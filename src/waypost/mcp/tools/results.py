@@ -32,7 +32,7 @@ class RelayNumbers(BaseModel):
     """What the operator sees."""
 
     messages: dict[str, int]
-    refused: dict[str, int]
+    rejected: dict[str, int]
     mailboxes: int
     connected_agents: int
     is_storage_full: bool

@@ -13,7 +13,7 @@ from waypost.mcp.answers import answer, instructive, plural, problem
 from waypost.mcp.blocks import block
 from waypost.mcp.connection import Presence
 from waypost.mcp.inbox import Held
-from waypost.mcp.instructions import NOBODY_THERE, guard_refusal, refusal_lines, seconds
+from waypost.mcp.instructions import NOBODY_THERE, guard_rejection, rejection_lines, seconds
 from waypost.mcp.tools import parameters as a
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reasons import Reason
@@ -26,7 +26,7 @@ from waypost.wire.results import PublishResult, Rejection
 PROGRESS_EVERY_S = 5.0
 
 
-class Refusal(BaseModel):
+class MailboxRejection(BaseModel):
     """One mailbox that did not take the message."""
 
     reason: str = Field(description="rate_limited, backpressure, budget_exceeded, …")
@@ -38,7 +38,7 @@ class Sent(BaseModel):
 
     message_id: str = Field(description="Its id; empty if no message came to be.")
     delivered_to: int = Field(description="How many mailboxes have it, on disk.")
-    refused: list[Refusal]
+    rejected: list[MailboxRejection]
     retry_after_seconds: int = Field(description="How long to wait, where waiting helps; else 0.")
     what_to_do: str = Field(description="If not every mailbox took it; else empty.")
 
@@ -104,7 +104,7 @@ class SendingTools:
         await self._presence.agent()
         verdict = self._guard.check(self._presence.subject, subject)
         if verdict.reason is not None:
-            return problem(guard_refusal(verdict.reason, verdict.retry_after_ms or 0))
+            return problem(guard_rejection(verdict.reason, verdict.retry_after_ms or 0))
         reply: Held | None = None
         try:
             message_id = self._ids.make(wall_clock_us() // 1000)
@@ -151,8 +151,8 @@ class SendingTools:
         try:
             result = await agent.send(subject, payload, **fields)
         except AccessDenied as denied:
-            refused = Rejection("", Reason.ACCESS_DENIED, str(denied))
-            return PublishResult(message_id="", delivered_to=0, rejected=[refused])
+            rejected = Rejection("", Reason.ACCESS_DENIED, str(denied))
+            return PublishResult(message_id="", delivered_to=0, rejected=[rejected])
         if result.delivered_to:
             self._presence.desk.note_contact(subject)
         return result
@@ -201,13 +201,15 @@ def _address_of(parent: Envelope | None) -> str:
 
 
 def _sent(result: PublishResult) -> Sent:
-    lines = refusal_lines(result.rejected, result.retry_after_ms)
+    lines = rejection_lines(result.rejected, result.retry_after_ms)
     if not lines and not result.delivered_to:
         lines = [NOBODY_THERE]
     return Sent(
         message_id=result.message_id,
         delivered_to=result.delivered_to,
-        refused=[Refusal(reason=one.reason, detail=one.detail) for one in result.rejected],
+        rejected=[
+            MailboxRejection(reason=one.reason, detail=one.detail) for one in result.rejected
+        ],
         retry_after_seconds=seconds(result.retry_after_ms),
         what_to_do="\n".join(lines),
     )

@@ -77,7 +77,7 @@ class WaypostDataSource(DataSource):
         if overwrite:
             raise ValueError("a relay takes messages and keeps them: use mode append")
         skip = self._one_of("refused", "fail", "skip") == "skip"
-        return write_options(dict(self.options), schema, skip_refused=skip)
+        return write_options(dict(self.options), schema, skip_rejected=skip)
 
     def _option(self, name: str, default: str) -> str:
         value: Any = self.options.get(name)

@@ -23,7 +23,7 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from waypost.pipeline.errors import RelayRefused
+from waypost.pipeline.errors import RelayRejected
 
 COLUMNS = {"subject", "payload", "reply_to", "message_id"}
 _NEEDED = {"subject", "payload"}
@@ -41,7 +41,7 @@ class WriteOptions:
     token: str
     job: str
     chosen_ids: bool
-    skip_refused: bool
+    skip_rejected: bool
     with_reply_to: bool = False
 
 
@@ -50,11 +50,11 @@ class Sent(WriterCommitMessage):
     """What one task sent, and how many of it were refused, by reason."""
 
     messages: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
 
 
 def write_options(
-    options: dict[str, str], schema: StructType, *, skip_refused: bool
+    options: dict[str, str], schema: StructType, *, skip_rejected: bool
 ) -> WriteOptions:
     """Checks options and columns; raises `ValueError` saying what is wrong."""
     names = set(schema.fieldNames())
@@ -71,7 +71,7 @@ def write_options(
         token=options.get("token", ""),
         job=options.get("job", uuid.uuid4().hex),
         chosen_ids="message_id" in names,
-        skip_refused=skip_refused,
+        skip_rejected=skip_rejected,
         with_reply_to="reply_to" in names,
     )
 
@@ -87,7 +87,7 @@ class RelayWriter(DataSourceWriter):
         return send(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task has sent; raises `RelayRefused` if not all was taken."""
+        """Every task has sent; raises `RelayRejected` if not all was taken."""
         complain(messages, self._options)
 
 
@@ -111,15 +111,15 @@ class RelayStreamWriter(DataSourceStreamWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - named by Spark
     ) -> None:
-        """A batch was sent; raises `RelayRefused` if not all was taken."""
+        """A batch was sent; raises `RelayRejected` if not all was taken."""
         complain(messages, self._options)
 
 
 def send(rows: Iterator[Row], options: WriteOptions) -> Sent:
-    """Publish `rows` in as few requests as fit; raises `RelayRefused` if one fails as a whole."""
+    """Publish `rows` in as few requests as fit; raises `RelayRejected` if one fails as a whole."""
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
-    refused: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     count = waiting = 0
     bodies: list[bytes] = []
     connection = _Connection(options)
@@ -129,27 +129,27 @@ def send(rows: Iterator[Row], options: WriteOptions) -> Sent:
             if bodies and (
                 waiting + len(body) > _REQUEST_MAX_BYTES or len(bodies) == _REQUEST_MAX_MESSAGES
             ):
-                refused.update(connection.publish(bodies))
+                rejected.update(connection.publish(bodies))
                 bodies, waiting = [], 0
             bodies.append(body)
             waiting += len(body)
         if bodies:
-            refused.update(connection.publish(bodies))
+            rejected.update(connection.publish(bodies))
     finally:
         connection.close()
-    return Sent(count, dict(refused))
+    return Sent(count, dict(rejected))
 
 
 def complain(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Raises `RelayRefused` with all that was refused, unless that is to be passed over."""
+    """Raises `RelayRejected` with all that was refused, unless that is to be passed over."""
     sent = [one for one in messages if isinstance(one, Sent)]
-    refused: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     for one in sent:
-        refused.update(one.refused)
-    if refused and not options.skip_refused:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()))
-        raise RelayRefused(
-            f"the relay refused {refused.total()} of {sum(one.messages for one in sent)} messages"
+        rejected.update(one.rejected)
+    if rejected and not options.skip_rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
+        raise RelayRejected(
+            f"the relay refused {rejected.total()} of {sum(one.messages for one in sent)} messages"
             f" ({reasons}); the others are there. Option refused=skip passes over refusals"
         )
 
@@ -177,9 +177,9 @@ class _Connection:
             status, answer = self._ask(content)
         if status != http.client.OK:
             problem = answer.get("error", f"status {status}")
-            raise RelayRefused(f"the relay refused a request of {len(bodies)} messages: {problem}")
+            raise RelayRejected(f"the relay refused a request of {len(bodies)} messages: {problem}")
         return Counter(
-            refusal["reason"] for result in answer["results"] for refusal in result["rejected"]
+            rejection["reason"] for result in answer["results"] for rejection in result["rejected"]
         )
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ def _message(row: Row, options: WriteOptions, made_id: str) -> bytes:
     try:
         json.loads(payload)
     except ValueError as problem:
-        raise RelayRefused(
+        raise RelayRejected(
             f"a payload is not JSON text ({problem}): {payload[:_SHOWN_MAX_CHARS]}"
         ) from None
     return f'{json.dumps(header)[:-1]},"payload":{payload}}}'.encode()

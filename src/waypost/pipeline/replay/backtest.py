@@ -34,7 +34,7 @@ class Backtest(msgspec.Struct, kw_only=True):
     """What a replay found. Reasons are those of refusals, or "accepted".
 
     `by_reason`: reason then → reason now → how many. `by_tier`: differences by tier as replayed.
-    `refused`, `refused_before`: all refusals by reason. `counted`: refusals in floods that the
+    `refused`, `rejected_before`: all refusals by reason. `counted`: refusals in floods that the
     journal only counts; they are in none of the other numbers. `notes`: what was not replayed.
     """
 
@@ -43,8 +43,8 @@ class Backtest(msgspec.Struct, kw_only=True):
     by_reason: dict[str, dict[str, int]] = {}
     by_tier: dict[str, int] = {}
     by_sender: list[SenderAffected] = []
-    refused_before: dict[str, int] = {}
-    refused: dict[str, int] = {}
+    rejected_before: dict[str, int] = {}
+    rejected: dict[str, int] = {}
     counted: int = 0
     settled: "Settled"
     notes: list[str] = []
@@ -99,7 +99,7 @@ def _summed_up(replay: Replay, eras: Eras) -> Backtest:
     result = Backtest(
         messages=totals["lines"],
         counted=totals["counted"],
-        refused_before={reason: lines for reason, lines in before.items() if lines},
+        rejected_before={reason: lines for reason, lines in before.items() if lines},
         settled=Settled(*replay.replayed()),
         notes=notes_about(eras, totals["counted"]),
     )
@@ -112,7 +112,7 @@ def _summed_up(replay: Replay, eras: Eras) -> Backtest:
         for reason, sign in ((old, -1), (new, 1)):
             if reason:
                 after[reason] += sign * differences
-    result.refused = {reason: lines for reason, lines in after.items() if lines}
+    result.rejected = {reason: lines for reason, lines in after.items() if lines}
     most = sorted(by_sender.items(), key=lambda one: (-one[1], one[0]))[:_SENDERS_SHOWN]
     result.by_sender = [SenderAffected(*sender, differences) for sender, differences in most]
     return result

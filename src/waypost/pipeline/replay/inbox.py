@@ -18,7 +18,7 @@ from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy, choose_victims
 from waypost.policy.reasons import Reason
 
-_ARRIVED, _REFUSED, _BURIED = int(Step.ARRIVED), int(Step.REFUSED), int(Step.BURIED)
+_ARRIVED, _REJECTED, _BURIED = int(Step.ARRIVED), int(Step.REJECTED), int(Step.BURIED)
 _ENDLESS = 1 << 62
 _HERE = "here"
 """What the endpoint is called, to breakers and budgets: there is no other in its replay."""
@@ -111,7 +111,7 @@ class Inbox:
         _, at_ms, step, size, tier, ttl, key, sender, deferred, budget = row
         if step == _ARRIVED:
             self._deferred = deferred
-        if step != _REFUSED:
+        if step != _REJECTED:
             self._known[key] = Letter(sender, size, ttl)
         if at_ms > self._strays_ttl:
             self._expire_strays(at_ms)

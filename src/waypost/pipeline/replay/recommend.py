@@ -87,12 +87,12 @@ def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
     rows = _with_wanted(_arrivals(events, eras), flagged).persist()
     try:
         result = Recommendation(reject_at_most=reject_at_most, notes=_notes(eras))
-        wanted, unwanted, refused = _totals(rows)
+        wanted, unwanted, rejected = _totals(rows)
         result.wanted, result.unwanted = wanted, unwanted
         if not wanted:
             result.notes.append("nobody answered anybody: there is no wanted traffic to judge by")
             return result
-        result.measured_before = refused / wanted
+        result.measured_before = rejected / wanted
         counted, settings = _counted(rows), eras.regimes[-1].recorded
         for parts in _PARTS:
             result.limits = _limits(counted, settings, reject_at_most / parts)
@@ -101,8 +101,8 @@ def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
                 continue
             chosen = msgspec.json.encode(result.settings)
             replayed = read_eras(events, lake.manifest.relays, chosen)
-            more = _newly_refused(Replay(events, replayed), flagged)
-            result.measured = (refused + more) / wanted
+            more = _newly_rejected(Replay(events, replayed), flagged)
+            result.measured = (rejected + more) / wanted
             if result.measured <= reject_at_most:
                 break
         return result
@@ -128,13 +128,13 @@ def _with_wanted(rows: DataFrame, flagged: DataFrame) -> DataFrame:
 
 
 def _totals(rows: DataFrame) -> tuple[int, int, int]:
-    refused = F.col("old_reason").isin(*_LIMITED)
+    rejected = F.col("old_reason").isin(*_LIMITED)
     row = rows.agg(
         F.count_if("wanted").alias("wanted"),
         F.count_if(~F.col("wanted")).alias("unwanted"),
-        F.count_if(F.col("wanted") & refused).alias("refused"),
+        F.count_if(F.col("wanted") & rejected).alias("refused"),
     ).collect()[0]
-    return row.wanted, row.unwanted, row.refused
+    return row.wanted, row.unwanted, row.rejected
 
 
 # What a limit would have cost
@@ -240,7 +240,7 @@ def _fragment(limits: Iterable[Limit]) -> dict[str, Any]:
     return document
 
 
-def _newly_refused(replay: Replay, flagged: DataFrame) -> int:
+def _newly_rejected(replay: Replay, flagged: DataFrame) -> int:
     """How many more wanted arrivals a replay refuses for these limits than history did."""
     try:
         changed = replay.changed().withColumn("day", F.to_date(F.timestamp_millis("at_ms")))

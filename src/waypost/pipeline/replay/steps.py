@@ -15,7 +15,7 @@ class Step(IntEnum):
     """What a row is to its inbox. Up to `BURIED` they are arrivals."""
 
     ARRIVED = 0
-    REFUSED = 1
+    REJECTED = 1
     BURIED = 2
     """Refused, and kept as a dead letter."""
     STOPPED = 3
@@ -65,7 +65,7 @@ def _arriving() -> Column:
     return (
         F.when(old_reason == "", _step(Step.ARRIVED))
         .when(old_reason.isin(*DEAD_LETTERED), _step(Step.BURIED))
-        .otherwise(_step(Step.REFUSED))
+        .otherwise(_step(Step.REJECTED))
     )
 
 

@@ -39,7 +39,7 @@ class TrafficStep(msgspec.Struct, frozen=True):
     publishes: int
     stored: int
     unclaimed: int
-    refused: int
+    rejected: int
     acked: int
     failed: int
     bytes: int
@@ -56,14 +56,14 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def arrivals(self) -> int:
         """Whatever arrived: stored, refused, or for nobody."""
-        return self.total.stored + self.total.unclaimed + self.total.refused
+        return self.total.stored + self.total.unclaimed + self.total.rejected
 
 
 class ReasonTotal(msgspec.Struct, frozen=True):
     """Refusals for one reason. `example`: the newest detail, in the relay's words."""
 
     reason: str
-    refusals: int
+    rejections: int
     senders: int
     inboxes: int
     example: str
@@ -74,10 +74,10 @@ class ReasonStep(msgspec.Struct, frozen=True):
 
     at_ms: int
     reason: str
-    refusals: int
+    rejections: int
 
 
-class Refusals(msgspec.Struct, frozen=True, kw_only=True):
+class Rejections(msgspec.Struct, frozen=True, kw_only=True):
     """Refusals by reason, most frequent first."""
 
     reasons: list[ReasonTotal] = []
@@ -160,7 +160,7 @@ class TierTotal(msgspec.Struct, frozen=True):
 
     tier: int
     arrivals: int
-    refused: int
+    rejected: int
 
 
 class InboxSender(msgspec.Struct, frozen=True):
@@ -168,7 +168,7 @@ class InboxSender(msgspec.Struct, frozen=True):
 
     sender: str
     arrivals: int
-    refused: int
+    rejected: int
     tier: int
 
 
@@ -189,7 +189,7 @@ class SenderTotal(msgspec.Struct, frozen=True):
     sender: str
     publishes: int
     stored: int
-    refused: int
+    rejected: int
     answers: int
     bytes: int
     busiest_minute: int
@@ -210,7 +210,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     period: Period | None = None
     traffic: Traffic
-    refusals: Refusals
+    rejections: Rejections
     latency: Latency
     pressure: Pressure
     tiers: list[TierTotal]

@@ -26,7 +26,7 @@ SCHEMA = columns(
 EARLIER_DAYS = 14
 """How far back a sender is compared with itself."""
 
-FLOOD_REFUSALS_MIN = 100
+FLOOD_REJECTIONS_MIN = 100
 FLOOD_SHARE_ABOVE = 0.5
 ONE_WAY_PUBLISHES_MIN = 50
 ONE_WAY_RECIPIENTS_MIN = 5
@@ -97,7 +97,7 @@ def _found(kind: str, observed: Column, expected: Column, why: Column) -> list[C
 def _flood() -> Column:
     """Most of it was refused by the rate limit, or so much that it was only counted."""
     limited, tried = F.col("rate_limited"), F.col("publishes")
-    by_share = (limited >= FLOOD_REFUSALS_MIN) & (limited > tried * FLOOD_SHARE_ABOVE)
+    by_share = (limited >= FLOOD_REJECTIONS_MIN) & (limited > tried * FLOOD_SHARE_ABOVE)
     why = sentence(
         "tried to send ", counted(tried, "message"), "; ", number(F.col("rejected")),
         " were refused",

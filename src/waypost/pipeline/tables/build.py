@@ -189,9 +189,9 @@ def _write_anomalies(change: Change, first_day: str, first: Iterable[Future[Any]
     wanted = [day for day in known if day >= first_day]
     furthest = str(date.fromisoformat(first_day) - timedelta(days=anomalies.EARLIER_DAYS))
     read = change.read(senders.NAME, senders.SCHEMA, [day for day in known if day >= furthest])
-    refused = change.read(rejections.NAME, rejections.SCHEMA, wanted)
+    rejected = change.read(rejections.NAME, rejections.SCHEMA, wanted)
     arrivals = arrivals_of(_events(change, wanted))
-    found = anomalies.build(read, refused, arrivals).where(
+    found = anomalies.build(read, rejected, arrivals).where(
         F.col("day") >= F.lit(first_day).cast("date")
     )
     change.rewrite(anomalies.NAME, found, wanted)

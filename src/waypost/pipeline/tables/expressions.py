@@ -28,7 +28,7 @@ def movements_of(events: DataFrame) -> DataFrame:
     return events.where(F.col("kind").isin(*MOVEMENTS))
 
 
-def is_refused() -> Column:
+def is_rejected() -> Column:
     """An arrival that was turned away."""
     return F.col("kind") == "rejected"
 
@@ -45,23 +45,23 @@ def is_stored() -> Column:
 
 def is_kept() -> Column:
     """An arrival that left a message behind: stored, or refused and kept as a dead letter."""
-    dead_lettered = is_refused() & F.col("reason").isin(*sorted(DEAD_LETTERED))
+    dead_lettered = is_rejected() & F.col("reason").isin(*sorted(DEAD_LETTERED))
     return is_stored() | dead_lettered
 
 
-def refused_for(*reasons: Reason) -> Column:
+def rejected_for(*reasons: Reason) -> Column:
     """An arrival that was turned away for one of `reasons`."""
-    return is_refused() & F.col("reason").isin(*(str(reason) for reason in reasons))
+    return is_rejected() & F.col("reason").isin(*(str(reason) for reason in reasons))
 
 
 def passed_rate_limit() -> Column:
     """An arrival that the relay remembers as "last seen", whatever came of it then."""
-    return ~refused_for(*sorted(UNCOUNTED))
+    return ~rejected_for(*sorted(UNCOUNTED))
 
 
 def weight() -> Column:
     """How many arrivals a line stands for."""
-    return F.when(is_refused(), F.col("count")).otherwise(F.lit(1))
+    return F.when(is_rejected(), F.col("count")).otherwise(F.lit(1))
 
 
 def publishes() -> Column:
@@ -71,7 +71,7 @@ def publishes() -> Column:
 
 def happened_us() -> Column:
     """When an arrival happened: a counted line is written later, perhaps on the next day."""
-    counted = is_refused() & (F.col("since_us") > 0)
+    counted = is_rejected() & (F.col("since_us") > 0)
     same_day = _floor(F.col("since_us"), _DAY_US) == _floor(F.col("at_us"), _DAY_US)
     return F.when(counted & same_day, F.col("since_us")).otherwise(F.col("at_us"))
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import refused_for, total, weight
+from waypost.pipeline.tables.expressions import rejected_for, total, weight
 from waypost.pipeline.tables.wording import counted
 from waypost.policy.reasons import Reason
 
@@ -45,7 +45,7 @@ def stopped(arrivals: DataFrame) -> DataFrame:
     """Those of `arrivals` that were refused because they went in a loop."""
     ancestors = F.col("ancestor_chain")
     repeats = F.size(F.array_distinct(ancestors)) < F.size(ancestors)
-    return arrivals.where(refused_for(Reason.BUDGET_EXCEEDED) & (_came_back() | repeats))
+    return arrivals.where(rejected_for(Reason.BUDGET_EXCEEDED) & (_came_back() | repeats))
 
 
 def _came_back() -> Column:

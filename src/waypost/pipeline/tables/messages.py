@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_kept, is_refused
+from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_kept, is_rejected
 
 NAME = "messages"
 
@@ -148,7 +148,7 @@ def _last_state() -> Column:
     """The state that the last movement left the message in."""
     states = F.array(*(F.lit(_STATES.get(code)) for code in range(_BITS)))
     moved_to = F.get(states, F.pmod(F.col("last"), F.lit(_BITS)).cast("int"))
-    return F.coalesce(moved_to, F.when(is_refused(), "dead").otherwise("pending"))
+    return F.coalesce(moved_to, F.when(is_rejected(), "dead").otherwise("pending"))
 
 
 def _closing(lives: DataFrame) -> DataFrame:
@@ -160,8 +160,8 @@ def _closing(lives: DataFrame) -> DataFrame:
         {
             "state": F.when(forgotten_us.isNotNull(), "purged").otherwise(F.col("last_state")),
             "left_us": F.coalesce(forgotten_us, F.col("last_us"), at_us),
-            "died_us": F.coalesce(F.col("died_us"), F.when(is_refused(), at_us)),
-            "died_of": F.coalesce(F.col("death"), F.when(is_refused(), F.col("detail"))),
+            "died_us": F.coalesce(F.col("died_us"), F.when(is_rejected(), at_us)),
+            "died_of": F.coalesce(F.col("death"), F.when(is_rejected(), F.col("detail"))),
         }
     )
     state = F.col("state")

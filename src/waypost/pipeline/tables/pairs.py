@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import (
     has_endpoint,
-    is_refused,
+    is_rejected,
     is_stored,
     passed_rate_limit,
     times,
@@ -35,7 +35,7 @@ def build(arrivals: DataFrame) -> DataFrame:
         .groupBy("day", "relay", "sender", "endpoint")
         .agg(
             times(is_stored()).alias("stored"),
-            times(is_refused()).alias("rejected"),
+            times(is_rejected()).alias("rejected"),
             total(F.col("size"), is_stored()).alias("bytes"),
             F.min(at_us).alias("first_us"),
             F.max(at_us).alias("last_us"),

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import is_refused
+from waypost.pipeline.tables.expressions import is_rejected
 
 NAME = "rejections"
 
@@ -18,5 +18,5 @@ SCHEMA = columns(
 
 def build(arrivals: DataFrame) -> DataFrame:
     """The refused among `arrivals`."""
-    refused = arrivals.where(is_refused()).withColumn("at", F.timestamp_micros("at_us"))
-    return refused.select(*SCHEMA.names)
+    rejected = arrivals.where(is_rejected()).withColumn("at", F.timestamp_micros("at_us"))
+    return rejected.select(*SCHEMA.names)

@@ -7,11 +7,11 @@ from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import (
     happened_us,
     has_endpoint,
-    is_refused,
+    is_rejected,
     is_stored,
     minute_of,
     publishes,
-    refused_for,
+    rejected_for,
     times,
     total,
 )
@@ -51,8 +51,8 @@ def _sums(arrivals: DataFrame) -> DataFrame:
     tier = F.col("tier")
     sums = {
         "stored": times(is_stored()),
-        "rejected": times(is_refused()),
-        **{str(reason): times(refused_for(reason)) for reason in _REASONS},
+        "rejected": times(is_rejected()),
+        **{str(reason): times(rejected_for(reason)) for reason in _REASONS},
         "bytes": total(F.col("size"), is_stored()),
         **{f"tier{number}": times(has_endpoint() & (tier == number)) for number in (1, 2, 3)},
     }

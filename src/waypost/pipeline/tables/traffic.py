@@ -7,7 +7,7 @@ from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import (
     happened_us,
     has_endpoint,
-    is_refused,
+    is_rejected,
     is_stored,
     minute_of,
     publishes,
@@ -29,7 +29,7 @@ _GROUP = ("day", "relay", "minute_us")
 
 def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
     """Minutes of `arrivals`, and of the `movements` of the same days."""
-    unclaimed = ~is_refused() & ~has_endpoint()
+    unclaimed = ~is_rejected() & ~has_endpoint()
     came = (
         arrivals.withColumn("minute_us", minute_of(happened_us()))
         .groupBy(*_GROUP)
@@ -37,7 +37,7 @@ def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
             total(publishes()).alias("publishes"),
             times(is_stored()).alias("stored"),
             times(unclaimed).alias("unclaimed"),
-            times(is_refused()).alias("rejected"),
+            times(is_rejected()).alias("rejected"),
             total(F.col("size"), is_stored()).alias("bytes"),
         )
     )

@@ -79,7 +79,7 @@ class Delivery:
         if verdict.reason is None:
             self._store(event, mailbox, prepared.content)
         else:
-            self._refuse(event, mailbox, prepared.content, verdict)
+            self._reject(event, mailbox, prepared.content, verdict)
         return verdict
 
     def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
@@ -94,7 +94,7 @@ class Delivery:
         if not event.deferred and self._outcomes.breakers:
             self._outcomes.stored(mailbox.subject, event.at_us)
 
-    def _refuse(
+    def _reject(
         self, event: Accepted, mailbox: Mailbox, content: bytes, verdict: DeliveryVerdict
     ) -> None:
         assert verdict.reason is not None

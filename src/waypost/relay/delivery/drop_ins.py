@@ -36,7 +36,7 @@ class DropIn(msgspec.Struct):
     budget: dict[str, object] | None = None
 
 
-class RefusedDropIn(msgspec.Struct):
+class RejectedDropIn(msgspec.Struct):
     """What lies in `failed/` for a file that could not be taken."""
 
     content: str
@@ -111,7 +111,7 @@ class DropIns:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WaypostError) as problem:
             reason = str(problem)
         if reason:
-            self._refuse(mailbox, name, content, reason, is_dead_letter=is_dead_letter)
+            self._reject(mailbox, name, content, reason, is_dead_letter=is_dead_letter)
         elif message_id != name:
             self._remove_once_durable(mailbox, name)
 
@@ -124,15 +124,15 @@ class DropIns:
         else:
             waiting.add_done_callback(lambda done: None if done.exception() else remove())
 
-    def _refuse(
+    def _reject(
         self, mailbox: Mailbox, name: str, content: bytes, reason: str, *, is_dead_letter: bool
     ) -> None:
         """Move the file to `failed/`; the file of a dead letter by that name stays what it is."""
         log.warning("drop-in %r for %s refused: %s", name, mailbox.subject, reason)
         failed_at = instant(self._ledger.now_us())
-        refused = RefusedDropIn(content.decode(errors="replace"), reason, failed_at)
+        rejected = RejectedDropIn(content.decode(errors="replace"), reason, failed_at)
         kept = f"{name}.{hashlib.sha256(content).hexdigest()[:12]}" if is_dead_letter else name
-        self._maildir.deliver(mailbox.hash, kept, msgspec.json.encode(refused), "failed")
+        self._maildir.deliver(mailbox.hash, kept, msgspec.json.encode(rejected), "failed")
         self._maildir.discard(mailbox.hash, name)
 
 

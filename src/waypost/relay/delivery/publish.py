@@ -66,16 +66,16 @@ class Publishing:
             if first is not None:
                 return first
         if self._ledger.journal.full:
-            return refused(Reason.STORAGE_FULL, "the disk of the relay is full")
+            return rejected_result(Reason.STORAGE_FULL, "the disk of the relay is full")
         rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
         if rate.reason is not None:
             self._rejections.note(_rate_limited(draft, rate, budget, content, now_us))
-            return refused(rate.reason, rate.detail, rate.retry_after_ms)
+            return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
         if not targets and self.make_missing(draft.subject):
             targets = self._reachable(draft, now_us)
-            self._refuse_taken(draft.sender, message_id, targets)
+            self._reject_taken(draft.sender, message_id, targets)
         if not targets:
             return self._nobody_there(prepared)
         return self._fan_out(prepared, targets, settings)
@@ -94,7 +94,7 @@ class Publishing:
             try:
                 results.append(self.take(draft, content, budget))
             except AccessDenied as denied:
-                results.append(refused(Reason.ACCESS_DENIED, str(denied)))
+                results.append(rejected_result(Reason.ACCESS_DENIED, str(denied)))
         return results
 
     def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
@@ -137,12 +137,12 @@ class Publishing:
         recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
         if first is not None and recent and first.result.delivered_to:
             return first.result
-        self._refuse_taken(sender, message_id, targets)
+        self._reject_taken(sender, message_id, targets)
         now_ms = self._ledger.now_us() // 1000
         holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
 
-    def _refuse_taken(self, sender: str, message_id: str, targets: Sequence[Mailbox]) -> None:
+    def _reject_taken(self, sender: str, message_id: str, targets: Sequence[Mailbox]) -> None:
         """Raise `InvalidMessage` if a mailbox holds a message of another under this id."""
         if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
             raise InvalidMessage(f"message id {message_id} is taken: choose another")
@@ -150,7 +150,7 @@ class Publishing:
     def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
         """Of many at once: the id must be free in each mailbox, also of those before it."""
         for mailbox in self._named(draft.subject):
-            self._refuse_taken(draft.sender, message_id, (mailbox,))
+            self._reject_taken(draft.sender, message_id, (mailbox,))
             owner = owners.setdefault((mailbox.subject, message_id), draft.sender)
             if owner != draft.sender:
                 raise InvalidMessage(f"message id {message_id} is taken: choose another")
@@ -210,7 +210,7 @@ def _rate_limited(
     return event
 
 
-def refused(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
+def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
     """The result of a publish of which nothing came."""
     return PublishResult(
         message_id="",

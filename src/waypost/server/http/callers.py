@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from waypost.policy.reserved_names import ANONYMOUS, OPERATOR
 from waypost.server.context import Services
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 
 
 class Access(StrEnum):
@@ -28,7 +28,7 @@ class Caller(msgspec.Struct, frozen=True):
     def require(self, subject: str) -> None:
         """Raise `Refused` (403) unless the caller may act for `subject`."""
         if not self.is_operator and subject != self.subject:
-            raise Refused(403, f"this belongs to {subject!r:.80}; you are {self.subject}")
+            raise HttpError(403, f"this belongs to {subject!r:.80}; you are {self.subject}")
 
 
 NOBODY = Caller(ANONYMOUS)
@@ -53,10 +53,10 @@ def identify(request: Request, services: Services, access: Access) -> Caller:
     if subject is None:
         raise unauthorised("this token is over or was never good: get another at /v1/auth/token")
     if access is Access.OPERATOR:
-        raise Refused(403, "this needs the operator's token")
+        raise HttpError(403, "this needs the operator's token")
     return Caller(subject)
 
 
-def unauthorised(text: str) -> Refused:
+def unauthorised(text: str) -> HttpError:
     """A refusal that asks for a token."""
-    return Refused(401, text, headers={"WWW-Authenticate": "Bearer"})
+    return HttpError(401, text, headers={"WWW-Authenticate": "Bearer"})

@@ -106,7 +106,7 @@ class Operation(Generic[P, B]):
     parameters: type[P]
     body: Body[B]
     answer: Answer
-    refusals: Mapping[int, str] = field(default_factory=dict)
+    rejections: Mapping[int, str] = field(default_factory=dict)
     needs_relay: bool = True
     """False: its call has no services, because it is answered while the relay is not open."""
 
@@ -122,13 +122,13 @@ class Operation(Generic[P, B]):
 
     def answers(self) -> dict[int, Answer]:
         """Every status this operation may answer with."""
-        problems = {**self._implied_refusals(), **self.refusals}
+        problems = {**self._implied_rejections(), **self.rejections}
         found = {200: self.answer}
         for status, text in problems.items():
             found.setdefault(status, Answer(None if status == 304 else Problem, text))
         return dict(sorted(found.items()))
 
-    def _implied_refusals(self) -> dict[int, str]:
+    def _implied_rejections(self) -> dict[int, str]:
         implied = [500, 503] if self.needs_relay else [500]
         if self.parameters is not NoParameters or self.body.read is not None:
             implied.append(400)

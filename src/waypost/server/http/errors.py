@@ -78,7 +78,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 """The first that fits."""
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """An answer other than the one that was hoped for."""
 
     def __init__(
@@ -102,9 +102,9 @@ class Refused(Exception):
             self.headers["Retry-After"] = str(math.ceil(retry_after_ms / 1000))
 
 
-def refusal_of(problem: Exception) -> Refused:
+def rejection_of(problem: Exception) -> HttpError:
     """How an exception is answered. One that was not expected is a 500 that tells nothing."""
-    if isinstance(problem, Refused):
+    if isinstance(problem, HttpError):
         return problem
     for kind, status, reason in STATUSES:
         if not isinstance(problem, kind):
@@ -115,8 +115,8 @@ def refusal_of(problem: Exception) -> Refused:
         full = isinstance(problem, RelayStopped) and problem.full
         said = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        return Refused(status, text, reason=said, headers=headers)
-    return Refused(500, "the relay made a mistake; its log says more")
+        return HttpError(status, text, reason=said, headers=headers)
+    return HttpError(500, "the relay made a mistake; its log says more")
 
 
 def printable(text: str) -> str:

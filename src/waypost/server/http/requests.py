@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from waypost.server.context import ServeOptions
 from waypost.server.http.contract import JSON, Body, NoParameters
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def read_parameters(request: Request, kind: type[T]) -> T:
     given: dict[str, Any] = dict(request.path_params)
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise Refused(400, f"{name!r:.80} is given twice")
+            raise HttpError(400, f"{name!r:.80} is given twice")
         given[name] = value
     return msgspec.convert(given, kind, strict=False)
 
@@ -35,15 +35,15 @@ async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T
     assert body.read is not None
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON:
-        raise Refused(415, f"expected 'Content-Type: {JSON}', not {media_type!r:.80}")
+        raise HttpError(415, f"expected 'Content-Type: {JSON}', not {media_type!r:.80}")
     max_bytes = options.body_max_bytes if body.carries_messages else SMALL_BODY_MAX_BYTES
     try:
         async with asyncio.timeout(BODY_WAIT_MAX_S):
             content = await _read_all(request, max_bytes)
     except TimeoutError:
-        raise Refused(408, f"the body did not come within {BODY_WAIT_MAX_S:g} s") from None
+        raise HttpError(408, f"the body did not come within {BODY_WAIT_MAX_S:g} s") from None
     except ClientDisconnect:
-        raise Refused(400, "the caller went away") from None
+        raise HttpError(400, "the caller went away") from None
     return body.read(content)
 
 
@@ -60,5 +60,5 @@ async def _read_all(request: Request, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _too_large(max_bytes: int) -> Refused:
-    return Refused(413, f"the body is larger than {max_bytes:,} bytes")
+def _too_large(max_bytes: int) -> HttpError:
+    return HttpError(413, f"the body is larger than {max_bytes:,} bytes")

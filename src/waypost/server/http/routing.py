@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Match, Route
 from waypost.server.context import Services
 from waypost.server.http.callers import Access, identify
 from waypost.server.http.contract import AnyOperation, Call, Reply
-from waypost.server.http.errors import Refused, refusal_of
+from waypost.server.http.errors import HttpError, rejection_of
 from waypost.server.http.operations import OPERATIONS
 from waypost.server.http.requests import read_body, read_parameters
 
@@ -51,7 +51,7 @@ def _served(
         services: Services | None = getattr(request.app.state, "services", None)
         if services is None:
             if operation.needs_relay:
-                return respond_refused(Refused(503, "the relay is not open yet"))
+                return respond_rejected(HttpError(503, "the relay is not open yet"))
             return await _answer(operation, request, cast(Services, None))
         began = time.perf_counter()
         response = await _answer(operation, request, services)
@@ -79,10 +79,10 @@ async def _answer(operation: AnyOperation, request: Request, services: Services)
         call = Call(services, caller, parameters, body, request)
         return respond(await operation.handler(call))
     except Exception as problem:
-        refused = refusal_of(problem)
-        if refused.status == 500:
+        rejected = rejection_of(problem)
+        if rejected.status == 500:
             log.exception("%s %s failed", operation.method, operation.path)
-        return respond_refused(refused)
+        return respond_rejected(rejected)
 
 
 def respond(reply: Reply) -> Response:
@@ -94,9 +94,9 @@ def respond(reply: Reply) -> Response:
     return Response(content, status_code=reply.status, headers=headers)
 
 
-def respond_refused(refused: Refused) -> Response:
+def respond_rejected(rejected: HttpError) -> Response:
     """A refusal as Starlette sends it."""
-    return respond(Reply(refused.problem, refused.status, refused.headers))
+    return respond(Reply(rejected.problem, rejected.status, rejected.headers))
 
 
 async def _unrouted(request: Request, problem: Exception) -> Response:
@@ -104,14 +104,14 @@ async def _unrouted(request: Request, problem: Exception) -> Response:
     status = problem.status_code if isinstance(problem, HTTPException) else 500
     if status == 405:
         allowed = ", ".join(_methods_of(request))
-        return respond_refused(Refused(405, f"only {allowed} here", headers={"Allow": allowed}))
+        return respond_rejected(HttpError(405, f"only {allowed} here", headers={"Allow": allowed}))
     text = "there is nothing here" if status == 404 else str(getattr(problem, "detail", ""))
-    return respond_refused(Refused(status, text))
+    return respond_rejected(HttpError(status, text))
 
 
 async def _unexpected(request: Request, problem: Exception) -> Response:
     """A mistake of ours outside of every operation."""
-    return respond_refused(refusal_of(problem))
+    return respond_rejected(rejection_of(problem))
 
 
 def _methods_of(request: Request) -> list[str]:

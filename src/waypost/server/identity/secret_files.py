@@ -30,7 +30,7 @@ def keep_secret(path: Path) -> str:
     except OSError as problem:
         raise SecretUnusable(f"{path} cannot be read: {problem.strerror}") from None
     try:
-        _refuse_open_files(descriptor, path)
+        _reject_open_files(descriptor, path)
         content = os.read(descriptor, _READ_MAX_BYTES)
     finally:
         os.close(descriptor)
@@ -53,7 +53,7 @@ def _make(path: Path) -> str:
     return secret
 
 
-def _refuse_open_files(descriptor: int, path: Path) -> None:
+def _reject_open_files(descriptor: int, path: Path) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise SecretUnusable(f"{path} is not a file")

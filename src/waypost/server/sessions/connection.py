@@ -39,7 +39,7 @@ log = logging.getLogger("waypost.server")
 AUTH_TIMEOUT_S = 10.0
 TURN_OPERATIONS = 32
 """So many operations of one agent are done before others have their turn."""
-REFUSED_PAUSE_MAX_S = 0.1
+REJECTED_PAUSE_MAX_S = 0.1
 """The longest pause between two frames of an agent whose sends are refused."""
 GARBAGE_MAX = 20
 """So many broken frames in a row are answered; then the connection ends."""
@@ -75,7 +75,7 @@ class Connection:
             with self._services.hub.arrival():
                 session = await self._authenticate()
         except (WaypostError, TimeoutError) as problem:
-            await self._refuse(problem)
+            await self._reject(problem)
             return
         try:
             end = await self._serve(session)
@@ -143,7 +143,7 @@ class Connection:
         )
         return session
 
-    async def _refuse(self, problem: Exception) -> None:
+    async def _reject(self, problem: Exception) -> None:
         if isinstance(problem, _Gone):
             return
         code = CLOSE_CODES.get(type(problem), frames.CLOSE_NOT_AUTHENTICATED)
@@ -200,9 +200,9 @@ class Connection:
 
     async def _slow_down(self, session: Session) -> None:
         """A flood that is refused costs those who send it time, not the others."""
-        refused = session.requests.refused_in_a_row
-        if refused:
-            await asyncio.sleep(min(refused / 1000, REFUSED_PAUSE_MAX_S))
+        rejected = session.requests.rejected_in_a_row
+        if rejected:
+            await asyncio.sleep(min(rejected / 1000, REJECTED_PAUSE_MAX_S))
         while session.requests.unanswered > unanswered_max_operations:
             waiting = self._services.relay.durable()
             if waiting is None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from waypost.policy.bounds import connections_max
 from waypost.policy.errors import AccessDenied
-from waypost.policy.reserved_names import refuse_reserved
+from waypost.policy.reserved_names import reject_reserved
 from waypost.policy.subjects import validate_subject
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.relay import Relay
@@ -103,13 +103,13 @@ class Hub:
 
     def publish(self, draft: Draft) -> PublishResult:
         """Decide about a message from an agent; on disk once `relay.durable()` is done."""
-        refuse_reserved(draft.subject, draft.reply_to)
+        reject_reserved(draft.subject, draft.reply_to)
         return self._relay.submit(draft)
 
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
         """Tell the agent connected as `subject`, if it is. Raises as `publish` does."""
         validate_subject(subject)
-        refuse_reserved(subject)
+        reject_reserved(subject)
         if not self._relay.access.check_access(sender, subject).allowed:
             raise AccessDenied(sender, subject)
         agent = self._present.get(subject)

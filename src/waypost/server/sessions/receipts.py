@@ -77,8 +77,8 @@ class Confirmations:
             except (InvalidInput, AccessDenied) as problem:
                 log.warning("confirmations for %s are lost: %s", sender, problem)
                 continue
-            for refused in result.rejected:
-                log.warning("confirmations for %s are lost: %s", sender, refused.detail)
+            for rejected in result.rejected:
+                log.warning("confirmations for %s are lost: %s", sender, rejected.detail)
 
 
 def unpack(envelope: Envelope) -> list[DeliveryConfirm]:

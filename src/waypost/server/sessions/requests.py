@@ -22,7 +22,7 @@ class Requests:
         self._codec = codec
         self._show_pressure = show_pressure
         self.unanswered = 0
-        self.refused_in_a_row = 0
+        self.rejected_in_a_row = 0
 
     def send(self, asked: frames.Send) -> list[Operation]:
         """Publish, and say what became of it."""
@@ -38,18 +38,18 @@ class Requests:
             )
             result = self._hub.publish(draft)
         except AccessDenied as denied:
-            self.refused_in_a_row += 1
+            self.rejected_in_a_row += 1
             reason = str(Reason.ACCESS_DENIED)
             return [frames.Error(ref=asked.ref, error=str(denied), reason=reason)]
         except InvalidInput as problem:
-            self.refused_in_a_row += 1
+            self.rejected_in_a_row += 1
             return [frames.Error(ref=asked.ref, error=brief(problem), reason="invalid")]
         except RelayStopped as stopped:
             return [frames.Error(ref=asked.ref, error=str(stopped), reason="stopped")]
         if result.rejected and not result.delivered_to:
-            self.refused_in_a_row += 1
+            self.rejected_in_a_row += 1
         else:
-            self.refused_in_a_row = 0
+            self.rejected_in_a_row = 0
         return self._answers(asked, result)
 
     def signal(self, asked: frames.SendSignal) -> list[Operation]:

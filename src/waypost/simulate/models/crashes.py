@@ -9,7 +9,7 @@ from waypost.simulate.models.model import Cast, Model
 from waypost.simulate.world import SECOND_US, Portion, Process
 from waypost.wire.envelopes import Envelope
 
-_FAILING, _REFUSED, _HEALTHY = 7, 4, 12
+_FAILING, _REJECTED, _HEALTHY = 7, 4, 12
 _COOLDOWN_US = 31 * SECOND_US
 
 
@@ -46,7 +46,7 @@ def _episodes(cast: Cast, portion: Portion, shaky: _Shaky) -> Process:
         write(_FAILING)
         yield world.relay.idle()
         yield world.clock.now_us + 2 * SECOND_US
-        write(_REFUSED)
+        write(_REJECTED)
         yield world.clock.now_us + _COOLDOWN_US
         write(1)
         yield world.relay.idle()

@@ -8,7 +8,7 @@ from waypost.pipeline.reports.data import (
     Facts,
     Latency,
     Pressure,
-    Refusals,
+    Rejections,
     Scope,
     Senders,
     Traffic,
@@ -21,7 +21,7 @@ from waypost.pipeline.reports.queries.inboxes import WARNING_AT, ask_pressure, a
 from waypost.pipeline.reports.queries.latency import ask_latency
 from waypost.pipeline.reports.queries.periods import find_period
 from waypost.pipeline.reports.queries.reading import table
-from waypost.pipeline.reports.queries.traffic import ask_refusals, ask_tiers, ask_traffic
+from waypost.pipeline.reports.queries.traffic import ask_rejections, ask_tiers, ask_traffic
 
 RELAYS_MAX = 10
 
@@ -34,7 +34,7 @@ def gather_facts(lake: Lake) -> Facts:
         return Facts(
             scope=scope,
             traffic=Traffic(),
-            refusals=Refusals(),
+            rejections=Rejections(),
             latency=Latency(),
             pressure=Pressure(warning_at=WARNING_AT),
             tiers=[],
@@ -49,7 +49,7 @@ def gather_facts(lake: Lake) -> Facts:
         scope=scope,
         period=period,
         traffic=traffic,
-        refusals=ask_refusals(lake, period),
+        rejections=ask_rejections(lake, period),
         latency=ask_latency(lake, period, traffic.total.stored),
         pressure=ask_pressure(lake, period),
         tiers=ask_tiers(lake),

@@ -7,7 +7,7 @@ from waypost.pipeline.reports.data import (
     Period,
     ReasonStep,
     ReasonTotal,
-    Refusals,
+    Rejections,
     TierTotal,
     Traffic,
     TrafficStep,
@@ -49,7 +49,7 @@ def ask_traffic(lake: Lake, period: Period) -> Traffic:
     )
 
 
-def ask_refusals(lake: Lake, period: Period) -> Refusals:
+def ask_rejections(lake: Lake, period: Period) -> Rejections:
     """Refusals by reason; lines that count a flood stand where the count was written."""
     rows = table(lake, "rejections")
     at_an_inbox = F.when(F.col("endpoint") != "", F.struct("relay", "endpoint"))
@@ -68,7 +68,7 @@ def ask_refusals(lake: Lake, period: Period) -> Refusals:
         .orderBy("at_ms", "reason")
         .collect()
     )
-    return Refusals(
+    return Rejections(
         reasons=[
             ReasonTotal(
                 row["reason"],
@@ -87,17 +87,17 @@ def ask_refusals(lake: Lake, period: Period) -> Refusals:
 def ask_tiers(lake: Lake) -> list[TierTotal]:
     """Arrivals at inboxes by tier. What was refused before that has no tier yet."""
     kept = F.col("reason").isin([str(one) for one in DEAD_LETTERED])
-    refusals = table(lake, "rejections").where(
+    rejections = table(lake, "rejections").where(
         ~F.col("reason").isin([str(one) for one in UNCOUNTED])
     )
     # A refusal that keeps the message is in both tables, and is one arrival.
-    refused = refusals.select(
+    rejected = rejections.select(
         "tier", F.when(kept, 0).otherwise(F.col("count")).alias("arrivals"), "count"
     )
     stored = table(lake, "messages").groupBy("tier").agg(F.count(F.lit(1)).alias("arrivals"))
     rows = (
         stored.select("tier", "arrivals", F.lit(0).alias("count"))
-        .unionAll(refused)
+        .unionAll(rejected)
         .groupBy("tier")
         .agg(total("arrivals"), total("count"))
         .orderBy("tier")

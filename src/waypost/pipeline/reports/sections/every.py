@@ -14,14 +14,14 @@ from waypost.pipeline.reports.sections.incidents import (
 )
 from waypost.pipeline.reports.sections.model import Section
 from waypost.pipeline.reports.sections.senders import senders_section, tiers_section
-from waypost.pipeline.reports.sections.traffic import refusals_section, traffic_section
+from waypost.pipeline.reports.sections.traffic import rejections_section, traffic_section
 
 
 def every_section(facts: Facts) -> list[Section]:
     """All sections; one that has nothing to show says so."""
     return [
         traffic_section(facts),
-        refusals_section(facts),
+        rejections_section(facts),
         latency_section(facts),
         pressure_section(facts),
         tiers_section(facts),

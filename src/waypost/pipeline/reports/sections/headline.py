@@ -17,7 +17,7 @@ from waypost.pipeline.reports.sections.model import named
 from waypost.pipeline.reports.sections.traffic import reason_words
 
 FINDINGS_MAX = 8
-REFUSED_SHARE_NOTED = 0.05
+REJECTED_SHARE_NOTED = 0.05
 OPEN_NOTED_MS = 60_000
 
 
@@ -54,8 +54,8 @@ def headline(facts: Facts) -> str:
         f" {plural(traffic.total.stored, 'message')} of {plural(scope.senders, 'sender')} for"
         f" {plural(scope.inboxes, 'inbox', 'inboxes')}."
     )
-    if traffic.total.refused:
-        said += f" {share(traffic.total.refused, traffic.arrivals)} of all arrivals were refused."
+    if traffic.total.rejected:
+        said += f" {share(traffic.total.rejected, traffic.arrivals)} of all arrivals were refused."
     else:
         said += " Nothing was refused."
     wait = facts.latency.overall
@@ -80,8 +80,8 @@ def tiles(facts: Facts) -> list[Tile]:
         ),
         Tile(
             "Refused",
-            share(traffic.total.refused, traffic.arrivals),
-            f"{number(traffic.total.refused)} of {plural(traffic.arrivals, 'arrival')}",
+            share(traffic.total.rejected, traffic.arrivals),
+            f"{number(traffic.total.rejected)} of {plural(traffic.arrivals, 'arrival')}",
         ),
         Tile("Wait, half within", _time(wait.wait_p50_ms), f"95% within {_time(wait.wait_p95_ms)}"),
         Tile(
@@ -152,11 +152,11 @@ def _troubles(facts: Facts) -> list[Finding]:
         if facts.dead_letters.waiting == 1:
             words = "1 dead letter waits for somebody to look."
         found.append(Finding("dead letters", words, "dead-letters"))
-    refused = facts.traffic.total.refused
-    if refused > REFUSED_SHARE_NOTED * facts.traffic.arrivals and facts.refusals.reasons:
+    rejected = facts.traffic.total.rejected
+    if rejected > REJECTED_SHARE_NOTED * facts.traffic.arrivals and facts.rejections.reasons:
         words = (
-            f"{share(refused, facts.traffic.arrivals)} of arrivals were refused, most for:"
-            f" {reason_words(facts.refusals.reasons[0].reason)}."
+            f"{share(rejected, facts.traffic.arrivals)} of arrivals were refused, most for:"
+            f" {reason_words(facts.rejections.reasons[0].reason)}."
         )
         found.append(Finding("refusals", words, "refusals"))
     return found

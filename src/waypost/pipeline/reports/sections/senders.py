@@ -16,21 +16,21 @@ def tiers_section(facts: Facts) -> Section:
         return Section("tiers", title, "Nothing arrived at any inbox in this period.")
     arrivals = sum(one.arrivals for one in tiers)
     most = max(tiers, key=lambda one: one.arrivals)
-    hardest = max(tiers, key=lambda one: one.refused / max(1, one.arrivals))
+    hardest = max(tiers, key=lambda one: one.rejected / max(1, one.arrivals))
     takeaway = (
         f"{share(most.arrivals, arrivals)} of arrivals at inboxes were from"
         f" {tier_words(most.tier)} senders."
     )
-    if hardest.refused:
+    if hardest.rejected:
         takeaway += (
             f" Refused most often were {tier_words(hardest.tier)} ones:"
-            f" {share(hardest.refused, hardest.arrivals)} of theirs."
+            f" {share(hardest.rejected, hardest.arrivals)} of theirs."
         )
     bars = [
         Bar(
             f"tier {one.tier}, {tier_words(one.tier)}",
-            [("stored", one.arrivals - one.refused), ("refused", one.refused)],
-            f"{number(one.arrivals)}, {share(one.refused, one.arrivals)} refused",
+            [("stored", one.arrivals - one.rejected), ("refused", one.rejected)],
+            f"{number(one.arrivals)}, {share(one.rejected, one.arrivals)} refused",
         )
         for one in tiers
     ]
@@ -38,7 +38,7 @@ def tiers_section(facts: Facts) -> Section:
         [
             f"{one.tier}, {tier_words(one.tier)}",
             *(number(one.arrivals), share(one.arrivals, arrivals)),
-            *(number(one.refused), share(one.refused, one.arrivals)),
+            *(number(one.rejected), share(one.rejected, one.arrivals)),
         ]
         for one in tiers
     ]
@@ -91,7 +91,7 @@ def _inbox_figure(facts: Facts, inbox: BusyInbox, note: str) -> Figure:
     bars = [
         Bar(
             one.sender,
-            [("stored", one.arrivals - one.refused), ("refused", one.refused)],
+            [("stored", one.arrivals - one.rejected), ("refused", one.rejected)],
             f"{share(one.arrivals, inbox.arrivals)} {tier_words(one.tier)}",
         )
         for one in inbox.senders
@@ -113,7 +113,7 @@ def _inbox_figure(facts: Facts, inbox: BusyInbox, note: str) -> Figure:
                     tier_words(one.tier),
                     number(one.arrivals),
                     share(one.arrivals, inbox.arrivals),
-                    number(one.refused),
+                    number(one.rejected),
                 ]
                 for one in inbox.senders
             ],
@@ -129,7 +129,7 @@ def _senders_table(facts: Facts) -> Table:
     rows = [
         [
             named(facts, one.relay, one.sender),
-            *(number(value) for value in (one.publishes, one.stored, one.refused, one.answers)),
+            *(number(value) for value in (one.publishes, one.stored, one.rejected, one.answers)),
             size(one.bytes),
             number(one.busiest_minute),
         ]

@@ -43,7 +43,7 @@ def traffic_section(facts: Facts) -> Section:
         f"The busiest minute was {at_minute(traffic.busiest_minute_ms)} with"
         f" {plural(traffic.busiest_publishes, 'publish', 'publishes')}."
         f" Of {plural(traffic.arrivals, 'arrival')} {share(traffic.total.stored, traffic.arrivals)}"
-        f" were stored and {share(traffic.total.refused, traffic.arrivals)} refused."
+        f" were stored and {share(traffic.total.rejected, traffic.arrivals)} refused."
     )
     return Section("traffic", title, takeaway, [_traffic_figure(facts)], [_traffic_table(facts)])
 
@@ -53,7 +53,7 @@ def _traffic_figure(facts: Facts) -> Figure:
     kinds = [
         Kind("stored", "stored", {one.at_ms: one.stored for one in traffic.steps}),
         Kind("for nobody", "unclaimed", {one.at_ms: one.unclaimed for one in traffic.steps}),
-        Kind("refused", "refused", {one.at_ms: one.refused for one in traffic.steps}),
+        Kind("refused", "refused", {one.at_ms: one.rejected for one in traffic.steps}),
     ]
     shown = [kind for kind in kinds if any(kind.values.values())]
     columns = ["From", "Publishes", "Stored", "For nobody", "Refused", "Acked", "Failed"]
@@ -61,7 +61,7 @@ def _traffic_figure(facts: Facts) -> Figure:
         [
             instant(one.at_ms),
             *map(number, (one.publishes, one.stored, one.unclaimed)),
-            *map(number, (one.refused, one.acked, one.failed)),
+            *map(number, (one.rejected, one.acked, one.failed)),
         ]
         for one in traffic.steps
     ]
@@ -80,7 +80,7 @@ def _traffic_table(facts: Facts) -> Table:
     rows = [
         ["Stored", number(total.stored), share(total.stored, arrivals)],
         ["For nobody", number(total.unclaimed), share(total.unclaimed, arrivals)],
-        ["Refused", number(total.refused), share(total.refused, arrivals)],
+        ["Refused", number(total.rejected), share(total.rejected, arrivals)],
         ["Acknowledged", number(total.acked), share(total.acked, total.stored) + " of stored"],
         ["Failed", number(total.failed), share(total.failed, total.stored) + " of stored"],
     ]
@@ -94,24 +94,24 @@ def _each(total: int, count: int) -> float:
     return total / count if count else 0
 
 
-def refusals_section(facts: Facts) -> Section:
+def rejections_section(facts: Facts) -> Section:
     """What was refused, when and why."""
     title = "Refusals"
-    refusals = facts.refusals
-    if not refusals.reasons:
+    rejections = facts.rejections
+    if not rejections.reasons:
         return Section("refusals", title, "Nothing was refused in this period.")
-    most = refusals.reasons[0]
-    total = sum(one.refusals for one in refusals.reasons)
+    most = rejections.reasons[0]
+    total = sum(one.rejections for one in rejections.reasons)
     takeaway = (
-        f"{plural(total, 'refusal')}; the most frequent reason was {reason_words(most.reason)}"
-        f" ({share(most.refusals, total)}, {plural(most.senders, 'sender')})."
+        f"{plural(total, 'rejection')}; the most frequent reason was {reason_words(most.reason)}"
+        f" ({share(most.rejections, total)}, {plural(most.senders, 'sender')})."
     )
     times = fine_times(facts)
     width = step(times.step_ms)
-    strips = [_strip(facts, one, total) for one in refusals.reasons]
-    steps = sorted({one.at_ms for one in refusals.steps})
-    by_step = {(one.at_ms, one.reason): one.refusals for one in refusals.steps}
-    columns = ["From", *(reason_words(one.reason) for one in refusals.reasons)]
+    strips = [_strip(facts, one, total) for one in rejections.reasons]
+    steps = sorted({one.at_ms for one in rejections.steps})
+    by_step = {(one.at_ms, one.reason): one.rejections for one in rejections.steps}
+    columns = ["From", *(reason_words(one.reason) for one in rejections.reasons)]
     figure = Figure(
         f"Refusals per {width}, by reason",
         "A row of columns for each reason, most frequent first. " + takeaway,
@@ -122,7 +122,7 @@ def refusals_section(facts: Facts) -> Section:
             [
                 [
                     instant(at_ms),
-                    *(number(by_step.get((at_ms, one.reason), 0)) for one in refusals.reasons),
+                    *(number(by_step.get((at_ms, one.reason), 0)) for one in rejections.reasons),
                 ]
                 for at_ms in steps
             ],
@@ -130,7 +130,7 @@ def refusals_section(facts: Facts) -> Section:
         ),
         "Each row has its own scale: its highest column is as high as the row.",
     )
-    return Section("refusals", title, takeaway, [figure], [_refusals_table(facts)])
+    return Section("refusals", title, takeaway, [figure], [_rejections_table(facts)])
 
 
 def reason_words(reason: str) -> str:
@@ -140,29 +140,29 @@ def reason_words(reason: str) -> str:
 
 def _strip(facts: Facts, reason: ReasonTotal, total: int) -> Strip:
     values = {
-        one.at_ms: float(one.refusals)
-        for one in facts.refusals.steps
+        one.at_ms: float(one.rejections)
+        for one in facts.rejections.steps
         if one.reason == reason.reason
     }
-    note = f"{number(reason.refusals)} ({share(reason.refusals, total)})"
+    note = f"{number(reason.rejections)} ({share(reason.rejections, total)})"
     return Strip(reason_words(reason.reason), values, note)
 
 
-def _refusals_table(facts: Facts) -> Table:
+def _rejections_table(facts: Facts) -> Table:
     rows = [
         [
             reason_words(one.reason),
-            number(one.refusals),
+            number(one.rejections),
             number(one.senders),
             number(one.inboxes) if one.inboxes else "–",
             one.example,
         ]
-        for one in facts.refusals.reasons
+        for one in facts.rejections.reasons
     ]
     return Table(
         "Refusals by reason",
         ["Reason", "Refusals", "Senders", "Inboxes", "In the relay’s words"],
         rows,
         frozenset({"Refusals", "Senders", "Inboxes"}),
-        and_more(facts.refusals.more, "reason"),
+        and_more(facts.rejections.more, "reason"),
     )

@@ -68,7 +68,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=json_body(TokenAsked),
         answer=Answer(TokenGiven),
-        refusals={
+        rejections={
             401: "The proof does not hold, or its challenge is over or was used.",
             403: "The subject belongs to another key.",
         },

@@ -24,7 +24,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 
 _HTML = "text/html; charset=utf-8"
 _MEDIA_TYPES = {
@@ -71,7 +71,7 @@ async def get_asset(call: Call[AssetNamed, None]) -> Reply:
     wanted = call.parameters
     found = _assets().get(f"{wanted.folder}/{wanted.file}")
     if found is None:
-        raise Refused(404, "there is no such file")
+        raise HttpError(404, "there is no such file")
     return _unless_known(call.request, found, {})
 
 
@@ -116,7 +116,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=NO_BODY,
         answer=Answer(None, "A page.", _HTML),
-        refusals=_UNCHANGED,
+        rejections=_UNCHANGED,
         needs_relay=False,
     ),
     Operation(
@@ -132,7 +132,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         answer=Answer(
             None, "The file.", _MEDIA_TYPES["js"], or_media_types=(*_MEDIA_TYPES.values(),)[1:]
         ),
-        refusals=_UNCHANGED,
+        rejections=_UNCHANGED,
         needs_relay=False,
     ),
 )

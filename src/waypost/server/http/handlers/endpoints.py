@@ -16,7 +16,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.wire.handshake import validate_agent_subject
 from waypost.wire.http_bodies import EndpointFacts, EndpointList, SubjectText
 from waypost.wire.sealing import Card
@@ -75,7 +75,7 @@ async def get_card(call: Call[EndpointNamed, None]) -> Reply:
     subject = validate_subject(call.parameters.subject)
     card = call.services.authenticator.card(subject)
     if card is None:
-        raise Refused(404, f"{subject} has never been here")
+        raise HttpError(404, f"{subject} has never been here")
     return Reply(card)
 
 

@@ -10,7 +10,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.server.metrics import CONTENT_TYPE
 from waypost.wire.http_bodies import Health
 
@@ -24,9 +24,9 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
     """Whether messages are taken now."""
     journal = call.services.relay.parts.journal
     if journal.failure is not None:
-        raise Refused(503, f"the journal cannot be written: {journal.failure}")
+        raise HttpError(503, f"the journal cannot be written: {journal.failure}")
     if journal.full:
-        raise Refused(503, "the disk of the relay is full", reason="storage_full")
+        raise HttpError(503, "the disk of the relay is full", reason="storage_full")
     return Reply(Health(status="ready"))
 
 

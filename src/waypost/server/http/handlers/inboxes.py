@@ -17,7 +17,7 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.server.http.leasing import lease_now, lease_waiting, require_mailbox
 from waypost.wire.http_bodies import (
     INBOX_WAIT_MAX_S,
@@ -107,7 +107,7 @@ def _admit(services: Services, caller: Caller, subject: str) -> None:
     validate_subject(subject)
     caller.require(subject)
     if services.hub.is_live(subject):
-        raise Refused(409, f"{subject} is connected: its messages go there")
+        raise HttpError(409, f"{subject} is connected: its messages go there")
     if not caller.is_operator:
         services.mailboxes.open_for(subject)
     require_mailbox(services.relay, subject)
@@ -128,7 +128,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=json_body(InboxesAsked),
         answer=Answer(Inboxes),
-        refusals={403: _NOT_YOURS, 404: "There is no such mailbox.", 409: _CONNECTED},
+        rejections={403: _NOT_YOURS, 404: "There is no such mailbox.", 409: _CONNECTED},
     ),
     Operation(
         method="GET",
@@ -145,7 +145,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=InboxRead,
         body=NO_BODY,
         answer=Answer(Inbox),
-        refusals={403: _NOT_YOURS, 409: _CONNECTED},
+        rejections={403: _NOT_YOURS, 409: _CONNECTED},
     ),
     Operation(
         method="POST",
@@ -158,7 +158,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=InboxNamed,
         body=json_body(AckAsked),
         answer=Answer(Counted, "How many were still there."),
-        refusals={403: _NOT_YOURS},
+        rejections={403: _NOT_YOURS},
     ),
     Operation(
         method="POST",
@@ -171,6 +171,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=InboxNamed,
         body=json_body(NackAsked),
         answer=Answer(Counted, "How many were handed out until now."),
-        refusals={403: _NOT_YOURS},
+        rejections={403: _NOT_YOURS},
     ),
 )

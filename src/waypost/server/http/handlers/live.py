@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.server.live.frames import MEDIA_TYPE
 from waypost.server.live.sampler import Show
 
@@ -29,7 +29,7 @@ async def watch(call: Call[LiveQuery, None]) -> Reply:
     """A stream of events."""
     feed, wanted = call.services.feed, call.parameters
     if feed.is_full:
-        raise Refused(503, "too many are watching; close another view first", reason="full")
+        raise HttpError(503, "too many are watching; close another view first", reason="full")
     return Reply(feed.show(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
 
 

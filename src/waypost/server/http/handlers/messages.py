@@ -4,7 +4,7 @@ import msgspec
 
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.reasons import Reason
-from waypost.policy.reserved_names import refuse_reserved
+from waypost.policy.reserved_names import reject_reserved
 from waypost.relay.delivery.drafts import Draft
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -17,7 +17,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.server.http.stories import tell_story
 from waypost.wire.http_bodies import IdText, MessageStory, NewMessage, NewMessages, Results
 from waypost.wire.problems import STATUS, discreet, problem_of
@@ -50,7 +50,7 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     )
     shown = result if show else discreet(result)
     if shown.rejected and not shown.delivered_to:
-        raise _refusal(shown)
+        raise _rejection(shown)
     return Reply(shown)
 
 
@@ -58,15 +58,15 @@ async def explain_message(call: Call[MessageNamed, None]) -> Reply:
     """What happened to a message. Agents see what is theirs; others are told nothing."""
     story = await tell_story(call.services, call.caller, call.parameters.id)
     if story is None:
-        raise Refused(404, "no such message is known to you")
+        raise HttpError(404, "no such message is known to you")
     return Reply(story)
 
 
-def _refusal(result: PublishResult) -> Refused:
+def _rejection(result: PublishResult) -> HttpError:
     """A publish of which nothing was stored. The first reason decides."""
     first = result.rejected[0]
     problem = problem_of(first, result.retry_after_ms)
-    return Refused(
+    return HttpError(
         STATUS[first.reason],
         problem.error,
         reason=problem.reason,
@@ -75,7 +75,7 @@ def _refusal(result: PublishResult) -> Refused:
 
 
 def _draft(message: NewMessage, sender: str) -> Draft:
-    refuse_reserved(message.subject, message.reply_to)
+    reject_reserved(message.subject, message.reply_to)
     budget = None if message.budget is None else msgspec.to_builtins(message.budget)
     return Draft(
         subject=message.subject,
@@ -111,7 +111,7 @@ def _read(content: bytes) -> NewMessage | NewMessages:
     return _many(content)
 
 
-_REFUSALS = {
+_REJECTIONS = {
     STATUS[Reason.ACCESS_DENIED]: "Access rules forbid it.",
     STATUS[Reason.BUDGET_EXCEEDED]: "Its budget does not allow the delivery; kept as dead letter.",
     STATUS[Reason.RATE_LIMITED]: (
@@ -138,7 +138,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=Body(_read, (NewMessage, NewMessages), carries_messages=True),
         answer=Answer(PublishResult, "What became of it, or of each of them.", or_kind=Results),
-        refusals=_REFUSALS,
+        rejections=_REJECTIONS,
     ),
     Operation(
         method="GET",

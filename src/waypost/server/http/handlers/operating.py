@@ -17,7 +17,7 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 from waypost.wire.http_bodies import ConfigState, PatternText, RuleAsked, RuleList
 
 
@@ -55,7 +55,7 @@ async def remove_rule(call: Call[RuleNamed, None]) -> Reply:
     wanted, access = call.parameters, call.services.relay.access
     known = {(rule.from_, rule.to) for rule in access.list_rules()}
     if not access.problem and (wanted.from_, wanted.to) not in known:
-        raise Refused(404, "there is no such rule")
+        raise HttpError(404, "there is no such rule")
     access.remove_rule(wanted.from_, wanted.to)
     return Reply(_rules(call.services.relay))
 
@@ -139,7 +139,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=ChangeQuery,
         body=json_body(RuleAsked),
         answer=Answer(RuleList),
-        refusals={409: _BROKEN},
+        rejections={409: _BROKEN},
     ),
     Operation(
         method="DELETE",
@@ -152,7 +152,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=RuleNamed,
         body=NO_BODY,
         answer=Answer(RuleList),
-        refusals={404: "There is no such rule.", 409: _BROKEN},
+        rejections={404: "There is no such rule.", 409: _BROKEN},
     ),
     Operation(
         method="GET",

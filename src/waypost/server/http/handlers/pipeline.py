@@ -19,7 +19,7 @@ from waypost.server.http.contract import (
     Operation,
     Reply,
 )
-from waypost.server.http.errors import Refused
+from waypost.server.http.errors import HttpError
 
 REPORT = "report.html"
 BACKTEST = "backtest.json"
@@ -63,7 +63,7 @@ async def get_report(call: Call[NoParameters, None]) -> Reply:
     try:
         content = await asyncio.to_thread(_read, path)
     except OSError:
-        raise Refused(
+        raise HttpError(
             404, f"there is no report at {path}: 'waypost pipeline run' makes one"
         ) from None
     return Reply(content, media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
@@ -124,6 +124,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=NO_BODY,
         answer=Answer(None, "A page.", _HTML),
-        refusals={404: "There is no report yet."},
+        rejections={404: "There is no report yet."},
     ),
 )
