@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from waypost.cli.app import app
 from waypost.policy import bounds
 from waypost.policy.settings import RELIABILITY, Settings
-from waypost.server.server import open_services
+from waypost.server.server import open_context
 
 REFERENCE = Path(__file__).parent / "reference"
 RENEW = "Made by `.venv/bin/python -m docs.generate` from {source}; a test compares them."
@@ -282,7 +282,7 @@ def metrics_page() -> str:
 
 
 async def _metrics(directory: Path) -> str:
-    async with open_services(directory) as services:
+    async with open_context(directory) as services:
         services.meters.answered("GET", "/healthz", 200, 0.001)  # or there would be no labels
         return services.meters.render(services).decode()
 

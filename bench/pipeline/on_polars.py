@@ -44,11 +44,11 @@ def build(lake: str, out: str) -> dict[str, int]:
     arrivals = events.filter(pl.col("kind").is_in(["accepted", "rejected"])).with_columns(
         polars_sums.weight(), polars_sums.minute()
     )
-    movements = events.filter(pl.col("kind").is_in(MOVEMENTS))
+    transitions = events.filter(pl.col("kind").is_in(MOVEMENTS))
     first = {
-        "messages": polars_messages.messages(arrivals, movements),
+        "messages": polars_messages.messages(arrivals, transitions),
         "rejections": polars_sums.rejections(arrivals),
-        "traffic": polars_sums.traffic(arrivals, movements),
+        "traffic": polars_sums.traffic(arrivals, transitions),
         "pairs": polars_sums.pairs(arrivals),
         "pressure": polars_sums.pressure(arrivals),
     }
@@ -58,7 +58,7 @@ def build(lake: str, out: str) -> dict[str, int]:
     )
     second = {
         "senders": polars_sums.senders(arrivals, pairs),
-        "inboxes": polars_sums.inboxes(pairs, pressure, movements, messages),
+        "inboxes": polars_sums.inboxes(pairs, pressure, transitions, messages),
         "latency": polars_sums.latency(messages),
         "dead_letters": polars_sums.dead_letters(messages),
     }

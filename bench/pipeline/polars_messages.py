@@ -23,7 +23,7 @@ _COLUMNS = (
 )
 
 
-def messages(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
+def messages(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
     """One row for each message in each mailbox."""
     rejected = pl.col("kind") == "rejected"
     stored = ~rejected & (pl.col("endpoint") != "")
@@ -32,8 +32,8 @@ def messages(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
     ids = again.select(KEY).unique()
     moved = pl.concat(
         [
-            movements.join(ids, on=KEY, how="anti").with_columns(_no_turn()),
-            movements.join(ids, on=KEY, how="semi")
+            transitions.join(ids, on=KEY, how="anti").with_columns(_no_turn()),
+            transitions.join(ids, on=KEY, how="semi")
             .sort("seq")
             .join_asof(
                 again.select(*KEY, "seq", "turn").sort("seq"),

@@ -37,7 +37,7 @@ def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
     )  # fmt: skip
 
 
-def traffic(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
+def traffic(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
     """One row for each minute of a relay."""
     group = ["day", "relay", "minute"]
     came = arrivals.group_by(group).agg(
@@ -48,7 +48,7 @@ def traffic(arrivals: pl.LazyFrame, movements: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("size").filter(_STORED).sum().alias("bytes"),
     )
     done = (
-        movements.filter(pl.col("kind").is_in(["acked", "failed"]))
+        transitions.filter(pl.col("kind").is_in(["acked", "failed"]))
         .with_columns(_minute_of(pl.col("at_us")).alias("minute"))
         .group_by(group)
         .agg(*((pl.col("kind") == kind).sum().alias(kind) for kind in ("acked", "failed")))
@@ -127,7 +127,7 @@ def senders(arrivals: pl.LazyFrame, of_pairs: pl.LazyFrame) -> pl.LazyFrame:
 def inboxes(
     of_pairs: pl.LazyFrame,
     of_pressure: pl.LazyFrame,
-    movements: pl.LazyFrame,
+    transitions: pl.LazyFrame,
     messages: pl.LazyFrame,
 ) -> pl.LazyFrame:
     """One row for each mailbox in which anything happened."""
@@ -138,7 +138,7 @@ def inboxes(
         pl.col("depth_peak").max(), pl.col("pressure").max().alias("pressure_peak")
     )
     kind = pl.col("kind")
-    done = movements.group_by(_INBOX).agg(
+    done = transitions.group_by(_INBOX).agg(
         *((kind == one).sum().alias(one) for one in ("acked", "failed", "evicted")),
         ((kind == "expired") & (pl.col("was") == "pending")).sum().alias("expired"),
     )

@@ -16,8 +16,8 @@ import msgspec
 
 from waypost import BackpressureConfig, CircuitBreakerConfig, PublishResult, Relay
 from waypost.client import Agent, Identity, connect
-from waypost.server.context import Services
-from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.context import ServerContext
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
 PATIENCE_S = 30.0
 COOLDOWN_MS = 1_000
@@ -33,7 +33,7 @@ SETTINGS = msgspec.structs.replace(
 class Stage:
     """Where the relay is, and who has been there. `confirmed`: id → mailboxes that took it."""
 
-    def __init__(self, services: Services, data_dir: Path, url: str) -> None:
+    def __init__(self, services: ServerContext, data_dir: Path, url: str) -> None:
         self._services = services
         self.relay: Relay = services.relay
         self.data_dir = data_dir
@@ -104,7 +104,7 @@ async def open_stage(data_dir: Path) -> AsyncIterator[Stage]:
     """Serve the relay in `data_dir` until the block ends. If the relay ends first, so does it."""
     block = asyncio.current_task()
     assert block is not None
-    async with open_services(data_dir, settings=SETTINGS) as services:
+    async with open_context(data_dir, settings=SETTINGS) as services:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         # The server passes a signal that ends it on to whoever handled it before.
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)

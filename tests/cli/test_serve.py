@@ -234,11 +234,11 @@ def test_a_signal_while_it_opens_ends_it_in_order(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from waypost.cli import serving\n"
-        "real = serving.open_services\n"
+        "real = serving.open_context\n"
         "def slow(*given, **more):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return real(*given, **more)\n"
-        "serving.open_services = slow\n"
+        "serving.open_context = slow\n"
         "sys.argv = ['waypost', 'serve', '--port', '0', '--data-dir', sys.argv[1]]\n"
         "from waypost.__main__ import main; main()"
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from waypost import QosConfig, RateLimitConfig, Settings
-from waypost.server.context import ServeOptions, Services
-from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,
@@ -32,11 +32,11 @@ class ServedRelay:
         self._data_dir = data_dir
         self._port = 0
         self._stack = AsyncExitStack()
-        self._services: Services | None = None
+        self._services: ServerContext | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def services(self) -> Services:
+    def services(self) -> ServerContext:
         assert self._services is not None, "the relay is not running"
         return self._services
 
@@ -45,7 +45,7 @@ class ServedRelay:
         return ("127.0.0.1", self._port)
 
     async def start(self) -> None:
-        opening = open_services(self._data_dir, self.options, settings=self.settings)
+        opening = open_context(self._data_dir, self.options, settings=self.settings)
         self._services = await self._stack.enter_async_context(opening)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         listen = Listen(port=self._port)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing
-from waypost.client.protocol.events import Happening
+from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.budgets import create_default_budget
 from waypost.wire import frames
@@ -64,7 +64,7 @@ class Talk:
             chance=lambda: chance,
         )
 
-    def connect(self, limits: frames.Welcome | None = None) -> list[Happening]:
+    def connect(self, limits: frames.Welcome | None = None) -> list[SessionEvent]:
         """Connect and let the session in; the proof is taken off."""
         self.session.connected()
         self.hear(frames.Challenge(nonce="nonce"))
@@ -74,7 +74,7 @@ class Talk:
     def drop(self, code: int | None = 1006, after_ms: int = 0) -> int:
         return self.session.disconnected(NOW_MS + after_ms, code)
 
-    def hear(self, *operations: frames.Operation) -> list[Happening]:
+    def hear(self, *operations: frames.Operation) -> list[SessionEvent]:
         """The relay says this, in one frame."""
         frame = self.codec.encode(operations if len(operations) > 1 else operations[0])
         return self.session.received(frame, NOW_MS)

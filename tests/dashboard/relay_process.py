@@ -13,7 +13,7 @@ import msgspec
 
 from waypost import Envelope, RateLimitConfig
 from waypost.policy.breakers import CircuitBreakerConfig
-from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,
@@ -29,7 +29,7 @@ def handle(envelope: Envelope) -> None:
 
 
 async def main(data: Path, port: int) -> None:
-    async with open_services(data, settings=SETTINGS) as services:
+    async with open_context(data, settings=SETTINGS) as services:
         services.relay.subscribe("service.>", handle)
         await serve(services, Listen(port=port), tell)
 

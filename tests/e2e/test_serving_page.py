@@ -19,7 +19,7 @@ from waypost.server.http.callers import OPERATOR
 from waypost.server.http.requests import BODY_WAIT_MAX_S
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
-from waypost.server.server import SERVED_SETTINGS, Listen, open_services
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context
 from waypost.server.sessions import connection
 from waypost.testing import ManualClock
 
@@ -110,7 +110,7 @@ def test_files_made_for_serving_are_in_the_table_of_backups(tmp_path: Path) -> N
 
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
-    async with open_services(tmp_path) as services:
+    async with open_context(tmp_path) as services:
         shown = services.meters.render(services).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waypost.cli.remote.failures import ServedError
+from waypost.cli.remote.failures import RemoteError
 from waypost.client.errors import (
     AgentClosed,
     AlreadyConnected,
@@ -104,7 +104,7 @@ def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReaso
         (AlreadyConnected("taken"), ["same keys", "tell the person"]),
         (SubjectTaken("belongs to another key"), ["another key", "tell the person"]),
         (CannotConnect("no relay"), ["no relay", "tell the person"]),
-        (ServedError("start one with 'waypost serve'"), ["waypost serve", "tell the person"]),
+        (RemoteError("start one with 'waypost serve'"), ["waypost serve", "tell the person"]),
         (OperationRejected("busy", "stopped", 3000), ["busy", "Wait 3 seconds"]),
         (OperationRejected("busy", "stopped"), ["busy", "Call again later"]),
         (AgentClosed("closed"), ["Call again"]),

@@ -35,7 +35,7 @@ async def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(
         wait = result.structured_content["retry_after_seconds"]
         assert 50 < wait <= 60
         assert f"You send too fast. Wait {wait} seconds" in result.structured_content["what_to_do"]
-        assert result.structured_content["refused"][0]["reason"] == "rate_limited"
+        assert result.structured_content["rejected"][0]["reason"] == "rate_limited"
 
 
 async def test_a_full_mailbox_is_not_to_be_written_to_again_at_once(

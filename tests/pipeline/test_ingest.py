@@ -11,14 +11,14 @@ from tests.pipeline.journals import START_US, events_in, some_traffic, write_jou
 from waypost import Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import Ingested, ingest
-from waypost.pipeline.ingest.journal_sources import JournalPlace, parse_places
+from waypost.pipeline.ingest.journal_sources import JournalSource, parse_places
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
 
 DAY_US = 24 * 3600 * 1_000_000
-TakeIn = Callable[[Lake, list[JournalPlace]], Ingested]
+TakeIn = Callable[[Lake, list[JournalSource]], Ingested]
 
 
 @pytest.fixture(params=["whole segments", "line by line"])

@@ -165,7 +165,7 @@ async def test_the_old_file_of_a_dead_letter_is_not_taken_for_a_drop_in(
     await relay.idle()
     content = (endpoint.maildir_path / "new" / "doomed").read_bytes()
     message = relay.parts.ledger.state.mailboxes["agent.a"].live["doomed"]
-    relay.parts.movements.evict(message, "made room")
+    relay.parts.transitions.evict(message, "made room")
     await relay.close()
     (endpoint.maildir_path / "new" / "doomed").write_bytes(content)
     relay = await start()

@@ -14,8 +14,8 @@ from tests.server.sessions.agents import RawAgent
 from tests.server.sessions.sessions_harness import House, Room, served_settings
 from tests.server.sessions.transports import PretendedLine, SocketLine
 from waypost.client.identity import Identity
-from waypost.server.context import ServeOptions, Services
-from waypost.server.server import Listen, open_services, serve
+from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.server import Listen, open_context, serve
 from waypost.testing import ManualClock
 from waypost.wire.frames import JSON_PROTOCOL
 
@@ -23,7 +23,7 @@ from waypost.wire.frames import JSON_PROTOCOL
 class Served:
     """A relay that listens, until `stop`."""
 
-    def __init__(self, services: Services, address: str, task: "asyncio.Task[None]") -> None:
+    def __init__(self, services: ServerContext, address: str, task: "asyncio.Task[None]") -> None:
         self.services = services
         self.address = address
         self._task = task
@@ -101,7 +101,7 @@ async def serving(data: Path) -> AsyncIterator[ServeRelay]:
 
         async def start(options: ServeOptions | None = None, **fields: Any) -> Served:
             await stack.aclose()
-            opening = open_services(data, options, settings=served_settings(**fields))
+            opening = open_context(data, options, settings=served_settings(**fields))
             services = await stack.enter_async_context(opening)
             ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(serve(services, Listen(port=0), ready.set_result))

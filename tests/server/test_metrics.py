@@ -11,9 +11,9 @@ from waypost import AccessRule, Settings
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.server.app import make_app
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.metrics import CONTENT_TYPE
-from waypost.server.server import open_services
+from waypost.server.server import open_context
 from waypost.testing import ManualClock
 
 SETTINGS = Settings(
@@ -26,12 +26,12 @@ SETTINGS = Settings(
 
 
 @pytest.fixture
-async def services(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Services]:
-    async with open_services(tmp_path / "data", settings=SETTINGS, clock=clock) as opened:
+async def services(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerContext]:
+    async with open_context(tmp_path / "data", settings=SETTINGS, clock=clock) as opened:
         yield opened
 
 
-def numbers(services: Services) -> dict[str, float]:
+def numbers(services: ServerContext) -> dict[str, float]:
     """Every sample by its name and labels."""
     text = services.meters.render(services).decode()
     return {
@@ -41,7 +41,7 @@ def numbers(services: Services) -> dict[str, float]:
     }
 
 
-async def test_what_becomes_of_messages_is_counted(services: Services) -> None:
+async def test_what_becomes_of_messages_is_counted(services: ServerContext) -> None:
     relay = services.relay
     for _ in range(2):
         await relay.publish("agent.b", "x", sender="agent.a")
@@ -60,7 +60,7 @@ async def test_what_becomes_of_messages_is_counted(services: Services) -> None:
     assert found["waypost_journal_commits_total"] > 0
 
 
-async def test_rejections_are_counted_by_reason(services: Services) -> None:
+async def test_rejections_are_counted_by_reason(services: ServerContext) -> None:
     relay = services.relay
     for _ in range(5):
         await relay.publish("agent.b", "x", sender="agent.a")
@@ -73,7 +73,7 @@ async def test_rejections_are_counted_by_reason(services: Services) -> None:
     assert found["waypost_rejections_total['backpressure']"] == 0
 
 
-async def test_moves_of_breakers_are_counted(services: Services, clock: ManualClock) -> None:
+async def test_moves_of_breakers_are_counted(services: ServerContext, clock: ManualClock) -> None:
     relay = services.relay
     await relay.publish("agent.b", "x", sender="agent.a")
     relay.parts.outcomes.written("agent.b", ok=False)
@@ -86,7 +86,7 @@ async def test_moves_of_breakers_are_counted(services: Services, clock: ManualCl
     assert found["waypost_circuit_breaker_transitions_total['OPEN', 'HALF_OPEN']"] == 1
 
 
-async def test_the_number_of_series_does_not_grow_with_agents(services: Services) -> None:
+async def test_the_number_of_series_does_not_grow_with_agents(services: ServerContext) -> None:
     await services.relay.publish("agent.b", "x", sender="agent.a")
     before = set(numbers(services))
     for n in range(50):
@@ -94,13 +94,13 @@ async def test_the_number_of_series_does_not_grow_with_agents(services: Services
     assert set(numbers(services)) == before
 
 
-async def test_a_full_disk_shows(services: Services) -> None:
+async def test_a_full_disk_shows(services: ServerContext) -> None:
     assert numbers(services)["waypost_storage_full"] == 0
     services.relay.parts.journal.full = True
     assert numbers(services)["waypost_storage_full"] == 1
 
 
-async def test_requests_are_counted_by_route_and_not_by_path(services: Services) -> None:
+async def test_requests_are_counted_by_route_and_not_by_path(services: ServerContext) -> None:
     transport = httpx.ASGITransport(app=make_app(services))
     async with httpx.AsyncClient(transport=transport, base_url="http://relay.test") as client:
         for subject in ("agent.a", "agent.b"):

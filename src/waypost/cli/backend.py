@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
 from waypost.policy.access import AccessRule
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.journal.history import Story
+from waypost.relay.journal.history import MessageHistory
 from waypost.wire.http_bodies import RuleList
 
 
@@ -37,7 +37,7 @@ class Messages(Protocol):
     ) -> None:
         """Hand messages to `deliver`, and acknowledge them once it has returned."""
 
-    def explain(self, message_id: str) -> Story:
+    def explain(self, message_id: str) -> MessageHistory:
         """Everything that happened to a message; an error if that is nothing."""
 
 

@@ -29,10 +29,10 @@ from waypost.relay.delivery.dead_letters import (
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.snapshot import Look, look, starting_settings, steadily
-from waypost.relay.journal.history import Story, tell
+from waypost.relay.journal.history import MessageHistory, tell
 from waypost.relay.relay import Relay
 from waypost.relay.state.mailbox import Mailbox, MessageState
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
 from waypost.relay.verify.verify import rebuild_index, verify
@@ -123,7 +123,7 @@ class Directory:
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Dead letters of one endpoint or all, the oldest failure first, and their number."""
-        bodies = Bodies(self.data.journal)
+        bodies = PayloadStore(self.data.journal)
         try:
             found = list_dead_letters(self._look_for(subject).state, bodies, subject)
             return found, len(found)
@@ -141,7 +141,7 @@ class Directory:
         dead = find_dead(self._look_for(subject).state, subject)
         return sum(older_than is None or one.failed_at_us < before_us for one in dead)
 
-    def explain(self, message_id: str) -> Story:
+    def explain(self, message_id: str) -> MessageHistory:
         """Everything the journal knows about a message; `RelayError` if that is nothing."""
         validate_message_id(message_id)
         self.require()
@@ -262,7 +262,7 @@ class Directory:
         mailbox = seen.state.mailboxes.get(subject)
         if mailbox is None:
             raise _unknown(subject)
-        bodies = Bodies(self.data.journal)
+        bodies = PayloadStore(self.data.journal)
         now_ms = system_clock() // 1000
         waiting = [message for message in mailbox.pending() if message.ttl >= now_ms]
         small = [m for m in waiting if max_size_bytes is None or m.size <= max_size_bytes]

@@ -26,7 +26,7 @@ from waypost.relay.errors import RelayError
 from waypost.relay.inspection.snapshot import last_storage
 from waypost.server.context import ServeOptions
 from waypost.server.logs import configure_logs
-from waypost.server.server import SERVED_SETTINGS, Listen, open_services, serve
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
 log = logging.getLogger("waypost.server")
 
@@ -94,7 +94,7 @@ async def _serve(serving: Serving) -> None:
     for one in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(one, stop)
     settings = _settings(serving)
-    async with open_services(serving.data_dir, serving.options, settings=settings) as services:
+    async with open_context(serving.data_dir, serving.options, settings=settings) as services:
         try:
             await serve(services, serving.listen, on_ready)
         except OSError as problem:

@@ -18,7 +18,7 @@ from waypost.client.errors import AgentClosed, CannotConnect, ClientError
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
-from waypost.client.protocol.events import Answered, Fetched, Happening, OperationFailed, Replied
+from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.client.receive_queue import Unread
 from waypost.client.requests import Requests
@@ -122,7 +122,7 @@ class Conversation:
     def _is_awaited(self) -> bool:
         return self.session.awaits_answers or self.confirmations.is_awaited
 
-    def _handle(self, happened: list[Happening], frame_bytes: int) -> None:
+    def _handle(self, happened: list[SessionEvent], frame_bytes: int) -> None:
         size = frame_bytes // len(happened)
         for happening in happened:
             match happening:

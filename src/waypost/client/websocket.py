@@ -21,7 +21,7 @@ from waypost.client.address import Address
 from waypost.client.errors import CannotConnect
 from waypost.client.guard import wall_clock_us
 from waypost.client.options import ClientOptions
-from waypost.client.protocol.events import Happening
+from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.bounds import payload_max_bytes
 from waypost.policy.errors import InvalidInput
@@ -49,7 +49,7 @@ class Link:
         address: Address,
         session: Session,
         options: ClientOptions,
-        handle: Callable[[list[Happening], int], None],
+        handle: Callable[[list[SessionEvent], int], None],
         room: Callable[[], Awaitable[None]],
     ) -> None:
         self._address = address

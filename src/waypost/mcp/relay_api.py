@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from waypost.cli.remote.api import Api, Token, in_path
-from waypost.cli.remote.failures import ServedError, Speaker
+from waypost.cli.remote.failures import RemoteError, Speaker
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
 from waypost.wire.http_bodies import EndpointFacts, EndpointList, MessageStory
@@ -60,7 +60,7 @@ class Page(msgspec.Struct):
 
 
 class Routes:
-    """The HTTP interface of one relay, as this agent or as the operator. Raises `ServedError`."""
+    """The HTTP interface of one relay, as this agent or as the operator. Raises `RemoteError`."""
 
     def __init__(self, url: str, identity: Identity, operator_token: str | None) -> None:
         self._api = Api(url)
@@ -144,7 +144,7 @@ class Routes:
     async def _unless_missing(self, ask: Callable[[], T]) -> T | None:
         try:
             return await self._run(ask)
-        except ServedError as problem:
+        except RemoteError as problem:
             if problem.status == 404:
                 return None
             raise

@@ -9,14 +9,16 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.errors import DataDirUnusable, RelayStopped
-from waypost.relay.runtime import Parts
+from waypost.relay.runtime import Runtime
 from waypost.relay.state.recovery import recover
 from waypost.wire.events import RulesChanged, SettingsChanged
 
 HANDLER_GRACE_S = 5.0
 
 
-async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Parts, DirectoryLock]:
+async def open_runtime(
+    data: DataDir, given: Settings, clock: Clock
+) -> tuple[Runtime, DirectoryLock]:
     """Own the directory, recover what is in it, and start."""
     data.create()
     try:
@@ -30,12 +32,12 @@ async def open_parts(data: DataDir, given: Settings, clock: Clock) -> tuple[Part
         raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
 
 
-async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
+async def _start(data: DataDir, given: Settings, clock: Clock) -> Runtime:
     settings = SettingsFile(data, given)
     access = AccessFile(data)
     window_us = settings.current.rate_limit.window_secs * 1_000_000
     recovered = await asyncio.to_thread(recover, data, window_us)
-    parts = Parts(data, settings, access, recovered, clock)
+    parts = Runtime(data, settings, access, recovered, clock)
     try:
         await asyncio.to_thread(parts.restore_files)
         _announce(parts)
@@ -54,7 +56,7 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Parts:
     return parts
 
 
-async def close_parts(parts: Parts, lock: DirectoryLock) -> None:
+async def close_runtime(parts: Runtime, lock: DirectoryLock) -> None:
     """Finish what is under way, write everything down, and let go of the directory."""
     try:
         await parts.watching.stop()
@@ -74,14 +76,14 @@ async def close_parts(parts: Parts, lock: DirectoryLock) -> None:
         lock.release()
 
 
-async def _close_files(parts: Parts) -> None:
+async def _close_files(parts: Runtime) -> None:
     await parts.journal.close()
     await asyncio.to_thread(parts.checkpoints.stop)
     parts.index.close()
     parts.bodies.close()
 
 
-def _announce(parts: Parts) -> None:
+def _announce(parts: Runtime) -> None:
     """Write settings and rules into the journal, now and whenever they change."""
 
     def settings_changed(cause: str = "reload") -> None:

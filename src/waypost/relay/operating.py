@@ -9,8 +9,8 @@ from typing import Protocol
 from waypost.policy.subjects import validate_subject
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import Metrics, measure
-from waypost.relay.journal.history import Story, tell
-from waypost.relay.runtime import Parts
+from waypost.relay.journal.history import MessageHistory, tell
+from waypost.relay.runtime import Runtime
 from waypost.wire.events import PairSeen
 
 
@@ -18,7 +18,7 @@ class Operating(Protocol):
     """What `Relay` offers to an operator."""
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> Runtime:
         """The parts of the open relay."""
         ...
 
@@ -74,7 +74,7 @@ class Operating(Protocol):
         ]
         return [problem for problem in found if problem]
 
-    async def explain(self, message_id: str) -> Story:
+    async def explain(self, message_id: str) -> MessageHistory:
         """Everything that happened to a message: each check, each delivery, each outcome."""
         await self.parts.ledger.sync()
         return await asyncio.to_thread(tell, self.parts.data.journal, message_id)

@@ -28,9 +28,9 @@ from waypost.relay.delivery.requests import PendingReply
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
-from waypost.relay.lifecycle import close_parts, open_parts
+from waypost.relay.lifecycle import close_runtime, open_runtime
 from waypost.relay.operating import Operating
-from waypost.relay.runtime import Parts
+from waypost.relay.runtime import Runtime
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -51,19 +51,19 @@ class Relay(Operating):
         self._data = DataDir(data_dir)
         self._settings = settings or Settings()
         self._clock = clock or system_clock
-        self._open: tuple[Parts, DirectoryLock] | None = None
+        self._open: tuple[Runtime, DirectoryLock] | None = None
 
     async def open(self) -> Self:
         """Own the directory, recover what is in it, and start. Closed again by `close`."""
         if self._open is None:
-            self._open = await open_parts(self._data, self._settings, self._clock)
+            self._open = await open_runtime(self._data, self._settings, self._clock)
         return self
 
     async def close(self) -> None:
         """Finish what is under way and let go of the directory. Leases come back at next open."""
         if self._open is not None:
             (parts, lock), self._open = self._open, None
-            await close_parts(parts, lock)
+            await close_runtime(parts, lock)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -72,7 +72,7 @@ class Relay(Operating):
         await self.close()
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> Runtime:
         """The parts of the open relay; raises `RelayStopped` when it is not open."""
         if self._open is None:
             raise RelayStopped("the relay is not open: use 'async with Relay(...)' or await open()")

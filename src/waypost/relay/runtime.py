@@ -8,34 +8,34 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.file_watcher import Watching
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir
-from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.consumers import Consumers
 from waypost.relay.delivery.dead_letters import DeadLetters
 from waypost.relay.delivery.deliver import Delivery
 from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
-from waypost.relay.delivery.handlers import Dispatch
+from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.notices import Notices
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import Signals
 from waypost.relay.delivery.subscriptions import Subscriptions
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import Maildir
-from waypost.relay.maildir.mirror import MailboxView, MaildirFiles, NoFiles
+from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
-from waypost.relay.maintenance.sweeper import JournalDuties, MailDuties, MemoryDuties, Sweeper
+from waypost.relay.maintenance.sweeper import JournalTasks, MailTasks, StateTasks, Sweeper
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import Recovered
 
 log = logging.getLogger("waypost.relay")
 
 
-class Parts:
+class Runtime:
     """The parts of an open relay, connected. Must be made on the event loop it will run on."""
 
     def __init__(
@@ -52,27 +52,27 @@ class Parts:
         self.ledger = Ledger(self.journal, recovered.state, clock)
         self.timers = Timers(clock, self.ledger.now_us)
         self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
-        self.bodies = Bodies(data.journal, lambda: self.journal.committed.seq)
-        self.outcomes = Outcomes(self.ledger, settings.current)
+        self.bodies = PayloadStore(data.journal, lambda: self.journal.committed.seq)
+        self.outcomes = BreakerFeedback(self.ledger, settings.current)
         self.maildir = Maildir(data.mailboxes)
         self.view = self._make_view()
         self.signals = Signals()
-        self.movements = Movements(self.ledger, self.view, self.outcomes)
+        self.transitions = Transitions(self.ledger, self.view, self.outcomes)
         self.rejections = RejectionLog(self.ledger)
         self.delivery = Delivery(
             *(self.ledger, self.view, self.outcomes, self.bodies),
-            *(self.movements, self.rejections, Notices(self.signals)),
+            *(self.transitions, self.rejections, Notices(self.signals)),
         )
         get = settings.get
         self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
-        self.leases = Leases(self.ledger, self.movements, self.bodies, self.timers, get)
+        self.leases = Leases(self.ledger, self.transitions, self.bodies, self.timers, get)
         self.subscriptions = Subscriptions(data.subscriptions)
-        self.dispatch = Dispatch(
-            self.ledger, self.subscriptions, self.leases, self.movements, self.bodies
+        self.dispatch = HandlerRunner(
+            self.ledger, self.subscriptions, self.leases, self.transitions, self.bodies
         )
-        self.consumers = Consumers(self.ledger, self.leases, self.movements, self.bodies)
+        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.bodies)
         self.endpoints = Endpoints(self.ledger, self.view)
-        self.dead_letters = DeadLetters(self.ledger, self.movements, self.bodies)
+        self.dead_letters = DeadLetters(self.ledger, self.transitions, self.bodies)
         leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
         self.sweeper = self._make_sweeper()
@@ -104,11 +104,11 @@ class Parts:
         for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
             if message.via == "handler":
                 reason = "interrupted: the relay stopped while its handler may have been running"
-                self.movements.fail(message, reason, via="restart")
+                self.transitions.fail(message, reason, via="restart")
             else:
-                self.movements.give_back(message, "the relay restarted")
+                self.transitions.give_back(message, "the relay restarted")
 
-    def _make_view(self) -> MailboxView:
+    def _make_view(self) -> MailboxMirror:
         if not self.uses_files:
             return NoFiles()
         loop = asyncio.get_running_loop()
@@ -120,11 +120,11 @@ class Parts:
 
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get
-        mail = MailDuties(self.ledger, self.movements, self.leases, self.dead_letters, get)
-        memory = MemoryDuties(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
+        mail = MailTasks(self.ledger, self.transitions, self.leases, self.dead_letters, get)
+        memory = StateTasks(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
         if self.uses_files:
             memory.on_room = self.drop_ins.scan_all
-        journal = JournalDuties(self.ledger, self.checkpoints, self.data.journal, get)
+        journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
         sweeper = Sweeper(self.ledger, self.timers, get)
         for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):
             sweeper.add(duty)

@@ -4,12 +4,12 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.routing import make_http_app
 from waypost.server.sessions.connection import Connection
 
 
-def make_app(services: Services) -> Starlette:
+def make_app(services: ServerContext) -> Starlette:
     """The ASGI application of an open relay."""
 
     async def connect(websocket: WebSocket) -> None:

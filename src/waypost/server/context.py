@@ -41,7 +41,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
+class ServerContext:
     """What handlers of requests and connections work with."""
 
     relay: Relay

@@ -17,10 +17,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from waypost.policy.breakers import TRANSITIONS, CircuitState
 from waypost.policy.reasons import Reason
-from waypost.relay.runtime import Parts
+from waypost.relay.runtime import Runtime
 
 if TYPE_CHECKING:
-    from waypost.server.context import Services
+    pass
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -62,7 +62,7 @@ class Meters:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(self, services: "Services") -> bytes:
+    def render(self, services: "ServerContext") -> bytes:
         """Everything, in the text format of Prometheus."""
         relay = CollectorRegistry()
         relay.register(_RelayNumbers(services))
@@ -72,7 +72,7 @@ class Meters:
 class _RelayNumbers:
     """Reads a relay when Prometheus asks."""
 
-    def __init__(self, services: "Services") -> None:
+    def __init__(self, services: "ServerContext") -> None:
         self._services = services
 
     def describe(self) -> list[Metric]:
@@ -123,7 +123,7 @@ def _breaker_moves(count: Callable[[str], int]) -> Metric:
     return family
 
 
-def _holdings(parts: Parts) -> Iterator[Metric]:
+def _holdings(parts: Runtime) -> Iterator[Metric]:
     state = parts.ledger.state
     live = dead = held_bytes = deepest = 0
     for mailbox in state.mailboxes.values():
@@ -156,7 +156,7 @@ def _holdings(parts: Parts) -> Iterator[Metric]:
     yield breakers
 
 
-def _journal(parts: Parts) -> Iterator[Metric]:
+def _journal(parts: Runtime) -> Iterator[Metric]:
     journal = parts.journal
     yield CounterMetricFamily(
         "waypost_journal_commits", "Batches made durable.", value=journal.commits

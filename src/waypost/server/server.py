@@ -19,7 +19,7 @@ from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.app import make_app
-from waypost.server.context import ServeOptions, Services
+from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.live.sampler import Feed
 from waypost.server.mailbox_factory import Mailboxes
@@ -53,13 +53,13 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_services(
+async def open_context(
     data_dir: Path,
     options: ServeOptions | None = None,
     *,
     settings: Settings = SERVED_SETTINGS,
     clock: Clock = system_clock,
-) -> AsyncIterator[Services]:
+) -> AsyncIterator[ServerContext]:
     """Open the relay and everything that serving it needs; closed at the end."""
     options = options or ServeOptions()
     async with Relay(data_dir, settings=settings, clock=clock) as relay:
@@ -71,7 +71,7 @@ async def open_services(
             hub = Hub(relay, mailboxes)
             feed = Feed(relay, hub)
             try:
-                yield Services(
+                yield ServerContext(
                     relay=relay,
                     authenticator=authenticator,
                     hub=hub,
@@ -92,7 +92,7 @@ class _Server(uvicorn.Server):
     """Says when it is ready, and tells agents and viewers before it goes."""
 
     def __init__(
-        self, config: uvicorn.Config, services: Services, on_ready: Callable[[], None]
+        self, config: uvicorn.Config, services: ServerContext, on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._hub = services.hub
@@ -120,7 +120,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    services: Services, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
+    services: ServerContext, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
 ) -> None:
     """Serve until a signal says to stop; `on_ready` is told the URL once requests are taken."""
     with _bind(listen) as listener:
@@ -143,7 +143,7 @@ def _bind(listen: Listen) -> socket.socket:
     return listener
 
 
-def _config(services: Services, listen: Listen) -> uvicorn.Config:
+def _config(services: ServerContext, listen: Listen) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(services),
         loop="none",

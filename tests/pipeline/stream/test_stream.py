@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import JournalPlace, parse_places
+from waypost.pipeline.ingest.journal_sources import JournalSource, parse_places
 from waypost.pipeline.jobs.stream import StreamOptions, stream, take_in
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
@@ -37,7 +37,7 @@ def rows_of(lake: Lake) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in rows]
 
 
-def ingested(spark: SparkSession, path: Path, places: list[JournalPlace]) -> Lake:
+def ingested(spark: SparkSession, path: Path, places: list[JournalSource]) -> Lake:
     lake = open_lake(spark, str(path), create=True)
     ingest(lake, places)
     return lake

@@ -12,7 +12,7 @@ from waypost import Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.server.app import make_app
 from waypost.server.context import ServeOptions
-from waypost.server.server import open_services
+from waypost.server.server import open_context
 from waypost.testing import ManualClock
 
 Serve = Callable[..., Awaitable[Served]]
@@ -38,7 +38,7 @@ async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
             served_ones = {"default_ttl_ms": WEEK_MS, "qos": QosConfig(enabled=True)}
             settings = Settings(**{**defaults, **served_ones, **fields})
             services = await stack.enter_async_context(
-                open_services(data, options, settings=settings, clock=clock)
+                open_context(data, options, settings=settings, clock=clock)
             )
             app = make_app(services)
             client = await stack.enter_async_context(

@@ -6,7 +6,7 @@ import httpx
 from starlette.applications import Starlette
 
 from waypost.client.identity import Identity
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.testing import ManualClock
 
 ORIGIN = "relay.test:8080"
@@ -18,7 +18,7 @@ class Served:
     def __init__(
         self,
         app: Starlette,
-        services: Services,
+        services: ServerContext,
         clock: ManualClock,
         client: httpx.AsyncClient,
         operator: str,

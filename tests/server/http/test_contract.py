@@ -25,7 +25,7 @@ from waypost.policy.subjects import is_subject
 from waypost.policy.tiers import QosConfig
 from waypost.server.app import make_app
 from waypost.server.http.openapi import make_document
-from waypost.server.server import open_services
+from waypost.server.server import open_context
 from waypost.testing import ManualClock
 from waypost.wire.http_bodies import INBOX_WAIT_MAX_S
 
@@ -80,7 +80,7 @@ async def serve(data: Path) -> AsyncIterator[Served]:
         rate_limit=RateLimitConfig(max_per_window=50),
         qos=QosConfig(enabled=True),
     )
-    async with open_services(data, settings=settings, clock=clock) as services:
+    async with open_context(data, settings=settings, clock=clock) as services:
         app = make_app(services)
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{ORIGIN}") as client:

@@ -11,8 +11,8 @@ from tests.server.sessions.agents import payload_of
 from waypost import PublishResult, RateLimitConfig, Relay, Settings
 from waypost.relay.clock import Clock
 from waypost.relay.delivery.drafts import Draft
-from waypost.server.context import ServeOptions, Services
-from waypost.server.server import SERVED_SETTINGS, open_services
+from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.server import SERVED_SETTINGS, open_context
 from waypost.server.sessions.deliveries import Limits
 from waypost.server.sessions.session import Session
 from waypost.wire import frames
@@ -78,7 +78,7 @@ class Seat:
 class Room:
     """A relay with everything that serving it needs, except a socket."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ServerContext) -> None:
         self.services = services
 
     @property
@@ -138,7 +138,7 @@ class House:
         """The relay, after closing the one before; keywords are fields of `Settings`."""
         await self.close()
         settings = served_settings(**fields)
-        opening = open_services(self.data, options, settings=settings, clock=self._clock)
+        opening = open_context(self.data, options, settings=settings, clock=self._clock)
         room = Room(await opening.__aenter__())
         self._open.append(opening)
         return room

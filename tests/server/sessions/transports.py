@@ -7,7 +7,7 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.sessions.connection import Connection
 
 HOST = "relay.test:7171"
@@ -63,7 +63,7 @@ class SocketLine:
 class PretendedLine:
     """A connection of `services` without a socket. While `reads` is cleared, nobody reads."""
 
-    def __init__(self, services: Services, protocol: str | None, origin: str = HOST) -> None:
+    def __init__(self, services: ServerContext, protocol: str | None, origin: str = HOST) -> None:
         self.origin = origin
         self.reads = asyncio.Event()
         self.reads.set()

@@ -15,7 +15,7 @@ import msgspec
 
 from waypost.cli.facts import Confirmation, Heard, Letter, Sent
 from waypost.cli.remote.api import Api, trust
-from waypost.cli.remote.failures import ServedError
+from waypost.cli.remote.failures import RemoteError
 from waypost.cli.results import denied, sent_of
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
@@ -43,7 +43,7 @@ SEAL_BROKEN_AGAIN_S = 60.0
 """What cannot be opened is not acknowledged; so long it does not keep the rest from coming."""
 
 
-class ConnectedElsewhere(ServedError):
+class ConnectedElsewhere(RemoteError):
     """The agent is connected already, from somewhere else."""
 
 
@@ -93,7 +93,7 @@ def send_and_wait(url: str, identity: Identity, letter: Letter, wait_s: float) -
     except ConnectedElsewhere as problem:
         raise ConnectedElsewhere(f"{problem}, or send without --wait") from None
     except SendTimedOut as problem:
-        raise ServedError(
+        raise RemoteError(
             f"{problem}; send it again with --id {problem.message_id}, and it is stored once"
         ) from None
 
@@ -189,7 +189,7 @@ async def _connected(
             " each agent: end the other one first"
         ) from None
     except OperationRejected as problem:
-        raise ServedError(str(problem)) from None
+        raise RemoteError(str(problem)) from None
     finally:
         if confirming is not None:
             confirming.cancel()

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from waypost.cli.remote.failures import ServedError, Speaker, rejection, unreachable
+from waypost.cli.remote.failures import RemoteError, Speaker, rejection, unreachable
 from waypost.client.address import CONNECT_PATH, parse_address
 from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
 
@@ -63,7 +63,7 @@ class Api:
         )
 
     def get(self, path: str, answer: type[T], *, token: Token = NOBODY, **query: Any) -> T:
-        """What is at `path`. Raises `ServedError` or `InvalidInput`."""
+        """What is at `path`. Raises `RemoteError` or `InvalidInput`."""
         wanted = {name: _text(value) for name, value in query.items() if value is not None}
         return self._ask("GET", path, answer, token, params=wanted)
 
@@ -95,7 +95,7 @@ class Api:
         try:
             return msgspec.json.decode(response.content, type=answer)
         except msgspec.DecodeError as problem:
-            raise ServedError(
+            raise RemoteError(
                 f"what answers at {self.url} does not speak as this version does: {problem}"
             ) from None
 

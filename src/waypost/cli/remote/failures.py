@@ -1,7 +1,7 @@
 """What goes wrong between the command line and a served relay, and what a person can do about it.
 
 WaypostError
-└── ServedError           the relay is away, does not let us in, or cannot do it
+└── RemoteError           the relay is away, does not let us in, or cannot do it
 
 What can never be accepted is `InvalidInput`, as everywhere.
 """
@@ -16,7 +16,7 @@ from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.wire.problems import Problem
 
 
-class ServedError(WaypostError):
+class RemoteError(WaypostError):
     """A served relay cannot be reached, or does not do what was asked. `status` is HTTP's."""
 
     def __init__(self, text: str, status: int = 0) -> None:
@@ -38,24 +38,24 @@ OPERATOR_WANTED = (
 )
 
 
-def unreachable(url: str, problem: Exception) -> ServedError:
+def unreachable(url: str, problem: Exception) -> RemoteError:
     """Why there was no answer at all."""
     if isinstance(problem, httpx.TimeoutException):
-        return ServedError(f"the relay at {url} does not answer in time: try again later")
+        return RemoteError(f"the relay at {url} does not answer in time: try again later")
     cause = _tls_cause(problem)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return ServedError(
+        return RemoteError(
             f"the certificate of {url} cannot be trusted ({cause.verify_message}): if it is"
             " the relay's own, name it with SSL_CERT_FILE=FILE"
         )
     if cause is not None:
-        return ServedError(
+        return RemoteError(
             f"{url} does not speak TLS as expected ({cause.reason or cause}): is it http://"
             " instead of https://?"
         )
     if isinstance(problem, httpx.RemoteProtocolError):
-        return ServedError(f"what answers at {url} is not a relay: is it https:// instead?")
-    return ServedError(
+        return RemoteError(f"what answers at {url} is not a relay: is it https:// instead?")
+    return RemoteError(
         f"no relay answers at {url}: start one with 'waypost serve', or name another with --url"
         f" ({_words(problem)})"
     )
@@ -67,22 +67,22 @@ def rejection(url: str, response: httpx.Response, speaker: Speaker) -> WaypostEr
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.DecodeError:
-        return ServedError(
+        return RemoteError(
             f"what answers at {url} is not a relay (it says {status}): check --url", status
         )
     match status:
         case 400 | 413:
             return InvalidInput(problem.error)
         case 401:
-            return ServedError(_not_known(url, problem, speaker), status)
+            return RemoteError(_not_known(url, problem, speaker), status)
         case 403:
-            return ServedError(_forbidden(url, problem, speaker), status)
+            return RemoteError(_forbidden(url, problem, speaker), status)
         case 429 | 503:
             wait = problem.retry_after_ms
             later = f"try again in {max(1, round(wait / 1000)):,} s" if wait else "try again later"
-            return ServedError(f"not now: {problem.error}; {later}", status)
+            return RemoteError(f"not now: {problem.error}; {later}", status)
         case _:
-            return ServedError(problem.error, status)
+            return RemoteError(problem.error, status)
 
 
 def _not_known(url: str, problem: Problem, speaker: Speaker) -> str:

@@ -12,12 +12,12 @@ from waypost.cli.facts import Inbox, Letter, Sent
 from waypost.cli.remote.answers import InboxAnswer
 from waypost.cli.remote.api import NOBODY, Token, in_path
 from waypost.cli.remote.credentials import CredentialMissing, no_keys
-from waypost.cli.remote.failures import OPERATOR_WANTED, ServedError
+from waypost.cli.remote.failures import OPERATOR_WANTED, RemoteError
 from waypost.cli.remote.operating import Operating
 from waypost.cli.results import sent_of
 from waypost.client.outgoing import Outgoing
 from waypost.policy.subjects import is_literal, validate_subject
-from waypost.relay.journal.history import Step, Story
+from waypost.relay.journal.history import MessageHistory, Step
 from waypost.wire.http_bodies import (
     AckAsked,
     Counted,
@@ -61,7 +61,7 @@ class Served(Operating):
             answer = self.api.post(
                 "/v1/messages", NewMessages(messages=[message]), Results, token=token
             )
-        except ServedError as problem:
+        except RemoteError as problem:
             if problem.status == 401 and token is NOBODY:
                 raise CredentialMissing(
                     f"the relay at {self.url} takes no anonymous messages: {no_keys(None)}"
@@ -108,7 +108,7 @@ class Served(Operating):
             asked = AckAsked(ids=[one.id for one in found.messages])
             self.api.post(f"/v1/inbox/{in_path(subject)}/ack", asked, Counted, token=token)
 
-    def explain(self, message_id: str) -> Story:
+    def explain(self, message_id: str) -> MessageHistory:
         """What happened to a message, as far as it is ours to know."""
         validate_message_id(message_id)
         token = self.operator_or_nobody()
@@ -119,17 +119,17 @@ class Served(Operating):
             token = self.api.log_in(identity)
         try:
             story = self.api.get(f"/v1/messages/{in_path(message_id)}", MessageStory, token=token)
-        except ServedError as problem:
+        except RemoteError as problem:
             if problem.status != 404:
                 raise
-            raise ServedError(
+            raise RemoteError(
                 f"the relay at {self.url} tells of no message {message_id}: it may be past its"
                 " retention, of another relay (--url), or of another agent; rate-limited"
                 " publishes get no id",
                 404,
             ) from None
         steps = [Step(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in story.steps]
-        return Story(story.message_id, steps)
+        return MessageHistory(story.message_id, steps)
 
     def _register(self, subject: str) -> None:
         validate_subject(subject)

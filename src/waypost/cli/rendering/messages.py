@@ -10,7 +10,7 @@ from rich.text import Text
 from waypost.cli.facts import Confirmation, Heard, Inbox, Sent
 from waypost.cli.rendering.console import ago, at, console, duration, note, plain, plural, styled
 from waypost.policy.reasons import Reason
-from waypost.relay.journal.history import Step, Story
+from waypost.relay.journal.history import MessageHistory, Step
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400
@@ -108,7 +108,7 @@ def show_inbox(inbox: Inbox) -> None:
     out.print(f"{inbox.subject}: {summary}{leased}.", style="dim" if shown else "")
 
 
-def show_story(story: Story) -> None:
+def show_story(story: MessageHistory) -> None:
     """A timeline: when, what, where if there are several places, and why in words."""
     out = console()
     first = story.steps[0]

@@ -44,7 +44,7 @@ class Replied(msgspec.Struct, frozen=True):
     message: Message
 
 
-Happening = (
+SessionEvent = (
     Message
     | Answered
     | OperationFailed

@@ -25,7 +25,7 @@ from waypost.client.options import ClientOptions
 from waypost.client.outgoing import Outgoing, encode_payload_for, rejection
 from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.blocklist import BlockList
-from waypost.client.protocol.events import Answered, Fetched, Happening, OperationFailed, Replied
+from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import Frame, Limits
 from waypost.client.protocol.inbox import Inbox
 from waypost.client.protocol.outbox import Awaited, Outbox
@@ -203,9 +203,9 @@ class Session:
 
     # What came
 
-    def received(self, frame: bytes | str, now_ms: int) -> list[Happening]:
+    def received(self, frame: bytes | str, now_ms: int) -> list[SessionEvent]:
         """Take a frame from the relay: what happened. `msgspec.DecodeError` if it is none."""
-        happened: list[Happening] = []
+        happened: list[SessionEvent] = []
         for operation in self._codec.from_relay(frame):
             match operation:
                 case frames.Message():
@@ -230,7 +230,7 @@ class Session:
                     happened.append(operation)
         return happened
 
-    def _let_in(self, welcome: frames.Welcome, now_ms: int, happened: list[Happening]) -> None:
+    def _let_in(self, welcome: frames.Welcome, now_ms: int, happened: list[SessionEvent]) -> None:
         limits = Limits.of(welcome)
         self._welcomed, self._limits, self._ready_at_ms = welcome, limits, now_ms
         self._denied = 0
@@ -238,7 +238,7 @@ class Session:
         too_large = self._outbox.remove_if(lambda one: len(one.encoded) > limits.frame_max_bytes)
         happened.extend(OperationFailed(ref, _too_large(None, limits)) for ref in too_large)
 
-    def _arrived(self, message: frames.Message, happened: list[Happening]) -> None:
+    def _arrived(self, message: frames.Message, happened: list[SessionEvent]) -> None:
         wanted = self._for_application(message)
         if wanted is None:
             return
@@ -259,7 +259,7 @@ class Session:
             return None
         return message
 
-    def _fetched(self, answer: frames.Messages, happened: list[Happening]) -> None:
+    def _fetched(self, answer: frames.Messages, happened: list[SessionEvent]) -> None:
         wanted = [one for one in answer.messages if self._for_application(one) is not None]
         if self._outbox.answered(answer.ref) is None:
             for one in wanted:  # nobody waits: the relay may hand them out again
@@ -267,7 +267,7 @@ class Session:
             return
         happened.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
-    def _sent(self, sent: frames.Sent, happened: list[Happening]) -> None:
+    def _sent(self, sent: frames.Sent, happened: list[SessionEvent]) -> None:
         if self._outbox.answered(sent.ref) is None:
             return
         result = PublishResult(
@@ -279,7 +279,7 @@ class Session:
         )
         happened.append(Answered(sent.ref, result))
 
-    def _failed(self, error: frames.Error, happened: list[Happening]) -> None:
+    def _failed(self, error: frames.Error, happened: list[SessionEvent]) -> None:
         if error.fatal:
             self._last_error = error
         if error.ref is None:

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.ingest.journal_sources import JournalPlace, SegmentFile, list_segments
+from waypost.pipeline.ingest.journal_sources import JournalSource, SegmentFile, list_segments
 from waypost.pipeline.ingest.results import Damage, Read, Taken
 from waypost.pipeline.ingest.spark_reader import take_lines
 from waypost.pipeline.ingest.whole import take_whole
@@ -31,7 +31,7 @@ class Ingested(msgspec.Struct, kw_only=True):
     days: list[str] = []
 
 
-def ingest(lake: Lake, places: Iterable[JournalPlace], *, line_by_line: bool = False) -> Ingested:
+def ingest(lake: Lake, places: Iterable[JournalSource], *, line_by_line: bool = False) -> Ingested:
     """Take in what is new at `places`.
 
     `line_by_line`: with Spark's readers and writers alone, as where files are not local.
@@ -63,7 +63,7 @@ def _is_new(segment: SegmentFile, manifest: Manifest) -> bool:
     )
 
 
-def _are_local(lake: Lake, places: list[JournalPlace], segments: list[SegmentFile]) -> bool:
+def _are_local(lake: Lake, places: list[JournalSource], segments: list[SegmentFile]) -> bool:
     """Whether lake and segments are files here.
 
     Spark says in full where segments lie. A lake given as a path lies where journals given as

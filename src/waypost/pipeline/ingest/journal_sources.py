@@ -12,7 +12,7 @@ from waypost.pipeline.errors import JournalUnusable
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
-class JournalPlace(msgspec.Struct, frozen=True):
+class JournalSource(msgspec.Struct, frozen=True):
     """A relay's name in the lake, and the directory or address of its journal."""
 
     relay: str
@@ -29,7 +29,7 @@ class SegmentFile(msgspec.Struct, frozen=True):
     sealed: bool = True
 
 
-def parse_places(given: list[str]) -> list[JournalPlace]:
+def parse_places(given: list[str]) -> list[JournalSource]:
     """`DIR` or `NAME=DIR`, where DIR is a data directory or its `journal/`.
 
     Without a name, a relay is called as its data directory is.
@@ -45,7 +45,7 @@ def parse_places(given: list[str]) -> list[JournalPlace]:
     return places
 
 
-def _parse(given: str) -> JournalPlace:
+def _parse(given: str) -> JournalSource:
     name, equals, path = given.partition("=")
     if not equals or not _NAME.fullmatch(name):
         name, path = "", given
@@ -55,10 +55,10 @@ def _parse(given: str) -> JournalPlace:
     name = name or PurePosixPath(journal).parent.name or "relay"
     if not _NAME.fullmatch(name):
         raise JournalUnusable(f"{name!r} cannot be the name of a relay: use --journal NAME={path}")
-    return JournalPlace(name, journal)
+    return JournalSource(name, journal)
 
 
-def list_segments(spark: SparkSession, place: JournalPlace) -> list[SegmentFile]:
+def list_segments(spark: SparkSession, place: JournalSource) -> list[SegmentFile]:
     """The segments at `place`, in order. Raises `JournalUnusable` if nothing is there."""
     try:
         files = (

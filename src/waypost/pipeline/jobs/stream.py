@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
-from waypost.pipeline.ingest.journal_sources import JournalPlace
+from waypost.pipeline.ingest.journal_sources import JournalSource
 from waypost.pipeline.lake.compaction import PARTS_MAX, compacted, sweep
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Change, Lake, open_lake
@@ -64,7 +64,7 @@ class Streamed(msgspec.Struct, kw_only=True):
 def stream(
     spark: SparkSession,
     lake_path: str,
-    places: Iterable[JournalPlace],
+    places: Iterable[JournalSource],
     options: StreamOptions | None = None,
     *,
     stop: threading.Event | None = None,
@@ -193,7 +193,7 @@ def _note(change: Change, new: DataFrame) -> None:
         )
 
 
-def _followed(spark: SparkSession, places: list[JournalPlace], known: Manifest) -> DataFrame:
+def _followed(spark: SparkSession, places: list[JournalSource], known: Manifest) -> DataFrame:
     """The events of all journals from about where the lake stands."""
     each = []
     for place in places:
@@ -206,7 +206,7 @@ def _followed(spark: SparkSession, places: list[JournalPlace], known: Manifest) 
     return reduce(DataFrame.unionByName, each).select(*EVENTS.fieldNames())
 
 
-def _checkpoint(lake_path: str, places: list[JournalPlace], options: StreamOptions) -> str:
+def _checkpoint(lake_path: str, places: list[JournalSource], options: StreamOptions) -> str:
     """A checkpoint is good for one set of journals only; another set begins its own."""
     names = "\n".join(f"{place.relay}={place.path}" for place in places)
     digest = hashlib.sha256(names.encode()).hexdigest()[:12]
@@ -233,7 +233,7 @@ def _cause(problem: Exception) -> str:
     return told[-1].partition("waypost.pipeline.errors.")[2] if told else lines[0]
 
 
-def _streamed(before: Manifest, after: Manifest, places: list[JournalPlace]) -> Streamed:
+def _streamed(before: Manifest, after: Manifest, places: list[JournalSource]) -> Streamed:
     last_seq: dict[str, int] = {}
     events = 0
     for place in places:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.ingest.journal_sources import JournalPlace, list_segments
+from waypost.pipeline.ingest.journal_sources import JournalSource, list_segments
 from waypost.pipeline.lake.events import CORRUPT, EVENTS, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import Segment
@@ -51,7 +51,7 @@ def repeat(lake: Lake, journal: str, events: int, name: str) -> Repeated:
     `LakeUnusable` if the lake has one of the relays or there would be too many of them.
     """
     change = lake.begin()
-    files = list_segments(lake.spark, JournalPlace(name, journal))
+    files = list_segments(lake.spark, JournalSource(name, journal))
     block = _block(lake, [one.path for one in files]).persist()
     try:
         held = _segments(block, {one.first_seq: one.bytes for one in files})

@@ -34,7 +34,7 @@ NUMBERS = columns(
 _SPAN = columns("era_relay string, first_seq bigint, end_seq bigint")
 
 
-class Era(msgspec.Struct, frozen=True):
+class SettingsPeriod(msgspec.Struct, frozen=True):
     """From `first_seq` on: what was in force, and what would have been. `restart`: begun anew."""
 
     first_seq: int
@@ -46,7 +46,9 @@ class Era(msgspec.Struct, frozen=True):
 class Eras:
     """The eras of every relay in a lake."""
 
-    def __init__(self, spark: SparkSession, by_relay: dict[str, list[Era]], first: Era) -> None:
+    def __init__(
+        self, spark: SparkSession, by_relay: dict[str, list[SettingsPeriod]], first: SettingsPeriod
+    ) -> None:
         self._spark = spark
         self.by_relay = by_relay
         self.first = first
@@ -114,7 +116,7 @@ class Eras:
         """The same as text and numbers, for `SettingsInForce`; `keys` are for `Relays`."""
         texts: dict[bytes, int] = {}
 
-        def told(era: Era) -> tuple[int, bool, int, int]:
+        def told(era: SettingsPeriod) -> tuple[int, bool, int, int]:
             text = msgspec.json.encode(to_config_document(era.replayed))
             place = texts.setdefault(text, len(texts))
             return era.first_seq, era.restart, place, era.recorded.max_hops
@@ -138,7 +140,7 @@ def read_eras(events: DataFrame, relays: Iterable[str], changes: bytes | None) -
     Raises `InvalidSettings` if `changes` make no settings.
     """
     first = _era(0, False, Settings(), changes)
-    by_relay: dict[str, list[Era]] = {}
+    by_relay: dict[str, list[SettingsPeriod]] = {}
     lines = events.where(F.col("kind") == "settings").select("relay", "seq", "cause", "settings")
     for line in sorted(lines.collect(), key=lambda row: (row.relay, row.seq)):
         recorded = _recorded(line.settings, f"event {line.seq} of {line.relay}")
@@ -151,14 +153,16 @@ def read_eras(events: DataFrame, relays: Iterable[str], changes: bytes | None) -
     return Eras(events.sparkSession, by_relay, first)
 
 
-def _identity(era: Era) -> tuple[bytes, bytes]:
+def _identity(era: SettingsPeriod) -> tuple[bytes, bytes]:
     encode = msgspec.json.encode
     return encode(era.recorded), encode(era.replayed)
 
 
-def _era(first_seq: int, restart: bool, recorded: Settings, changes: bytes | None) -> Era:
+def _era(
+    first_seq: int, restart: bool, recorded: Settings, changes: bytes | None
+) -> SettingsPeriod:
     replayed = recorded if changes is None else merge_settings(recorded, changes)
-    return Era(first_seq, restart, recorded, replayed)
+    return SettingsPeriod(first_seq, restart, recorded, replayed)
 
 
 def _recorded(text: str, where: str) -> Settings:
@@ -168,7 +172,7 @@ def _recorded(text: str, where: str) -> Settings:
         raise LakeUnusable(f"the settings recorded as {where} are not valid: {problem}") from None
 
 
-def _numbers(number: int, era: Era) -> tuple[object, ...]:
+def _numbers(number: int, era: SettingsPeriod) -> tuple[object, ...]:
     old, new = era.recorded, era.replayed
     rate, was = new.rate_limit, old.rate_limit
     qos, circuit = new.qos, new.circuit_breaker

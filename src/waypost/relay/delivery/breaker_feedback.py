@@ -11,7 +11,7 @@ from waypost.wire.events import BreakerMoved
 log = logging.getLogger("waypost.relay")
 
 
-class Outcomes:
+class BreakerFeedback:
     """The breakers of all endpoints."""
 
     def __init__(self, ledger: Ledger, settings: Settings) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from waypost.relay.delivery.leases import Leases
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import ENDLESS, LEASED, Mailbox, Message
-from waypost.relay.state.payloads import Bodies, envelope_of
+from waypost.relay.state.payloads import PayloadStore, envelope_of
 from waypost.wire.envelopes import Envelope
 from waypost.wire.events import SessionChanged
 
@@ -47,7 +47,7 @@ class Consumer:
         mailbox = self._mailbox()
         if mailbox is None:
             return 0
-        self._consumers.movements.expire_due(mailbox)
+        self._consumers.transitions.expire_due(mailbox)
         return sum(1 for _ in mailbox.pending())
 
     def position(self) -> int:
@@ -97,7 +97,7 @@ class Consumer:
         """One that it holds can never be handed over: it becomes a dead letter."""
         message = self.held.pop(message_id)
         if message.state is LEASED:
-            self._consumers.movements.fail(message, reason, via=VIA)
+            self._consumers.transitions.fail(message, reason, via=VIA)
 
     def let_go(self) -> list[str]:
         """Hold no longer what somebody else has confirmed or given back; gives their ids."""
@@ -112,7 +112,7 @@ class Consumer:
             held, self.held = self.held, {}
             for message in sorted(held.values(), key=lambda one: -one.order):
                 if message.state is LEASED:
-                    self._consumers.movements.give_back(message, "the connection ended")
+                    self._consumers.transitions.give_back(message, "the connection ended")
 
     def _mailbox(self) -> Mailbox | None:
         """None when the endpoint was unregistered meanwhile, and nothing was left in it."""
@@ -125,7 +125,7 @@ class Consumer:
         try:
             event, content = self._consumers.bodies.opened(message)
         except (RelayError, OSError) as problem:
-            self._consumers.movements.fail(message, f"unreadable: {problem}", via=VIA)
+            self._consumers.transitions.fail(message, f"unreadable: {problem}", via=VIA)
             return None
         self.held[message.id] = message
         envelope = envelope_of(event, msgspec.Raw(content))
@@ -136,10 +136,10 @@ class Consumers:
     """Who stays at which mailbox."""
 
     def __init__(
-        self, ledger: Ledger, leases: Leases, movements: Movements, bodies: Bodies
+        self, ledger: Ledger, leases: Leases, transitions: Transitions, bodies: PayloadStore
     ) -> None:
         self.leases = leases
-        self.movements = movements
+        self.transitions = transitions
         self.bodies = bodies
         self._ledger = ledger
         self._staying: dict[str, tuple[Consumer, Callable[[], None]]] = {}

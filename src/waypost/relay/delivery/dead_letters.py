@@ -7,11 +7,11 @@ import msgspec
 
 from waypost.policy.budgets import Budget
 from waypost.relay.data_dir import endpoint_hash
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Message
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.envelopes import Envelope, instant
 
@@ -40,9 +40,9 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 class DeadLetters:
     """Lists, groups, redrives and purges."""
 
-    def __init__(self, ledger: Ledger, movements: Movements, bodies: Bodies) -> None:
+    def __init__(self, ledger: Ledger, transitions: Transitions, bodies: PayloadStore) -> None:
         self._ledger = ledger
-        self._movements = movements
+        self._movements = transitions
         self._bodies = bodies
 
     def listing(self, subject: str | None, limit: int | None = None) -> list[DeadLetter]:
@@ -79,7 +79,7 @@ class DeadLetters:
 
 
 def list_dead_letters(
-    state: RelayState, bodies: Bodies, subject: str | None = None, limit: int | None = None
+    state: RelayState, bodies: PayloadStore, subject: str | None = None, limit: int | None = None
 ) -> list[DeadLetter]:
     """Dead letters of one endpoint or all, the oldest failure first, at most `limit`.
 
@@ -122,7 +122,7 @@ def find_dead(
     return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
 
 
-def _letter(bodies: Bodies, message: Message) -> DeadLetter:
+def _letter(bodies: PayloadStore, message: Message) -> DeadLetter:
     problem = _unreadable(bodies, message)
     reason = f"{message.reason} (payload lost: {problem})" if problem else message.reason
     envelope = _header(message) if problem else bodies.delivered(message)
@@ -141,7 +141,7 @@ def _header(message: Message) -> Envelope:
     )
 
 
-def _unreadable(bodies: Bodies, message: Message) -> str:
+def _unreadable(bodies: PayloadStore, message: Message) -> str:
     """Why a message cannot be read any more; empty if it can."""
     try:
         bodies.stored(message)

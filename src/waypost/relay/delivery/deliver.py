@@ -10,15 +10,15 @@ from waypost.policy.breakers import CLOSED
 from waypost.policy.occupancy import choose_victims
 from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.settings import Settings
-from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import Prepared
 from waypost.relay.delivery.notices import Notices
 from waypost.relay.delivery.rejections import RejectionLog
-from waypost.relay.delivery.transitions import Movements
-from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.delivery.transitions import Transitions
+from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 
@@ -29,10 +29,10 @@ class Delivery:
     def __init__(  # noqa: PLR0913, PLR0917 - the parts a delivery touches
         self,
         ledger: Ledger,
-        view: MailboxView,
-        outcomes: Outcomes,
-        bodies: Bodies,
-        movements: Movements,
+        view: MailboxMirror,
+        outcomes: BreakerFeedback,
+        bodies: PayloadStore,
+        transitions: Transitions,
         rejections: RejectionLog,
         notices: Notices,
     ) -> None:
@@ -41,7 +41,7 @@ class Delivery:
         self._view = view
         self._outcomes = outcomes
         self._bodies = bodies
-        self._movements = movements
+        self._movements = transitions
         self._rejections = rejections
         self._notices = notices
         self.handlers: Callable[[str], Sized] = lambda endpoint: ()

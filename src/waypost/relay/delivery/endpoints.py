@@ -10,7 +10,7 @@ from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
 from waypost.relay.delivery.reply_subjects import REPLY_PREFIX
 from waypost.relay.errors import UnknownEndpoint
-from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import instant
@@ -29,7 +29,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 class Endpoints:
     """Registers and lists."""
 
-    def __init__(self, ledger: Ledger, view: MailboxView) -> None:
+    def __init__(self, ledger: Ledger, view: MailboxMirror) -> None:
         self._ledger = ledger
         self._state = ledger.state
         self._view = view

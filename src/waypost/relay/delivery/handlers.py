@@ -11,11 +11,11 @@ import logging
 from waypost.policy.bounds import handler_claim_max_messages
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.subscriptions import Handler, Subscriptions
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError, RelayStopped
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox, Message
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import Envelope
 
 log = logging.getLogger("waypost.relay")
@@ -23,7 +23,7 @@ log = logging.getLogger("waypost.relay")
 _REASON_MAX_CHARS = 500
 
 
-class Dispatch:
+class HandlerRunner:
     """Brings messages to the handlers subscribed to their endpoint."""
 
     def __init__(
@@ -31,13 +31,13 @@ class Dispatch:
         ledger: Ledger,
         subscriptions: Subscriptions,
         leases: Leases,
-        movements: Movements,
-        bodies: Bodies,
+        transitions: Transitions,
+        bodies: PayloadStore,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._leases = leases
-        self._movements = movements
+        self._movements = transitions
         self._bodies = bodies
         self._running: dict[str, asyncio.Task[None]] = {}
         self._stopping = False

@@ -12,12 +12,12 @@ from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers, microseconds
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import ENDLESS, LEASED, Mailbox, Message
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import Envelope
 
 
@@ -27,13 +27,13 @@ class Leases:
     def __init__(
         self,
         ledger: Ledger,
-        movements: Movements,
-        bodies: Bodies,
+        transitions: Transitions,
+        bodies: PayloadStore,
         timers: Timers,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
-        self._movements = movements
+        self._movements = transitions
         self._bodies = bodies
         self._timers = timers
         self._settings = settings

@@ -4,7 +4,7 @@ import asyncio
 
 from waypost.relay.clock import microseconds
 from waypost.relay.errors import RequestRejected, RequestTimedOut
-from waypost.relay.runtime import Parts
+from waypost.relay.runtime import Runtime
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult
 
@@ -12,7 +12,7 @@ from waypost.wire.results import PublishResult
 class PendingReply:
     """Waits for the first message to a reply subject."""
 
-    def __init__(self, parts: Parts, subject: str, timeout_s: float) -> None:
+    def __init__(self, parts: Runtime, subject: str, timeout_s: float) -> None:
         self._parts = parts
         self._timeout_us = microseconds("timeout", timeout_s)
         self._subject = subject

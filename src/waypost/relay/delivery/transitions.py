@@ -7,17 +7,17 @@ take the step is up to the caller.
 from collections.abc import Sequence
 
 from waypost.policy.bounds import mailbox_dead_letters_max
-from waypost.relay.delivery.breaker_feedback import Outcomes
-from waypost.relay.maildir.mirror import MailboxView
+from waypost.relay.delivery.breaker_feedback import BreakerFeedback
+from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox, Message
 from waypost.wire import events
 
 
-class Movements:
+class Transitions:
     """The steps of messages in the mailboxes of one relay."""
 
-    def __init__(self, ledger: Ledger, view: MailboxView, outcomes: Outcomes) -> None:
+    def __init__(self, ledger: Ledger, view: MailboxMirror, outcomes: BreakerFeedback) -> None:
         self._ledger = ledger
         self._view = view
         self._outcomes = outcomes

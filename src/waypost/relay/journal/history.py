@@ -33,17 +33,17 @@ class Step(msgspec.Struct, frozen=True):
     text: str
 
 
-class Story(msgspec.Struct, frozen=True):
+class MessageHistory(msgspec.Struct, frozen=True):
     """Everything the journal knows about one message; no steps if it knows nothing."""
 
     message_id: str
     steps: list[Step]
 
 
-def tell(directory: Path, message_id: str) -> Story:
+def tell(directory: Path, message_id: str) -> MessageHistory:
     """Read the story of `message_id` out of the journal in `directory`."""
     steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
-    return Story(message_id, steps)
+    return MessageHistory(message_id, steps)
 
 
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:

@@ -15,14 +15,14 @@ from waypost.relay.errors import RelayError
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import DeadLetterFile, Maildir
 from waypost.relay.state.mailbox import Mailbox, Message
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire import events
 from waypost.wire.envelopes import Envelope, encode_envelope, instant
 
 log = logging.getLogger("waypost.relay")
 
 
-class MailboxView(Protocol):
+class MailboxMirror(Protocol):
     """Shows what lies in the mailboxes."""
 
     def path(self, mailbox: Mailbox) -> Path | None:
@@ -78,7 +78,7 @@ class MaildirFiles:
         self,
         maildir: Maildir,
         journal: Journal,
-        bodies: Bodies,
+        bodies: PayloadStore,
         on_outcome: Callable[[str, bool], None],
     ) -> None:
         self._maildir = maildir

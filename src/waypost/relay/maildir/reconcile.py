@@ -21,7 +21,7 @@ from waypost.relay.journal.history import find_events
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import dead_letter_file
 from waypost.relay.state.mailbox import Mailbox, Message, MessageState
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.envelopes import encode_envelope
 from waypost.wire.events import Accepted, MailboxEvent, Rejected
@@ -43,7 +43,7 @@ class Repair(msgspec.Struct, frozen=True):
 def reconcile(
     state: RelayState,
     maildir: Maildir,
-    bodies: Bodies,
+    bodies: PayloadStore,
     journal: Path,
     *,
     repair: bool = True,
@@ -66,7 +66,7 @@ def reconcile(
 
 
 def _mailbox(
-    mailbox: Mailbox, maildir: Maildir, bodies: Bodies, journal: Path, repair: bool
+    mailbox: Mailbox, maildir: Maildir, bodies: PayloadStore, journal: Path, repair: bool
 ) -> Iterator[Repair]:
     found = {folder: maildir.sizes(mailbox.hash, folder) for folder in ("new", "cur", "failed")}
     wanted = [*mailbox.live.values(), *mailbox.dead.values()]
@@ -91,7 +91,7 @@ def _mailbox(
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
 
 
-def _strangers(mailbox: Mailbox, maildir: Maildir, bodies: Bodies) -> Iterator[Repair]:
+def _strangers(mailbox: Mailbox, maildir: Maildir, bodies: PayloadStore) -> Iterator[Repair]:
     """Files under the name of one message with the content of another are written again."""
     for message in (*mailbox.live.values(), *mailbox.dead.values()):
         folder = FOLDER[message.state]
@@ -128,7 +128,7 @@ def _is_left_over(mailbox: Mailbox, journal: Path, name: str) -> bool:
     )
 
 
-def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodies) -> str:
+def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: PayloadStore) -> str:
     folder = FOLDER[message.state]
     size = found[folder].get(message.id)
     if size is None:
@@ -142,7 +142,7 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Bodie
     return "" if size == expected else f"{size} bytes in {folder}/ instead of {expected}"
 
 
-def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: Bodies) -> bool:
+def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: PayloadStore) -> bool:
     """Write the file anew where it belongs; False if the journal cannot give its content."""
     folder = FOLDER[message.state]
     try:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers
-from waypost.relay.delivery.breaker_feedback import Outcomes
+from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.dead_letters import DeadLetters
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.rejections import RejectionLog
-from waypost.relay.delivery.transitions import Movements
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayStopped
 from waypost.relay.journal.segments import bodies_path, last_commit, list_segments
 from waypost.relay.state.checkpoints import Checkpoints
@@ -71,19 +71,19 @@ class Sweeper:
         self.start()
 
 
-class MailDuties:
+class MailTasks:
     """What sweeping means for messages."""
 
     def __init__(
         self,
         ledger: Ledger,
-        movements: Movements,
+        transitions: Transitions,
         leases: Leases,
         dead_letters: DeadLetters,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
-        self._movements = movements
+        self._movements = transitions
         self._leases = leases
         self._dead_letters = dead_letters
         self._settings = settings
@@ -108,13 +108,13 @@ class MailDuties:
         self._dead_letters.purge(now_us - kept_us, None, "retention is over")
 
 
-class MemoryDuties:
+class StateTasks:
     """What sweeping means for senders, breakers, refusals and duplicate ids."""
 
     def __init__(
         self,
         ledger: Ledger,
-        outcomes: Outcomes,
+        outcomes: BreakerFeedback,
         rejections: RejectionLog,
         checkpoints: Checkpoints,
         settings: Callable[[], Settings],
@@ -150,7 +150,7 @@ class MemoryDuties:
             self.on_room()
 
 
-class JournalDuties:
+class JournalTasks:
     """What sweeping means for the journal's files."""
 
     def __init__(

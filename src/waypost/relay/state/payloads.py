@@ -19,7 +19,7 @@ from waypost.wire.events import Accepted, Rejected
 _OPEN_FILES_MAX = 16
 
 
-class Bodies:
+class PayloadStore:
     """Reads what the journal of one directory holds, up to event `committed_seq`."""
 
     def __init__(self, directory: Path, committed_seq: Callable[[], int] = lambda: 0) -> None:

@@ -18,7 +18,7 @@ from waypost.relay.maildir.mirror import dead_letter_file
 from waypost.relay.maildir.reconcile import FOLDER, reconcile
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.mailbox import Message, MessageState
-from waypost.relay.state.payloads import Bodies
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
 from waypost.relay.verify.findings import Finding, Outcome, Part
 from waypost.relay.verify.journal_check import BodyFiles, BrokenBody
@@ -67,7 +67,7 @@ class MailboxCheck:
 
     def lines(self, damaged: list[Damage], mendable: Container[Damage]) -> Iterator[Finding]:
         """Messages whose own line in the journal is damaged or gone."""
-        bodies = Bodies(self._data.journal)
+        bodies = PayloadStore(self._data.journal)
         for message in all_messages(self._state):
             damage = next((one for one in damaged if _holds(one, message.place)), None)
             problem = "lies in a damaged part of the journal: its content may be wrong"
@@ -82,7 +82,7 @@ class MailboxCheck:
 
     def files(self) -> Iterator[Finding]:
         """Mailbox files that are missing, misplaced, left over, or not as they were written."""
-        bodies = Bodies(self._data.journal)
+        bodies = PayloadStore(self._data.journal)
         directory = self._data.journal
         for one in reconcile(self._state, self._maildir, bodies, directory, repair=self._repair):
             outcome = Outcome.REPAIRED if one.done else Outcome.FOUND
@@ -94,7 +94,7 @@ class MailboxCheck:
                 yield from self._content(message, bodies)
         bodies.close()
 
-    def _content(self, message: Message, bodies: Bodies) -> Iterator[Finding]:
+    def _content(self, message: Message, bodies: PayloadStore) -> Iterator[Finding]:
         hash_, folder = endpoint_hash(message.endpoint), FOLDER[message.state]
         try:
             envelope = bodies.stored(message)
@@ -149,7 +149,7 @@ def _holds(damage: Damage, place: Place) -> bool:
     return damage.segment == place.segment and damage.start <= place.offset < damage.end
 
 
-def _unreadable(message: Message, bodies: Bodies) -> str:
+def _unreadable(message: Message, bodies: PayloadStore) -> str:
     """Why the line by which a message arrived cannot be used; empty if it can."""
     try:
         arrival = bodies.arrival(message.place)

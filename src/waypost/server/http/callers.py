@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 
 from waypost.policy.reserved_names import ANONYMOUS, OPERATOR
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.errors import HttpError
 
 
@@ -34,7 +34,7 @@ class Caller(msgspec.Struct, frozen=True):
 NOBODY = Caller(ANONYMOUS)
 
 
-def identify(request: Request, services: Services, access: Access) -> Caller:
+def identify(request: Request, services: ServerContext, access: Access) -> Caller:
     """Who is calling, or `Refused`: 401 without a token that is good, 403 if it is not enough."""
     if access is Access.ANYONE:
         return NOBODY

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access, Caller
 from waypost.wire.problems import Problem
 
@@ -56,7 +56,7 @@ def json_body(kind: type[B]) -> Body[B]:
 class Call(Generic[P, B]):
     """One request, decoded and let in."""
 
-    services: Services
+    services: ServerContext
     caller: Caller
     parameters: P
     body: B

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access, identify
 from waypost.server.http.contract import AnyOperation, Call, Reply
 from waypost.server.http.errors import HttpError, rejection_of
@@ -48,11 +48,11 @@ def _served(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         operation = _meant(operations, request.method)
-        services: Services | None = getattr(request.app.state, "services", None)
+        services: ServerContext | None = getattr(request.app.state, "services", None)
         if services is None:
             if operation.needs_relay:
                 return respond_rejected(HttpError(503, "the relay is not open yet"))
-            return await _answer(operation, request, cast(Services, None))
+            return await _answer(operation, request, cast(ServerContext, None))
         began = time.perf_counter()
         response = await _answer(operation, request, services)
         seconds = time.perf_counter() - began
@@ -70,7 +70,7 @@ def _meant(operations: Mapping[str, AnyOperation], method: str) -> AnyOperation:
     return operation
 
 
-async def _answer(operation: AnyOperation, request: Request, services: Services) -> Response:
+async def _answer(operation: AnyOperation, request: Request, services: ServerContext) -> Response:
     try:
         caller = identify(request, services, operation.access)
         parameters = read_parameters(request, operation.parameters)

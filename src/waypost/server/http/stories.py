@@ -11,14 +11,16 @@ import asyncio
 from pathlib import Path
 
 from waypost.relay.journal.history import find_events
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Caller
 from waypost.wire.events import Accepted, AnyEvent, Rejected
 from waypost.wire.http_bodies import MessageStory, StoryStep
 from waypost.wire.identifiers import validate_message_id
 
 
-async def tell_story(services: Services, caller: Caller, message_id: str) -> MessageStory | None:
+async def tell_story(
+    services: ServerContext, caller: Caller, message_id: str
+) -> MessageStory | None:
     """Everything about `message_id` that is the caller's to know; None if that is nothing."""
     validate_message_id(message_id)
     relay = services.relay

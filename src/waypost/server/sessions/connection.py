@@ -21,7 +21,7 @@ from waypost.policy.bounds import (
 )
 from waypost.policy.errors import WaypostError
 from waypost.relay.errors import MailboxTaken, RelayStopped
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.identity.errors import IdentitiesNotSaved, SubjectTaken, TooManyIdentities
 from waypost.server.sessions.deliveries import Limits
 from waypost.server.sessions.errors import (
@@ -54,7 +54,7 @@ REASON_MAX_BYTES = 123
 class Connection:
     """One WebSocket at `/v1/connect`."""
 
-    def __init__(self, websocket: WebSocket, services: Services) -> None:
+    def __init__(self, websocket: WebSocket, services: ServerContext) -> None:
         self._websocket = websocket
         self._services = services
         offered = websocket.scope.get("subprotocols", ())

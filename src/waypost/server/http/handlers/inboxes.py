@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access, Caller
 from waypost.server.http.contract import (
     NO_BODY,
@@ -96,13 +96,13 @@ async def nack(call: Call[InboxNamed, NackAsked]) -> Reply:
     return Reply(Counted(count=count))
 
 
-def _require(services: Services, caller: Caller, subject: str) -> None:
+def _require(services: ServerContext, caller: Caller, subject: str) -> None:
     validate_subject(subject)
     caller.require(subject)
     require_mailbox(services.relay, subject)
 
 
-def _admit(services: Services, caller: Caller, subject: str) -> None:
+def _admit(services: ServerContext, caller: Caller, subject: str) -> None:
     """Whether `subject` may be read by this caller now; an agent's own mailbox is made."""
     validate_subject(subject)
     caller.require(subject)

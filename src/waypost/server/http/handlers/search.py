@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.subjects import validate_pattern
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.searching import Found, Wanted, find_in_journal, find_in_memory
@@ -35,7 +35,7 @@ async def search_messages(call: Call[MessageQuery, None]) -> Reply:
     return Reply(await _search(call.services, _wanted(call.parameters)))
 
 
-async def _search(services: Services, wanted: Wanted) -> Found:
+async def _search(services: ServerContext, wanted: Wanted) -> Found:
     parts = services.relay.parts
     async with services.reading:
         await parts.ledger.sync()

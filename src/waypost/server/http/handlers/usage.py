@@ -8,7 +8,7 @@ from waypost.policy.backpressure import check_backpressure
 from waypost.policy.tiers import Tier
 from waypost.relay.relay import Relay
 from waypost.relay.state.mailbox import Mailbox, MessageState
-from waypost.server.context import Services
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.handlers.endpoints import EndpointNamed
@@ -63,7 +63,7 @@ async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
     return Reply(_detail(call.services, mailbox))
 
 
-def _detail(services: Services, mailbox: Mailbox) -> InboxDetail:
+def _detail(services: ServerContext, mailbox: Mailbox) -> InboxDetail:
     relay = services.relay
     settings, now_us = relay.settings, relay.parts.ledger.now_us()
     senders = _senders(relay, mailbox, now_us // 1000)
