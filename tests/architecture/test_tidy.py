@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 50
 LINE_CHARACTERS_MAX = 100
-MODULE_LINES_MAX = {"src": 300, "tests": 400, "bench": 300, "examples": 300}
+MODULE_LINES_MAX = {"src": 400, "tests": 400, "bench": 400, "examples": 400}
 
 VAGUE_NAMES = {"utils", "util", "helpers", "common", "misc", "core", "base", "manager"}
 VAGUE_BUT_MEANT = {"bench/core.py"}  # it measures the core of the relay

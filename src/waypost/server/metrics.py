@@ -20,7 +20,7 @@ from waypost.policy.reasons import Reason
 from waypost.relay.runtime import Runtime
 
 if TYPE_CHECKING:
-    pass
+    from waypost.server.context import ServerContext
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
