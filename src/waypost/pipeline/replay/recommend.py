@@ -132,7 +132,7 @@ def _totals(rows: DataFrame) -> tuple[int, int, int]:
     row = rows.agg(
         F.count_if("wanted").alias("wanted"),
         F.count_if(~F.col("wanted")).alias("unwanted"),
-        F.count_if(F.col("wanted") & rejected).alias("refused"),
+        F.count_if(F.col("wanted") & rejected).alias("rejected"),
     ).collect()[0]
     return row.wanted, row.unwanted, row.rejected
 
