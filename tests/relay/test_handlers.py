@@ -9,7 +9,7 @@ import pytest
 
 from tests.relay.observing import UNLIMITED, drafts, events, payloads, send
 from waypost import Budget, Envelope, Relay, Settings
-from waypost.relay import lifecycle
+from waypost.relay import runtime
 from waypost.testing import ManualClock
 
 
@@ -333,7 +333,7 @@ async def test_closing_waits_for_the_handler_at_work(relay: Relay, start) -> Non
 async def test_closing_cancels_a_handler_that_will_not_end_and_keeps_the_rest(
     relay: Relay, start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "HANDLER_GRACE_S", 0.0)
+    monkeypatch.setattr(runtime, "HANDLER_GRACE_S", 0.0)
     began = asyncio.Event()
 
     async def hang(envelope: Envelope) -> None:

@@ -9,6 +9,8 @@ async with Relay("~/.waypost") as relay:
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Self
 
 from waypost.policy.bounds import publish_many_max_messages
@@ -16,29 +18,31 @@ from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings
+from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.publish import rejected_result
-from waypost.relay.delivery.reply_subjects import reply_subject
-from waypost.relay.delivery.requests import PendingReply
+from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
-from waypost.relay.lifecycle import close_runtime, open_runtime
-from waypost.relay.operating import Operating
-from waypost.relay.runtime import Runtime
+from waypost.relay.inspection.stats import Metrics, measure
+from waypost.relay.journal.history import MessageHistory, tell
+from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.events import PairSeen
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
 Stop = Callable[[], None]
 
 
-class Relay(Operating):
+class Relay:
     """A message relay on one data directory, for the event loop it is opened on."""
 
     def __init__(
@@ -62,8 +66,8 @@ class Relay(Operating):
     async def close(self) -> None:
         """Finish what is under way and let go of the directory. Leases come back at next open."""
         if self._open is not None:
-            (parts, lock), self._open = self._open, None
-            await close_runtime(parts, lock)
+            (runtime, lock), self._open = self._open, None
+            await close_runtime(runtime, lock)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -73,7 +77,12 @@ class Relay(Operating):
 
     @property
     def parts(self) -> Runtime:
-        """The parts of the open relay; raises `RelayStopped` when it is not open."""
+        """The runtime, for callers that do not yet go through the methods of this class."""
+        return self._runtime
+
+    @property
+    def _runtime(self) -> Runtime:
+        """Return the open relay's runtime, or raise `RelayStopped`."""
         if self._open is None:
             raise RelayStopped("the relay is not open: use 'async with Relay(...)' or await open()")
         return self._open[0]
@@ -81,33 +90,33 @@ class Relay(Operating):
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self.parts.settings.current
+        return self._runtime.settings.current
 
     @property
     def access(self) -> AccessFile:
         """The access rules: `add_rule`, `remove_rule`, `list_rules`, `check_access`."""
-        return self.parts.access
+        return self._runtime.access
 
     # Endpoints
 
     def register_endpoint(self, subject: str) -> Endpoint:
         """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
-        endpoint = self.parts.endpoints.register(subject)
-        self.parts.dispatch.wake(subject)
+        endpoint = self._runtime.endpoints.register(subject)
+        self._runtime.dispatch.wake(subject)
         return endpoint
 
     def unregister_endpoint(self, subject: str) -> None:
         """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
-        self.parts.endpoints.unregister(subject)
-        self.parts.subscriptions.forget(subject)
+        self._runtime.endpoints.unregister(subject)
+        self._runtime.subscriptions.forget(subject)
 
     def get_endpoint(self, subject: str) -> Endpoint | None:
         """The endpoint registered under `subject`, if there is one."""
-        return self.parts.endpoints.get(subject)
+        return self._runtime.endpoints.get(subject)
 
     def list_endpoints(self) -> list[Endpoint]:
         """Every registered endpoint, in order of registration."""
-        return self.parts.endpoints.listing()
+        return self._runtime.endpoints.listing()
 
     # Messages
 
@@ -129,13 +138,13 @@ class Relay(Operating):
         `parent` is the message this one follows from. The same `message_id` again gives the
         first result again.
         """
-        parts = self.parts
+        runtime = self._runtime
         draft = Draft(subject, payload, sender, reply_to, budget, parent, message_id)
-        result = parts.publishing.take(draft)
+        result = runtime.publishing.take(draft)
         if not result.message_id:
             await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else
             return result
-        waiting = parts.journal.barrier()
+        waiting = runtime.journal.barrier()
         if waiting is not None:
             try:
                 await waiting
@@ -151,13 +160,13 @@ class Relay(Operating):
         Each is a `Draft` or a mapping of `publish`'s parameters. A message that access rules
         forbid is rejected with `access_denied`.
         """
-        parts = self.parts
+        runtime = self._runtime
         wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        results = parts.publishing.take_many(wanted)
+        results = runtime.publishing.take_many(wanted)
         try:
-            await parts.journal.sync()
+            await runtime.journal.sync()
         except RelayStopped as stopped:
             return [_not_stored(stopped) for _ in results]
         return results
@@ -176,8 +185,9 @@ class Relay(Operating):
 
         Raises `RequestRejected` when nobody got the request, `RequestTimedOut` without a reply.
         """
+        runtime = self._runtime
         reply_to = reply_subject()
-        pending = PendingReply(self.parts, subject, timeout)
+        pending = PendingReply(runtime.ledger, runtime.timers, subject, timeout)
         self.register_endpoint(reply_to)
         stop = self.subscribe(reply_to, pending.take)
         try:
@@ -194,26 +204,26 @@ class Relay(Operating):
 
         Sync or async. What already waits comes first. Returns the function that ends it.
         """
-        parts = self.parts
-        stop = parts.subscriptions.add(pattern, handler, instant(parts.ledger.now_us()))
-        for mailbox in parts.ledger.state.endpoints.within(pattern):
+        runtime = self._runtime
+        stop = runtime.subscriptions.add(pattern, handler, instant(runtime.ledger.now_us()))
+        for mailbox in runtime.ledger.state.endpoints.within(pattern):
             if mailbox.queue:
-                parts.dispatch.wake(mailbox.subject)
+                runtime.dispatch.wake(mailbox.subject)
         return stop
 
     def list_subscriptions(self) -> list[Subscription]:
         """Patterns with a live handler, then those remembered from an earlier run."""
-        return self.parts.subscriptions.listing()
+        return self._runtime.subscriptions.listing()
 
     # Signals
 
     def signal(self, subject: str, signal: Signal) -> int:
         """Tell whoever listens now; never stored. Returns how many listeners there were."""
-        return self.parts.signals.emit(subject, signal)
+        return self._runtime.signals.emit(subject, signal)
 
     def on_signal(self, pattern: str, handler: SignalHandler) -> Stop:
         """Call `handler(subject, signal)` for matching signals. Returns what ends it."""
-        return self.parts.signals.listen(pattern, handler)
+        return self._runtime.signals.listen(pattern, handler)
 
     # Leases
 
@@ -228,18 +238,18 @@ class Relay(Operating):
 
         Larger ones than `max_size_bytes` stay where they are.
         """
-        return await self.parts.leases.lease(subject, limit, max_size_bytes, wait)
+        return await self._runtime.leases.lease(subject, limit, max_size_bytes, wait)
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """These are done. On disk when this returns; gives how many were still there."""
-        done = self.parts.leases.ack(subject, ids)
-        await self.parts.ledger.sync()
+        done = self._runtime.leases.ack(subject, ids)
+        await self._runtime.ledger.sync()
         return len(done)
 
     async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
         """These were not done: they wait again, not before `delay` seconds have passed."""
-        returned = self.parts.leases.nack(subject, ids, delay)
-        await self.parts.ledger.sync()
+        returned = self._runtime.leases.nack(subject, ids, delay)
+        await self._runtime.ledger.sync()
         return len(returned)
 
     # For those who serve it to others
@@ -249,28 +259,120 @@ class Relay(Operating):
 
         `on_arrival` is called when there may be something to `take`.
         """
-        return self.parts.consumers.join(subject, on_arrival)
+        return self._runtime.consumers.join(subject, on_arrival)
 
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """`publish` without waiting: what is decided is on disk once `durable` is done.
 
         With `content`, the draft was checked before, and this is its payload as JSON.
         """
-        return self.parts.publishing.take(draft, content)
+        return self._runtime.publishing.take(draft, content)
 
     def durable(self) -> "asyncio.Future[None] | None":
         """What to await until everything decided so far is on disk; None if it is already."""
-        return self.parts.journal.barrier()
+        return self._runtime.journal.barrier()
 
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""
-        parts = self.parts
-        parts.journal.hurry()
+        runtime = self._runtime
+        runtime.journal.hurry()
         await asyncio.sleep(0)  # who waited for this goes first
-        await parts.ledger.sync()
-        while parts.dispatch.busy or parts.journal.busy:
-            await parts.dispatch.quiet()
-            await parts.ledger.sync()
+        await runtime.ledger.sync()
+        while runtime.dispatch.busy or runtime.journal.busy:
+            await runtime.dispatch.quiet()
+            await runtime.ledger.sync()
+
+    # Operation
+
+    async def dead_letters(
+        self, subject: str | None = None, limit: int | None = None
+    ) -> list[DeadLetter]:
+        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        return self._runtime.dead_letters.listing(subject, limit)
+
+    async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
+        """Dead letters by endpoint and reason, the largest group first."""
+        return self._runtime.dead_letters.group(subject)
+
+    async def redrive(self, ids: str | Iterable[str], subject: str | None = None) -> int:
+        """Put dead letters back into their mailboxes, at the end; gives how many were found.
+
+        A person has decided: no check is repeated. The time to live still holds.
+        """
+        count = self._runtime.dead_letters.redrive(ids, subject)
+        await self._runtime.ledger.sync()
+        return count
+
+    async def purge_dead_letters(
+        self, older_than: datetime | timedelta | None = None, subject: str | None = None
+    ) -> int:
+        """Throw away dead letters that failed before an instant, or longer ago than a duration.
+
+        Without `older_than`, all of them. Gives how many.
+        """
+        before_us = None
+        if isinstance(older_than, timedelta):
+            before_us = self._runtime.ledger.now_us() - older_than // timedelta(microseconds=1)
+        elif older_than is not None:
+            before_us = int(older_than.timestamp() * 1_000_000)
+        count = self._runtime.dead_letters.purge(before_us, subject, "purged")
+        await self._runtime.ledger.sync()
+        return count
+
+    def metrics(self) -> Metrics:
+        """Numbers and problems at a glance."""
+        runtime = self._runtime
+        journal = (runtime.journal.commits, runtime.journal.full)
+        breakers, problems = runtime.outcomes.breakers, self.problems()
+        return measure(runtime.ledger.state, runtime.settings.current, breakers, journal, problems)
+
+    def problems(self) -> list[str]:
+        """What an operator should do something about, in words."""
+        runtime = self._runtime
+        found = [
+            runtime.settings.problem,
+            runtime.access.problem,
+            runtime.checkpoints.problem,
+            str(runtime.journal.failure or ""),
+            *(f"journal damage set aside: {one}" for one in runtime.report.damaged),
+        ]
+        return [problem for problem in found if problem]
+
+    async def explain(self, message_id: str) -> MessageHistory:
+        """Everything that happened to a message: each check, each delivery, each outcome."""
+        await self._runtime.ledger.sync()
+        return await asyncio.to_thread(tell, self._runtime.data.journal, message_id)
+
+    async def rebuild_index(self) -> int:
+        """Make the index anew from the state; gives how many messages it holds."""
+        await self._runtime.ledger.sync()
+        return await self._runtime.checkpoints.rebuild()
+
+    async def seal_journal(self) -> Path:
+        """Close the current journal segment, so that everything so far can be read as a whole."""
+        self._runtime.journal.seal_soon()
+        await self._runtime.ledger.sync()
+        return self._runtime.data.journal
+
+    async def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
+        """Take over who wrote to whom and when (ms) from elsewhere; gives how many were news."""
+        ledger, count = self._runtime.ledger, 0
+        for sender, endpoint, seen_ms in pairs:
+            known_ms = ledger.state.last_seen.get((sender, endpoint))
+            if known_ms is not None and known_ms >= seen_ms:
+                continue
+            validate_subject(sender)
+            validate_subject(endpoint)
+            ledger.record(
+                PairSeen(at_us=ledger.now_us(), sender=sender, endpoint=endpoint, seen_ms=seen_ms)
+            )
+            count += 1
+        await ledger.sync()
+        return count
+
+    def sweep(self) -> None:
+        """Do the housekeeping now instead of at its next turn."""
+        self._runtime.sweeper.sweep()
 
 
 def _draft(fields: Mapping[str, object]) -> Draft:

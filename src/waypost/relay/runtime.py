@@ -1,13 +1,15 @@
-"""Puts a relay together: opens the directory and connects the parts."""
+"""The parts of a relay: builds and connects them, starts and closes them in order."""
 
 import asyncio
 import logging
+import sqlite3
 
+from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.file_watcher import Watching
 from waypost.relay.config.settings_file import SettingsFile
-from waypost.relay.data_dir import DataDir
+from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.consumers import Consumers
 from waypost.relay.delivery.dead_letters import DeadLetters
@@ -16,12 +18,12 @@ from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
 from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
-from waypost.relay.delivery.notices import Notices
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
-from waypost.relay.delivery.signals import Signals
+from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
+from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
@@ -30,9 +32,12 @@ from waypost.relay.maintenance.sweeper import JournalTasks, MailTasks, StateTask
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.payloads import PayloadStore
-from waypost.relay.state.recovery import Recovered
+from waypost.relay.state.recovery import Recovered, recover
+from waypost.wire.events import RulesChanged, SettingsChanged
 
 log = logging.getLogger("waypost.relay")
+
+HANDLER_GRACE_S = 5.0
 
 
 class Runtime:
@@ -60,8 +65,13 @@ class Runtime:
         self.transitions = Transitions(self.ledger, self.view, self.outcomes)
         self.rejections = RejectionLog(self.ledger)
         self.delivery = Delivery(
-            *(self.ledger, self.view, self.outcomes, self.bodies),
-            *(self.transitions, self.rejections, Notices(self.signals)),
+            self.ledger,
+            self.view,
+            self.outcomes,
+            self.bodies,
+            self.transitions,
+            self.rejections,
+            PressureSignals(self.signals),
         )
         get = settings.get
         self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
@@ -158,3 +168,104 @@ class Runtime:
 
         self.journal.on_commit = committed
         self.delivery.handlers = self.subscriptions.handlers
+
+
+async def open_runtime(
+    data: DataDir, given: Settings, clock: Clock
+) -> tuple[Runtime, DirectoryLock]:
+    """Own the directory, recover what is in it, and start."""
+    data.create()
+    try:
+        lock = DirectoryLock(data)
+        try:
+            return await _start(data, given, clock), lock
+        except BaseException:
+            lock.release()
+            raise
+    except (OSError, sqlite3.Error) as problem:
+        raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
+
+
+async def _start(data: DataDir, given: Settings, clock: Clock) -> Runtime:
+    settings = SettingsFile(data, given)
+    access = AccessFile(data)
+    window_us = settings.current.rate_limit.window_secs * 1_000_000
+    recovered = await asyncio.to_thread(recover, data, window_us)
+    runtime = Runtime(data, settings, access, recovered, clock)
+    try:
+        await asyncio.to_thread(runtime.restore_files)
+        _announce(runtime)
+        runtime.end_old_leases()
+        runtime.endpoints.end_old_requests()
+        runtime.leases.resume()
+        await runtime.ledger.sync()
+        runtime.sweeper.start()
+        if settings.current.watch_files:
+            await runtime.watching.start()
+        if runtime.uses_files:
+            runtime.drop_ins.scan_all()
+    except BaseException:
+        await _close_files(runtime)
+        raise
+    return runtime
+
+
+async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
+    """Finish what is under way, write everything down, and let go of the directory."""
+    try:
+        await runtime.watching.stop()
+        runtime.sweeper.stop()
+        await runtime.dispatch.stop(HANDLER_GRACE_S)
+        runtime.leases.stop()
+        runtime.consumers.leave_all()
+        runtime.subscriptions.detach_all()
+        runtime.signals.detach_all()
+        runtime.rejections.flush()
+        await runtime.ledger.sync()
+        await runtime.checkpoints.finish()
+    except RelayStopped:
+        pass  # whoever waited was told; what is durable is in the journal
+    finally:
+        await _close_files(runtime)
+        lock.release()
+
+
+async def _close_files(runtime: Runtime) -> None:
+    await runtime.journal.close()
+    await asyncio.to_thread(runtime.checkpoints.stop)
+    runtime.index.close()
+    runtime.bodies.close()
+
+
+def _announce(runtime: Runtime) -> None:
+    """Write settings and rules into the journal, now and whenever they change."""
+
+    def settings_changed(cause: str = "reload") -> None:
+        current = runtime.settings.current
+        runtime.journal.settings = current
+        idle_ms = current.housekeeping.breaker_idle_ms
+        runtime.outcomes.breakers.update_config(current.circuit_breaker, idle_ms)
+        if cause == "reload":
+            runtime.sweeper.start()  # its interval may be another now
+        runtime.ledger.record(
+            SettingsChanged(
+                at_us=runtime.ledger.now_us(),
+                cause=cause,
+                settings=to_config_document(current),
+                problem=runtime.settings.problem,
+            )
+        )
+
+    def rules_changed() -> None:
+        runtime.ledger.record(
+            RulesChanged(
+                at_us=runtime.ledger.now_us(),
+                rules=runtime.access.list_rules(),
+                problem=runtime.access.problem,
+            )
+        )
+
+    settings_changed("start")
+    rules_changed()
+    runtime.settings.on_change = settings_changed
+    runtime.access.on_change = rules_changed

@@ -61,7 +61,10 @@ class BreakerFeedback:
             return
         log.info(
             "breaker of %s: %s -> %s (%s)",
-            *(transition.endpoint, transition.before, transition.after, transition.occasion),
+            transition.endpoint,
+            transition.before,
+            transition.after,
+            transition.occasion,
         )
         self._ledger.record(
             BreakerMoved(

@@ -12,8 +12,8 @@ from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import Prepared
-from waypost.relay.delivery.notices import Notices
 from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
@@ -34,7 +34,7 @@ class Delivery:
         bodies: PayloadStore,
         transitions: Transitions,
         rejections: RejectionLog,
-        notices: Notices,
+        pressure_signals: PressureSignals,
     ) -> None:
         self._ledger = ledger
         self._state = ledger.state
@@ -43,7 +43,7 @@ class Delivery:
         self._bodies = bodies
         self._movements = transitions
         self._rejections = rejections
-        self._notices = notices
+        self._pressure_signals = pressure_signals
         self.handlers: Callable[[str], Sized] = lambda endpoint: ()
         """Who waits for mail of an endpoint in this process."""
 
@@ -75,7 +75,9 @@ class Delivery:
         if backpressure.enabled:
             event.depth_max = backpressure.max_mailbox_size
             if verdict.pressure >= backpressure.pressure_warning_at:
-                self._notices.pressure(event.sender, mailbox, verdict, settings, prepared.at_us)
+                self._pressure_signals.pressure(
+                    event.sender, mailbox, verdict, settings, prepared.at_us
+                )
         if verdict.reason is None:
             self._store(event, mailbox, prepared.content)
         else:
@@ -120,7 +122,7 @@ class Delivery:
         for position in victims:
             message = waiting[position]
             self._movements.evict(message, "evicted: its sender held the most bytes of the inbox")
-            self._notices.evicted(message, at_us)
+            self._pressure_signals.evicted(message, at_us)
 
 
 def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accepted:

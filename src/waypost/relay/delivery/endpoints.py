@@ -8,7 +8,7 @@ import msgspec
 from waypost.policy.bounds import endpoints_max
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
-from waypost.relay.delivery.reply_subjects import REPLY_PREFIX
+from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger

@@ -18,7 +18,7 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.delivery.deliver import Delivery
 from waypost.relay.delivery.drafts import Draft, Prepared, allowance, load
 from waypost.relay.delivery.rejections import RejectionLog
-from waypost.relay.delivery.reply_subjects import REPLY_PREFIX
+from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox

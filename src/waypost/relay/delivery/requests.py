@@ -1,19 +1,28 @@
 """Request and reply: a publish, and a mailbox of its own for the answer."""
 
 import asyncio
+import secrets
 
-from waypost.relay.clock import microseconds
+from waypost.relay.clock import Timers, microseconds
 from waypost.relay.errors import RequestRejected, RequestTimedOut
-from waypost.relay.runtime import Runtime
+from waypost.relay.state.ledger import Ledger
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult
+
+REPLY_PREFIX = "_reply."
+
+
+def reply_subject() -> str:
+    """Return a new reply subject that cannot be guessed."""
+    return f"{REPLY_PREFIX}{secrets.token_hex(12)}"
 
 
 class PendingReply:
     """Waits for the first message to a reply subject."""
 
-    def __init__(self, parts: Runtime, subject: str, timeout_s: float) -> None:
-        self._parts = parts
+    def __init__(self, ledger: Ledger, timers: Timers, subject: str, timeout_s: float) -> None:
+        self._ledger = ledger
+        self._timers = timers
         self._timeout_us = microseconds("timeout", timeout_s)
         self._subject = subject
         self._arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -30,8 +39,8 @@ class PendingReply:
         """The reply to the request that `result` is about."""
         if result.delivered_to == 0:
             raise RequestRejected(self._subject, result)
-        until_us = self._parts.ledger.now_us() + self._timeout_us
-        await self._parts.timers.wait(self._arrived, until_us)
+        until_us = self._ledger.now_us() + self._timeout_us
+        await self._timers.wait(self._arrived, until_us)
         if self._reply is None:
             seconds = self._timeout_us / 1_000_000
             raise RequestTimedOut(f"no reply from {self._subject} within {seconds:g} s")

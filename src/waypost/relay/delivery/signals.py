@@ -3,14 +3,18 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from waypost.policy.admission import DeliveryVerdict
 from waypost.policy.bounds import signal_listeners_max
 from waypost.policy.errors import InvalidInput
+from waypost.policy.settings import Settings
 from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.subjects import validate_pattern, validate_subject
-from waypost.wire.payloads import Signal, validate_signal
+from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.wire.envelopes import instant
+from waypost.wire.payloads import Signal, SignalType, validate_signal
 
 log = logging.getLogger("waypost.relay")
 
@@ -74,3 +78,47 @@ class Signals:
         for task in self._at_work:
             task.cancel()
         self._listeners = SubjectIndex()
+
+
+class PressureSignals:
+    """Signals about pressure and evictions; free of cost while nobody listens."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    def pressure(
+        self,
+        sender: str,
+        mailbox: Mailbox,
+        verdict: DeliveryVerdict,
+        settings: Settings,
+        at_us: int,
+    ) -> None:
+        """A mailbox the sender writes to is filling up ("warning") or full ("critical")."""
+        if not self._signals.anyone:
+            return
+        data = {
+            "pressure": verdict.pressure,
+            "current_size": verdict.depth,
+            "max_mailbox_size": settings.backpressure.max_mailbox_size,
+        }
+        state = "warning" if verdict.reason is None else "critical"
+        self._emit(sender, state, mailbox.subject, at_us, data)
+
+    def evicted(self, message: Message, at_us: int) -> None:
+        """A message of the sender had to make room."""
+        if self._signals.anyone:
+            data = {"message_id": message.id, "size": message.size}
+            self._emit(message.sender, "evicted", message.endpoint, at_us, data)
+
+    def _emit(
+        self, sender: str, state: str, endpoint: str, at_us: int, data: Mapping[str, object]
+    ) -> None:
+        signal = Signal(
+            type=SignalType.BACKPRESSURE,
+            state=state,
+            endpoint_subject=endpoint,
+            timestamp=instant(at_us),
+            data=data,
+        )
+        self._signals.emit(sender, signal)

@@ -10,12 +10,11 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from waypost.policy.bounds import batch_max_bytes, batch_max_events
 from waypost.policy.settings import Settings
 from waypost.relay.errors import RelayStopped
-from waypost.relay.journal.batch import Batch
-from waypost.relay.journal.segments import Place, bodies_path
+from waypost.relay.journal.segments import Place, Position, bodies_path
 from waypost.relay.journal.writer import FULL_DISK, Job, Writer
-from waypost.relay.state.index import Position
 from waypost.wire.events import (
     Accepted,
     AnyEvent,
@@ -25,6 +24,35 @@ from waypost.wire.events import (
     encode_event,
     encode_event_into,
 )
+
+
+class PendingBatch:
+    """Lines and bodies. `seq` is the number of the last event before it, `last_seq` that of the
+    last one it has room for; `room` is how many bytes of lines fill it: the fewer, the more there
+    is in bodies."""
+
+    __slots__ = (
+        "after",
+        "bodies",
+        "job",
+        "last_seq",
+        "lines",
+        "position",
+        "room",
+        "seq",
+        "waiters",
+    )
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.last_seq = seq + batch_max_events
+        self.room = batch_max_bytes
+        self.lines = bytearray()
+        self.bodies: list[bytes] = []
+        self.after: list[Callable[[], None]] = []
+        self.waiters: list[asyncio.Future[None]] = []
+        self.job: Job | None = None
+        self.position = Position()
 
 
 class Journal:
@@ -47,9 +75,9 @@ class Journal:
         self._segment_at_us = self._last_at_us = position.at_us
         self._bodies_offset = self._bodies_size()
         self._last_body: tuple[bytes, BodyRef] | None = None
-        self._batch: Batch | None = None
-        self._closed: list[Batch] = []
-        self._writing: Batch | None = None
+        self._batch: PendingBatch | None = None
+        self._closed: list[PendingBatch] = []
+        self._writing: PendingBatch | None = None
         self._flush_scheduled = False
         self._news: tuple[asyncio.Handle, Job, OSError | None] | None = None
         """What came of a batch that was written in this thread, until it is told."""
@@ -142,7 +170,7 @@ class Journal:
         if self._batch is not None:
             self._close_batch(seal=True)
         elif self._offset:
-            batch = Batch(self._seq)
+            batch = PendingBatch(self._seq)
             batch.position = Position(self._seq, self._last_at_us)
             self._finish(batch, seal=True)
 
@@ -161,7 +189,7 @@ class Journal:
         await self._loop.run_in_executor(None, self._writer.stop)
         self._writer.ballast.release()
 
-    def _append_body(self, batch: Batch, payload: bytes) -> BodyRef:
+    def _append_body(self, batch: PendingBatch, payload: bytes) -> BodyRef:
         if self._last_body is not None and self._last_body[0] is payload:
             return self._last_body[1]
         reference = BodyRef(self._bodies_offset, len(payload), zlib.crc32(payload))
@@ -171,10 +199,10 @@ class Journal:
         self._last_body = (payload, reference)
         return reference
 
-    def _last_batch(self) -> Batch | None:
+    def _last_batch(self) -> PendingBatch | None:
         return self._batch or (self._closed[-1] if self._closed else self._writing)
 
-    def _open_batch(self, at_us: int) -> Batch:
+    def _open_batch(self, at_us: int) -> PendingBatch:
         """A new batch, for an event of `at_us`; one that is open is full."""
         if self._batch is not None:
             self._close_batch()
@@ -182,7 +210,7 @@ class Journal:
             raise self.failure
         if not self._offset:
             self._segment_at_us = at_us
-        self._batch = Batch(self._seq)
+        self._batch = PendingBatch(self._seq)
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -212,7 +240,7 @@ class Journal:
         batch.lines += encode_event(commit) + b"\n"
         self._finish(batch, seal=seal)
 
-    def _finish(self, batch: Batch, *, seal: bool) -> None:
+    def _finish(self, batch: PendingBatch, *, seal: bool) -> None:
         end = self._offset + len(batch.lines)
         keep = self.settings.housekeeping
         age_ms = (batch.position.at_us - self._segment_at_us) // 1000
@@ -272,7 +300,7 @@ class Journal:
         elif self._batch is not None:
             self._close_batch()
 
-    def _fail(self, batch: Batch, problem: OSError) -> None:
+    def _fail(self, batch: PendingBatch, problem: OSError) -> None:
         self.failure = RelayStopped(
             f"the journal could not be written ({problem.strerror}); nothing unconfirmed was kept:"
             " repair the disk or free space, then open the directory again",

@@ -28,6 +28,15 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     length: int
 
 
+class Position(msgspec.Struct, frozen=True):
+    """How far into the journal something stands: just after the commit of `seq`."""
+
+    seq: int = 0
+    at_us: int = 0
+    segment: int = 0
+    offset: int = 0
+
+
 class Batch(msgspec.Struct, frozen=True):
     """A committed batch: its lines lie in `data[start:stop]`, its commit line ends at `end`."""
 

@@ -10,7 +10,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from waypost.relay.journal.journal import Journal
-from waypost.relay.state.index import Changes, Index, Position, all_messages, take_changes
+from waypost.relay.journal.segments import Position
+from waypost.relay.state.index import Changes, Index, all_messages, take_changes
 from waypost.relay.state.relay_state import RelayState
 
 log = logging.getLogger("waypost.relay")

@@ -12,14 +12,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from waypost.relay.journal.segments import Place, Position
 from waypost.relay.state.duplicates import Duplicate
-from waypost.relay.state.mailbox import DEAD, GONE, LEASED, Message
+from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, Message
 from waypost.relay.state.relay_state import RelayState
-from waypost.relay.state.rows import from_row, to_row
 from waypost.wire.results import PublishResult
 
 log = logging.getLogger("waypost.relay")
@@ -30,14 +31,26 @@ DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 FORMAT = 2
 _ROWS_PER_STATEMENT = 200
 
-
-class Position(msgspec.Struct, frozen=True):
-    """How far into the journal something stands: just after the commit of `seq`."""
-
-    seq: int = 0
-    at_us: int = 0
-    segment: int = 0
-    offset: int = 0
+_STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed"}
+_STATE = {status: state for state, status in _STATUS.items()}
+_COLUMNS = (
+    "order",
+    "endpoint",
+    "id",
+    "state",
+    "sender",
+    "size",
+    "ttl",
+    "at_us",
+    "segment",
+    "offset",
+    "length",
+    "attempt",
+    "not_before_us",
+    "via",
+    "reason",
+    "failed_at_us",
+)
 
 
 class Changes(msgspec.Struct):
@@ -245,6 +258,38 @@ def all_messages(state: RelayState) -> Iterable[Message]:
     for mailbox in state.mailboxes.values():
         yield from mailbox.live.values()
         yield from mailbox.dead.values()
+
+
+def to_row(m: Message) -> tuple[str | int, ...]:
+    """The columns of a message, in their order."""
+    at = m.place
+    # One tuple, not made of several: this runs on the event loop, for every message in it.
+    return (
+        m.order,
+        m.endpoint,
+        m.id,
+        _STATUS[m.state],
+        m.sender,
+        m.size,
+        m.ttl,
+        m.at_us,
+        at.segment,
+        at.offset,
+        at.length,
+        m.attempt,
+        m.not_before_us,
+        m.via,
+        m.reason,
+        m.failed_at_us,
+    )
+
+
+def from_row(row: tuple[object, ...]) -> Message:
+    """The message that a row tells of."""
+    fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+    place = Place(*(fields.pop(name) for name in ("segment", "offset", "length")))
+    state = _STATE[fields.pop("state")]
+    return Message(place=place, state=state, **fields)
 
 
 def _duplicate(at_us: int, result: str) -> Duplicate:

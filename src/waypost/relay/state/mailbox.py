@@ -77,8 +77,16 @@ class Mailbox:
     """The messages of one endpoint."""
 
     __slots__ = (
-        *("dead", "earliest_ttl", "hash", "live", "occupancy"),
-        *("queue", "registered", "registered_seq", "since_us", "subject"),
+        "dead",
+        "earliest_ttl",
+        "hash",
+        "live",
+        "occupancy",
+        "queue",
+        "registered",
+        "registered_seq",
+        "since_us",
+        "subject",
     )
 
     def __init__(self, subject: str, hash_: str) -> None:

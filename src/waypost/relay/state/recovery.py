@@ -15,9 +15,16 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.data_dir import DataDir
-from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_path
+from waypost.relay.journal.segments import (
+    Batch,
+    Damage,
+    Position,
+    list_segments,
+    read_segment,
+    segment_path,
+)
 from waypost.relay.journal.writer import sync_directory
-from waypost.relay.state.index import Index, Position
+from waypost.relay.state.index import Index
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import Accepted, Rejected
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from waypost.relay.data_dir import DataDir
-from waypost.relay.journal.segments import Batch, list_segments, read_segment
+from waypost.relay.journal.segments import Batch, Position, list_segments, read_segment
 from waypost.relay.state.duplicates import Duplicate
-from waypost.relay.state.index import DAMAGED, Changes, Index, Position, take_changes
+from waypost.relay.state.index import DAMAGED, Changes, Index, take_changes
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.results import PublishResult
@@ -22,9 +22,22 @@ from waypost.wire.results import PublishResult
 Rows = dict[Any, tuple[Any, ...]]
 
 _MESSAGE_COLUMNS = (
-    *("ordering", "endpoint", "id", "status", "sender", "size", "ttl_ms", "at_us"),
-    *("segment", "offset", "length"),
-    *("attempt", "not_before_us", "via", "reason", "failed_at_us"),
+    "ordering",
+    "endpoint",
+    "id",
+    "status",
+    "sender",
+    "size",
+    "ttl_ms",
+    "at_us",
+    "segment",
+    "offset",
+    "length",
+    "attempt",
+    "not_before_us",
+    "via",
+    "reason",
+    "failed_at_us",
 )
 
 _SEGMENT = _MESSAGE_COLUMNS.index("segment")
