@@ -10,7 +10,7 @@ import msgspec
 from bench.embedded import open_settings
 from waypost import Relay
 from waypost.simulate import SimulationOptions, simulate
-from waypost.simulate.settings import simulated_settings
+from waypost.simulate.options import simulated_settings
 from waypost.testing import ManualClock
 
 MESSAGES_MAX = 330_000

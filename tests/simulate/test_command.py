@@ -40,7 +40,7 @@ def test_it_tells_the_same_as_json(waypost: CommandLine) -> None:
     ("arguments", "complaint"),
     [
         (("--messages", "0"), "messages must be 1 or more"),
-        (("--messages", "9", "--scenario", "party"), "there are: mixed, conversations, flood,"),
+        (("--messages", "9", "--scenario", "party"), "choose one of: mixed, conversations, flood,"),
         (("--messages", "9", "--agents", "1"), "agents must be 24 or more"),
     ],
 )

@@ -18,7 +18,7 @@ from waypost.simulate import SimulationOptions, simulate
         ({"agents": 23}, "agents must be 24 or more, not 23"),
         ({"days": 0.2}, "days must be 0.25 to 366, not 0.2"),
         ({"days": float("nan")}, "days must be"),
-        ({"scenario": "party"}, "no scenario is called 'party'; there are: mixed, conversations,"),
+        ({"scenario": "party"}, "unknown scenario 'party'; choose one of: mixed, conversations,"),
     ],
 )
 def test_options_that_make_no_sense_are_rejected(

@@ -8,8 +8,7 @@ import pytest
 from tests.simulate.journals import events, rejected, run
 from waypost.policy.settings import lint
 from waypost.simulate import SCENARIOS
-from waypost.simulate.scenarios import portions
-from waypost.simulate.settings import simulated_settings
+from waypost.simulate.options import quota_sizes, simulated_settings
 
 REASONS = ("rate_limited", "quota_exceeded", "backpressure", "circuit_open", "budget_exceeded")
 KINDS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven", "breaker")
@@ -127,8 +126,8 @@ def test_the_operator_redrives_some_dead_letters_and_throws_old_ones_away(tmp_pa
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("messages", [1, 99, 12_345])
-def test_portions_add_up(scenario: str, messages: int) -> None:
-    sizes = portions(scenario, messages)
+def test_quotas_add_up_to_all_messages(scenario: str, messages: int) -> None:
+    sizes = quota_sizes(scenario, messages)
     assert sum(sizes.values()) == messages
     assert min(sizes.values()) >= 0
 

@@ -1,7 +1,7 @@
-"""Several relays side by side: each has a process, a seed and a share of the messages of its own.
+"""Several simulated relays in parallel, each with its own process, seed and share of the messages.
 
-They know nothing of each other: what happens at one does not depend on how many there are but for
-its share, and each could be made again alone.
+They are independent: the decisions of one depend on its own seed and share only, so each can be
+reproduced on its own.
 """
 
 import os
@@ -12,13 +12,12 @@ from multiprocessing import get_context
 import msgspec
 
 from waypost.policy.errors import InvalidInput
-from waypost.simulate.driver import OnProgress, simulate
+from waypost.simulate.driver import OnProgress, Summary, simulate
 from waypost.simulate.options import SimulationOptions
-from waypost.simulate.summary import Summary
 
 
-class Several(msgspec.Struct, kw_only=True):
-    """What came of it; `seconds` is from the first beginning to the last end."""
+class ParallelSummary(msgspec.Struct, kw_only=True):
+    """The summaries of all relays; `seconds` is from the first start to the last end."""
 
     relays: list[Summary]
     messages: int
@@ -26,30 +25,30 @@ class Several(msgspec.Struct, kw_only=True):
     messages_per_second: float
 
 
-def simulate_several(
+def simulate_parallel(
     options: SimulationOptions, relays: int, on_progress: OnProgress = lambda done, total: None
-) -> Several:
-    """Make `relay-1` and so on in `options.out` data directories; as many at a time as cores.
+) -> ParallelSummary:
+    """Create the data directories `relay-1` and so on in `options.out`, one per core at a time.
 
-    The first has the seed of `options`, the next one more, and so on. `on_progress` hears how many
-    messages of how many were sent, whenever a relay is done. Raises as `simulate` does.
+    The first relay has the seed of `options`, each further one the next seed. Calls `on_progress`
+    with the number of messages sent and their total, after each relay. Raises as `simulate` does.
     """
     options.check()
     if not 1 <= relays <= options.messages:
         raise InvalidInput(f"relays must be 1 to the number of messages, not {relays}")
     began = time.perf_counter()
     shares = [_share(options, relays, number) for number in range(relays)]
-    # Forked children would share what libraries of the parent have open.
+    # Forked children would share the parent's open libraries.
     workers = ProcessPoolExecutor(min(relays, os.cpu_count() or 1), get_context("spawn"))
     with workers:
-        at_work = [workers.submit(simulate, share) for share in shares]
+        running = [workers.submit(simulate, share) for share in shares]
         done = 0
-        for one in as_completed(at_work):
+        for one in as_completed(running):
             done += one.result().messages
             on_progress(done, options.messages)
     seconds = time.perf_counter() - began
-    return Several(
-        relays=[one.result() for one in at_work],
+    return ParallelSummary(
+        relays=[one.result() for one in running],
         messages=done,
         seconds=seconds,
         messages_per_second=done / seconds,

@@ -164,7 +164,7 @@ def _run(options: "SimulationOptions") -> "Summary":
 
 def _run_and_show(options: "SimulationOptions", relays: int, json: bool) -> None:
     from waypost.cli.rendering import console, simulation
-    from waypost.simulate import simulate_several
+    from waypost.simulate import simulate_parallel
 
     if relays == 1:
         summary = _run(options)
@@ -174,7 +174,7 @@ def _run_and_show(options: "SimulationOptions", relays: int, json: bool) -> None
             simulation.show_summary(summary)
         return
     with simulation.messages_bar() as on_progress:
-        several = simulate_several(options, relays, on_progress)
+        several = simulate_parallel(options, relays, on_progress)
     if json:
         console.print_json(several)
     else:

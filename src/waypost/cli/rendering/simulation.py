@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waypost.cli.rendering.console import at, console, duration, plural, table
-from waypost.simulate import Several, Summary
+from waypost.simulate import ParallelSummary, Summary
 
 if TYPE_CHECKING:
     from waypost.pipeline.jobs.synthesize import Repeated
@@ -54,7 +54,7 @@ def show_summary(summary: Summary) -> None:
     )
 
 
-def show_several(several: Several) -> None:
+def show_several(several: ParallelSummary) -> None:
     """What each of several relays was sent, and how long it took together."""
     out = console()
     rows = table("relay", "seed", "messages", "accepted", numbers=("seed", "messages", "accepted"))

@@ -1,18 +1,13 @@
-"""What agents do: one module for each model, and the table of them.
+"""Traffic models, by the names that scenarios use.
 
-A model hires agents of its own, begins processes, and sends its portion of the messages, all of
-it: how many there are and when they are due is up to the portion.
+A model creates agents of its own, starts processes, and sends all messages of its quota. The quota
+decides how many messages there are and when each is due.
 """
 
-from waypost.simulate.models.absences import ABSENCES
-from waypost.simulate.models.broadcasts import BROADCASTS
-from waypost.simulate.models.conversations import CONVERSATIONS
-from waypost.simulate.models.crashes import CRASHES
-from waypost.simulate.models.flood import FLOOD
-from waypost.simulate.models.loops import LOOPS
+from waypost.simulate.models.conversations import BROADCASTS, CONVERSATIONS
+from waypost.simulate.models.faults import ABSENCES, CRASHES, LOOPS
 from waypost.simulate.models.model import Model
-from waypost.simulate.models.overflow import OVERFLOW
-from waypost.simulate.models.slow_consumer import SLOW_CONSUMER
+from waypost.simulate.models.overload import FLOOD, OVERFLOW, SLOW_CONSUMER
 
 MODELS: dict[str, Model] = {
     "conversations": CONVERSATIONS,
@@ -24,4 +19,3 @@ MODELS: dict[str, Model] = {
     "broadcasts": BROADCASTS,
     "overflow": OVERFLOW,
 }
-"""By the names that scenarios use."""

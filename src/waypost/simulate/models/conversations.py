@@ -1,48 +1,67 @@
-"""Pairs of agents that ask and answer, each in its own time.
+"""Ordinary traffic: agents that ask and answer, and broadcasts to patterns.
 
 An answer is published with `parent=`, so it inherits the question's budget. Agents mostly write
-to a few friends, so that pairs get to know each other; sometimes they write to a stranger.
+to a few friends, so that pairs reach higher tiers; sometimes they write to a stranger. Broadcasts
+go mostly to one team, sometimes to the leads of all teams.
 """
 
 from waypost.relay.delivery.drafts import Draft
 from waypost.simulate.agents import Agent
-from waypost.simulate.models.model import Cast, Model
-from waypost.simulate.world import Portion, Process
+from waypost.simulate.models.model import Actors, Model
+from waypost.simulate.world import Process, Quota
 from waypost.wire.envelopes import Envelope
 
 _FRIENDS = 6
 _STRANGER = 0.04
 _QUESTIONS_MAX = 4
+_LEADS = 0.05
 
 
-def _act(cast: Cast, portion: Portion) -> None:
-    payload = cast.world.payloads.any
+def _start_conversations(actors: Actors, quota: Quota) -> None:
+    payload = actors.world.payloads.any
 
     def answer_as(agent: Agent) -> None:
         me = agent.subject
 
         def answer(question: Envelope) -> None:
             if question.reply_to is not None:
-                portion.send(Draft(question.reply_to, payload(), me, None, None, question))
+                quota.send(Draft(question.reply_to, payload(), me, None, None, question))
 
-        agent.on_mail = answer
+        agent.on_message = answer
 
-    for agent in cast.crowd:
+    for agent in actors.agents:
         answer_as(agent)
-    cast.world.begin(_ask(cast, portion), portion.due_us())
+    actors.world.begin(_ask(actors, quota), quota.due_us())
 
 
-def _ask(cast: Cast, portion: Portion) -> Process:
-    crowd, draw, payload = cast.crowd, portion.random.random, cast.world.payloads.any
-    size = len(crowd)
-    while portion.left:
-        place = int(draw() ** 2 * size)  # some are chattier than others
+def _ask(actors: Actors, quota: Quota) -> Process:
+    agents, draw, payload = actors.agents, quota.random.random, actors.world.payloads.any
+    size = len(agents)
+    while quota.left:
+        index = int(draw() ** 2 * size)  # some are chattier than others
         stranger = draw() < _STRANGER
-        away = 1 + int(draw() * (size - 1 if stranger else min(_FRIENDS, size - 1)))
-        me, you = crowd[place].subject, crowd[(place + away) % size].subject
+        distance = 1 + int(draw() * (size - 1 if stranger else min(_FRIENDS, size - 1)))
+        me, you = agents[index].subject, agents[(index + distance) % size].subject
         for _ in range(1 + int(draw() * _QUESTIONS_MAX)):
-            portion.send(Draft(you, payload(), me, me))
-        yield portion.due_us()
+            quota.send(Draft(you, payload(), me, me))
+        yield quota.due_us()
 
 
-CONVERSATIONS = Model(_act)
+def _start_broadcasts(actors: Actors, quota: Quota) -> None:
+    for number, part in enumerate(quota.split(actors.groups)):
+        announcer = Agent(actors.world, f"agent.news.desk-{number}")
+        announcer.connect()
+        actors.world.begin(_announce(actors, part, announcer), part.due_us())
+
+
+def _announce(actors: Actors, quota: Quota, announcer: Agent) -> Process:
+    teams = sorted({agent.subject.split(".")[1] for agent in actors.agents})
+    while quota.left:
+        leads = quota.random.random() < _LEADS
+        pattern = "agent.*.lead" if leads else f"agent.{quota.random.choice(teams)}.>"
+        quota.send(Draft(pattern, actors.world.payloads.any(), announcer.subject))
+        yield quota.due_us()
+
+
+CONVERSATIONS = Model(_start_conversations)
+BROADCASTS = Model(_start_broadcasts, group_size=1)

@@ -1,41 +1,43 @@
-"""What a model is to the driver."""
+"""The interface between the driver and a model."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from waypost.simulate.agents import Agent
-from waypost.simulate.world import Portion, World
+from waypost.simulate.world import Quota, World
 
 
-class Cast(NamedTuple):
-    """Who takes part: the world, its crowd of ordinary agents, and how many groups of its own a
-    model may hire."""
+class Actors(NamedTuple):
+    """The world, its ordinary agents, and how many groups of agents a model may create."""
 
     world: World
-    crowd: list[Agent]
+    agents: list[Agent]
     groups: int
 
-    def some(self, portion: Portion, wanted: int) -> list[Agent]:
-        """Up to `wanted` of the crowd, no one twice."""
-        return portion.random.sample(self.crowd, min(wanted, len(self.crowd)))
+    def sample(self, quota: Quota, wanted: int) -> list[Agent]:
+        """Return up to `wanted` different ordinary agents."""
+        return quota.random.sample(self.agents, min(wanted, len(self.agents)))
 
-    def anyone(self, portion: Portion) -> Agent:
-        """One of the crowd."""
-        return self.crowd[int(portion.random.random() * len(self.crowd))]
+    def pick(self, quota: Quota) -> Agent:
+        """Return one of the ordinary agents."""
+        return self.agents[int(quota.random.random() * len(self.agents))]
 
 
 class Model(NamedTuple):
-    """`act` begins the model's processes. It hires one group of `group_size` agents for every
-    `one_in` agents of the simulation, and at least one group."""
+    """`start` starts the model's processes.
 
-    act: Callable[[Cast, Portion], None]
+    A model creates one group of `group_size` agents for every `one_in` agents of the simulation,
+    and at least one group.
+    """
+
+    start: Callable[[Actors, Quota], None]
     group_size: int = 0
     one_in: int = 100
 
     def groups(self, agents: int) -> int:
-        """How many groups there are among so many agents."""
+        """Return the number of groups in a simulation of `agents` agents."""
         return max(1, agents // self.one_in)
 
-    def hired(self, agents: int) -> int:
-        """How many agents are the model's own."""
+    def own_agents(self, agents: int) -> int:
+        """Return the number of agents that the model creates itself."""
         return self.groups(agents) * self.group_size
