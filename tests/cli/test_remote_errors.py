@@ -100,7 +100,7 @@ def test_something_else_that_answers_is_one_sentence(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{other.server_port}"
         person = Person(url, tmp_path, WAYPOST_OPERATOR_TOKEN="secret")
         said = one_sentence(person("stats", exits=1))
-    assert f"what answers at {url} is not a relay (it says 404): check --url" in said
+    assert f"{url} is not a relay (HTTP status 404): check --url" in said
 
 
 def test_tls_where_there_is_none_is_one_sentence(relay: ServedRelay, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_operators_verbs_say_which_token_they_need(person: Person) -> None:
 def test_a_wrong_token_is_told_where_the_right_one_is(relay: ServedRelay, tmp_path: Path) -> None:
     person = Person(relay.url, tmp_path, WAYPOST_OPERATOR_TOKEN="wrong")
     said = one_sentence(person("stats", exits=1))
-    assert "does not know this operator's token" in said
+    assert "rejected this operator's token" in said
     assert "file operator-token of its data directory" in said
 
 

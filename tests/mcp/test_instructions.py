@@ -2,7 +2,6 @@
 
 import pytest
 
-from waypost.cli.remote.failures import RemoteError
 from waypost.client.errors import (
     AgentClosed,
     AlreadyConnected,
@@ -11,6 +10,7 @@ from waypost.client.errors import (
     SendTimedOut,
     SubjectTaken,
 )
+from waypost.client.http import RemoteError
 from waypost.mcp.blocks import KNOWN
 from waypost.mcp.instructions import (
     GUARDED,

@@ -103,7 +103,7 @@ async def test_the_operator_sees_the_numbers_of_the_relay(sits: Sits, operator_t
 async def test_a_wrong_operator_token_is_said_to_be_wrong(sits: Sits) -> None:
     async with sits("agent.ann", operator_token="guessed") as ann:
         told = await ann.rejected("relay_list_endpoints")
-        assert "does not know this operator's token" in told
+        assert "rejected this operator's token" in told
 
 
 async def test_a_story_is_told_to_those_it_concerns(ann: Model, bob: Model, sits: Sits) -> None:

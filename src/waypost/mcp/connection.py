@@ -14,10 +14,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from waypost.cli.remote.api import trust
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
 from waypost.client.errors import OperationRejected
+from waypost.client.http import tls_context
 from waypost.client.identity import Identity
 from waypost.client.options import ClientOptions
 from waypost.mcp.inbox import Desk
@@ -113,7 +113,7 @@ class Presence:
         before, self._agent = self._agent, None
         if before is not None:
             await before.close()
-        options = ClientOptions(receive="pull", send_timeout_s=20.0, tls=trust(self.url))
+        options = ClientOptions(receive="pull", send_timeout_s=20.0, tls=tls_context(self.url))
         agent = Agent(parse_address(self.url), self.identity, options)
         try:
             await agent.open()

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from waypost.cli.remote.api import Api, Token, in_path
-from waypost.cli.remote.failures import RemoteError, Speaker
+from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
 from waypost.wire.http_bodies import EndpointFacts, EndpointList, MessageStory
@@ -63,11 +62,11 @@ class Routes:
     """The HTTP interface of one relay, as this agent or as the operator. Raises `RemoteError`."""
 
     def __init__(self, url: str, identity: Identity, operator_token: str | None) -> None:
-        self._api = Api(url)
+        self._api = HttpClient(url)
         self.url = self._api.url
         self._identity = identity
         self._threads = ThreadPoolExecutor(THREADS, "waypost-mcp-http")
-        self._operator = None if operator_token is None else Token(Speaker.OPERATOR, operator_token)
+        self._operator = None if operator_token is None else Token(Role.OPERATOR, operator_token)
 
     @property
     def is_operator(self) -> bool:
@@ -86,7 +85,7 @@ class Routes:
     async def story(self, message_id: str) -> MessageStory | None:
         """What happened to a message, as far as it is ours to know; None if that is nothing."""
         validate_message_id(message_id)
-        path = f"/v1/messages/{in_path(message_id)}"
+        path = f"/v1/messages/{path_segment(message_id)}"
 
         def ask() -> MessageStory:
             token = self._operator or self._api.log_in(self._identity)
@@ -96,7 +95,7 @@ class Routes:
 
     async def card(self, subject: str) -> Card | None:
         """The keys of an agent; None if it has never been here."""
-        path = f"/v1/endpoints/{in_path(validate_subject(subject))}/card"
+        path = f"/v1/endpoints/{path_segment(validate_subject(subject))}/card"
 
         def ask() -> Card:
             token = self._operator or self._api.log_in(self._identity)
@@ -106,7 +105,7 @@ class Routes:
 
     async def register(self, subject: str) -> EndpointFacts:
         """Give a subject a mailbox. For the operator."""
-        path = f"/v1/endpoints/{in_path(validate_subject(subject))}"
+        path = f"/v1/endpoints/{path_segment(validate_subject(subject))}"
         token = self._as_operator()
         return await self._run(lambda: self._api.put(path, b"", EndpointFacts, token=token))
 

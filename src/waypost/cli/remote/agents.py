@@ -14,8 +14,6 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from waypost.cli.facts import Confirmation, Heard, Letter, Sent
-from waypost.cli.remote.api import Api, trust
-from waypost.cli.remote.failures import RemoteError
 from waypost.cli.results import denied, sent_of
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
@@ -26,6 +24,7 @@ from waypost.client.errors import (
     RequestRejected,
     SendTimedOut,
 )
+from waypost.client.http import HttpClient, RemoteError, tls_context
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
@@ -174,9 +173,11 @@ async def _connected(
     receive: Receive,
     confirmed: Callable[[Confirmation], None] | None = None,
 ) -> AsyncIterator[Agent]:
-    with closing(Api(url)) as api:
+    with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
-    agent = Agent(parse_address(url), identity, ClientOptions(receive=receive, tls=trust(url)))
+    agent = Agent(
+        parse_address(url), identity, ClientOptions(receive=receive, tls=tls_context(url))
+    )
     confirming: asyncio.Task[None] | None = None
     if confirmed is not None:  # before the first of them can come
         confirming = asyncio.create_task(_tell(agent.confirmations(), confirmed))

@@ -13,9 +13,8 @@ from waypost.cli.remote.answers import (
     endpoints_of,
     stats_of,
 )
-from waypost.cli.remote.api import Token
 from waypost.cli.remote.asking import Asking
-from waypost.cli.remote.failures import Speaker
+from waypost.client.http import Role, Token
 from waypost.policy.access import AccessRule
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
@@ -154,7 +153,7 @@ class Operating(Asking):
 
     def usage_of(self, subject: str, token: Token) -> InboxUsage | None:
         """The numbers of one mailbox, for those who may know them."""
-        if token.speaker is not Speaker.OPERATOR:
+        if token.role is not Role.OPERATOR:
             return None
         inboxes = self._stats(token).inboxes
         return next((one for one in inboxes if one.subject == subject), None)

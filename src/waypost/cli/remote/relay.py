@@ -10,11 +10,10 @@ import msgspec
 
 from waypost.cli.facts import Inbox, Letter, Sent
 from waypost.cli.remote.answers import InboxAnswer
-from waypost.cli.remote.api import NOBODY, Token, in_path
 from waypost.cli.remote.credentials import CredentialMissing, no_keys
-from waypost.cli.remote.failures import OPERATOR_WANTED, RemoteError
 from waypost.cli.remote.operating import Operating
 from waypost.cli.results import sent_of
+from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, Token, path_segment
 from waypost.client.outgoing import Outgoing
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.journal.history import MessageHistory, Step
@@ -62,7 +61,7 @@ class Served(Operating):
                 "/v1/messages", NewMessages(messages=[message]), Results, token=token
             )
         except RemoteError as problem:
-            if problem.status == 401 and token is NOBODY:
+            if problem.status == 401 and token is NO_TOKEN:
                 raise CredentialMissing(
                     f"the relay at {self.url} takes no anonymous messages: {no_keys(None)}"
                 ) from None
@@ -106,19 +105,23 @@ class Served(Operating):
             raise
         if found.messages:
             asked = AckAsked(ids=[one.id for one in found.messages])
-            self.api.post(f"/v1/inbox/{in_path(subject)}/ack", asked, Counted, token=token)
+            self.api.post(f"/v1/inbox/{path_segment(subject)}/ack", asked, Counted, token=token)
 
     def explain(self, message_id: str) -> MessageHistory:
         """What happened to a message, as far as it is ours to know."""
         validate_message_id(message_id)
         token = self.operator_or_nobody()
-        if token is NOBODY:
+        if token is NO_TOKEN:
             identity = self.credentials.identity(None)
             if identity is None:
-                raise CredentialMissing(f"{OPERATOR_WANTED}; or the keys of its sender with --key")
+                raise CredentialMissing(
+                    f"{OPERATOR_TOKEN_NEEDED}; or the keys of its sender with --key"
+                )
             token = self.api.log_in(identity)
         try:
-            story = self.api.get(f"/v1/messages/{in_path(message_id)}", MessageStory, token=token)
+            story = self.api.get(
+                f"/v1/messages/{path_segment(message_id)}", MessageStory, token=token
+            )
         except RemoteError as problem:
             if problem.status != 404:
                 raise
@@ -134,16 +137,16 @@ class Served(Operating):
     def _register(self, subject: str) -> None:
         validate_subject(subject)
         token = self.operator_or_nobody()
-        if token is NOBODY and subject.startswith(_MAILBOXES_BY_THEMSELVES):
+        if token is NO_TOKEN and subject.startswith(_MAILBOXES_BY_THEMSELVES):
             return  # a served relay makes it when the message arrives
-        path = f"/v1/endpoints/{in_path(subject)}"
+        path = f"/v1/endpoints/{path_segment(subject)}"
         self.api.put(path, b"", EndpointFacts, token=self.operator())
 
     def _lease(
         self, subject: str, limit: int, max_size_bytes: int | None, token: Token
     ) -> InboxAnswer:
         return self.api.get(
-            f"/v1/inbox/{in_path(subject)}",
+            f"/v1/inbox/{path_segment(subject)}",
             InboxAnswer,
             token=token,
             limit=limit,
@@ -153,7 +156,7 @@ class Served(Operating):
     def _give_back(self, subject: str, found: InboxAnswer, token: Token) -> None:
         if found.messages:
             asked = NackAsked(ids=[one.id for one in found.messages])
-            self.api.post(f"/v1/inbox/{in_path(subject)}/nack", asked, Counted, token=token)
+            self.api.post(f"/v1/inbox/{path_segment(subject)}/nack", asked, Counted, token=token)
 
 
 def _check(letter: Letter) -> None:

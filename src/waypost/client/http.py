@@ -1,0 +1,234 @@
+"""Requests to the HTTP interface of a relay, one at a time, for the command line and MCP.
+
+WaypostError
+└── RemoteError           the relay is unreachable, denies access, or cannot serve the request
+
+Rule 1  Input that no relay accepts raises `InvalidInput`, as everywhere.
+Rule 2  An error text names the URL and what a person can do about it.
+Rule 3  Proxies are bypassed: the relay's own host and port are part of every proof of identity.
+
+Needs httpx. The rest of `waypost.client` works without this module.
+"""
+
+import ssl
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from waypost.client.address import CONNECT_PATH, parse_address
+from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
+from waypost.wire.problems import Problem
+
+if TYPE_CHECKING:
+    from waypost.client.identity import Identity
+
+T = TypeVar("T")
+
+_TIMEOUTS_S = httpx.Timeout(connect=10, read=60, write=60, pool=10)
+
+OPERATOR_TOKEN_NEEDED = (
+    "this needs the operator's token: give --operator-token-file with the file operator-token of"
+    " the relay's data directory (or WAYPOST_OPERATOR_TOKEN_FILE, or WAYPOST_OPERATOR_TOKEN)"
+)
+
+
+class RemoteError(WaypostError):
+    """A request to a served relay failed. `status` is the HTTP status, 0 without a response."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Role(StrEnum):
+    """Whose token a request carries."""
+
+    ANONYMOUS = "anonymous"
+    AGENT = "agent"
+    OPERATOR = "operator"
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A bearer token and the role it stands for; anonymous requests have no `text`."""
+
+    role: Role
+    text: str = ""
+
+
+NO_TOKEN = Token(Role.ANONYMOUS)
+
+
+class HttpClient:
+    """The HTTP interface at `url`. Raises `InvalidInput` unless `url` is a relay's address."""
+
+    def __init__(self, url: str) -> None:
+        address = parse_address(url)
+        self.url = f"http{address.uri.removeprefix('ws').removesuffix(CONNECT_PATH)}"
+        self._origin = address.origin
+        self._client = httpx.Client(
+            timeout=_TIMEOUTS_S, verify=tls_context(self.url) or False, trust_env=False
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def log_in(self, identity: "Identity") -> Token:
+        """Return a token for the agent `identity`, after proving that it holds its keys."""
+        nonce = self.post("/v1/auth/challenge", None, ChallengeGiven).nonce
+        proof = identity.prove(nonce, self._origin)
+        asked = TokenAsked(
+            subject=proof.subject,
+            public_key=proof.public_key,
+            signature=proof.signature,
+            nonce=nonce,
+            sealing_key=proof.sealing_key,
+            sealing_signature=proof.sealing_signature,
+        )
+        given = self.post("/v1/auth/token", asked, TokenGiven, token=Token(Role.AGENT))
+        return Token(Role.AGENT, given.token)
+
+    def get(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:
+        """Return the resource at `path`. Raises `RemoteError` or `InvalidInput`."""
+        params = {name: _text(value) for name, value in query.items() if value is not None}
+        return self._request("GET", path, answer, token, params=params)
+
+    def post(self, path: str, body: object, answer: type[T], *, token: Token = NO_TOKEN) -> T:
+        """Post `body` as JSON and return the answer. Raises as `get` does."""
+        return self._request("POST", path, answer, token, content=_encode(body))
+
+    def put(
+        self, path: str, body: bytes, answer: type[T], *, token: Token = NO_TOKEN, **query: Any
+    ) -> T:
+        """Put `body` at `path` and return the answer. Raises as `get` does."""
+        params = {name: _text(value) for name, value in query.items()}
+        return self._request("PUT", path, answer, token, content=body, params=params)
+
+    def delete(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:
+        """Delete the resource at `path` and return the answer. Raises as `get` does."""
+        return self._request("DELETE", path, answer, token, params=query)
+
+    def _request(self, method: str, path: str, answer: type[T], token: Token, **more: Any) -> T:
+        headers = {"Content-Type": "application/json"} if more.get("content") else {}
+        if token.text:
+            headers["Authorization"] = f"Bearer {token.text}"
+        try:
+            response = self._client.request(method, self.url + path, headers=headers, **more)
+        except httpx.HTTPError as problem:
+            raise _no_response(self.url, problem) from None
+        if response.status_code != 200:
+            raise _failure(self.url, response, token.role)
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.DecodeError as problem:
+            raise RemoteError(
+                f"unexpected response from {self.url}: {problem}; is it a relay of this version?"
+            ) from None
+
+
+def path_segment(name: str) -> str:
+    """Quote a subject or an id for use in a path."""
+    return quote(name, safe="")
+
+
+def tls_context(url: str) -> ssl.SSLContext | None:
+    """Return a TLS context with this machine's certificate authorities (or those of
+    SSL_CERT_FILE); None for a URL without TLS."""
+    return ssl.create_default_context() if url.startswith("https:") else None
+
+
+def _encode(body: object) -> bytes:
+    return b"" if body is None else msgspec.json.encode(body)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Failures
+
+
+def _no_response(url: str, problem: Exception) -> RemoteError:
+    if isinstance(problem, httpx.TimeoutException):
+        return RemoteError(f"the relay at {url} timed out: try again later")
+    cause = _tls_cause(problem)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return RemoteError(
+            f"the certificate of {url} cannot be trusted ({cause.verify_message}): if it is"
+            " the relay's own, name it with SSL_CERT_FILE=FILE"
+        )
+    if cause is not None:
+        return RemoteError(
+            f"TLS handshake with {url} failed ({cause.reason or cause}): is it http:// instead of"
+            " https://?"
+        )
+    if isinstance(problem, httpx.RemoteProtocolError):
+        return RemoteError(f"{url} is not a relay's HTTP interface: is it https:// instead?")
+    reason = str(problem) or type(problem).__name__
+    return RemoteError(
+        f"no relay answers at {url}: start one with 'waypost serve', or name another with --url"
+        f" ({reason})"
+    )
+
+
+def _failure(url: str, response: httpx.Response, role: Role) -> WaypostError:
+    """Translate a response with a status other than 200."""
+    status = response.status_code
+    try:
+        problem = msgspec.json.decode(response.content, type=Problem)
+    except msgspec.DecodeError:
+        return RemoteError(f"{url} is not a relay (HTTP status {status}): check --url", status)
+    match status:
+        case 400 | 413:
+            return InvalidInput(problem.error)
+        case 401:
+            return RemoteError(_unauthorized(url, problem, role), status)
+        case 403:
+            return RemoteError(_forbidden(url, problem, role), status)
+        case 429 | 503:
+            wait = problem.retry_after_ms
+            later = f"try again in {max(1, round(wait / 1000)):,} s" if wait else "try again later"
+            return RemoteError(f"not now: {problem.error}; {later}", status)
+        case _:
+            return RemoteError(problem.error, status)
+
+
+def _unauthorized(url: str, problem: Problem, role: Role) -> str:
+    match role:
+        case Role.OPERATOR:
+            return (
+                f"the relay at {url} rejected this operator's token: the right one is in the file"
+                " operator-token of its data directory"
+            )
+        case Role.AGENT:
+            return (
+                f"the relay at {url} rejected the proof of these keys ({problem.error}): connect"
+                " to it under its own name, not through a proxy that changes it"
+            )
+        case Role.ANONYMOUS:
+            return OPERATOR_TOKEN_NEEDED
+
+
+def _forbidden(url: str, problem: Problem, role: Role) -> str:
+    if problem.reason == "subject_taken":
+        return (
+            f"at {url} {problem.error}: use the key file it was first used with (--key), or another"
+            " subject"
+        )
+    if "operator" in problem.error:
+        return OPERATOR_TOKEN_NEEDED
+    if role is Role.AGENT:
+        return f"{problem.error}: give its own keys with --key, or the operator's token"
+    return problem.error
+
+
+def _tls_cause(problem: BaseException | None) -> ssl.SSLError | None:
+    while problem is not None:
+        if isinstance(problem, ssl.SSLError):
+            return problem
+        problem = problem.__cause__ or problem.__context__
+    return None
