@@ -14,7 +14,7 @@ import msgspec
 from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
-from waypost.wire.http_bodies import EndpointFacts, EndpointList, MessageStory
+from waypost.wire.http_bodies import EndpointFacts, EndpointList, MessageStory, RelayStats
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.sealing import Card
 
@@ -23,32 +23,6 @@ T = TypeVar("T")
 PAGE = 1000
 THREADS = 4
 INBOXES_MAX = 1000
-
-
-class InboxNumbers(msgspec.Struct):
-    """One mailbox: how much waits in it, and whether its agent is connected."""
-
-    subject: str
-    pending: int
-    connected: bool
-
-
-class Connected(msgspec.Struct):
-    """An agent that is connected."""
-
-    subject: str
-
-
-class Numbers(msgspec.Struct):
-    """What an operator sees; `inboxes` are the fullest."""
-
-    by_status: dict[str, int]
-    rejected: dict[str, int]
-    inboxes: list[InboxNumbers]
-    inboxes_total: int
-    connected: list[Connected]
-    storage_full: bool
-    problems: list[str]
 
 
 class Page(msgspec.Struct):
@@ -113,11 +87,11 @@ class Routes:
         """Endpoints under `pattern`, by name, behind `after`. For the operator."""
         return await self._run(lambda: self._endpoints(pattern, limit, after))
 
-    async def numbers(self) -> Numbers:
-        """How the relay is doing. For the operator."""
+    async def stats(self) -> RelayStats:
+        """Return the statistics of the relay. For the operator."""
         token = self._as_operator()
         return await self._run(
-            lambda: self._api.get("/v1/stats", Numbers, token=token, inboxes=INBOXES_MAX)
+            lambda: self._api.get("/v1/stats", RelayStats, token=token, inboxes=INBOXES_MAX)
         )
 
     def _endpoints(self, pattern: str, limit: int, after: str | None) -> Page:

@@ -20,6 +20,8 @@ from waypost.policy.bounds import (
     subject_tokens_max,
     wait_max_s,
 )
+from waypost.policy.breakers import CircuitBreakerState
+from waypost.policy.tiers import Tier
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Parent
 from waypost.wire.results import PublishResult
@@ -290,6 +292,98 @@ class ConfigState(msgspec.Struct, kw_only=True):
     notes: list[str] = []
     problem: str = ""
     written: bool = False
+
+
+# Statistics
+
+
+class SenderUsage(msgspec.Struct, kw_only=True):
+    """Messages and bytes of one sender in one inbox, and the sender's tier there."""
+
+    sender: str
+    messages: int
+    bytes: int
+    tier: Tier
+
+
+class InboxStats(msgspec.Struct, kw_only=True):
+    """Counts of one inbox; `senders` lists those with the most bytes in it.
+
+    `connected` is true while the agent of this inbox is connected.
+    """
+
+    subject: str
+    hash: str
+    pending: int
+    leased: int
+    dead: int
+    bytes: int
+    pressure: float
+    connected: bool
+    senders: list[SenderUsage]
+
+
+class AgentConnection(msgspec.Struct, kw_only=True):
+    """A connected agent, the start of its connection (µs), and `push` or `pull` delivery."""
+
+    subject: str
+    since_us: int
+    receive: str
+
+
+class RelayStats(msgspec.Struct, kw_only=True):
+    """Statistics of a relay: `by_status` counts the messages now in its mailboxes.
+
+    `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
+    `inboxes_total`.
+    """
+
+    at_us: int
+    seq: int
+    commits: int
+    total_messages: int
+    by_status: dict[str, int]
+    events: dict[str, int]
+    rejected: dict[str, int]
+    inboxes: list[InboxStats]
+    inboxes_total: int
+    breakers: dict[str, CircuitBreakerState]
+    connected: list[AgentConnection]
+    senders_tracked: int
+    storage: str
+    durability: str
+    storage_full: bool
+    problems: list[str]
+
+
+class TierUsage(msgspec.Struct, kw_only=True):
+    """Messages and bytes of all senders of one tier, and the quota of each sender.
+
+    The quotas are None while quotas are off.
+    """
+
+    tier: Tier
+    senders: int
+    messages: int
+    bytes: int
+    max_messages: int | None
+    max_bytes: int | None
+
+
+class InboxUsage(InboxStats, kw_only=True):
+    """Counts, caps and senders of one inbox; `senders_total` counts the senders left out too.
+
+    `oldest_us` is the arrival of the oldest pending message, None without one. `messages_max`
+    and `bytes_max` are None while there is no cap.
+    """
+
+    at_us: int
+    registered: bool
+    messages_max: int | None
+    bytes_max: int | None
+    oldest_us: int | None
+    senders_total: int
+    tiers: list[TierUsage]
 
 
 class Health(msgspec.Struct, kw_only=True):

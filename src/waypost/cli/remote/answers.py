@@ -9,6 +9,7 @@ from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.wire.envelopes import Envelope
 from waypost.wire.http_bodies import EndpointFacts as EndpointAnswer
+from waypost.wire.http_bodies import InboxStats, RelayStats
 
 
 class InboxAnswer(msgspec.Struct):
@@ -25,46 +26,7 @@ class DeadLetterAnswer(msgspec.Struct):
     groups: list[DeadLetterGroup] = []
 
 
-class _SenderUsage(msgspec.Struct):
-    sender: str
-    messages: int
-    bytes: int
-
-
-class InboxUsage(msgspec.Struct):
-    """One inbox and who fills it."""
-
-    subject: str
-    hash: str
-    pending: int
-    leased: int
-    dead: int
-    bytes: int
-    pressure: float
-    senders: list[_SenderUsage]
-
-
-class _Agent(msgspec.Struct):
-    subject: str
-
-
-class StatsAnswer(msgspec.Struct):
-    """Numbers of a served relay; `inboxes` are the fullest of `inboxes_total`."""
-
-    seq: int
-    total_messages: int
-    by_status: dict[str, int]
-    events: dict[str, int]
-    rejected: dict[str, int]
-    inboxes: list[InboxUsage]
-    inboxes_total: int
-    connected: list[_Agent]
-    storage: str
-    durability: str
-    problems: list[str]
-
-
-def stats_of(url: str, answer: StatsAnswer) -> Stats:
+def stats_of(url: str, answer: RelayStats) -> Stats:
     """The numbers as `stats` prints them."""
     return Stats(
         url=url,
@@ -86,7 +48,7 @@ def stats_of(url: str, answer: StatsAnswer) -> Stats:
 
 
 def endpoints_of(
-    registered: list[EndpointAnswer], numbers: list[InboxUsage]
+    registered: list[EndpointAnswer], numbers: list[InboxStats]
 ) -> list[EndpointFacts]:
     """Endpoints in order of registration, with their numbers where those are known."""
     known = {one.subject: one for one in numbers}
@@ -109,7 +71,7 @@ def endpoints_of(
     ]
 
 
-def _metrics(one: InboxUsage) -> EndpointMetrics:
+def _metrics(one: InboxStats) -> EndpointMetrics:
     return EndpointMetrics(
         subject=one.subject,
         hash=one.hash,

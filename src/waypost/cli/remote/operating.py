@@ -8,8 +8,6 @@ from typing import Any
 from waypost.cli.facts import ConfigCheck, EndpointFacts, Redriven, Stats
 from waypost.cli.remote.answers import (
     DeadLetterAnswer,
-    InboxUsage,
-    StatsAnswer,
     endpoints_of,
     stats_of,
 )
@@ -24,8 +22,10 @@ from waypost.wire.http_bodies import (
     ConfigState,
     Counted,
     EndpointList,
+    InboxStats,
     PurgeAsked,
     RedriveAsked,
+    RelayStats,
     RuleList,
 )
 from waypost.wire.http_bodies import EndpointFacts as EndpointAnswer
@@ -151,15 +151,15 @@ class Operating(Asking):
         state = self.api.get("/v1/config", ConfigState, token=self.operator())
         return state.settings, state.problem
 
-    def usage_of(self, subject: str, token: Token) -> InboxUsage | None:
+    def usage_of(self, subject: str, token: Token) -> InboxStats | None:
         """The numbers of one mailbox, for those who may know them."""
         if token.role is not Role.OPERATOR:
             return None
         inboxes = self._stats(token).inboxes
         return next((one for one in inboxes if one.subject == subject), None)
 
-    def _stats(self, token: Token) -> StatsAnswer:
-        return self.api.get("/v1/stats", StatsAnswer, token=token, inboxes=_INBOXES_MAX)
+    def _stats(self, token: Token) -> RelayStats:
+        return self.api.get("/v1/stats", RelayStats, token=token, inboxes=_INBOXES_MAX)
 
     def _dead(self, subject: str | None, *, group: bool) -> DeadLetterAnswer:
         return self.api.get(

@@ -8,7 +8,6 @@ from mcp.types import CallToolResult
 from waypost.mcp.answers import answer, instructive, plural, problem
 from waypost.mcp.connection import Presence
 from waypost.mcp.instructions import failure
-from waypost.mcp.relay_api import Numbers
 from waypost.mcp.tools import parameters as a
 from waypost.mcp.tools.results import (
     EndpointSeen,
@@ -22,7 +21,7 @@ from waypost.mcp.tools.results import (
 from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern, validate_subject
-from waypost.wire.http_bodies import MessageStory
+from waypost.wire.http_bodies import MessageStory, RelayStats
 
 MAILBOXES_BY_THEMSELVES = "agent."
 
@@ -119,11 +118,11 @@ class LookingTools:
     async def relay_status(self) -> Annotated[CallToolResult, Status]:
         """See who you are at which relay, whether you are connected, and what waits for you."""
         presence, trouble = self._presence, ""
-        numbers: Numbers | None = None
+        stats: RelayStats | None = None
         try:
             await presence.caught_up()
             if self._routes.is_operator:
-                numbers = await self._routes.numbers()
+                stats = await self._routes.stats()
         except WaypostError as wrong:
             trouble = failure(wrong)
         if not trouble and not presence.is_connected:
@@ -138,7 +137,7 @@ class LookingTools:
             unread_bytes=sum(one.size for one in unread),
             unacknowledged=[one.message.id for one in presence.desk.read()],
             is_complete=presence.is_connected and not presence.is_crowded,
-            numbers=None if numbers is None else _relay_numbers(numbers),
+            numbers=None if stats is None else _relay_numbers(stats),
         )
         return answer("\n".join(_status_lines(facts)), facts)
 
@@ -167,9 +166,9 @@ class LookingTools:
 
     async def _all_endpoints(self, pattern: str, limit: int, after: str | None) -> CallToolResult:
         page = await self._routes.endpoints(pattern, limit, after)
-        numbers = await self._routes.numbers()
-        waiting = {one.subject: one.pending for one in numbers.inboxes}
-        here = {one.subject for one in numbers.connected}
+        stats = await self._routes.stats()
+        waiting = {one.subject: one.pending for one in stats.inboxes}
+        here = {one.subject for one in stats.connected}
         seen = [
             EndpointSeen(
                 subject=one.subject,
@@ -196,14 +195,14 @@ def _endpoint_lines(facts: EndpointsSeen) -> list[str]:
     return lines
 
 
-def _relay_numbers(numbers: Numbers) -> RelayNumbers:
+def _relay_numbers(stats: RelayStats) -> RelayNumbers:
     return RelayNumbers(
-        messages=numbers.by_status,
-        rejected=numbers.rejected,
-        mailboxes=numbers.inboxes_total,
-        connected_agents=len(numbers.connected),
-        is_storage_full=numbers.storage_full,
-        problems=numbers.problems,
+        messages=stats.by_status,
+        rejected=stats.rejected,
+        mailboxes=stats.inboxes_total,
+        connected_agents=len(stats.connected),
+        is_storage_full=stats.storage_full,
+        problems=stats.problems,
     )
 
 

@@ -1,7 +1,5 @@
 """What an operator wants to know about a relay at a glance."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from waypost.policy.backpressure import check_backpressure
@@ -31,11 +29,11 @@ class Metrics(msgspec.Struct, frozen=True):
     seq: int
     commits: int
     total_messages: int
-    by_status: Mapping[str, int]
-    events: Mapping[str, int]
-    rejected: Mapping[str, int]
+    by_status: dict[str, int]
+    events: dict[str, int]
+    rejected: dict[str, int]
     endpoints: list[EndpointMetrics]
-    breakers: Mapping[str, CircuitBreakerState]
+    breakers: dict[str, CircuitBreakerState]
     senders_tracked: int
     storage: str
     durability: str

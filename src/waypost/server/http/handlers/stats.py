@@ -1,16 +1,14 @@
 """What an operator wants to know at a glance: mailboxes and who fills them, breakers, agents."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
-from waypost.policy.breakers import CircuitBreakerState
-from waypost.policy.tiers import Tier
 from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.relay.relay import Relay
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
+from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -19,67 +17,12 @@ class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
     inboxes: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
 
 
-class SenderUsage(msgspec.Struct, kw_only=True):
-    """What one sender has waiting in an inbox, and how well the two know each other."""
-
-    sender: str
-    messages: int
-    bytes: int
-    tier: Tier
-
-
-class InboxUsage(msgspec.Struct, kw_only=True):
-    """One inbox; `senders` are those with the most bytes in it. `connected`: its agent is here."""
-
-    subject: str
-    hash: str
-    pending: int
-    leased: int
-    dead: int
-    bytes: int
-    pressure: float
-    connected: bool
-    senders: list[SenderUsage]
-
-
-class ConnectedAgent(msgspec.Struct, kw_only=True):
-    """An agent that is connected since `since_us` and gets its messages by `push` or `pull`."""
-
-    subject: str
-    since_us: int
-    receive: str
-
-
-class Stats(msgspec.Struct, kw_only=True):
-    """`by_status` counts messages now; `events` and `rejected` what happened since the start.
-
-    `inboxes` are the fullest, of `inboxes_total`.
-    """
-
-    at_us: int
-    seq: int
-    commits: int
-    total_messages: int
-    by_status: Mapping[str, int]
-    events: Mapping[str, int]
-    rejected: Mapping[str, int]
-    inboxes: list[InboxUsage]
-    inboxes_total: int
-    breakers: Mapping[str, CircuitBreakerState]
-    connected: list[ConnectedAgent]
-    senders_tracked: int
-    storage: str
-    durability: str
-    storage_full: bool
-    problems: list[str]
-
-
 async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     """Everything at one instant."""
     services = call.services
     relay = services.relay
     connected = [
-        ConnectedAgent(subject=one.subject, since_us=one.since_us, receive=one.receive)
+        AgentConnection(subject=one.subject, since_us=one.since_us, receive=one.receive)
         for one in services.hub.connected()
     ]
     here = {one.subject for one in connected}
@@ -88,7 +31,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     fullest = sorted(numbers.endpoints, key=lambda one: (-one.pending - one.leased, one.subject))
     shown = fullest[: call.parameters.inboxes]
     return Reply(
-        Stats(
+        RelayStats(
             at_us=now_us,
             seq=numbers.seq,
             commits=numbers.commits,
@@ -109,9 +52,9 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     )
 
 
-def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) -> InboxUsage:
+def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) -> InboxStats:
     tier, window_ms = relay.parts.ledger.state.tier, relay.settings.qos.bidirectional_window_ms
-    return InboxUsage(
+    return InboxStats(
         subject=inbox.subject,
         hash=inbox.hash,
         pending=inbox.pending,
@@ -146,6 +89,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=get_stats,
         parameters=StatsQuery,
         body=NO_BODY,
-        answer=Answer(Stats),
+        answer=Answer(RelayStats),
     ),
 )

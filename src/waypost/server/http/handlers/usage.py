@@ -2,8 +2,6 @@
 
 import heapq
 
-import msgspec
-
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.tiers import Tier
 from waypost.relay.relay import Relay
@@ -12,48 +10,9 @@ from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.handlers.endpoints import EndpointNamed
-from waypost.server.http.handlers.stats import SenderUsage
+from waypost.wire.http_bodies import InboxUsage, SenderUsage, TierUsage
 
 SENDERS_MAX = 200
-
-
-class TierUsage(msgspec.Struct, kw_only=True):
-    """What the senders of one tier have waiting, and what each of them may have at most.
-
-    Without limits (None), quotas are off.
-    """
-
-    tier: Tier
-    senders: int
-    messages: int
-    bytes: int
-    max_messages: int | None
-    max_bytes: int | None
-
-
-class InboxDetail(msgspec.Struct, kw_only=True):
-    """One inbox. `senders` are those with the most bytes in it, of `senders_total`.
-
-    `oldest_us` is when the message that waits longest came; None if nothing waits.
-    `messages_max` and `bytes_max` are its caps, None if it has none.
-    """
-
-    at_us: int
-    subject: str
-    hash: str
-    registered: bool
-    connected: bool
-    pending: int
-    leased: int
-    dead: int
-    bytes: int
-    pressure: float
-    messages_max: int | None
-    bytes_max: int | None
-    oldest_us: int | None
-    senders_total: int
-    senders: list[SenderUsage]
-    tiers: list[TierUsage]
 
 
 async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
@@ -63,13 +22,13 @@ async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
     return Reply(_detail(call.services, mailbox))
 
 
-def _detail(services: ServerContext, mailbox: Mailbox) -> InboxDetail:
+def _detail(services: ServerContext, mailbox: Mailbox) -> InboxUsage:
     relay = services.relay
     settings, now_us = relay.settings, relay.parts.ledger.now_us()
     senders = _senders(relay, mailbox, now_us // 1000)
     leased = sum(one.state is MessageState.LEASED for one in mailbox.live.values())
     cap, quotas = settings.backpressure, settings.qos.enabled
-    return InboxDetail(
+    return InboxUsage(
         at_us=now_us,
         subject=mailbox.subject,
         hash=mailbox.hash,
@@ -126,6 +85,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=get_usage,
         parameters=EndpointNamed,
         body=NO_BODY,
-        answer=Answer(InboxDetail),
+        answer=Answer(InboxUsage),
     ),
 )
