@@ -1,4 +1,4 @@
-"""docs/coverage.md names modules and tests that exist, and leaves no number out."""
+"""docs/reference/coverage.md names modules and tests that exist, and leaves no number out."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.test_docs import NAMED_TEST, names_a_test
 from tests.e2e.test_readme import ROOT, read
 
-PAGE = "docs/coverage.md"
+PAGE = "docs/reference/coverage.md"
 ROW = re.compile(r"^\| (\d\.\d+) \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 MODULE = re.compile(r"`([\w/]+\.py)`")
 DEVIATION = re.compile(r"^\| (D\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`./run demo`, from its first line to Ctrl-C: what it prints, and what the README shows of it."""
+"""`./run demo`, from its first line to Ctrl-C: its output, and the screen in docs/demo.md."""
 
 import os
 import re
@@ -44,11 +44,11 @@ def play(directory: Path) -> tuple[str, str, int]:
     return printed + rest, problems, demo.returncode
 
 
-def test_the_demo_makes_its_point_and_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_the_demo_makes_its_point_and_prints_the_screen_in_the_docs(tmp_path: Path) -> None:
     printed, problems, exit_code = play(tmp_path)
     assert (problems, exit_code) == ("", 0)
     lines = printed.splitlines()
-    shown = blocks("README.md", "text")[1].splitlines()
+    shown = blocks("docs/demo.md", "text")[0].splitlines()
     assert {masked(line) for line in shown} - {masked(line) for line in lines} == set()
     kept = re.search(r"Nothing is lost: ([\d,]+) confirmed .*, ([\d,]+) found", printed)
     assert kept is not None, printed

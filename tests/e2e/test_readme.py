@@ -1,4 +1,4 @@
-"""What the documents say is run, parsed or looked up: programs, commands, settings, fields."""
+"""Documents are executed: programs and commands run, settings, fields and names exist."""
 
 import json
 import os
@@ -29,6 +29,8 @@ from waypost.wire import events
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "waypost"
+README_WORDS_MAX = 800
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAME = """import asyncio
 from waypost import Relay
@@ -98,7 +100,8 @@ def test_the_readme_shows_a_program_and_what_it_prints() -> None:
 
 
 def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> None:
-    section = read("README.md").split("\n## A served relay\n", 1)[1].split("\n## ", 1)[0]
+    _, _, rest = read("README.md").partition("\n## Serve a relay, connect two agents\n")
+    section, _, _ = rest.partition("\n## ")
     found = BLOCK.findall(section)
     assert [language for language, _ in found] == ["sh", "sh", "text", "sh"]
     serve, agents, printed, operator = (body for _, body in found)
@@ -298,12 +301,24 @@ def test_tests_named_on_any_page_exist() -> None:
     assert sorted(found for found in named if not names_a_test(found[1])) == []
 
 
-@pytest.mark.parametrize("package", ["relay", "server", "client"])
-def test_the_map_names_every_module_and_no_other(package: str) -> None:
-    page = read("ARCHITECTURE.md").split(f"Inside `{package}`:", 1)[1]
-    table = page.split("\nInside `", 1)[0].split("\n## ", 1)[0]
-    modules = {path.name for path in (ROOT / "src" / "waypost" / package).rglob("[!_]*.py")}
-    assert set(re.findall(r"`(\w+\.py)`", table)) == modules
+def test_the_readme_is_short() -> None:
+    assert len(read("README.md").split()) <= README_WORDS_MAX
+
+
+def test_the_map_names_every_folder_and_no_other() -> None:
+    page = read("ARCHITECTURE.md")
+    [layers] = [text for _, text in BLOCK.findall(page) if text.startswith("cli ")]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    named = {word for line in layers.splitlines() for word in line[:27].split()} - {"·", "|"}
+    assert named == packages
+    rows = re.findall(r"^\| `(\w+)/(\w+)` \|", page, re.MULTILINE)
+    folders = {
+        (layer, path.name)
+        for layer in {layer for layer, _ in rows}
+        for path in (PACKAGE / layer).iterdir()
+        if path.is_dir() and not path.name.startswith("_")
+    }
+    assert set(rows) == folders
 
 
 def test_decisions_are_numbered_without_gaps_and_listed() -> None:
