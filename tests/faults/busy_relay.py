@@ -87,7 +87,7 @@ class Load:
     async def _publish_many(self, sender: str) -> None:
         while True:
             wanted = [(subject, self._next(sender, subject)) for subject in QUEUES for _ in "12"]
-            drafts = [Draft(subject, {"n": n}, sender) for subject, n in wanted]
+            drafts = [Draft(subject, {"n": n}, sender=sender) for subject, n in wanted]
             results = await self._relay.publish_many(drafts)
             for (subject, n), result in zip(wanted, results, strict=True):
                 self._report(subject, sender, n, result)

@@ -248,7 +248,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "ack": lambda relay: relay.ack("agent.a", "x"),
     "nack": lambda relay: relay.nack("agent.a", "x"),
     "join": lambda relay: relay.join("agent.a", lambda: None),
-    "submit": lambda relay: relay.submit(Draft("agent.a", 1, "agent.b")),
+    "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),
     "durable": lambda relay: relay.durable(),
     "idle": lambda relay: relay.idle(),
     "dead_letters": lambda relay: relay.dead_letters(),

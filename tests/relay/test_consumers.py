@@ -65,7 +65,7 @@ async def test_it_is_told_of_arrivals_once_they_are_on_disk(relay: Relay) -> Non
 
 async def test_what_is_not_on_disk_is_not_handed_out(relay: Relay) -> None:
     consumer = stay(relay)
-    relay.submit(Draft("agent.a", 1, "agent.b"))
+    relay.submit(Draft("agent.a", 1, sender="agent.b"))
     assert consumer.take(9) == []
     assert consumer.newest() > consumer.position()
     await relay.idle()

@@ -264,7 +264,7 @@ async def test_many_messages_become_durable_with_one_commit(relay: Relay) -> Non
 async def test_the_results_of_many_come_in_the_order_given(relay: Relay) -> None:
     results = await relay.publish_many(
         [
-            Draft("agent.a", "first", "agent.b"),
+            Draft("agent.a", "first", sender="agent.b"),
             {"subject": "agent.nobody", "payload": 2, "sender": "agent.b"},
             {"subject": "agent.a", "payload": "third", "sender": "agent.b", "reply_to": "agent.b"},
         ]

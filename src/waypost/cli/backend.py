@@ -9,17 +9,25 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
+from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Redriven, Sent, Stats
 from waypost.policy.access import AccessRule
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.journal.history import MessageHistory
 from waypost.wire.http_bodies import RuleList
+from waypost.wire.outgoing import OutgoingMessage
 
 
 class Messages(Protocol):
     """Messages in, messages out, and what became of one."""
 
-    def send(self, letter: Letter, *, register: bool, wait_s: float | None) -> Sent:
+    def send(
+        self,
+        message: OutgoingMessage,
+        sender: str | None,
+        *,
+        register: bool,
+        wait_s: float | None,
+    ) -> Sent:
         """Publish one message, after giving its subject a mailbox if that is wanted.
 
         With `wait_s`, wait so many seconds for a recipient to confirm it.

@@ -9,16 +9,6 @@ from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.wire.envelopes import Envelope
 
 
-class Letter(msgspec.Struct, frozen=True):
-    """A message to be sent. Without a `sender`, a served relay takes it for anonymous."""
-
-    subject: str
-    payload: object
-    sender: str | None = None
-    reply_to: str | None = None
-    message_id: str | None = None
-
-
 class RejectionAdvice(msgspec.Struct, frozen=True):
     """One endpoint that did not get a message (empty: nobody did), why, and what to do."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from waypost.cli import rules_file
-from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Letter, Redriven, Sent, Stats
+from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Redriven, Sent, Stats
 from waypost.cli.overview import check_config, effective_settings, save_config, stats_of
 from waypost.cli.results import sent_of
 from waypost.policy.access import AccessRule
@@ -39,6 +39,7 @@ from waypost.relay.verify.verify import rebuild_index, verify
 from waypost.wire.envelopes import instant
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.identifiers import validate_message_id
+from waypost.wire.outgoing import OutgoingMessage
 
 T = TypeVar("T")
 
@@ -156,23 +157,30 @@ class Directory:
 
     # Owning
 
-    def send(self, letter: Letter, *, register: bool, wait_s: float | None = None) -> Sent:
+    def send(
+        self,
+        message: OutgoingMessage,
+        sender: str | None,
+        *,
+        register: bool,
+        wait_s: float | None = None,
+    ) -> Sent:
         """Publish one message, after giving its subject a mailbox if that is wanted."""
-        if letter.sender is None:
+        if sender is None:
             raise InvalidInput("say who sends it, with --sender")
         if wait_s is not None:
             raise InvalidInput(
                 "--wait needs a served relay, for nobody reads while this one is closed: give --url"
             )
         if register:
-            validate_subject(letter.subject)
-        subject = letter.subject
+            validate_subject(message.subject)
+        subject = message.subject
         draft = Draft(
             subject,
-            letter.payload,
-            letter.sender,
-            letter.reply_to,
-            message_id=letter.message_id,
+            message.payload,
+            sender=sender,
+            reply_to=message.reply_to,
+            message_id=message.message_id,
         )
 
         async def act(relay: Relay) -> Sent:

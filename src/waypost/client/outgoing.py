@@ -8,37 +8,20 @@ import msgspec
 from waypost.client.errors import OperationRejected
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
-from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Codec, Error, Parent
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 from waypost.wire.sealing import Card
 
 
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to send. `parent` is the message it follows from, `budget` may only narrow what
-    that or the relay allows, `seal_to` is the card of the only one who may read it.
+class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
+    """A message to send; `seal_to` is the card of the only agent that may read it."""
 
-    The same `message_id` again is stored once; without one it gets its own.
-    """
-
-    subject: str
-    payload: object
-    parent: Envelope | None = None
-    reply_to: str | None = None
-    budget: Budget | Mapping[str, Any] | None = None
-    message_id: str | None = None
     seal_to: Card | None = None
 
     def check(self) -> None:
-        """Raise `InvalidSubject` or `InvalidMessage` for addresses and ids that are none."""
-        if not is_subject(self.subject):
-            validate_pattern(self.subject)
-        if self.reply_to is not None:
-            validate_subject(self.reply_to)
-        if self.message_id is not None:
-            validate_message_id(self.message_id)
+        """Check addresses, id and seal. Raises `InvalidSubject` or `InvalidMessage`."""
+        OutgoingMessage.check(self)
         if self.seal_to is not None and self.seal_to.subject != self.subject:
             raise InvalidMessage(
                 f"sealed to {self.seal_to.subject} but sent to {self.subject}: nobody could read it"

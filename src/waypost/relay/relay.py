@@ -139,7 +139,7 @@ class Relay:
         first result again.
         """
         runtime = self._runtime
-        draft = Draft(subject, payload, sender, reply_to, budget, parent, message_id)
+        draft = Draft(subject, payload, reply_to, budget, parent, message_id, sender=sender)
         result = runtime.publishing.take(draft)
         if not result.message_id:
             await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else

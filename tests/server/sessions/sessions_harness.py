@@ -117,7 +117,7 @@ class Room:
     def publish(
         self, payload: object, *, to: str = "agent.a", sender: str = "agent.b", **more: Any
     ) -> PublishResult:
-        return self.relay.submit(Draft(to, payload, sender, **more))
+        return self.relay.submit(Draft(to, payload, sender=sender, **more))
 
     async def quiet(self) -> None:
         """Everything is on disk, and whoever waited for that knows."""

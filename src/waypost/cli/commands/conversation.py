@@ -79,14 +79,15 @@ def request(
       waypost request agent.sum @question.json --key web.key --timeout 30
     """
     content = read_payload(payload)
-    from waypost.cli.facts import Letter, Sent
+    from waypost.cli.facts import Sent
     from waypost.cli.remote.agents import ask
     from waypost.cli.rendering import console, messages
+    from waypost.wire.outgoing import OutgoingMessage
 
     relay = where.served()
     identity = relay.credentials.require_identity(sender)
-    letter = Letter(subject, content)
-    answer = ask(relay.url, identity, letter, timeout, messages.note_confirmation)
+    request = OutgoingMessage(subject, content)
+    answer = ask(relay.url, identity, request, timeout, messages.note_confirmation)
     if isinstance(answer, Sent):
         if json:
             console.print_json(answer)

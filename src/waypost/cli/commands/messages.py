@@ -73,11 +73,11 @@ def send(  # noqa: PLR0913 - each is part of one message
       waypost send agent.billing hello --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
-    from waypost.cli.facts import Letter
     from waypost.cli.rendering import console, messages
+    from waypost.wire.outgoing import OutgoingMessage
 
-    letter = Letter(subject, content, sender, reply_to, message_id)
-    sent = where.target().send(letter, register=register, wait_s=wait)
+    message = OutgoingMessage(subject, content, reply_to=reply_to, message_id=message_id)
+    sent = where.target().send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(sent)
     else:

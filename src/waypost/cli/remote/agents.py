@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from waypost.cli.facts import Confirmation, Heard, Letter, Sent
+from waypost.cli.facts import Confirmation, Heard, Sent
 from waypost.cli.results import denied, sent_of
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
@@ -32,6 +32,7 @@ from waypost.policy.bounds import wait_max_s
 from waypost.policy.errors import AccessDenied
 from waypost.policy.subjects import is_literal
 from waypost.wire.frames import DeliveryConfirm
+from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.results import PublishResult
 
 T = TypeVar("T")
@@ -62,21 +63,21 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: Callable[[Confirmation], None]
 
 
-def send_and_wait(url: str, identity: Identity, letter: Letter, wait_s: float) -> Sent:
+def send_and_wait(url: str, identity: Identity, message: OutgoingMessage, wait_s: float) -> Sent:
     """Send, and wait `wait_s` for the first who confirms it."""
 
     async def act() -> Sent:
         async with _connected(url, identity, "pull") as agent:
             try:
                 result = await agent.send(
-                    letter.subject,
-                    letter.payload,
-                    reply_to=letter.reply_to,
-                    message_id=letter.message_id,
+                    message.subject,
+                    message.payload,
+                    reply_to=message.reply_to,
+                    message_id=message.message_id,
                 )
             except AccessDenied as problem:
                 result = denied(problem)
-            sent = _sent(letter.subject, result)
+            sent = _sent(message.subject, result)
             if not sent.delivered_to:
                 return sent
             try:
@@ -100,7 +101,7 @@ def send_and_wait(url: str, identity: Identity, letter: Letter, wait_s: float) -
 def ask(
     url: str,
     identity: Identity,
-    letter: Letter,
+    message: OutgoingMessage,
     timeout_s: float,
     confirmed: Callable[[Confirmation], None],
 ) -> Heard | Sent:
@@ -117,12 +118,12 @@ def ask(
             others = asyncio.create_task(_give_back(agent, min(timeout_s, wait_max_s)))
             try:
                 return _heard(
-                    await agent.request(letter.subject, letter.payload, timeout=timeout_s)
+                    await agent.request(message.subject, message.payload, timeout=timeout_s)
                 )
             except RequestRejected as problem:
-                return _sent(letter.subject, problem.result)
+                return _sent(message.subject, problem.result)
             except AccessDenied as problem:
-                return _sent(letter.subject, denied(problem))
+                return _sent(message.subject, denied(problem))
             finally:
                 others.cancel()
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from waypost.cli.facts import Inbox, Letter, Sent
+from waypost.cli.facts import Inbox, Sent
 from waypost.cli.remote.answers import InboxAnswer
 from waypost.cli.remote.credentials import CredentialMissing, no_keys
 from waypost.cli.remote.operating import Operating
 from waypost.cli.results import sent_of
 from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, Token, path_segment
-from waypost.client.outgoing import Outgoing
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.journal.history import MessageHistory, Step
 from waypost.wire.http_bodies import (
@@ -28,6 +27,7 @@ from waypost.wire.http_bodies import (
     Results,
 )
 from waypost.wire.identifiers import validate_message_id
+from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 
 _MAILBOXES_BY_THEMSELVES = "agent."
@@ -36,29 +36,36 @@ _MAILBOXES_BY_THEMSELVES = "agent."
 class Served(Operating):
     """A relay behind a URL, from the command line."""
 
-    def send(self, letter: Letter, *, register: bool, wait_s: float | None = None) -> Sent:
+    def send(
+        self,
+        message: OutgoingMessage,
+        sender: str | None,
+        *,
+        register: bool,
+        wait_s: float | None = None,
+    ) -> Sent:
         """Publish one message; with `wait_s`, as a connected agent that waits to be told."""
-        _check(letter)
+        message.check()
         if register:
-            self._register(letter.subject)
-        identity = self.credentials.identity(letter.sender)
-        if identity is None and (letter.sender is not None or wait_s is not None):
-            raise no_keys(letter.sender)
+            self._register(message.subject)
+        identity = self.credentials.identity(sender)
+        if identity is None and (sender is not None or wait_s is not None):
+            raise no_keys(sender)
         if identity is not None and wait_s is not None:
             from waypost.cli.remote.agents import send_and_wait
 
-            return send_and_wait(self.url, identity, letter, wait_s)
-        message = NewMessage(
-            subject=letter.subject,
-            payload=msgspec.Raw(encode_payload(letter.payload)),
-            reply_to=letter.reply_to,
-            message_id=letter.message_id,
+            return send_and_wait(self.url, identity, message, wait_s)
+        body = NewMessage(
+            subject=message.subject,
+            payload=msgspec.Raw(encode_payload(message.payload)),
+            reply_to=message.reply_to,
+            message_id=message.message_id,
         )
         token = self.operator_or_nobody() if identity is None else self.api.log_in(identity)
         try:
             # As one of many, so that a refusal comes as a result, with everything it tells.
             answer = self.api.post(
-                "/v1/messages", NewMessages(messages=[message]), Results, token=token
+                "/v1/messages", NewMessages(messages=[body]), Results, token=token
             )
         except RemoteError as problem:
             if problem.status == 401 and token is NO_TOKEN:
@@ -66,8 +73,8 @@ class Served(Operating):
                     f"the relay at {self.url} takes no anonymous messages: {no_keys(None)}"
                 ) from None
             raise
-        names = [letter.subject] if is_literal(letter.subject) else []
-        return sent_of(letter.subject, answer.results[0], names)
+        names = [message.subject] if is_literal(message.subject) else []
+        return sent_of(message.subject, answer.results[0], names)
 
     def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
         """What waits in a mailbox: handed out for a moment, and given back."""
@@ -157,13 +164,3 @@ class Served(Operating):
         if found.messages:
             asked = NackAsked(ids=[one.id for one in found.messages])
             self.api.post(f"/v1/inbox/{path_segment(subject)}/nack", asked, Counted, token=token)
-
-
-def _check(letter: Letter) -> None:
-    """Raise `InvalidInput` for what no relay would take, in better words than its own."""
-    Outgoing(
-        subject=letter.subject,
-        payload=letter.payload,
-        reply_to=letter.reply_to,
-        message_id=letter.message_id,
-    ).check()

@@ -11,19 +11,14 @@ from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_subject, validate_subject
 from waypost.wire.envelopes import Envelope
 from waypost.wire.identifiers import validate_message_id
+from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 
 
-class Draft(msgspec.Struct, gc=False):
-    """One message to publish. `budget` may only narrow what the relay or `parent` allows."""
+class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
+    """A message to publish, with its sender."""
 
-    subject: str
-    payload: object
     sender: str
-    reply_to: str | None = None
-    budget: Budget | Mapping[str, object] | None = None
-    parent: Envelope | None = None
-    message_id: str | None = None
 
 
 class Prepared(msgspec.Struct, gc=False):

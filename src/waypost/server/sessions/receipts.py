@@ -73,7 +73,7 @@ class Confirmations:
         for begin in range(0, len(pairs), together):
             payload = _Kept(recipient, pairs[begin : begin + together])
             try:
-                result = self._relay.submit(Draft(sender, payload, RELAY))
+                result = self._relay.submit(Draft(sender, payload, sender=RELAY))
             except (InvalidInput, AccessDenied) as problem:
                 log.warning("confirmations for %s are lost: %s", sender, problem)
                 continue

@@ -30,11 +30,11 @@ class Requests:
             draft = Draft(
                 asked.subject,
                 self._codec.payload_to_json(asked.payload),
-                self._subject,
                 asked.reply_to,
                 asked.budget,
                 None if asked.parent is None else asked.parent.to_envelope(),
                 asked.message_id,
+                sender=self._subject,
             )
             result = self._hub.publish(draft)
         except AccessDenied as denied:

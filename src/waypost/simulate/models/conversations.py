@@ -25,7 +25,7 @@ def _start_conversations(actors: Actors, quota: Quota) -> None:
 
         def answer(question: Envelope) -> None:
             if question.reply_to is not None:
-                quota.send(Draft(question.reply_to, payload(), me, None, None, question))
+                quota.send(Draft(question.reply_to, payload(), sender=me, parent=question))
 
         agent.on_message = answer
 
@@ -43,7 +43,7 @@ def _ask(actors: Actors, quota: Quota) -> Process:
         distance = 1 + int(draw() * (size - 1 if stranger else min(_FRIENDS, size - 1)))
         me, you = agents[index].subject, agents[(index + distance) % size].subject
         for _ in range(1 + int(draw() * _QUESTIONS_MAX)):
-            quota.send(Draft(you, payload(), me, me))
+            quota.send(Draft(you, payload(), sender=me, reply_to=me))
         yield quota.due_us()
 
 
@@ -59,7 +59,7 @@ def _announce(actors: Actors, quota: Quota, announcer: Agent) -> Process:
     while quota.left:
         leads = quota.random.random() < _LEADS
         pattern = "agent.*.lead" if leads else f"agent.{quota.random.choice(teams)}.>"
-        quota.send(Draft(pattern, actors.world.payloads.any(), announcer.subject))
+        quota.send(Draft(pattern, actors.world.payloads.any(), sender=announcer.subject))
         yield quota.due_us()
 
 

@@ -55,7 +55,7 @@ def _episodes(actors: Actors, quota: Quota, endpoint: _CrashingEndpoint) -> Proc
     def write(count: int) -> None:
         sender = actors.pick(quota).subject
         for _ in range(count):
-            quota.send(Draft(endpoint.subject, world.payloads.any(), sender))
+            quota.send(Draft(endpoint.subject, world.payloads.any(), sender=sender))
 
     while quota.left:
         endpoint.failing = True
@@ -96,7 +96,9 @@ def _create_ring(actors: Actors, quota: Quota, prefix: str, size: int) -> list[A
 
 def _forward_to(quota: Quota, agent: Agent, following: Agent) -> OnMessage:
     def forward(envelope: Envelope) -> None:
-        quota.send(Draft(following.subject, envelope.payload, agent.subject, None, None, envelope))
+        quota.send(
+            Draft(following.subject, envelope.payload, sender=agent.subject, parent=envelope)
+        )
 
     return forward
 
@@ -107,7 +109,9 @@ def _start_messages(actors: Actors, quota: Quota, rings: list[list[Agent]]) -> P
         ring = random.choice(rings)
         budget = {"call_budget_remaining": 2} if random.random() < _FEW_CALLS else None
         sender = actors.pick(quota).subject
-        quota.send(Draft(ring[0].subject, actors.world.payloads.any(), sender, None, budget))
+        quota.send(
+            Draft(ring[0].subject, actors.world.payloads.any(), sender=sender, budget=budget)
+        )
         yield quota.due_us()
 
 
@@ -140,7 +144,7 @@ def _write_to(actors: Actors, quota: Quota, remote: Agent) -> None:
     urgent = quota.random.random() < _URGENT
     budget = {"ttl": world.clock.now_us // 1000 + _URGENT_FOR_MS} if urgent else None
     sender = actors.pick(quota).subject
-    quota.send(Draft(remote.subject, world.payloads.any(), sender, None, budget))
+    quota.send(Draft(remote.subject, world.payloads.any(), sender=sender, budget=budget))
 
 
 CRASHES = Model(_start_crashes, group_size=1)

@@ -48,7 +48,9 @@ def _flood(actors: Actors, quota: Quota, flooder: Agent) -> Process:
         victim, left = actors.pick(quota), burst
         while left > 0 and quota.left:
             for _ in range(min(_BURST_PER_SECOND, left)):
-                quota.send(Draft(victim.subject, actors.world.payloads.any(), flooder.subject))
+                quota.send(
+                    Draft(victim.subject, actors.world.payloads.any(), sender=flooder.subject)
+                )
             left -= _BURST_PER_SECOND
             yield actors.world.clock.now_us + SECOND_US
         yield quota.due_us()
@@ -65,7 +67,7 @@ def _fill(actors: Actors, quota: Quota, slow: Agent) -> Process:
     while quota.left:
         for sender in actors.sample(quota, _SLOW_SENDERS):
             for _ in range(quota.random.randint(_EACH_MIN, _EACH_MAX)):
-                quota.send(Draft(slow.subject, actors.world.payloads.any(), sender.subject))
+                quota.send(Draft(slow.subject, actors.world.payloads.any(), sender=sender.subject))
             yield actors.world.clock.now_us + int(quota.random.random() * 20 * SECOND_US)
         yield quota.due_us()
 
@@ -101,7 +103,7 @@ def _overflow(actors: Actors, quota: Quota, bulk: Agent) -> Process:
         senders = actors.sample(quota, _BULK_SENDERS)
         for _ in range(_BULK_ROUNDS):
             for sender in senders:
-                quota.send(Draft(bulk.subject, world.payloads.long(), sender.subject))
+                quota.send(Draft(bulk.subject, world.payloads.long(), sender=sender.subject))
             yield world.clock.now_us + 30 * SECOND_US
         yield world.clock.now_us + 10 * MINUTE_US
         leased = yield world.relay.lease(bulk.subject, limit=_BULK_FETCH_MAX)

@@ -1,0 +1,44 @@
+"""A message to send, before it has an envelope: the one shape all senders share.
+
+    OutgoingMessage       subject, payload, reply_to, budget, parent, message_id
+    ├── relay Draft       + sender
+    └── client Outgoing   + seal_to
+
+`frames.Send` and `http_bodies.NewMessage` hold the same fields as a frame and a request body do,
+each with the types its decoder checks.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from waypost.policy.budgets import Budget
+from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
+from waypost.wire.envelopes import Envelope
+from waypost.wire.identifiers import validate_message_id
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
+    """One message to send.
+
+    `parent` is the message it follows from. `budget` may only narrow what the parent and the relay
+    allow. A `message_id` that was sent before is stored once; without one the message gets a new
+    id.
+    """
+
+    subject: str
+    payload: object
+    reply_to: str | None = None
+    budget: Budget | Mapping[str, Any] | None = None
+    parent: Envelope | None = None
+    message_id: str | None = None
+
+    def check(self) -> None:
+        """Check addresses and id. Raises `InvalidSubject` or `InvalidMessage`."""
+        if not is_subject(self.subject):
+            validate_pattern(self.subject)
+        if self.reply_to is not None:
+            validate_subject(self.reply_to)
+        if self.message_id is not None:
+            validate_message_id(self.message_id)
