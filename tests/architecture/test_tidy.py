@@ -1,4 +1,4 @@
-"""Habits that keep the source readable: sizes, names, and a policy that asks nobody.
+"""Habits that keep the source readable: sizes, names, and a pure policy.
 
 Each test fails with the list of places that broke the habit.
 """
@@ -6,12 +6,10 @@ Each test fails with the list of places that broke the habit.
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.architecture.source_tree import ROOT, lines_of, name_of, python_files, report, tree_of
 
-ROOT = Path(__file__).parents[2]
 FUNCTION_LINES_MAX = 50
 LINE_CHARACTERS_MAX = 100
 MODULE_LINES_MAX = {"src": 400, "tests": 400, "bench": 400, "examples": 400}
@@ -31,30 +29,8 @@ CLOCK_TYPES = {"date", "datetime"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 
 
-def python_files(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
 def everything() -> list[Path]:
     return python_files(*MODULE_LINES_MAX)
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
-
-
-def report(problems: list[str]) -> None:
-    if problems:
-        pytest.fail("\n  ".join([f"{len(problems)} to mend:", *problems]), pytrace=False)
 
 
 def test_there_is_source_to_look_at() -> None:
@@ -142,7 +118,7 @@ def test_no_test_asserts_a_constant() -> None:
     )
 
 
-def test_policy_and_wire_ask_nobody_for_the_time_or_the_world() -> None:
+def test_policy_and_wire_use_neither_clock_nor_outside_world() -> None:
     report(
         [
             f"{name_of(path)}:{line} {what}; take the value as an argument"
@@ -166,10 +142,9 @@ def test_only_server_and_command_line_read_the_environment() -> None:
 
 
 def impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yields line and description of whatever reaches out of a pure module.
+    """Yield line and description of each impure import or call in a module.
 
-    Imports are checked by import-linter too; here they are found even where an import is
-    hidden in a function, and the calls that need no import are found as well.
+    import-linter checks imports too; this also finds calls that need no import.
     """
     for node in ast.walk(tree):
         match node:
