@@ -41,13 +41,12 @@ if TYPE_CHECKING:
         JournalUnreadable,
         RelayError,
         RelayStopped,
-        RequestRejected,
-        RequestTimedOut,
         RulesFileBroken,
         UnknownEndpoint,
     )
     from waypost.relay.relay import Relay
     from waypost.wire.envelopes import Envelope
+    from waypost.wire.errors import RequestRejected, RequestTimedOut
     from waypost.wire.payloads import (
         Attachment,
         ChannelType,
@@ -59,15 +58,20 @@ if TYPE_CHECKING:
     )
     from waypost.wire.results import PublishResult, Rejection
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "waypost.client.guard": ("MessagingGuard",),
     "waypost.policy.access": ("AccessRule",),
     "waypost.policy.backpressure": ("BackpressureConfig", "check_backpressure"),
     "waypost.policy.breakers": ("CircuitBreakerConfig", "CircuitBreakers"),
     "waypost.policy.budgets": ("Budget", "create_default_budget", "enforce_budget"),
     "waypost.policy.errors": (
-        *("AccessDenied", "InvalidInput", "InvalidMessage", "InvalidRule"),
-        *("InvalidSettings", "InvalidSubject", "WaypostError"),
+        "AccessDenied",
+        "InvalidInput",
+        "InvalidMessage",
+        "InvalidRule",
+        "InvalidSettings",
+        "InvalidSubject",
+        "WaypostError",
     ),
     "waypost.policy.guard": ("load_messaging_guard_config",),
     "waypost.policy.rate_limits": ("RateLimitConfig", "check_rate_limit", "resolve_limit"),
@@ -77,25 +81,36 @@ _HOMES = {
     "waypost.policy.reasons": ("Reason",),
     "waypost.relay.delivery.drafts": ("Draft",),
     "waypost.relay.errors": (
-        *("DataDirInUse", "DataDirUnusable", "JournalUnreadable", "RelayError", "RelayStopped"),
-        *("RequestRejected", "RequestTimedOut", "RulesFileBroken", "UnknownEndpoint"),
+        "DataDirInUse",
+        "DataDirUnusable",
+        "JournalUnreadable",
+        "RelayError",
+        "RelayStopped",
+        "RulesFileBroken",
+        "UnknownEndpoint",
     ),
     "waypost.relay.relay": ("Relay",),
     "waypost.relay.delivery.endpoints": ("Endpoint",),
     "waypost.wire.envelopes": ("Envelope",),
+    "waypost.wire.errors": ("RequestRejected", "RequestTimedOut"),
     "waypost.wire.payloads": (
-        *("Attachment", "ChannelType", "Performative", "ResponseContext"),
-        *("Signal", "SignalType", "StandardPayload"),
+        "Attachment",
+        "ChannelType",
+        "Performative",
+        "ResponseContext",
+        "Signal",
+        "SignalType",
+        "StandardPayload",
     ),
     "waypost.wire.results": ("PublishResult", "Rejection"),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
-__all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of public names
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - the table above is the one list of public names
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'waypost' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return found

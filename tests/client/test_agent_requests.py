@@ -55,7 +55,7 @@ async def test_a_request_without_a_reply_times_out_and_a_late_reply_is_mail(
 
 
 async def test_a_request_to_nobody_is_rejected(ann: Agent) -> None:
-    with pytest.raises(RequestRejected, match="nobody is there") as raised:
+    with pytest.raises(RequestRejected, match="no such endpoint") as raised:
         await ann.request("nobody.here", "?")
     assert raised.value.result.delivered_to == 0
 

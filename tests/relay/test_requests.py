@@ -98,7 +98,7 @@ async def test_a_request_that_ran_out_of_time_is_a_timeout_to_anyone(
 
 
 async def test_a_request_to_nobody_is_rejected(relay: Relay) -> None:
-    with pytest.raises(RequestRejected, match=r"agent\.nobody.*nobody is there"):
+    with pytest.raises(RequestRejected, match=r"agent\.nobody.*no such endpoint"):
         await relay.request("agent.nobody", None, sender="agent.b")
 
 

@@ -71,7 +71,7 @@ __all__ = [
     "connect",
 ]
 
-_HOMES = {
+_MODULE_OF = {
     "Agent": "waypost.client.aio",
     "connect": "waypost.client.aio",
     "MessagingGuard": "waypost.client.guard",
@@ -91,7 +91,7 @@ def __getattr__(name: str) -> object:
     try:
         if name == "blocking":
             return import_module("waypost.client.blocking")
-        return getattr(import_module(_HOMES.get(name, "waypost.client.errors")), name)
+        return getattr(import_module(_MODULE_OF.get(name, "waypost.client.errors")), name)
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         if library not in _EXTRA:

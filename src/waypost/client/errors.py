@@ -22,8 +22,7 @@ A refused message is no exception: it is in the `PublishResult`.
 
 from waypost.policy.errors import WaypostError
 from waypost.policy.guard import GuardRejectionReason
-from waypost.wire import frames
-from waypost.wire.results import PublishResult
+from waypost.wire import errors, frames
 
 
 class ClientError(WaypostError):
@@ -97,17 +96,12 @@ class RequestBlocked(ClientError):
         self.retry_after_ms = retry_after_ms
 
 
-class RequestRejected(ClientError):
-    """The request was not delivered to anyone; `result` says why."""
-
-    def __init__(self, subject: str, result: PublishResult) -> None:
-        reasons = ", ".join(f"{one.reason} ({one.detail})" for one in result.rejected)
-        super().__init__(f"request to {subject} not delivered: {reasons or 'nobody is there'}")
-        self.result = result
+class RequestRejected(ClientError, errors.RequestRejected):
+    """No endpoint received the request; `result` has the reasons."""
 
 
-class RequestTimedOut(ClientError, TimeoutError):
-    """No reply arrived in time. One that comes later arrives like any other message."""
+class RequestTimedOut(ClientError, errors.RequestTimedOut):
+    """No reply arrived within the timeout. A late one arrives like any other message."""
 
 
 def end_of_trying(code: int | None, text: str, *, first: bool) -> CannotConnect | None:

@@ -9,12 +9,12 @@ WaypostError
     ├── UnknownEndpoint     no such endpoint is registered
     ├── MailboxTaken        another consumer stays at the mailbox
     ├── RulesFileBroken     the rules file must be repaired or deleted first
-    ├── RequestRejected     the request itself was refused; `result` says why
-    └── RequestTimedOut     no reply in time (also a TimeoutError)
+    ├── RequestRejected     no endpoint received the request; `result` has the reasons
+    └── RequestTimedOut     no reply within the timeout (also a TimeoutError)
 """
 
 from waypost.policy.errors import WaypostError
-from waypost.wire.results import PublishResult
+from waypost.wire import errors
 
 
 class RelayError(WaypostError):
@@ -62,14 +62,9 @@ class RulesFileBroken(RelayError):
     """The rules file cannot be read; until it is repaired or deleted nobody may publish."""
 
 
-class RequestRejected(RelayError):
-    """The request was not delivered to anyone; `result` says why."""
-
-    def __init__(self, subject: str, result: PublishResult) -> None:
-        reasons = ", ".join(f"{one.reason} ({one.detail})" for one in result.rejected)
-        super().__init__(f"request to {subject} not delivered: {reasons or 'nobody is there'}")
-        self.result = result
+class RequestRejected(RelayError, errors.RequestRejected):
+    """No endpoint received the request; `result` has the reasons."""
 
 
-class RequestTimedOut(RelayError, TimeoutError):
-    """No reply arrived in time."""
+class RequestTimedOut(RelayError, errors.RequestTimedOut):
+    """No reply arrived within the timeout."""
