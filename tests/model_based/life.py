@@ -121,7 +121,9 @@ class Life:
 
     def settle(self) -> None:
         self.do(self.relay.idle())
-        self.do(self.relay.parts.checkpoints._settle())  # or threads would decide what is dropped
+        self.do(
+            self.relay.parts.checkpoints._wait_until_written()
+        )  # or threads would decide what is dropped
         self.model.settle(self.clock())
 
     def now_ms(self) -> int:

@@ -238,7 +238,7 @@ async def sealed_after_five_seconds(bench: Bench) -> int:
 
 async def is_watching(bench: Bench) -> bool:
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    return any(name.startswith("Watching.") for name in names)
+    return any(name.startswith("FileWatcher.") for name in names)
 
 
 def qos(**fields: Any) -> Settings:

@@ -247,7 +247,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "remember_pairs": lambda relay: relay.remember_pairs([("agent.a", "agent.b", 1)]),
     "ack": lambda relay: relay.ack("agent.a", "x"),
     "nack": lambda relay: relay.nack("agent.a", "x"),
-    "join": lambda relay: relay.join("agent.a", lambda: None),
+    "attach": lambda relay: relay.attach("agent.a", lambda: None),
     "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),
     "durable": lambda relay: relay.durable(),
     "idle": lambda relay: relay.idle(),

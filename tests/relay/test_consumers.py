@@ -7,7 +7,7 @@ import pytest
 from tests.relay.conftest import Start
 from tests.relay.observing import HOUR_MS, UNLIMITED, drafts, events, files, pending, send
 from waypost import Relay, UnknownEndpoint
-from waypost.relay.delivery.consumers import Consumer, Handed
+from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import MailboxTaken
 from waypost.testing import ManualClock
@@ -23,14 +23,14 @@ async def stocked(relay: Relay) -> Relay:
 
 def stay(relay: Relay, arrivals: list[None] | None = None) -> Consumer:
     calls = arrivals if arrivals is not None else []
-    return relay.join("agent.a", lambda: calls.append(None))
+    return relay.attach("agent.a", lambda: calls.append(None))
 
 
-def numbers(handed: list[Handed]) -> list[int]:
+def numbers(handed: list[Delivery]) -> list[int]:
     return [int(bytes(one.envelope.payload)) for one in handed]
 
 
-def ids(handed: list[Handed]) -> list[str]:
+def ids(handed: list[Delivery]) -> list[str]:
     return [one.envelope.id for one in handed]
 
 
@@ -46,13 +46,13 @@ async def test_there_is_one_at_a_mailbox(stocked: Relay) -> None:
     first = stay(stocked)
     with pytest.raises(MailboxTaken, match=r"agent\.a"):
         stay(stocked)
-    first.leave()
+    first.detach()
     assert numbers(stay(stocked).take(1)) == [0]
 
 
 async def test_it_needs_a_mailbox(relay: Relay) -> None:
     with pytest.raises(UnknownEndpoint):
-        relay.join("agent.nobody", lambda: None)
+        relay.attach("agent.nobody", lambda: None)
 
 
 async def test_it_is_told_of_arrivals_once_they_are_on_disk(relay: Relay) -> None:
@@ -67,9 +67,9 @@ async def test_what_is_not_on_disk_is_not_handed_out(relay: Relay) -> None:
     consumer = stay(relay)
     relay.submit(Draft("agent.a", 1, sender="agent.b"))
     assert consumer.take(9) == []
-    assert consumer.newest() > consumer.position()
+    assert consumer.newest_order() > consumer.committed_seq()
     await relay.idle()
-    assert consumer.newest() <= consumer.position()
+    assert consumer.newest_order() <= consumer.committed_seq()
     assert numbers(consumer.take(9)) == [1]
 
 
@@ -86,7 +86,7 @@ async def test_nobody_else_gets_what_it_holds_at_any_age(
 async def test_confirmed_messages_are_gone(stocked: Relay) -> None:
     consumer = stay(stocked)
     assert [one.id for one in consumer.ack(ids(consumer.take(5)))] != []
-    assert (consumer.held, pending(stocked)) == ({}, 0)
+    assert (consumer.in_flight, pending(stocked)) == ({}, 0)
     assert stocked.metrics().total_messages == 0
 
 
@@ -101,8 +101,8 @@ async def test_when_it_leaves_what_it_holds_waits_at_its_old_place(stocked: Rela
     consumer = stay(stocked)
     held = consumer.take(4)
     consumer.ack(ids(held)[1:2])
-    consumer.leave()
-    consumer.leave()
+    consumer.detach()
+    consumer.detach()
     await stocked.idle()
     assert [envelope.payload for envelope in await stocked.lease("agent.a")] == [0, 2, 3, 4]
 
@@ -178,7 +178,7 @@ async def test_one_that_can_never_be_handed_over_becomes_a_dead_letter(stocked: 
     consumer.fail(first.envelope.id, "nobody can read this")
     (dead,) = await stocked.dead_letters()
     assert (dead.envelope.id, dead.reason) == (first.envelope.id, "nobody can read this")
-    assert consumer.held == {}
+    assert consumer.in_flight == {}
 
 
 async def test_it_can_let_go_of_what_somebody_else_has_dealt_with(stocked: Relay) -> None:
@@ -186,15 +186,15 @@ async def test_it_can_let_go_of_what_somebody_else_has_dealt_with(stocked: Relay
     first, second, third = ids(consumer.take(3))
     await stocked.ack("agent.a", first)
     await stocked.nack("agent.a", third)
-    assert consumer.let_go() == [first, third]
-    assert list(consumer.held) == [second]
+    assert consumer.prune() == [first, third]
+    assert list(consumer.in_flight) == [second]
     assert numbers(consumer.take(1)) == [2]
 
 
 async def test_without_its_mailbox_there_is_nothing_for_it(relay: Relay) -> None:
     consumer = stay(relay)
     relay.unregister_endpoint("agent.a")
-    assert (consumer.pending(), consumer.newest(), consumer.take(9)) == (0, 0, [])
+    assert (consumer.pending(), consumer.newest_order(), consumer.take(9)) == (0, 0, [])
     assert (consumer.ack(["x"]), consumer.nack(["x"], 1.0)) == ([], [])
     relay.register_endpoint("agent.a")
     await send(relay, 1)
@@ -208,7 +208,7 @@ async def test_one_that_raises_when_it_is_told_does_not_stop_the_relay(
         raise ValueError("not now")
 
     relay.register_endpoint("agent.other")
-    consumer = relay.join("agent.a", raises)
+    consumer = relay.attach("agent.a", raises)
     for number in range(3):
         await send(relay, number)
         await send(relay, number, to="agent.other")
@@ -223,14 +223,14 @@ async def test_closing_the_relay_gives_everything_back(
     consumer = stay(stocked)
     consumer.take(3)
     relay = await start()
-    consumer.leave()
+    consumer.detach()
     assert [envelope.payload for envelope in await relay.lease("agent.a")] == list(range(5))
     returned = [event["reason"] for event in events(data, "returned")]
     assert returned == ["the connection ended"] * 3
 
 
 async def test_coming_and_going_are_written_down(relay: Relay, data: Path) -> None:
-    stay(relay).leave()
+    stay(relay).detach()
     await relay.idle()
     assert [(one["subject"], one["action"]) for one in events(data, "session")] == [
         ("agent.a", "connected"),

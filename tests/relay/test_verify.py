@@ -38,7 +38,9 @@ async def old_and_new_traffic(relay: Relay, clock: ManualClock) -> None:
     clock.advance_ms(3 * HOUR_MS)
     relay.sweep()
     await relay.idle()
-    await relay.parts.checkpoints._settle()  # or a thread would decide whether it is dropped now
+    await (
+        relay.parts.checkpoints._wait_until_written()
+    )  # or a thread would decide whether it is dropped now
     relay.sweep()
     await relay.idle()
     assert not (relay.parts.data.journal / f"{1:020d}.jsonl").exists()

@@ -29,7 +29,7 @@ from waypost.relay.delivery.dead_letters import (
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.snapshot import Look, look, starting_settings, steadily
-from waypost.relay.journal.history import MessageHistory, tell
+from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.relay import Relay
 from waypost.relay.state.mailbox import Mailbox, MessageState
 from waypost.relay.state.payloads import PayloadStore
@@ -146,7 +146,7 @@ class Directory:
         """Everything the journal knows about a message; `RelayError` if that is nothing."""
         validate_message_id(message_id)
         self.require()
-        story = steadily(lambda: tell(self.data.journal, message_id))
+        story = steadily(lambda: read_history(self.data.journal, message_id))
         if not story.steps:
             raise RelayError(
                 f"the journal of {self.data.root} does not know a message {message_id}: it may be"
@@ -277,7 +277,7 @@ class Directory:
         envelopes, unreadable = [], []
         for message in small[:limit]:
             try:
-                envelopes.append(bodies.delivered(message))
+                envelopes.append(bodies.decoded_envelope(message))
             except RelayError as problem:
                 unreadable.append(f"{message.id}: {problem}")
         bodies.close()

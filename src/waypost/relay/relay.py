@@ -32,7 +32,7 @@ from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
 from waypost.relay.inspection.stats import Metrics, measure
-from waypost.relay.journal.history import MessageHistory, tell
+from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.events import PairSeen
@@ -102,7 +102,7 @@ class Relay:
     def register_endpoint(self, subject: str) -> Endpoint:
         """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
         endpoint = self._runtime.endpoints.register(subject)
-        self._runtime.dispatch.wake(subject)
+        self._runtime.handlers.wake(subject)
         return endpoint
 
     def unregister_endpoint(self, subject: str) -> None:
@@ -140,7 +140,7 @@ class Relay:
         """
         runtime = self._runtime
         draft = Draft(subject, payload, reply_to, budget, parent, message_id, sender=sender)
-        result = runtime.publishing.take(draft)
+        result = runtime.publishing.publish(draft)
         if not result.message_id:
             await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else
             return result
@@ -164,7 +164,7 @@ class Relay:
         wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        results = runtime.publishing.take_many(wanted)
+        results = runtime.publishing.publish_many(wanted)
         try:
             await runtime.journal.sync()
         except RelayStopped as stopped:
@@ -208,7 +208,7 @@ class Relay:
         stop = runtime.subscriptions.add(pattern, handler, instant(runtime.ledger.now_us()))
         for mailbox in runtime.ledger.state.endpoints.within(pattern):
             if mailbox.queue:
-                runtime.dispatch.wake(mailbox.subject)
+                runtime.handlers.wake(mailbox.subject)
         return stop
 
     def list_subscriptions(self) -> list[Subscription]:
@@ -254,19 +254,19 @@ class Relay:
 
     # For those who serve it to others
 
-    def join(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
-        """Stay at a mailbox and hold what it gives, without a deadline, until `leave` is called.
+    def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
+        """Stay at a mailbox and hold what it gives, without a deadline, until `detach` is called.
 
         `on_arrival` is called when there may be something to `take`.
         """
-        return self._runtime.consumers.join(subject, on_arrival)
+        return self._runtime.consumers.attach(subject, on_arrival)
 
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """`publish` without waiting: what is decided is on disk once `durable` is done.
 
         With `content`, the draft was checked before, and this is its payload as JSON.
         """
-        return self._runtime.publishing.take(draft, content)
+        return self._runtime.publishing.publish(draft, content)
 
     def durable(self) -> "asyncio.Future[None] | None":
         """What to await until everything decided so far is on disk; None if it is already."""
@@ -275,11 +275,11 @@ class Relay:
     async def idle(self) -> None:
         """Wait until every recorded event is durable and no handler is at work."""
         runtime = self._runtime
-        runtime.journal.hurry()
+        runtime.journal.flush_now()
         await asyncio.sleep(0)  # who waited for this goes first
         await runtime.ledger.sync()
-        while runtime.dispatch.busy or runtime.journal.busy:
-            await runtime.dispatch.quiet()
+        while runtime.handlers.busy or runtime.journal.busy:
+            await runtime.handlers.quiet()
             await runtime.ledger.sync()
 
     # Operation
@@ -323,7 +323,7 @@ class Relay:
         """Numbers and problems at a glance."""
         runtime = self._runtime
         journal = (runtime.journal.commits, runtime.journal.full)
-        breakers, problems = runtime.outcomes.breakers, self.problems()
+        breakers, problems = runtime.breaker_feedback.breakers, self.problems()
         return measure(runtime.ledger.state, runtime.settings.current, breakers, journal, problems)
 
     def problems(self) -> list[str]:
@@ -341,7 +341,7 @@ class Relay:
     async def explain(self, message_id: str) -> MessageHistory:
         """Everything that happened to a message: each check, each delivery, each outcome."""
         await self._runtime.ledger.sync()
-        return await asyncio.to_thread(tell, self._runtime.data.journal, message_id)
+        return await asyncio.to_thread(read_history, self._runtime.data.journal, message_id)
 
     async def rebuild_index(self) -> int:
         """Make the index anew from the state; gives how many messages it holds."""
@@ -350,7 +350,7 @@ class Relay:
 
     async def seal_journal(self) -> Path:
         """Close the current journal segment, so that everything so far can be read as a whole."""
-        self._runtime.journal.seal_soon()
+        self._runtime.journal.seal()
         await self._runtime.ledger.sync()
         return self._runtime.data.journal
 

@@ -7,13 +7,13 @@ import sqlite3
 from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.config.access_file import AccessFile
-from waypost.relay.config.file_watcher import Watching
+from waypost.relay.config.file_watcher import FileWatcher
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.consumers import Consumers
 from waypost.relay.delivery.dead_letters import DeadLetters
-from waypost.relay.delivery.deliver import Delivery
+from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
 from waypost.relay.delivery.handlers import HandlerRunner
@@ -57,36 +57,36 @@ class Runtime:
         self.ledger = Ledger(self.journal, recovered.state, clock)
         self.timers = Timers(clock, self.ledger.now_us)
         self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
-        self.bodies = PayloadStore(data.journal, lambda: self.journal.committed.seq)
-        self.outcomes = BreakerFeedback(self.ledger, settings.current)
+        self.payloads = PayloadStore(data.journal, lambda: self.journal.committed.seq)
+        self.breaker_feedback = BreakerFeedback(self.ledger, settings.current)
         self.maildir = Maildir(data.mailboxes)
-        self.view = self._make_view()
+        self.mirror = self._make_mirror()
         self.signals = Signals()
-        self.transitions = Transitions(self.ledger, self.view, self.outcomes)
+        self.transitions = Transitions(self.ledger, self.mirror, self.breaker_feedback)
         self.rejections = RejectionLog(self.ledger)
-        self.delivery = Delivery(
+        self.delivery = Deliverer(
             self.ledger,
-            self.view,
-            self.outcomes,
-            self.bodies,
+            self.mirror,
+            self.breaker_feedback,
+            self.payloads,
             self.transitions,
             self.rejections,
             PressureSignals(self.signals),
         )
         get = settings.get
         self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
-        self.leases = Leases(self.ledger, self.transitions, self.bodies, self.timers, get)
+        self.leases = Leases(self.ledger, self.transitions, self.payloads, self.timers, get)
         self.subscriptions = Subscriptions(data.subscriptions)
-        self.dispatch = HandlerRunner(
-            self.ledger, self.subscriptions, self.leases, self.transitions, self.bodies
+        self.handlers = HandlerRunner(
+            self.ledger, self.subscriptions, self.leases, self.transitions, self.payloads
         )
-        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.bodies)
-        self.endpoints = Endpoints(self.ledger, self.view)
-        self.dead_letters = DeadLetters(self.ledger, self.transitions, self.bodies)
-        leaving = self.view.leaving if isinstance(self.view, MaildirFiles) else ()
+        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.payloads)
+        self.endpoints = Endpoints(self.ledger, self.mirror)
+        self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
+        leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
         self.sweeper = self._make_sweeper()
-        self.watching = self._make_watching()
+        self.file_watcher = self._make_file_watcher()
         self._connect()
 
     @property
@@ -100,7 +100,7 @@ class Runtime:
             return 0
         intact = self.maildir.open()
         state, journal = self.ledger.state, self.data.journal
-        repairs = list(reconcile(state, self.maildir, self.bodies, journal, look_into=not intact))
+        repairs = list(reconcile(state, self.maildir, self.payloads, journal, look_into=not intact))
         self.maildir.looked_into()
         for repair in repairs:
             log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
@@ -116,22 +116,24 @@ class Runtime:
                 reason = "interrupted: the relay stopped while its handler may have been running"
                 self.transitions.fail(message, reason, via="restart")
             else:
-                self.transitions.give_back(message, "the relay restarted")
+                self.transitions.release(message, "the relay restarted")
 
-    def _make_view(self) -> MailboxMirror:
+    def _make_mirror(self) -> MailboxMirror:
         if not self.uses_files:
             return NoFiles()
         loop = asyncio.get_running_loop()
 
         def written(endpoint: str, ok: bool) -> None:
-            loop.call_soon_threadsafe(self.outcomes.written, endpoint, ok)
+            loop.call_soon_threadsafe(self.breaker_feedback.on_file_written, endpoint, ok)
 
-        return MaildirFiles(self.maildir, self.journal, self.bodies, written)
+        return MaildirFiles(self.maildir, self.journal, self.payloads, written)
 
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get
         mail = MailTasks(self.ledger, self.transitions, self.leases, self.dead_letters, get)
-        memory = StateTasks(self.ledger, self.outcomes, self.rejections, self.checkpoints, get)
+        memory = StateTasks(
+            self.ledger, self.breaker_feedback, self.rejections, self.checkpoints, get
+        )
         if self.uses_files:
             memory.on_room = self.drop_ins.scan_all
         journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
@@ -143,21 +145,21 @@ class Runtime:
             sweeper.add(duty)
         return sweeper
 
-    def _make_watching(self) -> Watching:
-        watching = Watching(self.data, mailboxes=self.uses_files)
-        watching.on_file = {
+    def _make_file_watcher(self) -> FileWatcher:
+        file_watcher = FileWatcher(self.data, mailboxes=self.uses_files)
+        file_watcher.on_file = {
             self.data.config: self.settings.reload,
             self.data.rules: self.access.reload,
         }
-        watching.on_mailbox = self.drop_ins.scan
-        watching.on_mail = self.drop_ins.look
-        return watching
+        file_watcher.on_mailbox = self.drop_ins.scan
+        file_watcher.on_mail = self.drop_ins.look
+        return file_watcher
 
     def _connect(self) -> None:
         def visible(endpoint: str) -> None:
             self.leases.arrived(endpoint)
             self.consumers.wake(endpoint)
-            self.dispatch.wake(endpoint)
+            self.handlers.wake(endpoint)
 
         self.ledger.on_visible = visible
         notify = self.journal.on_commit
@@ -201,7 +203,7 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Runtime:
         await runtime.ledger.sync()
         runtime.sweeper.start()
         if settings.current.watch_files:
-            await runtime.watching.start()
+            await runtime.file_watcher.start()
         if runtime.uses_files:
             runtime.drop_ins.scan_all()
     except BaseException:
@@ -213,11 +215,11 @@ async def _start(data: DataDir, given: Settings, clock: Clock) -> Runtime:
 async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
     """Finish what is under way, write everything down, and let go of the directory."""
     try:
-        await runtime.watching.stop()
+        await runtime.file_watcher.stop()
         runtime.sweeper.stop()
-        await runtime.dispatch.stop(HANDLER_GRACE_S)
+        await runtime.handlers.stop(HANDLER_GRACE_S)
         runtime.leases.stop()
-        runtime.consumers.leave_all()
+        runtime.consumers.detach_all()
         runtime.subscriptions.detach_all()
         runtime.signals.detach_all()
         runtime.rejections.flush()
@@ -234,7 +236,7 @@ async def _close_files(runtime: Runtime) -> None:
     await runtime.journal.close()
     await asyncio.to_thread(runtime.checkpoints.stop)
     runtime.index.close()
-    runtime.bodies.close()
+    runtime.payloads.close()
 
 
 def _announce(runtime: Runtime) -> None:
@@ -244,7 +246,7 @@ def _announce(runtime: Runtime) -> None:
         current = runtime.settings.current
         runtime.journal.settings = current
         idle_ms = current.housekeeping.breaker_idle_ms
-        runtime.outcomes.breakers.update_config(current.circuit_breaker, idle_ms)
+        runtime.breaker_feedback.breakers.update_config(current.circuit_breaker, idle_ms)
         if cause == "reload":
             runtime.sweeper.start()  # its interval may be another now
         runtime.ledger.record(

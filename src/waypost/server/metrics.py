@@ -150,7 +150,7 @@ def _holdings(parts: Runtime) -> Iterator[Metric]:
     breakers = GaugeMetricFamily(
         "waypost_circuit_breakers", "Circuit breakers that are not closed.", labels=["state"]
     )
-    states = [one.state for one in parts.outcomes.breakers.get_states().values()]
+    states = [one.state for one in parts.breaker_feedback.breakers.get_states().values()]
     for which in (CircuitState.OPEN, CircuitState.HALF_OPEN):
         breakers.add_metric([which], states.count(which))
     yield breakers

@@ -31,13 +31,13 @@ class Agent:
     def connect(self) -> None:
         """Connect, and read the messages that arrived in the meantime."""
         if self._consumer is None:
-            self._consumer = self._world.relay.join(self.subject, self._schedule_reading)
+            self._consumer = self._world.relay.attach(self.subject, self._schedule_reading)
             self._schedule_reading()
 
     def disconnect(self) -> None:
         """Go away: unacknowledged messages become pending again, new ones stay pending."""
         if self._consumer is not None:
-            self._consumer.leave()
+            self._consumer.detach()
             self._consumer = None
 
     def _schedule_reading(self) -> None:

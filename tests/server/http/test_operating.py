@@ -257,7 +257,7 @@ async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: Ser
 async def test_stats_show_breakers_rejections_and_problems(serve: Serve, data: Path) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
-    served.relay.parts.outcomes.written("agent.b", ok=False)
+    served.relay.parts.breaker_feedback.on_file_written("agent.b", ok=False)
     await served.publish("agent.b")
     (data / "config.json").write_text("{")
     served.relay.parts.settings.reload()

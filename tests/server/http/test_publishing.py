@@ -167,7 +167,7 @@ async def test_an_operator_may_choose_to_show_pressure(serve: Serve) -> None:
 async def test_an_open_circuit_is_503(serve: Serve) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
-    served.relay.parts.outcomes.written("agent.b", ok=False)
+    served.relay.parts.breaker_feedback.on_file_written("agent.b", ok=False)
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (503, "circuit_open")
     assert rejected.headers["retry-after"] == "30"
@@ -214,8 +214,8 @@ async def test_numbers_in_payloads_stay_as_they_were_written(served: Served) -> 
     )
     assert sent.status_code == 200
     [stored] = served.relay.parts.ledger.state.mailboxes["agent.b"].live.values()
-    assert stored.fresh is not None
-    assert stored.fresh[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
+    assert stored.cached is not None
+    assert stored.cached[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
 
 
 async def test_the_operator_publishes_under_a_name_of_its_own(served: Served) -> None:

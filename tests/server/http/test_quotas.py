@@ -182,4 +182,6 @@ async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: Served
     await served.publish("agent.b", {"text": "grüße"})
     mailbox = served.relay.parts.ledger.state.mailboxes["agent.b"]
     [message] = mailbox.live.values()
-    assert message.size == len(encode_envelope(served.relay.parts.bodies.delivered(message)))
+    assert message.size == len(
+        encode_envelope(served.relay.parts.payloads.decoded_envelope(message))
+    )

@@ -15,7 +15,7 @@ from waypost.cli.remote.operating import Operating
 from waypost.cli.results import sent_of
 from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, Token, path_segment
 from waypost.policy.subjects import is_literal, validate_subject
-from waypost.relay.journal.history import MessageHistory, Step
+from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.http_bodies import (
     AckAsked,
     Counted,
@@ -138,7 +138,7 @@ class Served(Operating):
                 " publishes get no id",
                 404,
             ) from None
-        steps = [Step(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in story.steps]
+        steps = [HistoryEntry(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in story.steps]
         return MessageHistory(story.message_id, steps)
 
     def _register(self, subject: str) -> None:

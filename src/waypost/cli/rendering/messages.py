@@ -10,7 +10,7 @@ from rich.text import Text
 from waypost.cli.facts import Confirmation, Heard, Inbox, Sent
 from waypost.cli.rendering.console import ago, at, console, duration, note, plain, plural, styled
 from waypost.policy.reasons import Reason
-from waypost.relay.journal.history import MessageHistory, Step
+from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400
@@ -169,7 +169,7 @@ def _content(heard: Heard) -> Text:
     return Text(plain(msgspec.json.encode(heard.payload).decode()))
 
 
-def _standing(last: Step) -> str:
+def _standing(last: HistoryEntry) -> str:
     if last.kind == "accepted" and not last.endpoint:
         return "nobody was there"
     if last.kind == "rejected" and Reason.BUDGET_EXCEEDED in last.text:
@@ -177,10 +177,10 @@ def _standing(last: Step) -> str:
     return _STANDING.get(last.kind, last.kind)
 
 
-def _kind(step: Step) -> Text:
+def _kind(step: HistoryEntry) -> Text:
     return Text(step.kind, style=_STYLE.get(step.kind, "cyan"))
 
 
-def _text(step: Step) -> Text:
+def _text(step: HistoryEntry) -> Text:
     rejected = step.kind == "check" and " refused:" in step.text
     return styled(step.text, "red" if rejected else "dim" if step.kind == "check" else "")

@@ -15,7 +15,7 @@ _STEP_MS = 50
 _DEBOUNCE_MS = 200
 
 
-class Watching:
+class FileWatcher:
     """Calls back when a watched file changes. With `mailboxes` False, only the two files."""
 
     def __init__(self, data: DataDir, *, mailboxes: bool) -> None:

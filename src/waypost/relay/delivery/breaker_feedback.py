@@ -21,41 +21,45 @@ class BreakerFeedback:
         )
         self._unwritable: set[str] = set()
 
-    def stored(self, endpoint: str, at_us: int) -> None:
+    def on_stored(self, endpoint: str, at_us: int) -> None:
         """A message was stored and no handler waits for it: that is all there is to succeed.
 
-        While the mailbox's files cannot be written, there is more: see `written`.
+        While the mailbox's files cannot be written, there is more: see `on_file_written`.
         """
         if endpoint not in self._unwritable:
-            self.moved(self.breakers.record_success(endpoint, at_us // 1000), at_us)
+            self.record_transition(self.breakers.record_success(endpoint, at_us // 1000), at_us)
 
-    def handled(self, message: Message, at_us: int) -> None:
+    def on_acked(self, message: Message, at_us: int) -> None:
         """A message was consumed."""
         if self._counts(message):
-            self.moved(self.breakers.record_success(message.endpoint, at_us // 1000), at_us)
+            self.record_transition(
+                self.breakers.record_success(message.endpoint, at_us // 1000), at_us
+            )
 
-    def failed(self, message: Message, at_us: int) -> None:
+    def on_failed(self, message: Message, at_us: int) -> None:
         """A handler raised."""
         if self._counts(message):
-            self.moved(self.breakers.record_failure(message.endpoint, at_us // 1000), at_us)
+            self.record_transition(
+                self.breakers.record_failure(message.endpoint, at_us // 1000), at_us
+            )
 
-    def written(self, endpoint: str, ok: bool) -> None:
+    def on_file_written(self, endpoint: str, ok: bool) -> None:
         """A mailbox file could not be written, or for the first time since then it could."""
         at_us = self._ledger.now_us()
         if ok:
             self._unwritable.discard(endpoint)
-            self.moved(self.breakers.record_success(endpoint, at_us // 1000), at_us)
+            self.record_transition(self.breakers.record_success(endpoint, at_us // 1000), at_us)
         else:
             self._unwritable.add(endpoint)
-            self.moved(self.breakers.record_failure(endpoint, at_us // 1000), at_us)
+            self.record_transition(self.breakers.record_failure(endpoint, at_us // 1000), at_us)
 
-    def abandoned(self, message: Message) -> None:
+    def on_abandoned(self, message: Message) -> None:
         """A message left without an outcome."""
         if message.probe:
             message.probe = False
             self.breakers.release_probe(message.endpoint)
 
-    def moved(self, transition: Transition | None, at_us: int) -> None:
+    def record_transition(self, transition: Transition | None, at_us: int) -> None:
         """Write a breaker's move into the journal."""
         if transition is None:
             return

@@ -15,7 +15,7 @@ from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import ENDLESS, LEASED, Mailbox, Message
+from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore, envelope_of
 from waypost.wire.envelopes import Envelope
 from waypost.wire.events import SessionChanged
@@ -25,7 +25,7 @@ log = logging.getLogger("waypost.relay")
 VIA = "connection"
 
 
-class Handed(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True):
     """One message as it is handed out: its payload still JSON text, `order` its place in line."""
 
     envelope: Envelope
@@ -40,7 +40,7 @@ class Consumer:
     def __init__(self, consumers: "Consumers", subject: str) -> None:
         self._consumers = consumers
         self.subject = subject
-        self.held: dict[str, Message] = {}
+        self.in_flight: dict[str, Message] = {}
 
     def pending(self) -> int:
         """How many messages wait for it; those whose time is up do not."""
@@ -50,18 +50,18 @@ class Consumer:
         self._consumers.transitions.expire_due(mailbox)
         return sum(1 for _ in mailbox.pending())
 
-    def position(self) -> int:
+    def committed_seq(self) -> int:
         """The place in line of the newest message that can be taken now."""
         return self._consumers.leases.committed()
 
-    def newest(self) -> int:
+    def newest_order(self) -> int:
         """The place in line of the newest message there is, on disk yet or not; 0 without any."""
         mailbox = self._mailbox()
         return mailbox.queue[-1].order if mailbox is not None and mailbox.queue else 0
 
     def take(
-        self, limit: int, max_size_bytes: int | None = None, enough_bytes: int = ENDLESS
-    ) -> list[Handed]:
+        self, limit: int, max_size_bytes: int | None = None, enough_bytes: int = NO_LIMIT
+    ) -> list[Delivery]:
         """The next messages, at most `limit` and none after `enough_bytes` of them.
 
         Larger ones than `max_size_bytes` stay.
@@ -71,16 +71,16 @@ class Consumer:
             return []
         claim = self._consumers.leases.claim
         while claimed := claim(mailbox, limit, max_size_bytes, VIA, enough_bytes):
-            handed = [one for message in claimed if (one := self._open(message)) is not None]
-            if handed:
-                return handed
+            deliveries = [one for message in claimed if (one := self._open(message)) is not None]
+            if deliveries:
+                return deliveries
         return []
 
     def ack(self, ids: Iterable[str]) -> list[Message]:
         """These are done, held or not; gives those that were still there."""
         wanted = list(ids)
         for one in wanted:
-            self.held.pop(one, None)
+            self.in_flight.pop(one, None)
         try:
             return self._consumers.leases.ack(self.subject, wanted, VIA)
         except UnknownEndpoint:
@@ -88,31 +88,31 @@ class Consumer:
 
     def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
         """Those of these that it holds wait again, not before `delay_s` has passed."""
-        mine = [one for one in ids if self.held.pop(one, None) is not None]
+        mine = [one for one in ids if self.in_flight.pop(one, None) is not None]
         if self._mailbox() is None:
             return []
         return self._consumers.leases.nack(self.subject, mine, delay_s)
 
     def fail(self, message_id: str, reason: str) -> None:
         """One that it holds can never be handed over: it becomes a dead letter."""
-        message = self.held.pop(message_id)
+        message = self.in_flight.pop(message_id)
         if message.state is LEASED:
             self._consumers.transitions.fail(message, reason, via=VIA)
 
-    def let_go(self) -> list[str]:
+    def prune(self) -> list[str]:
         """Hold no longer what somebody else has confirmed or given back; gives their ids."""
-        gone = [one.id for one in self.held.values() if one.state is not LEASED]
+        gone = [one.id for one in self.in_flight.values() if one.state is not LEASED]
         for one in gone:
-            del self.held[one]
+            del self.in_flight[one]
         return gone
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Give back what it holds. Nothing happens the second time."""
-        if self._consumers.forget(self):
-            held, self.held = self.held, {}
-            for message in sorted(held.values(), key=lambda one: -one.order):
+        if self._consumers.remove(self):
+            in_flight, self.in_flight = self.in_flight, {}
+            for message in sorted(in_flight.values(), key=lambda one: -one.order):
                 if message.state is LEASED:
-                    self._consumers.transitions.give_back(message, "the connection ended")
+                    self._consumers.transitions.release(message, "the connection ended")
 
     def _mailbox(self) -> Mailbox | None:
         """None when the endpoint was unregistered meanwhile, and nothing was left in it."""
@@ -121,65 +121,65 @@ class Consumer:
         except UnknownEndpoint:
             return None
 
-    def _open(self, message: Message) -> Handed | None:
+    def _open(self, message: Message) -> Delivery | None:
         try:
-            event, content = self._consumers.bodies.opened(message)
+            event, content = self._consumers.payloads.read(message)
         except (RelayError, OSError) as problem:
             self._consumers.transitions.fail(message, f"unreadable: {problem}", via=VIA)
             return None
-        self.held[message.id] = message
+        self.in_flight[message.id] = message
         envelope = envelope_of(event, msgspec.Raw(content))
-        return Handed(envelope, event.parent, message.order, message.size)
+        return Delivery(envelope, event.parent, message.order, message.size)
 
 
 class Consumers:
     """Who stays at which mailbox."""
 
     def __init__(
-        self, ledger: Ledger, leases: Leases, transitions: Transitions, bodies: PayloadStore
+        self, ledger: Ledger, leases: Leases, transitions: Transitions, payloads: PayloadStore
     ) -> None:
         self.leases = leases
         self.transitions = transitions
-        self.bodies = bodies
+        self.payloads = payloads
         self._ledger = ledger
-        self._staying: dict[str, tuple[Consumer, Callable[[], None]]] = {}
+        self._attached: dict[str, tuple[Consumer, Callable[[], None]]] = {}
 
-    def join(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
+    def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
         """Stay at the mailbox of `subject`; `on_arrival` is called when there may be mail.
 
         Raises `UnknownEndpoint` or `MailboxTaken`.
         """
         self.leases.mailbox(subject)
-        if subject in self._staying:
+        if subject in self._attached:
             raise MailboxTaken(subject)
         consumer = Consumer(self, subject)
-        self._staying[subject] = (consumer, on_arrival)
+        self._attached[subject] = (consumer, on_arrival)
         self._note(subject, "connected")
         return consumer
 
-    def forget(self, consumer: Consumer) -> bool:
+    def remove(self, consumer: Consumer) -> bool:
         """Whether `consumer` was there until now."""
-        staying = self._staying.get(consumer.subject)
-        if staying is None or staying[0] is not consumer:
+        attached = self._attached.get(consumer.subject)
+        if attached is None or attached[0] is not consumer:
             return False
-        del self._staying[consumer.subject]
+        del self._attached[consumer.subject]
         self._note(consumer.subject, "disconnected")
         return True
 
     def wake(self, subject: str) -> None:
         """There may be mail for whoever stays at `subject`. One that raises stops no other."""
-        staying = self._staying.get(subject)
-        if staying is None:
+        attached = self._attached.get(subject)
+        if attached is None:
             return
         try:
-            staying[1]()
+            attached[1]()
         except Exception:
             log.exception("handing out mail of %s failed", subject)
 
-    def leave_all(self) -> None:
+    def detach_all(self) -> None:
         """The relay is about to close."""
-        for consumer, _ in list(self._staying.values()):
-            consumer.leave()
+        for consumer, _ in list(self._attached.values()):
+            consumer.detach()
 
     def _note(self, subject: str, action: str) -> None:
         now_us = self._ledger.now_us()

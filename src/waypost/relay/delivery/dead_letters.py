@@ -40,14 +40,14 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 class DeadLetters:
     """Lists, groups, redrives and purges."""
 
-    def __init__(self, ledger: Ledger, transitions: Transitions, bodies: PayloadStore) -> None:
+    def __init__(self, ledger: Ledger, transitions: Transitions, payloads: PayloadStore) -> None:
         self._ledger = ledger
-        self._movements = transitions
-        self._bodies = bodies
+        self._transitions = transitions
+        self._payloads = payloads
 
     def listing(self, subject: str | None, limit: int | None = None) -> list[DeadLetter]:
         """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
-        return list_dead_letters(self._ledger.state, self._bodies, subject, limit)
+        return list_dead_letters(self._ledger.state, self._payloads, subject, limit)
 
     def group(self, subject: str | None) -> list[DeadLetterGroup]:
         """The same by endpoint and reason, the largest group first."""
@@ -64,28 +64,28 @@ class DeadLetters:
         found = [
             message
             for message in find_dead(self._ledger.state, subject)
-            if message.id in wanted and not _unreadable(self._bodies, message)
+            if message.id in wanted and not _unreadable(self._payloads, message)
         ]
         for message in found:
-            self._movements.redrive(message)
+            self._transitions.redrive(message)
         return len(found)
 
     def purge(self, older_than_us: int | None, subject: str | None, reason: str) -> int:
         """Throw away dead letters that failed before `older_than_us`, or all."""
         found = find_dead(self._ledger.state, subject, older_than_us)
         for message in found:
-            self._movements.purge(message, reason)
+            self._transitions.purge(message, reason)
         return len(found)
 
 
 def list_dead_letters(
-    state: RelayState, bodies: PayloadStore, subject: str | None = None, limit: int | None = None
+    state: RelayState, payloads: PayloadStore, subject: str | None = None, limit: int | None = None
 ) -> list[DeadLetter]:
     """Dead letters of one endpoint or all, the oldest failure first, at most `limit`.
 
     One whose payload is damaged is listed without it, and says so in its reason.
     """
-    return [_letter(bodies, message) for message in find_dead(state, subject)[:limit]]
+    return [_letter(payloads, message) for message in find_dead(state, subject)[:limit]]
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:
@@ -122,10 +122,10 @@ def find_dead(
     return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
 
 
-def _letter(bodies: PayloadStore, message: Message) -> DeadLetter:
-    problem = _unreadable(bodies, message)
+def _letter(payloads: PayloadStore, message: Message) -> DeadLetter:
+    problem = _unreadable(payloads, message)
     reason = f"{message.reason} (payload lost: {problem})" if problem else message.reason
-    envelope = _header(message) if problem else bodies.delivered(message)
+    envelope = _header(message) if problem else payloads.decoded_envelope(message)
     failed_at = instant(message.failed_at_us)
     hash_ = endpoint_hash(message.endpoint)
     return DeadLetter(envelope, reason, failed_at, message.endpoint, hash_)
@@ -141,10 +141,10 @@ def _header(message: Message) -> Envelope:
     )
 
 
-def _unreadable(bodies: PayloadStore, message: Message) -> str:
+def _unreadable(payloads: PayloadStore, message: Message) -> str:
     """Why a message cannot be read any more; empty if it can."""
     try:
-        bodies.stored(message)
+        payloads.stored_envelope(message)
     except (RelayError, OSError) as problem:
         return str(problem)
     return ""

@@ -11,7 +11,7 @@ from waypost.policy.occupancy import choose_victims
 from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
-from waypost.relay.delivery.drafts import Prepared
+from waypost.relay.delivery.drafts import PreparedMessage
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.transitions import Transitions
@@ -23,45 +23,45 @@ from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 
 
-class Delivery:
+class Deliverer:
     """Step 5 of admission, carried out."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts a delivery touches
         self,
         ledger: Ledger,
-        view: MailboxMirror,
-        outcomes: BreakerFeedback,
-        bodies: PayloadStore,
+        mirror: MailboxMirror,
+        breaker_feedback: BreakerFeedback,
+        payloads: PayloadStore,
         transitions: Transitions,
         rejections: RejectionLog,
         pressure_signals: PressureSignals,
     ) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self._view = view
-        self._outcomes = outcomes
-        self._bodies = bodies
-        self._movements = transitions
+        self._mirror = mirror
+        self._breaker_feedback = breaker_feedback
+        self._payloads = payloads
+        self._transitions = transitions
         self._rejections = rejections
         self._pressure_signals = pressure_signals
         self.handlers: Callable[[str], Sized] = lambda endpoint: ()
         """Who waits for mail of an endpoint in this process."""
 
     def deliver(
-        self, prepared: Prepared, mailbox: Mailbox, part: tuple[int, int], settings: Settings
+        self, prepared: PreparedMessage, mailbox: Mailbox, part: tuple[int, int], settings: Settings
     ) -> DeliveryVerdict:
         """Decide and record; `part` is which of how many endpoints this is."""
         now_ms = prepared.at_ms
         if now_ms > mailbox.earliest_ttl:
-            self._movements.expire_due(mailbox)
+            self._transitions.expire_due(mailbox)
         event = _arrival(prepared, mailbox.subject, part)
         if settings.qos.enabled:
             window_ms = settings.qos.bidirectional_window_ms
             event.tier = self._state.tier(event.sender, event.endpoint, now_ms, window_ms)
-        breakers = self._outcomes.breakers
+        breakers = self._breaker_feedback.breakers
         verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
-            self._outcomes.moved(verdict.transition, prepared.at_us)
+            self._breaker_feedback.record_transition(verdict.transition, prepared.at_us)
         if verdict.evict_bytes:
             self._make_room(mailbox, verdict, prepared.at_us)
         event.depth = verdict.depth
@@ -90,11 +90,11 @@ class Delivery:
         again = event.chosen_id and event.id in mailbox.dead
         self._ledger.record(event, _attach(event, content))
         message = mailbox.live[event.id]
-        self._bodies.keep(message, event, content)
-        self._view.stored(mailbox, message, again=again)
+        self._payloads.cache(message, event, content)
+        self._mirror.on_stored(mailbox, message, again=again)
         self._ledger.wake(mailbox.subject)
-        if not event.deferred and self._outcomes.breakers:
-            self._outcomes.stored(mailbox.subject, event.at_us)
+        if not event.deferred and self._breaker_feedback.breakers:
+            self._breaker_feedback.on_stored(mailbox.subject, event.at_us)
 
     def _reject(
         self, event: Accepted, mailbox: Mailbox, content: bytes, verdict: DeliveryVerdict
@@ -102,12 +102,12 @@ class Delivery:
         assert verdict.reason is not None
         rejected = _as_rejected(event, verdict, verdict.reason)
         if rejected.reason not in DEAD_LETTERED:
-            self._rejections.note(rejected)
+            self._rejections.record(rejected)
             return
         self._ledger.record(rejected, _attach(rejected, content))
         message = mailbox.dead[event.id]
-        self._bodies.keep(message, rejected, content)
-        self._movements.buried(mailbox, message)
+        self._payloads.cache(message, rejected, content)
+        self._transitions.show_dead_letter(mailbox, message)
 
     def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
         waiting = list(mailbox.pending())
@@ -118,14 +118,14 @@ class Delivery:
             verdict.detail = "backpressure: inbox bytes are all with the consumer"
             verdict.evict_bytes = 0
             if verdict.probe:
-                self._outcomes.breakers.release_probe(mailbox.subject)
+                self._breaker_feedback.breakers.release_probe(mailbox.subject)
         for position in victims:
             message = waiting[position]
-            self._movements.evict(message, "evicted: its sender held the most bytes of the inbox")
+            self._transitions.evict(message, "evicted: its sender held the most bytes of the inbox")
             self._pressure_signals.evicted(message, at_us)
 
 
-def _arrival(prepared: Prepared, endpoint: str, part: tuple[int, int]) -> Accepted:
+def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) -> Accepted:
     """The message's header as the journal will hold it; what is rare is set only when it is so."""
     draft, budget, rate = prepared.draft, prepared.budget, prepared.rate
     event = Accepted(

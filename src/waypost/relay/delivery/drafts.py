@@ -21,7 +21,7 @@ class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
     sender: str
 
 
-class Prepared(msgspec.Struct, gc=False):
+class PreparedMessage(msgspec.Struct, gc=False):
     """A valid draft at an instant. `content` is the payload as JSON."""
 
     draft: Draft
@@ -33,7 +33,7 @@ class Prepared(msgspec.Struct, gc=False):
     rate: SenderVerdict
 
 
-def load(draft: Draft, settings: Settings) -> bytes:
+def encode_draft(draft: Draft, settings: Settings) -> bytes:
     """Check a draft; returns its payload as JSON. Raises `InvalidSubject` or `InvalidMessage`."""
     if not is_subject(draft.subject):
         validate_subject(draft.subject, allow_wildcards=True)
@@ -52,7 +52,7 @@ def load(draft: Draft, settings: Settings) -> bytes:
     return content
 
 
-def allowance(draft: Draft, settings: Settings, now_ms: int) -> Budget:
+def initial_budget(draft: Draft, settings: Settings, now_ms: int) -> Budget:
     """The budget a draft starts with: the relay's, narrowed by its parent's and by its own."""
     budget = Budget(
         max_hops=settings.max_hops,

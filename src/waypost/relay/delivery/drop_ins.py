@@ -95,7 +95,7 @@ class DropIns:
         is_dead_letter = name in mailbox.dead
         try:
             dropped = msgspec.json.decode(content, type=DropIn)
-            result = self._publishing.take(
+            result = self._publishing.publish(
                 Draft(
                     subject=mailbox.subject,
                     payload=dropped.payload,

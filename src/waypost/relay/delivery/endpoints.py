@@ -29,10 +29,10 @@ class Endpoint(msgspec.Struct, frozen=True):
 class Endpoints:
     """Registers and lists."""
 
-    def __init__(self, ledger: Ledger, view: MailboxMirror) -> None:
+    def __init__(self, ledger: Ledger, mirror: MailboxMirror) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self._view = view
+        self._mirror = mirror
 
     def register(self, subject: str) -> Endpoint:
         """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
@@ -41,7 +41,7 @@ class Endpoints:
         if not mailbox.registered:
             if len(self._state.endpoints) >= endpoints_max:
                 raise InvalidInput(f"no more than {endpoints_max:,} endpoints are kept")
-            self._view.opened(mailbox)
+            self._mirror.on_registered(mailbox)
             self._record(subject, "registered")
         return self._describe(mailbox)
 
@@ -52,7 +52,7 @@ class Endpoints:
             raise UnknownEndpoint(subject)
         self._record(subject, "unregistered")
         if mailbox.empty:
-            self._view.closed(mailbox)
+            self._mirror.on_unregistered(mailbox)
 
     def get(self, subject: str) -> Endpoint | None:
         """The endpoint registered under `subject`, if there is one."""
@@ -70,7 +70,7 @@ class Endpoints:
                 self.unregister(mailbox.subject)
 
     def _describe(self, mailbox: Mailbox) -> Endpoint:
-        path = self._view.path(mailbox)
+        path = self._mirror.path(mailbox)
         return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
 
     def _record(self, subject: str, action: str) -> None:

@@ -32,13 +32,13 @@ class HandlerRunner:
         subscriptions: Subscriptions,
         leases: Leases,
         transitions: Transitions,
-        bodies: PayloadStore,
+        payloads: PayloadStore,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
         self._leases = leases
-        self._movements = transitions
-        self._bodies = bodies
+        self._transitions = transitions
+        self._payloads = payloads
         self._running: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
 
@@ -88,18 +88,18 @@ class HandlerRunner:
         for position, message in enumerate(claimed):
             handlers = self._subscriptions.handlers(mailbox.subject)
             if self._stopping or not handlers:
-                self._give_back(claimed[position:])
+                self._release(claimed[position:])
                 return False
             try:
                 await self._handle(mailbox, message, handlers)
             except asyncio.CancelledError:
-                self._give_back(claimed[position + 1 :])
+                self._release(claimed[position + 1 :])
                 raise
         return True
 
-    def _give_back(self, claimed: list[Message]) -> None:
+    def _release(self, claimed: list[Message]) -> None:
         for message in reversed(claimed):
-            self._movements.give_back(message, "its handler went away before it began")
+            self._transitions.release(message, "its handler went away before it began")
 
     async def _handle(
         self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]
@@ -112,19 +112,21 @@ class HandlerRunner:
                     await result
             except (Exception, asyncio.CancelledError) as problem:
                 if _is_cancelled():
-                    self._movements.fail(message, "interrupted: the relay was closed while it ran")
+                    self._transitions.fail(
+                        message, "interrupted: the relay was closed while it ran"
+                    )
                     raise
                 log.warning("handler for %s raised", message.endpoint, exc_info=problem)
                 problems.append(f"{type(problem).__name__}: {problem}")
         if problems:
             reason = f"handler failed: {'; '.join(problems)}"
-            self._movements.fail(message, reason[:_REASON_MAX_CHARS])
+            self._transitions.fail(message, reason[:_REASON_MAX_CHARS])
         else:
-            self._movements.ack(mailbox, [message], "handler")
+            self._transitions.ack(mailbox, [message], "handler")
 
     def _envelope(self, message: Message) -> Envelope:
         try:
-            return self._bodies.delivered(message)
+            return self._payloads.decoded_envelope(message)
         except OSError as problem:
             raise RelayError(f"unreadable: {problem}") from problem
 

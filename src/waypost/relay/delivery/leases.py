@@ -16,7 +16,7 @@ from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import ENDLESS, LEASED, Mailbox, Message
+from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import Envelope
 
@@ -28,13 +28,13 @@ class Leases:
         self,
         ledger: Ledger,
         transitions: Transitions,
-        bodies: PayloadStore,
+        payloads: PayloadStore,
         timers: Timers,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
-        self._movements = transitions
-        self._bodies = bodies
+        self._transitions = transitions
+        self._payloads = payloads
         self._timers = timers
         self._settings = settings
         self._deadlines: list[tuple[int, str, str, int]] = []
@@ -75,7 +75,7 @@ class Leases:
         limit: int,
         max_size_bytes: int | None = None,
         via: str = "lease",
-        enough_bytes: int = ENDLESS,
+        enough_bytes: int = NO_LIMIT,
     ) -> list[Message]:
         """Take messages out of line; only plain leases have a deadline."""
         if not mailbox.queue:
@@ -84,9 +84,9 @@ class Leases:
         committed = self._ledger.journal.committed.seq
         taken, expired = mailbox.take(limit, max_size_bytes, now_us, committed, enough_bytes)
         for message in expired:
-            self._movements.expire(message)
+            self._transitions.expire(message)
         until_us = now_us + self._settings().lease_timeout_ms * 1000 if via == "lease" else 0
-        self._movements.lease(mailbox, taken, via, until_us)
+        self._transitions.lease(mailbox, taken, via, until_us)
         if until_us:
             for message in taken:
                 deadline = (until_us, message.endpoint, message.id, message.attempt)
@@ -98,7 +98,7 @@ class Leases:
         """These are done; returns those that were still there."""
         mailbox = self.mailbox(subject)
         messages = _live(mailbox, ids)
-        self._movements.ack(mailbox, messages, via)
+        self._transitions.ack(mailbox, messages, via)
         return messages
 
     def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> list[Message]:
@@ -107,7 +107,7 @@ class Leases:
         not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
         messages = [m for m in _live(self.mailbox(subject), ids) if m.state is LEASED]
         for message in messages:
-            self._movements.give_back(message, "nack", not_before_us)
+            self._transitions.release(message, "nack", not_before_us)
         if messages and not_before_us:
             self._wake_at(subject, not_before_us)
         return messages
@@ -137,7 +137,7 @@ class Leases:
             _, endpoint, message_id, attempt = heapq.heappop(self._deadlines)
             message = self._ledger.state.leased.get((endpoint, message_id))
             if message is not None and message.attempt == attempt and message.until_us:
-                self._movements.give_back(message, "lease timed out")
+                self._transitions.release(message, "lease timed out")
                 returned += 1
         self._timer_at_us = 0
         self._arm()
@@ -158,9 +158,9 @@ class Leases:
         opened = []
         for message in messages:
             try:
-                opened.append(self._bodies.delivered(message))
+                opened.append(self._payloads.decoded_envelope(message))
             except (RelayError, OSError) as problem:
-                self._movements.fail(message, f"unreadable: {problem}", via="lease")
+                self._transitions.fail(message, f"unreadable: {problem}", via="lease")
         return opened
 
     async def _arrival(self, subject: str, until_us: int) -> bool:

@@ -15,8 +15,8 @@ from waypost.policy.reserved_names import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.relay.config.access_file import AccessFile
-from waypost.relay.delivery.deliver import Delivery
-from waypost.relay.delivery.drafts import Draft, Prepared, allowance, load
+from waypost.relay.delivery.deliver import Deliverer
+from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.state.duplicates import duplicate_key
@@ -36,7 +36,7 @@ class Publishing:
         ledger: Ledger,
         settings: Callable[[], Settings],
         access: AccessFile,
-        delivery: Delivery,
+        delivery: Deliverer,
         rejections: RejectionLog,
     ) -> None:
         self._ledger = ledger
@@ -49,55 +49,55 @@ class Publishing:
         self.make_missing: Callable[[str], bool] = lambda subject: False
         """Asked about a subject nobody is registered under; whether somebody is now."""
 
-    def take(
+    def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
     ) -> PublishResult:
         """Decide about a draft and record the decision; the rest if it was loaded before."""
         settings = self._settings()
         if content is None:
-            content = load(draft, settings)
+            content = encode_draft(draft, settings)
         now_us = self._ledger.now_us()
         now_ms = now_us // 1000
         if budget is None:
-            budget = allowance(draft, settings, now_ms)
-        targets = self._reachable(draft, now_us)
+            budget = initial_budget(draft, settings, now_ms)
+        recipients = self._recipients(draft, now_us)
         if draft.message_id is not None:
-            first = self._first_result(draft.sender, draft.message_id, targets)
+            first = self._first_result(draft.sender, draft.message_id, recipients)
             if first is not None:
                 return first
         if self._ledger.journal.full:
             return rejected_result(Reason.STORAGE_FULL, "the disk of the relay is full")
         rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
         if rate.reason is not None:
-            self._rejections.note(_rate_limited(draft, rate, budget, content, now_us))
+            self._rejections.record(_rate_limited(draft, rate, budget, content, now_us))
             return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
-        prepared = Prepared(draft, message_id, content, budget, now_us, now_ms, rate)
-        if not targets and self.make_missing(draft.subject):
-            targets = self._reachable(draft, now_us)
-            self._reject_taken(draft.sender, message_id, targets)
-        if not targets:
-            return self._nobody_there(prepared)
-        return self._fan_out(prepared, targets, settings)
+        prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
+        if not recipients and self.make_missing(draft.subject):
+            recipients = self._recipients(draft, now_us)
+            self._reject_taken(draft.sender, message_id, recipients)
+        if not recipients:
+            return self._no_recipient(prepared)
+        return self._fan_out(prepared, recipients, settings)
 
-    def take_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
+    def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
         """Decide about many drafts. One that is invalid fails them all, before any is decided."""
         settings, now_ms = self._settings(), self._ledger.now_us() // 1000
-        contents = [load(draft, settings) for draft in drafts]
+        contents = [encode_draft(draft, settings) for draft in drafts]
         owners: dict[tuple[str, str], str] = {}
-        budgets = [allowance(draft, settings, now_ms) for draft in drafts]
+        budgets = [initial_budget(draft, settings, now_ms) for draft in drafts]
         for draft in drafts:
             if draft.message_id is not None:
                 self._claim_id(draft, draft.message_id, owners)
         results = []
         for draft, content, budget in zip(drafts, contents, budgets, strict=True):
             try:
-                results.append(self.take(draft, content, budget))
+                results.append(self.publish(draft, content, budget))
             except AccessDenied as denied:
                 results.append(rejected_result(Reason.ACCESS_DENIED, str(denied)))
         return results
 
-    def _reachable(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
+    def _recipients(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
         """Steps 1 and 2: the mailboxes that may be written to."""
         subject, sender = draft.subject, draft.sender
         found = self._named(subject)
@@ -105,7 +105,7 @@ class Publishing:
             return found  # rules are about agents: what the relay itself has to say gets there
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
         if not allowed and (found or not self._access.check_access(sender, subject).allowed):
-            self._rejections.denied(draft.message_id or "", sender, subject, now_us)
+            self._rejections.record_denied(draft.message_id or "", sender, subject, now_us)
             raise AccessDenied(sender, subject)
         return allowed
 
@@ -125,7 +125,7 @@ class Publishing:
         return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
 
     def _first_result(
-        self, sender: str, message_id: str, targets: Sequence[Mailbox]
+        self, sender: str, message_id: str, recipients: Sequence[Mailbox]
     ) -> PublishResult | None:
         """Step 3: what came of this id before. One that was stored nowhere may be tried again.
 
@@ -137,14 +137,14 @@ class Publishing:
         recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
         if first is not None and recent and first.result.delivered_to:
             return first.result
-        self._reject_taken(sender, message_id, targets)
+        self._reject_taken(sender, message_id, recipients)
         now_ms = self._ledger.now_us() // 1000
-        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in targets)
+        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in recipients)
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
 
-    def _reject_taken(self, sender: str, message_id: str, targets: Sequence[Mailbox]) -> None:
+    def _reject_taken(self, sender: str, message_id: str, recipients: Sequence[Mailbox]) -> None:
         """Raise `InvalidMessage` if a mailbox holds a message of another under this id."""
-        if any(mailbox.holds_of_another(message_id, sender) for mailbox in targets):
+        if any(mailbox.holds_from_other_sender(message_id, sender) for mailbox in recipients):
             raise InvalidMessage(f"message id {message_id} is taken: choose another")
 
     def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
@@ -155,7 +155,7 @@ class Publishing:
             if owner != draft.sender:
                 raise InvalidMessage(f"message id {message_id} is taken: choose another")
 
-    def _nobody_there(self, prepared: Prepared) -> PublishResult:
+    def _no_recipient(self, prepared: PreparedMessage) -> PublishResult:
         draft = prepared.draft
         self._ledger.record(
             Accepted(
@@ -173,12 +173,12 @@ class Publishing:
         return PublishResult(message_id=prepared.id, delivered_to=0)
 
     def _fan_out(
-        self, prepared: Prepared, targets: Sequence[Mailbox], settings: Settings
+        self, prepared: PreparedMessage, recipients: Sequence[Mailbox], settings: Settings
     ) -> PublishResult:
         """Step 5, for each mailbox."""
         result = PublishResult(message_id=prepared.id, delivered_to=0)
-        shows_pressure, parts = settings.backpressure.enabled, len(targets)
-        for part, mailbox in enumerate(targets):
+        shows_pressure, parts = settings.backpressure.enabled, len(recipients)
+        for part, mailbox in enumerate(recipients):
             verdict = self._delivery.deliver(prepared, mailbox, (part, parts), settings)
             if shows_pressure:
                 result.mailbox_pressure[mailbox.hash] = verdict.pressure

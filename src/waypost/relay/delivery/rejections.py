@@ -24,7 +24,7 @@ class RejectionLog:
         self._ledger = ledger
         self._tallies: dict[str, _Tally] = {}
 
-    def note(self, event: Rejected) -> None:
+    def record(self, event: Rejected) -> None:
         """Write a refusal, or count it with others like it."""
         minute = event.at_us // _MINUTE_US
         tally = self._tallies.get(event.sender)
@@ -45,9 +45,9 @@ class RejectionLog:
         else:
             alike.count += 1
 
-    def denied(self, message_id: str, sender: str, subject: str, at_us: int) -> None:
+    def record_denied(self, message_id: str, sender: str, subject: str, at_us: int) -> None:
         """Access rules left nothing of a publish."""
-        self.note(
+        self.record(
             Rejected(
                 at_us=at_us,
                 id=message_id,

@@ -17,10 +17,12 @@ from waypost.wire import events
 class Transitions:
     """The steps of messages in the mailboxes of one relay."""
 
-    def __init__(self, ledger: Ledger, view: MailboxMirror, outcomes: BreakerFeedback) -> None:
+    def __init__(
+        self, ledger: Ledger, mirror: MailboxMirror, breaker_feedback: BreakerFeedback
+    ) -> None:
         self._ledger = ledger
-        self._view = view
-        self._outcomes = outcomes
+        self._mirror = mirror
+        self._breaker_feedback = breaker_feedback
 
     def lease(self, mailbox: Mailbox, messages: Sequence[Message], via: str, until_us: int) -> None:
         """Hand messages out until `until_us`; 0 is until whoever has them is done or gone."""
@@ -37,7 +39,7 @@ class Transitions:
             for message in messages
         ]
         self._ledger.record_all(leased)
-        self._view.followed(mailbox, leased)
+        self._mirror.on_events(mailbox, leased)
 
     def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
         """Messages of one mailbox are done."""
@@ -46,17 +48,17 @@ class Transitions:
             events.Acked(at_us=at_us, endpoint=endpoint, id=message.id, via=via)
             for message in messages
         ]
-        if self._outcomes.breakers:
+        if self._breaker_feedback.breakers:
             for message, event in zip(messages, acked, strict=True):
                 self._ledger.record(event)
-                self._outcomes.handled(message, at_us)
+                self._breaker_feedback.on_acked(message, at_us)
         else:
             self._ledger.record_all(acked)
         self._show(mailbox, acked)
 
-    def give_back(self, message: Message, reason: str, not_before_us: int = 0) -> None:
+    def release(self, message: Message, reason: str, not_before_us: int = 0) -> None:
         """A lease ends; the message waits again."""
-        self._follow(
+        self._record(
             events.Returned(
                 at_us=self._ledger.now_us(),
                 endpoint=message.endpoint,
@@ -75,11 +77,11 @@ class Transitions:
                 at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
             )
         )
-        self.buried(self._mailbox(message), message)
+        self.show_dead_letter(self._mailbox(message), message)
         if via == "handler":
-            self._outcomes.failed(message, at_us)
+            self._breaker_feedback.on_failed(message, at_us)
         else:
-            self._outcomes.abandoned(message)
+            self._breaker_feedback.on_abandoned(message)
 
     def evict(self, message: Message, reason: str) -> None:
         """The message makes room and becomes a dead letter."""
@@ -93,21 +95,21 @@ class Transitions:
                 reason=reason,
             )
         )
-        self.buried(self._mailbox(message), message)
-        self._outcomes.abandoned(message)
+        self.show_dead_letter(self._mailbox(message), message)
+        self._breaker_feedback.on_abandoned(message)
 
-    def buried(self, mailbox: Mailbox, message: Message) -> None:
+    def show_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
         """Show a new dead letter; if there are too many now, the oldest goes."""
-        self._view.buried(mailbox, message)
+        self._mirror.on_dead_lettered(mailbox, message)
         while len(mailbox.dead) > mailbox_dead_letters_max:
             self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
 
     def expire(self, message: Message) -> None:
         """The message's time is up."""
-        self._follow(
+        self._record(
             events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
-        self._outcomes.abandoned(message)
+        self._breaker_feedback.on_abandoned(message)
 
     def expire_due(self, mailbox: Mailbox) -> int:
         """Expire whatever in `mailbox` is past its time; returns how many."""
@@ -118,7 +120,7 @@ class Transitions:
 
     def purge(self, message: Message, reason: str) -> None:
         """A dead letter is thrown away."""
-        self._follow(
+        self._record(
             events.Expired(
                 at_us=self._ledger.now_us(),
                 endpoint=message.endpoint,
@@ -134,18 +136,18 @@ class Transitions:
             events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
         mailbox = self._mailbox(message)
-        self._view.stored(mailbox, mailbox.live[message.id], again=True)
+        self._mirror.on_stored(mailbox, mailbox.live[message.id], again=True)
         self._ledger.wake(message.endpoint)
 
-    def _follow(self, event: events.MailboxEvent) -> None:
+    def _record(self, event: events.MailboxEvent) -> None:
         mailbox = self._ledger.state.mailboxes[event.endpoint]
         self._ledger.record(event)
         self._show(mailbox, (event,))
 
-    def _show(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
-        self._view.followed(mailbox, happened)
+    def _show(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
+        self._mirror.on_events(mailbox, changes)
         if mailbox.subject not in self._ledger.state.mailboxes:
-            self._view.closed(mailbox)
+            self._mirror.on_unregistered(mailbox)
 
     def _mailbox(self, message: Message) -> Mailbox:
         return self._ledger.state.mailboxes[message.endpoint]

@@ -23,7 +23,7 @@ _CLOCK_SLACK_MS = 24 * 3_600_000
 Segments = list[tuple[int, Path]]
 
 
-class Step(msgspec.Struct, frozen=True):
+class HistoryEntry(msgspec.Struct, frozen=True):
     """One thing that happened to the message: when (µs), what, where, and why in words."""
 
     at_us: int
@@ -37,10 +37,10 @@ class MessageHistory(msgspec.Struct, frozen=True):
     """Everything the journal knows about one message; no steps if it knows nothing."""
 
     message_id: str
-    steps: list[Step]
+    steps: list[HistoryEntry]
 
 
-def tell(directory: Path, message_id: str) -> MessageHistory:
+def read_history(directory: Path, message_id: str) -> MessageHistory:
     """Read the story of `message_id` out of the journal in `directory`."""
     steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
     return MessageHistory(message_id, steps)
@@ -89,13 +89,13 @@ def _last_commit(path: Path) -> Commit | None:
         return None  # sealed or dropped since the list was made
 
 
-def _steps(event: AnyEvent) -> Iterator[Step]:
+def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
     kind = str(type(event).__struct_config__.tag)
     endpoint = getattr(event, "endpoint", "")
     if isinstance(event, Accepted | Rejected):
         for text in _checks(event):
-            yield Step(event.at_us, event.seq, "check", endpoint, text)
-    yield Step(event.at_us, event.seq, kind, endpoint, _words(event))
+            yield HistoryEntry(event.at_us, event.seq, "check", endpoint, text)
+    yield HistoryEntry(event.at_us, event.seq, kind, endpoint, _words(event))
 
 
 def _checks(event: Accepted | Rejected) -> Iterator[str]:

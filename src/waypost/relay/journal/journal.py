@@ -13,8 +13,8 @@ from pathlib import Path
 from waypost.policy.bounds import batch_max_bytes, batch_max_events
 from waypost.policy.settings import Settings
 from waypost.relay.errors import RelayStopped
-from waypost.relay.journal.segments import Place, Position, bodies_path
-from waypost.relay.journal.writer import FULL_DISK, Job, Writer
+from waypost.relay.journal.segments import Location, Position, bodies_path
+from waypost.relay.journal.writer import FULL_DISK, JournalWriter, WriteJob
 from waypost.wire.events import (
     Accepted,
     AnyEvent,
@@ -51,7 +51,7 @@ class PendingBatch:
         self.bodies: list[bytes] = []
         self.after: list[Callable[[], None]] = []
         self.waiters: list[asyncio.Future[None]] = []
-        self.job: Job | None = None
+        self.job: WriteJob | None = None
         self.position = Position()
 
 
@@ -79,12 +79,12 @@ class Journal:
         self._closed: list[PendingBatch] = []
         self._writing: PendingBatch | None = None
         self._flush_scheduled = False
-        self._news: tuple[asyncio.Handle, Job, OSError | None] | None = None
+        self._inline_result: tuple[asyncio.Handle, WriteJob, OSError | None] | None = None
         """What came of a batch that was written in this thread, until it is told."""
-        self._writer = Writer(directory, self._done_in_thread)
+        self._writer = JournalWriter(directory, self._done_in_thread)
         self.full = not self._writer.ballast.restore()
 
-    def append(self, event: AnyEvent, body: bytes | None = None) -> Place:
+    def append(self, event: AnyEvent, body: bytes | None = None) -> Location:
         """Number and queue an event; returns where its line will lie.
 
         `body` is a large payload that an arrival refers to instead of holding it. The parts of
@@ -102,7 +102,7 @@ class Journal:
         encode_event_into(event, lines, begin)
         length = len(lines) - begin
         lines += b"\n"
-        return Place(self._segment, self._offset + begin, length)
+        return Location(self._segment, self._offset + begin, length)
 
     def append_all(self, events: Sequence[AnyEvent]) -> None:
         """Number and queue events that nobody will look up by place; all go into one batch."""
@@ -147,12 +147,12 @@ class Journal:
         if waiting is not None:
             await waiting
 
-    def hurry(self) -> None:
+    def flush_now(self) -> None:
         """Let what waits become durable now, and not in the loop's next turns, where that takes no
         thread. For callers in whose place anything may happen, as in an `await`."""
         self._flush()
-        while self._news is not None:
-            handle, job, problem = self._news
+        while self._inline_result is not None:
+            handle, job, problem = self._inline_result
             handle.cancel()
             self._done(job, problem)
 
@@ -165,7 +165,7 @@ class Journal:
         """How long the current segment has been open; 0 if nothing is in it."""
         return now_us - self._segment_at_us if self._offset else 0
 
-    def seal_soon(self) -> None:
+    def seal(self) -> None:
         """Close the current segment, if anything is in it, and go on in a new one."""
         if self._batch is not None:
             self._close_batch(seal=True)
@@ -246,7 +246,7 @@ class Journal:
         age_ms = (batch.position.at_us - self._segment_at_us) // 1000
         seal = seal or end >= keep.segment_max_bytes or age_ms >= keep.segment_max_age_ms
         bodies = b"".join(batch.bodies)
-        batch.job = Job(
+        batch.job = WriteJob(
             segment=self._segment,
             offset=self._offset,
             bodies_offset=self._bodies_offset - len(bodies),
@@ -274,21 +274,21 @@ class Journal:
         assert job is not None
         if self._writer.is_quick(job):  # it takes less time than waking the thread
             problem = self._writer.perform(job)
-            self._news = (self._loop.call_soon(self._done, job, problem), job, problem)
+            self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
         else:
             self._writer.submit(job)
 
-    def _done_in_thread(self, job: Job, problem: OSError | None) -> None:
+    def _done_in_thread(self, job: WriteJob, problem: OSError | None) -> None:
         self._loop.call_soon_threadsafe(self._done, job, problem)
 
-    def _done(self, job: Job, problem: OSError | None) -> None:
+    def _done(self, job: WriteJob, problem: OSError | None) -> None:
         batch = self._writing
         assert batch is not None
-        self._writing = self._news = None
+        self._writing = self._inline_result = None
         if problem is not None:
             self._fail(batch, problem)
             return
-        self.full = self.full or job.hit_full
+        self.full = self.full or job.disk_was_full
         self.committed = batch.position
         self.commits += 1
         for waiter in batch.waiters:

@@ -20,7 +20,7 @@ from waypost.wire.journal_batches import COMMIT_MARK, WholeBatch, whole_batches
 _COMMIT_LINE_MAX_BYTES = 512
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Location(msgspec.Struct, frozen=True, gc=False):
     """Where an event's line lies: segment (by its first seq), offset and length in bytes."""
 
     segment: int
@@ -47,13 +47,13 @@ class Batch(msgspec.Struct, frozen=True):
     commit: Commit
     data: bytes
 
-    def events(self) -> Iterator[tuple[AnyEvent, Place]]:
+    def events(self) -> Iterator[tuple[AnyEvent, Location]]:
         """The batch's events with their places, in order."""
         offset = self.start
         while offset < self.stop:
             newline = self.data.index(b"\n", offset, self.stop)
             line = self.data[offset:newline]
-            yield decode_line(line), Place(self.segment, offset, newline - offset)
+            yield decode_line(line), Location(self.segment, offset, newline - offset)
             offset = newline + 1
 
 

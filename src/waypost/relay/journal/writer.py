@@ -30,13 +30,13 @@ log = logging.getLogger("waypost.relay")
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-Outcome = Callable[["Job", OSError | None], None]
+OnDone = Callable[["WriteJob", OSError | None], None]
 
 
-class Job(msgspec.Struct):
+class WriteJob(msgspec.Struct):
     """One batch on its way to disk. Offsets are where its bytes begin in the files.
 
-    `after` runs in the writer's thread once the batch is safe. `hit_full` tells that the disk
+    `after` runs in the writer's thread once the batch is safe. `disk_was_full` tells that the disk
     was full on the way.
     """
 
@@ -48,16 +48,16 @@ class Job(msgspec.Struct):
     sync: bool
     seal: bool
     after: list[Callable[[], None]]
-    hit_full: bool = False
+    disk_was_full: bool = False
 
 
-class Writer:
+class JournalWriter:
     """Takes jobs one by one, in order; `on_done` is called in the writer's thread."""
 
-    def __init__(self, directory: Path, on_done: Outcome) -> None:
+    def __init__(self, directory: Path, on_done: OnDone) -> None:
         self._directory = directory
         self._on_done = on_done
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._segment = -1
         self._lines_fd = -1
         self._bodies_fd = -1
@@ -66,17 +66,17 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: WriteJob) -> None:
         """Queue a job."""
         self._jobs.put(job)
 
-    def is_quick(self, job: Job) -> bool:
+    def is_quick(self, job: WriteJob) -> bool:
         """Whether a job is no more than copying bytes to files that are open: nothing to sync, to
         seal or to show. Only asked while no job is queued."""
         waits = job.sync or job.seal or job.after or job.segment != self._segment
         return not waits and (not job.bodies or self._bodies_fd >= 0)
 
-    def perform(self, job: Job) -> OSError | None:
+    def perform(self, job: WriteJob) -> OSError | None:
         """Do a job in the thread of the caller; gives what went wrong."""
         try:
             self._perform(job)
@@ -98,13 +98,13 @@ class Writer:
         except OSError as problem:
             log.error("journal: not synced when it was closed: %s", problem)
 
-    def _perform(self, job: Job) -> None:
+    def _perform(self, job: WriteJob) -> None:
         if self._failure is not None:
             raise self._failure
         try:
             self._write(job)
         except OSError:
-            self._cut_off(job)
+            self._truncate(job)
             raise
         for act in job.after:
             try:
@@ -119,7 +119,7 @@ class Writer:
                     raise
                 self._failure = problem
 
-    def _write(self, job: Job) -> None:
+    def _write(self, job: WriteJob) -> None:
         self._open(job)
         if job.bodies:
             self._append(job, self._bodies(job), job.bodies, job.bodies_offset)
@@ -130,7 +130,7 @@ class Writer:
             if job.sync:
                 sync_file(self._lines_fd)
 
-    def _cut_off(self, job: Job) -> None:
+    def _truncate(self, job: WriteJob) -> None:
         """Leave nothing of a batch that nobody will be told is safe."""
         ends = ((self._lines_fd, job.offset), (self._bodies_fd, job.bodies_offset))
         for descriptor, end in ends:
@@ -140,7 +140,7 @@ class Writer:
                 except OSError as problem:
                     log.error("journal: an unconfirmed batch could not be cut off: %s", problem)
 
-    def _append(self, job: Job, descriptor: int, data: bytes | bytearray, offset: int) -> None:
+    def _append(self, job: WriteJob, descriptor: int, data: bytes | bytearray, offset: int) -> None:
         view, done = memoryview(data), 0
         while done < len(view):
             try:
@@ -148,13 +148,13 @@ class Writer:
             except OSError as problem:
                 self._make_room(job, problem)
 
-    def _make_room(self, job: Job, problem: OSError) -> None:
+    def _make_room(self, job: WriteJob, problem: OSError) -> None:
         """Give the ballast back, or raise `problem` if that is no help."""
         if problem.errno not in FULL_DISK or not self.ballast.release():
             raise problem
-        job.hit_full = True
+        job.disk_was_full = True
 
-    def _open(self, job: Job) -> None:
+    def _open(self, job: WriteJob) -> None:
         if job.segment == self._segment:
             return
         self._close_files(sync=True)
@@ -165,14 +165,14 @@ class Writer:
         if fresh:
             sync_directory(self._directory)
 
-    def _bodies(self, job: Job) -> int:
+    def _bodies(self, job: WriteJob) -> int:
         if self._bodies_fd < 0:
             path = bodies_path(self._directory, self._segment)
             self._bodies_fd = self._open_file(job, path)
             sync_directory(self._directory)
         return self._bodies_fd
 
-    def _open_file(self, job: Job, path: Path) -> int:
+    def _open_file(self, job: WriteJob, path: Path) -> int:
         try:
             return _open_file(path)
         except OSError as problem:  # a new name may need room too

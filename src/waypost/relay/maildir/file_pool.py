@@ -24,7 +24,7 @@ _SPARES_MAX = 16_384
 _SIZE_MAX_BYTES = 4096
 
 
-class SpareFiles:
+class FilePool:
     """Files in one directory, ready to be filled and renamed to where they belong."""
 
     def __init__(self, directory: Path) -> None:

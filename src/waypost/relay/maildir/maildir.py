@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.relay.maildir.file_pool import SpareFiles
+from waypost.relay.maildir.file_pool import FilePool
 from waypost.wire.envelopes import Envelope
 
 FOLDERS = ("new", "cur", "failed")
@@ -41,7 +41,7 @@ class Maildir:
 
     def __init__(self, root: Path) -> None:
         self._incoming = str(root.parent / INCOMING)
-        self._spares = SpareFiles(root.parent / SPARES)
+        self._spares = FilePool(root.parent / SPARES)
         self._root = str(root)
         self._nameless = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 

@@ -28,20 +28,20 @@ class MailboxMirror(Protocol):
     def path(self, mailbox: Mailbox) -> Path | None:
         """Where to look at a mailbox."""
 
-    def opened(self, mailbox: Mailbox) -> None:
+    def on_registered(self, mailbox: Mailbox) -> None:
         """An endpoint was registered."""
 
-    def closed(self, mailbox: Mailbox) -> None:
+    def on_unregistered(self, mailbox: Mailbox) -> None:
         """An endpoint was unregistered."""
 
-    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
+    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """A message was stored; `again` if it was a dead letter."""
 
-    def buried(self, mailbox: Mailbox, message: Message) -> None:
+    def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
         """A message became a dead letter."""
 
-    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
-        """Something else happened to messages."""
+    def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
+        """Something else changes to messages."""
 
 
 class NoFiles:
@@ -51,19 +51,19 @@ class NoFiles:
         """There is no place to look."""
         return None
 
-    def opened(self, mailbox: Mailbox) -> None:
+    def on_registered(self, mailbox: Mailbox) -> None:
         """Nothing to do."""
 
-    def closed(self, mailbox: Mailbox) -> None:
+    def on_unregistered(self, mailbox: Mailbox) -> None:
         """Nothing to do."""
 
-    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
+    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """Nothing to do."""
 
-    def buried(self, mailbox: Mailbox, message: Message) -> None:
+    def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
         """Nothing to do."""
 
-    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+    def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
         """Nothing to do."""
 
 
@@ -78,12 +78,12 @@ class MaildirFiles:
         self,
         maildir: Maildir,
         journal: Journal,
-        bodies: PayloadStore,
+        payloads: PayloadStore,
         on_outcome: Callable[[str, bool], None],
     ) -> None:
         self._maildir = maildir
         self._journal = journal
-        self._bodies = bodies
+        self._payloads = payloads
         self.leaving: set[tuple[str, str]] = set()
         """Mailbox and name of files that are about to go."""
         self._on_outcome = on_outcome
@@ -94,28 +94,28 @@ class MaildirFiles:
         """The mailbox's directory."""
         return self._maildir.path(mailbox.hash)
 
-    def opened(self, mailbox: Mailbox) -> None:
+    def on_registered(self, mailbox: Mailbox) -> None:
         """The folders are there when the call returns."""
         self._open.add(mailbox.hash)
         self._maildir.ensure(mailbox.hash)
 
-    def closed(self, mailbox: Mailbox) -> None:
+    def on_unregistered(self, mailbox: Mailbox) -> None:
         """Empty folders go, unless the endpoint was registered again meanwhile; files stay."""
         self._open.discard(mailbox.hash)
         self._later(mailbox, self._remove_if_closed, mailbox.hash)
 
-    def stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
+    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
         """The message appears in `new/`."""
-        content = encode_envelope(self._bodies.stored(message))
+        content = encode_envelope(self._payloads.stored_envelope(message))
         self._later(mailbox, self._maildir.deliver, mailbox.hash, message.id, content)
         if again:
             self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
-    def buried(self, mailbox: Mailbox, message: Message) -> None:
+    def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
         """The message appears in `failed/`, with its reason."""
         maildir, hash_ = self._maildir, mailbox.hash
         try:
-            content = dead_letter_file(self._bodies.stored(message), message)
+            content = dead_letter_file(self._payloads.stored_envelope(message), message)
         except (RelayError, OSError) as problem:
             # The file may be the last good copy: keep it, and not where drop-ins are taken in.
             log.error("dead letter %s cannot be read: %s", message.id, problem)
@@ -124,9 +124,9 @@ class MaildirFiles:
         self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
         self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 
-    def followed(self, mailbox: Mailbox, happened: Sequence[events.MailboxEvent]) -> None:
+    def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
         """The files move or go."""
-        for event in happened:
+        for event in changes:
             act, *folders = _MOVES[type(event)]
             if act == "move":
                 self._later(mailbox, self._maildir.move, mailbox.hash, event.id, *folders)

@@ -43,7 +43,7 @@ class Repair(msgspec.Struct, frozen=True):
 def reconcile(
     state: RelayState,
     maildir: Maildir,
-    bodies: PayloadStore,
+    payloads: PayloadStore,
     journal: Path,
     *,
     repair: bool = True,
@@ -58,23 +58,23 @@ def reconcile(
             if repair:
                 maildir.ensure(mailbox.hash)
             if look_into:
-                yield from _strangers(mailbox, maildir, bodies)
-            yield from _mailbox(mailbox, maildir, bodies, journal, repair)
+                yield from _strangers(mailbox, maildir, payloads)
+            yield from _mailbox(mailbox, maildir, payloads, journal, repair)
         except OSError as problem:  # mail is in the journal, with or without its files
             log.error("mailbox of %s cannot be restored: %s", mailbox.subject, problem)
             yield Repair(mailbox.subject, "", f"not usable: {problem}", False)
 
 
 def _mailbox(
-    mailbox: Mailbox, maildir: Maildir, bodies: PayloadStore, journal: Path, repair: bool
+    mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore, journal: Path, repair: bool
 ) -> Iterator[Repair]:
     found = {folder: maildir.sizes(mailbox.hash, folder) for folder in ("new", "cur", "failed")}
     wanted = [*mailbox.live.values(), *mailbox.dead.values()]
     misplaced: set[str] = set()
     for message in wanted:
-        problem = _misplaced(message, found, bodies)
+        problem = _misplaced(message, found, payloads)
         if problem:
-            done = repair and _rewrite(message, mailbox.hash, maildir, bodies)
+            done = repair and _rewrite(message, mailbox.hash, maildir, payloads)
             misplaced.add(message.id)
             yield Repair(mailbox.subject, message.id, problem, done)
     placed = {(FOLDER[message.state], message.id) for message in wanted}
@@ -91,7 +91,7 @@ def _mailbox(
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
 
 
-def _strangers(mailbox: Mailbox, maildir: Maildir, bodies: PayloadStore) -> Iterator[Repair]:
+def _strangers(mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore) -> Iterator[Repair]:
     """Files under the name of one message with the content of another are written again."""
     for message in (*mailbox.live.values(), *mailbox.dead.values()):
         folder = FOLDER[message.state]
@@ -100,7 +100,7 @@ def _strangers(mailbox: Mailbox, maildir: Maildir, bodies: PayloadStore) -> Iter
         except FileNotFoundError:
             continue
         if not right:
-            done = _rewrite(message, mailbox.hash, maildir, bodies)
+            done = _rewrite(message, mailbox.hash, maildir, payloads)
             yield Repair(mailbox.subject, message.id, f"another message's in {folder}/", done)
 
 
@@ -128,7 +128,7 @@ def _is_left_over(mailbox: Mailbox, journal: Path, name: str) -> bool:
     )
 
 
-def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: PayloadStore) -> str:
+def _misplaced(message: Message, found: dict[str, dict[str, int]], payloads: PayloadStore) -> str:
     folder = FOLDER[message.state]
     size = found[folder].get(message.id)
     if size is None:
@@ -136,17 +136,17 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], bodies: Paylo
     expected = message.size
     if message.state is MessageState.DEAD:
         try:
-            expected = len(dead_letter_file(bodies.stored(message), message))
+            expected = len(dead_letter_file(payloads.stored_envelope(message), message))
         except (RelayError, OSError):
             return ""
     return "" if size == expected else f"{size} bytes in {folder}/ instead of {expected}"
 
 
-def _rewrite(message: Message, hash_: str, maildir: Maildir, bodies: PayloadStore) -> bool:
+def _rewrite(message: Message, hash_: str, maildir: Maildir, payloads: PayloadStore) -> bool:
     """Write the file anew where it belongs; False if the journal cannot give its content."""
     folder = FOLDER[message.state]
     try:
-        envelope = bodies.stored(message)
+        envelope = payloads.stored_envelope(message)
     except (RelayError, OSError) as problem:
         log.error("mailbox file of %s cannot be restored: %s", message.id, problem)
         return False

@@ -83,7 +83,7 @@ class MailTasks:
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
-        self._movements = transitions
+        self._transitions = transitions
         self._leases = leases
         self._dead_letters = dead_letters
         self._settings = settings
@@ -93,7 +93,7 @@ class MailTasks:
         counts: Counter[str] = Counter()
         for mailbox in list(self._ledger.state.mailboxes.values()):
             if now_us // 1000 > mailbox.earliest_ttl:
-                counts[mailbox.subject] += self._movements.expire_due(mailbox)
+                counts[mailbox.subject] += self._transitions.expire_due(mailbox)
         for subject, count in counts.items():
             if count:
                 log.info("expired %d messages for %s", count, subject)
@@ -114,13 +114,13 @@ class StateTasks:
     def __init__(
         self,
         ledger: Ledger,
-        outcomes: BreakerFeedback,
+        breaker_feedback: BreakerFeedback,
         rejections: RejectionLog,
         checkpoints: Checkpoints,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
-        self._outcomes = outcomes
+        self._breaker_feedback = breaker_feedback
         self._rejections = rejections
         self._checkpoints = checkpoints
         self._settings = settings
@@ -133,15 +133,15 @@ class StateTasks:
         window_ms = settings.rate_limit.window_secs * 1000
         self._ledger.state.windows.sweep(now_us // 1000, window_ms)
         idle_ms = settings.housekeeping.breaker_idle_ms
-        for move in self._outcomes.breakers.sweep(now_us // 1000, idle_ms):
-            self._outcomes.moved(move, now_us)
+        for move in self._breaker_feedback.breakers.sweep(now_us // 1000, idle_ms):
+            self._breaker_feedback.record_transition(move, now_us)
         self._rejections.sweep(now_us)
 
     def checkpoint(self, now_us: int) -> None:
         """Bring the index up to date and drop duplicate ids past their window."""
         kept_us = self._settings().housekeeping.duplicate_window_ms * 1000
         self._checkpoints.forget_duplicates(now_us - kept_us)
-        self._checkpoints.nudge()
+        self._checkpoints.write_if_idle()
 
     def recover_space(self, now_us: int) -> None:
         """After a full disk, see whether there is room again."""
@@ -171,7 +171,7 @@ class JournalTasks:
         """Seal a segment that has been open for too long."""
         age_us = self._ledger.journal.segment_age_us(now_us)
         if age_us >= self._settings().housekeeping.segment_max_age_ms * 1000:
-            self._ledger.journal.seal_soon()
+            self._ledger.journal.seal()
 
     def drop(self, now_us: int) -> None:
         """Delete sealed segments past their retention that neither messages nor index need."""
@@ -216,7 +216,7 @@ class JournalTasks:
         Never the last one: it tells how far the numbers have come.
         """
         needed = min(
-            (message.place.segment for message in all_messages(self._ledger.state)),
+            (message.location.segment for message in all_messages(self._ledger.state)),
             default=self._ledger.journal.segment,
         )
         following = [first for first, _ in segments[1:]]

@@ -32,7 +32,7 @@ class Checkpoints:
         self._in_flight: Changes | None = None
         self._writing: asyncio.Future[None] | None = None
         self._last = time.monotonic()
-        self._anew = False
+        self._replace_all = False
         self._forget_before_us = 0
         self.problem = ""
         self._writing_seq = self._written_seq = (index.position() or Position()).seq
@@ -49,23 +49,23 @@ class Checkpoints:
         self._writing = loop.run_in_executor(self._thread, self._index.write, taken)
         self._writing.add_done_callback(self._written)
 
-    def nudge(self) -> None:
+    def write_if_idle(self) -> None:
         """Take what is left while nothing is under way."""
         if self._journal.failure is not None:
             return  # memory holds what the journal will never hold
         under_way = self._journal.busy or self._taken is not None or self._writing is not None
-        if not under_way and (self._anew or self._journal.committed.seq > self._written_seq):
+        if not under_way and (self._replace_all or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)
             self.committed()
 
     async def rebuild(self) -> int:
         """Write everything anew; gives how many messages there are."""
-        self._anew = True
-        while self._anew:  # until a moment is found at which everything is taken
+        self._replace_all = True
+        while self._replace_all:  # until a moment is found at which everything is taken
             await self._journal.sync()
-            await self._settle()
-            self.nudge()
-        await self._settle()
+            await self._wait_until_written()
+            self.write_if_idle()
+        await self._wait_until_written()
         return sum(1 for _ in all_messages(self._state))
 
     def forget_duplicates(self, before_us: int) -> None:
@@ -79,15 +79,15 @@ class Checkpoints:
 
     async def finish(self) -> None:
         """Write everything; nothing may be recorded meanwhile."""
-        await self._settle()
-        self.nudge()
-        await self._settle()
+        await self._wait_until_written()
+        self.write_if_idle()
+        await self._wait_until_written()
 
     def stop(self) -> None:
         """End the thread, after what it is writing."""
         self._thread.shutdown()
 
-    async def _settle(self) -> None:
+    async def _wait_until_written(self) -> None:
         """Wait until everything taken so far is written."""
         self.committed()
         while self._writing is not None:
@@ -98,13 +98,13 @@ class Checkpoints:
         if self._taken is not None or self._writing is not None:
             return
         due = time.monotonic() - self._last >= _SECONDS
-        if due or self._anew or len(self._state.dirty) >= _MESSAGES:
+        if due or self._replace_all or len(self._state.dirty) >= _MESSAGES:
             self._take(position)
 
     def _take(self, position: Position) -> None:
-        self._taken = take_changes(self._state, position, anew=self._anew)
+        self._taken = take_changes(self._state, position, replace_all=self._replace_all)
         self._taken.forget_before_us, self._forget_before_us = self._forget_before_us, 0
-        self._anew = False
+        self._replace_all = False
         self._last = time.monotonic()
 
     def _written(self, done: asyncio.Future[None]) -> None:

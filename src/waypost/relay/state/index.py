@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from waypost.relay.journal.segments import Place, Position
+from waypost.relay.journal.segments import Location, Position
 from waypost.relay.state.duplicates import Duplicate
 from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, Message
 from waypost.relay.state.relay_state import RelayState
@@ -62,7 +62,7 @@ class Changes(msgspec.Struct):
     gone: list[int]
     last_seen: Mapping[tuple[str, str], int]
     duplicates: Mapping[str, Duplicate]
-    anew: bool = False
+    replace_all: bool = False
     forget_before_us: int = 0
     """Duplicate ids from before this have had their window."""
 
@@ -168,7 +168,7 @@ class Index:
         run = self._connection.execute
         run("begin immediate")
         try:
-            if changes.anew:
+            if changes.replace_all:
                 run("delete from endpoints")
                 run("delete from messages")
             self._delete("endpoints", "subject", [s for s, at in changes.endpoints if at is None])
@@ -219,12 +219,12 @@ class Index:
         return sorted(self._connection.execute(f"select * from {table}").fetchall())
 
 
-def take_changes(state: RelayState, position: Position, *, anew: bool = False) -> Changes:
+def take_changes(state: RelayState, position: Position, *, replace_all: bool = False) -> Changes:
     """Everything in `state` that the index does not know yet; the state forgets that it is new.
 
     With `anew`, all of it, to be written in the place of what the index holds.
     """
-    if anew:
+    if replace_all:
         state.dirty = {message.order: message for message in all_messages(state)}
         state.dirty_endpoints = set(state.mailboxes)
     messages: list[tuple[str | int, ...]] = []
@@ -249,7 +249,7 @@ def take_changes(state: RelayState, position: Position, *, anew: bool = False) -
         gone=gone,
         last_seen=state.last_seen.begin_flush(),
         duplicates=state.duplicates.begin_flush(),
-        anew=anew,
+        replace_all=replace_all,
     )
 
 
@@ -262,7 +262,7 @@ def all_messages(state: RelayState) -> Iterable[Message]:
 
 def to_row(m: Message) -> tuple[str | int, ...]:
     """The columns of a message, in their order."""
-    at = m.place
+    at = m.location
     # One tuple, not made of several: this runs on the event loop, for every message in it.
     return (
         m.order,
@@ -287,9 +287,9 @@ def to_row(m: Message) -> tuple[str | int, ...]:
 def from_row(row: tuple[object, ...]) -> Message:
     """The message that a row tells of."""
     fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-    place = Place(*(fields.pop(name) for name in ("segment", "offset", "length")))
+    location = Location(*(fields.pop(name) for name in ("segment", "offset", "length")))
     state = _STATE[fields.pop("state")]
-    return Message(place=place, state=state, **fields)
+    return Message(location=location, state=state, **fields)
 
 
 def _duplicate(at_us: int, result: str) -> Duplicate:

@@ -12,11 +12,11 @@ from enum import IntEnum
 import msgspec
 
 from waypost.policy.occupancy import Occupancy
-from waypost.relay.journal.segments import Place
+from waypost.relay.journal.segments import Location
 from waypost.wire.events import Accepted, Rejected
 
-ENDLESS = 1 << 62
-_GONE_IN_LINE_MAX = 64
+NO_LIMIT = 1 << 62
+_STALE_QUEUE_ENTRIES_MAX = 64
 
 
 class MessageState(IntEnum):
@@ -46,7 +46,7 @@ class Message(msgspec.Struct, gc=False):
     size: int
     ttl: int
     at_us: int
-    place: Place
+    location: Location
     state: MessageState = PENDING
     queued: bool = True
     attempt: int = 0
@@ -56,10 +56,10 @@ class Message(msgspec.Struct, gc=False):
     probe: bool = False
     reason: str = ""
     failed_at_us: int = 0
-    fresh: tuple[Accepted | Rejected, bytes] | None = None
+    cached: tuple[Accepted | Rejected, bytes] | None = None
 
 
-def arrived(event: Accepted | Rejected, place: Place) -> Message:
+def message_from_event(event: Accepted | Rejected, location: Location) -> Message:
     """The message that came with an event whose line lies at `place`."""
     return Message(
         id=event.id,
@@ -69,7 +69,7 @@ def arrived(event: Accepted | Rejected, place: Place) -> Message:
         size=event.size,
         ttl=event.budget.ttl,
         at_us=event.at_us,
-        place=place,
+        location=location,
     )
 
 
@@ -99,7 +99,7 @@ class Mailbox:
         self.live: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self.queue: deque[Message] = deque()
-        self.earliest_ttl = ENDLESS
+        self.earliest_ttl = NO_LIMIT
         """No waiting message expires before this; it may be too early, never too late."""
 
     @property
@@ -112,7 +112,7 @@ class Mailbox:
         message = self.live.get(message_id)
         return message is not None and (message.state is LEASED or message.ttl >= now_ms)
 
-    def holds_of_another(self, message_id: str, sender: str) -> bool:
+    def holds_from_other_sender(self, message_id: str, sender: str) -> bool:
         """Whether a message of this id, alive or dead, is here and not from `sender`."""
         message = self.live.get(message_id) or self.dead.get(message_id)
         return message is not None and message.sender != sender
@@ -124,7 +124,7 @@ class Mailbox:
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         self.occupancy.add(message.sender, message.size)
 
-    def put_back(self, message: Message) -> None:
+    def requeue(self, message: Message) -> None:
         """A leased message waits again, at its old place."""
         message.state = PENDING
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
@@ -145,10 +145,10 @@ class Mailbox:
         message.state = GONE
         del self.live[message.id]
         self.occupancy.remove(message.sender, message.size)
-        if message.queued and len(self.queue) > 2 * len(self.live) + _GONE_IN_LINE_MAX:
-            self._close_ranks()
+        if message.queued and len(self.queue) > 2 * len(self.live) + _STALE_QUEUE_ENTRIES_MAX:
+            self._compact_queue()
 
-    def bury(self, message: Message, reason: str, at_us: int) -> None:
+    def dead_letter(self, message: Message, reason: str, at_us: int) -> None:
         """A live message becomes a dead letter."""
         self.remove(message)
         message.state = DEAD
@@ -162,7 +162,7 @@ class Mailbox:
         max_size_bytes: int | None,
         now_us: int,
         committed_seq: int,
-        enough_bytes: int = ENDLESS,
+        enough_bytes: int = NO_LIMIT,
     ) -> tuple[list[Message], list[Message]]:
         """Up to `limit` messages to hand out, and those found expired on the way.
 
@@ -196,7 +196,7 @@ class Mailbox:
             queue.extendleft(reversed(passed))
         return taken, expired
 
-    def _close_ranks(self) -> None:
+    def _compact_queue(self) -> None:
         """Messages that left from within the line do not stay in memory until it gets to them."""
         waiting: deque[Message] = deque()
         for message in self.queue:
@@ -215,5 +215,5 @@ class Mailbox:
         if now_ms <= self.earliest_ttl:
             return []
         waiting = list(self.pending())
-        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=ENDLESS)
+        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=NO_LIMIT)
         return [message for message in waiting if message.ttl < now_ms]

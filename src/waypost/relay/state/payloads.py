@@ -11,7 +11,7 @@ import msgspec
 from waypost.policy.bounds import bodies_in_memory_max_bytes
 from waypost.policy.budgets import spend
 from waypost.relay.errors import RelayError
-from waypost.relay.journal.segments import Place, bodies_path, decode_line, segment_path
+from waypost.relay.journal.segments import Location, bodies_path, decode_line, segment_path
 from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.events import Accepted, Rejected
@@ -25,56 +25,56 @@ class PayloadStore:
     def __init__(self, directory: Path, committed_seq: Callable[[], int] = lambda: 0) -> None:
         self._directory = directory
         self._committed_seq = committed_seq
-        self._fresh: deque[Message] = deque()
-        self._fresh_bytes = 0
+        self._cached: deque[Message] = deque()
+        self._cached_bytes = 0
         self._files: dict[Path, int] = {}
 
-    def keep(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
+    def cache(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
         """Remember how a message just stored arrived, for as long as there is room."""
-        message.fresh = (event, content)
-        fresh = self._fresh
-        fresh.append(message)
-        self._fresh_bytes += message.size
-        while fresh[0].fresh is None or (
-            self._fresh_bytes > bodies_in_memory_max_bytes
-            and fresh[0].order <= self._committed_seq()  # else it is nowhere but here
+        message.cached = (event, content)
+        cached = self._cached
+        cached.append(message)
+        self._cached_bytes += message.size
+        while cached[0].cached is None or (
+            self._cached_bytes > bodies_in_memory_max_bytes
+            and cached[0].order <= self._committed_seq()  # else it is nowhere but here
         ):
-            oldest = fresh.popleft()
-            oldest.fresh = None
-            self._fresh_bytes -= oldest.size
+            oldest = cached.popleft()
+            oldest.cached = None
+            self._cached_bytes -= oldest.size
 
-    def stored(self, message: Message) -> Envelope:
+    def stored_envelope(self, message: Message) -> Envelope:
         """The envelope as stored, its payload still JSON text."""
-        event, content = self.opened(message)
+        event, content = self.read(message)
         return envelope_of(event, msgspec.Raw(content))
 
-    def opened(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
+    def read(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
         """How a message arrived, and its payload as JSON."""
-        if message.fresh is not None:
-            return message.fresh
-        event = self.arrival(message.place)
-        return event, self._payload(event, message.place.segment)
+        if message.cached is not None:
+            return message.cached
+        event = self.read_arrival(message.location)
+        return event, self._payload(event, message.location.segment)
 
-    def parent(self, message: Message) -> str | None:
+    def parent_id(self, message: Message) -> str | None:
         """The id of the message that this one follows from."""
-        event = self.arrival(message.place) if message.fresh is None else message.fresh[0]
+        event = self.read_arrival(message.location) if message.cached is None else message.cached[0]
         return event.parent
 
-    def delivered(self, message: Message) -> Envelope:
+    def decoded_envelope(self, message: Message) -> Envelope:
         """The envelope as a consumer gets it, its payload decoded and its own."""
-        event, content = self.opened(message)
+        event, content = self.read(message)
         return envelope_of(event, msgspec.json.decode(content))
 
-    def arrival(self, place: Place) -> Accepted | Rejected:
+    def read_arrival(self, location: Location) -> Accepted | Rejected:
         """The event by which a message arrived."""
-        line = self._read(self._segment_file(place.segment), place.offset, place.length)
+        line = self._read(self._segment_file(location.segment), location.offset, location.length)
         try:
             event = decode_line(line)
         except msgspec.DecodeError:
             event = None
         if not isinstance(event, Accepted | Rejected):
             raise RelayError(
-                f"the journal is damaged at byte {place.offset} of segment {place.segment}"
+                f"the journal is damaged at byte {location.offset} of segment {location.segment}"
             )
         return event
 

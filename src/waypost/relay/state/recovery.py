@@ -133,8 +133,8 @@ def _fold(
             if isinstance(piece, Damage):
                 report.damaged.append(piece)
                 continue
-            for event, place in piece.events():
-                state.apply(event, place)
+            for event, location in piece.events():
+                state.apply(event, location)
                 report.events_read += 1
             end = Position(piece.commit.seq, piece.commit.at_us, first_seq, piece.end)
     last = segments.get(end.segment)

@@ -23,13 +23,21 @@ from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.tiers import Tier, standing
 from waypost.relay.data_dir import endpoint_hash
-from waypost.relay.journal.segments import Place
+from waypost.relay.journal.segments import Location
 from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_result
-from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, Mailbox, Message, arrived
+from waypost.relay.state.mailbox import (
+    DEAD,
+    GONE,
+    LEASED,
+    PENDING,
+    Mailbox,
+    Message,
+    message_from_event,
+)
 from waypost.relay.state.write_behind import WriteBehind
 from waypost.wire import events
 
-NOWHERE = Place(0, 0, 0)
+NO_LOCATION = Location(0, 0, 0)
 """For events whose lines nobody looks up: only arrivals are read again."""
 
 
@@ -56,7 +64,7 @@ class RelayState:
         self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
         self.breaker_moves: deque[events.BreakerMoved] = deque(maxlen=breaker_moves_in_memory_max)
         self._tickets: dict[str, int] = {}
-        self._appliers: dict[type[Any], Callable[[Any, Place], None]] = {
+        self._appliers: dict[type[Any], Callable[[Any, Location], None]] = {
             events.Accepted: self._accepted,
             events.Rejected: self._rejected,
             events.Leased: self._leased,
@@ -74,18 +82,18 @@ class RelayState:
             events.SettingsChanged: _no_change,
         }
 
-    def apply(self, event: events.AnyEvent, place: Place) -> None:
+    def apply(self, event: events.AnyEvent, location: Location) -> None:
         """Take note of an event whose line lies at `place`."""
         self.seq = event.seq
         self.at_us = event.at_us
-        self._appliers[type(event)](event, place)
+        self._appliers[type(event)](event, location)
 
-    def apply_all(self, happened: Sequence[events.MailboxEvent]) -> None:
+    def apply_all(self, changes: Sequence[events.MailboxEvent]) -> None:
         """Take note of events of one kind, about messages whose own lines are known."""
-        last = happened[-1]
+        last = changes[-1]
         applier = self._appliers[type(last)]
-        for event in happened:
-            applier(event, NOWHERE)
+        for event in changes:
+            applier(event, NO_LOCATION)
         self.seq, self.at_us = last.seq, last.at_us
 
     def mailbox(self, subject: str) -> Mailbox:
@@ -134,12 +142,12 @@ class RelayState:
         hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
         self.duplicates.put(key, first_result(known, event, hash_))
 
-    def _accepted(self, event: events.Accepted, place: Place) -> None:
+    def _accepted(self, event: events.Accepted, location: Location) -> None:
         self.counts["accepted"] += 1
         self._note_arrival(event)
         endpoint = event.endpoint
         if endpoint:
-            message = arrived(event, place)
+            message = message_from_event(event, location)
             if event.probe and event.deferred:
                 message.probe = True
             mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
@@ -148,13 +156,13 @@ class RelayState:
             mailbox.add(message)
             self.dirty[event.seq] = message
 
-    def _rejected(self, event: events.Rejected, place: Place) -> None:
+    def _rejected(self, event: events.Rejected, location: Location) -> None:
         self.counts[f"rejected.{event.reason}"] += event.count
         if _passed_rate_limit(event):
             self._note_arrival(event)
         if event.reason in DEAD_LETTERED:
             mailbox = self.mailbox(event.endpoint)
-            message = arrived(event, place)
+            message = message_from_event(event, location)
             message.state = DEAD
             message.queued = False
             message.reason = event.detail
@@ -163,19 +171,19 @@ class RelayState:
             mailbox.dead[event.id] = message
             self.dirty[event.seq] = message
 
-    def _tidy(self, mailbox: Mailbox) -> None:
+    def _drop_if_empty(self, mailbox: Mailbox) -> None:
         """The mailbox of an endpoint that is gone goes with its last message."""
         if not mailbox.registered and mailbox.empty:
             self.mailboxes.pop(mailbox.subject, None)
 
-    def _live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
+    def _find_live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
         mailbox = self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
         if message is None:
-            self._tidy(mailbox)  # how it came is in a segment that was dropped
+            self._drop_if_empty(mailbox)  # how it came is in a segment that was dropped
         return mailbox, message
 
-    def _left(self, message: Message) -> None:
+    def _mark_removed(self, message: Message) -> None:
         """A message is gone; of one that it never heard of, the index need not know."""
         if message.order > self.indexed_seq:
             self.dirty.pop(message.order, None)
@@ -186,12 +194,12 @@ class RelayState:
         message = mailbox.dead.pop(message_id, None)
         if message is not None:
             message.state = GONE
-            self._left(message)
+            self._mark_removed(message)
         return message
 
-    def _leased(self, event: events.Leased, place: Place) -> None:
+    def _leased(self, event: events.Leased, location: Location) -> None:
         self.counts["leased"] += 1
-        _, message = self._live(event)
+        _, message = self._find_live(event)
         if message is not None:
             self.dirty[message.order] = message
             message.state = LEASED
@@ -200,53 +208,53 @@ class RelayState:
             message.via = event.via
             self.leased[event.endpoint, event.id] = message
 
-    def _acked(self, event: events.Acked, place: Place) -> None:
+    def _acked(self, event: events.Acked, location: Location) -> None:
         self.counts["acked"] += 1
-        mailbox, message = self._live(event)
+        mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.waits_us.append(event.at_us - message.at_us)
-            message.fresh = None  # nobody will read it again
+            message.cached = None  # nobody will read it again
             mailbox.remove(message)
-            self._left(message)
-            self._tidy(mailbox)
+            self._mark_removed(message)
+            self._drop_if_empty(mailbox)
 
-    def _returned(self, event: events.Returned, place: Place) -> None:
+    def _returned(self, event: events.Returned, location: Location) -> None:
         self.counts["returned"] += 1
-        mailbox, message = self._live(event)
+        mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.dirty[message.order] = message
             message.not_before_us = event.not_before_us
-            mailbox.put_back(message)
+            mailbox.requeue(message)
 
-    def _failed(self, event: events.Failed, place: Place) -> None:
+    def _failed(self, event: events.Failed, location: Location) -> None:
         self.counts["failed"] += 1
-        self._bury(event, event.reason)
+        self._dead_letter(event, event.reason)
 
-    def _evicted(self, event: events.Evicted, place: Place) -> None:
+    def _evicted(self, event: events.Evicted, location: Location) -> None:
         self.counts["evicted"] += 1
-        self._bury(event, event.reason)
+        self._dead_letter(event, event.reason)
 
-    def _bury(self, event: events.Failed | events.Evicted, reason: str) -> None:
-        mailbox, message = self._live(event)
+    def _dead_letter(self, event: events.Failed | events.Evicted, reason: str) -> None:
+        mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.dirty[message.order] = message
-            mailbox.bury(message, reason, event.at_us)
+            mailbox.dead_letter(message, reason, event.at_us)
 
-    def _expired(self, event: events.Expired, place: Place) -> None:
+    def _expired(self, event: events.Expired, location: Location) -> None:
         self.counts["purged" if event.was == "dead" else "expired"] += 1
-        mailbox, message = self._live(event)
+        mailbox, message = self._find_live(event)
         if event.was == "dead":
             self._forget_dead(mailbox, event.id)
         elif message is not None:
             self.leased.pop((event.endpoint, event.id), None)
             mailbox.remove(message)
-            self._left(message)
-        self._tidy(mailbox)
+            self._mark_removed(message)
+        self._drop_if_empty(mailbox)
 
-    def _redriven(self, event: events.Redriven, place: Place) -> None:
+    def _redriven(self, event: events.Redriven, location: Location) -> None:
         self.counts["redriven"] += 1
         mailbox = self.mailbox(event.endpoint)
         dead = self._forget_dead(mailbox, event.id)
@@ -263,15 +271,15 @@ class RelayState:
             mailbox.add(message)
             self.dirty[message.order] = message
 
-    def _pair_seen(self, event: events.PairSeen, place: Place) -> None:
+    def _pair_seen(self, event: events.PairSeen, location: Location) -> None:
         pair = (event.sender, event.endpoint)
         self.last_seen.put(pair, max(event.seen_ms, self.last_seen.get(pair) or 0))
 
-    def _breaker_moved(self, event: events.BreakerMoved, place: Place) -> None:
+    def _breaker_moved(self, event: events.BreakerMoved, location: Location) -> None:
         self.counts[f"breaker.{event.before}.{event.after}"] += 1
         self.breaker_moves.append(event)
 
-    def _endpoint_changed(self, event: events.EndpointChanged, place: Place) -> None:
+    def _endpoint_changed(self, event: events.EndpointChanged, location: Location) -> None:
         self.dirty_endpoints.add(event.endpoint)
         if event.action == "registered":
             self.restore_endpoint(event.endpoint, event.since_us or event.at_us)
@@ -281,10 +289,10 @@ class RelayState:
         if mailbox.registered:
             mailbox.registered = False
             self.endpoints.remove(event.endpoint, self._tickets.pop(event.endpoint))
-        self._tidy(mailbox)
+        self._drop_if_empty(mailbox)
 
 
-def _no_change(event: events.AnyEvent, place: Place) -> None:
+def _no_change(event: events.AnyEvent, location: Location) -> None:
     """For the reader of the journal; the relay's state is the same as before."""
 
 

@@ -14,7 +14,7 @@ import msgspec
 from waypost.relay.journal.segments import (
     Batch,
     Damage,
-    Place,
+    Location,
     bodies_path,
     list_segments,
     read_segment,
@@ -49,7 +49,7 @@ class Hole(msgspec.Struct, frozen=True):
 class BrokenBody(msgspec.Struct, frozen=True):
     """An arrival, whose line lies at `place`, with a large payload that is not what it was."""
 
-    place: Place
+    location: Location
     body: BodyRef
 
 
@@ -99,12 +99,12 @@ class JournalScan:
         first_seq = commit.seq - commit.count + 1
         self._note_holes(batch, first_seq)
         number = first_seq
-        for event, place in batch.events():
+        for event, location in batch.events():
             if event.seq != number:
                 self._misnumber(batch, f"event {event.seq} stands where {number} belongs")
             number += 1
-            self._note(event, place)
-            self.state.apply(event, place)
+            self._note(event, location)
+            self.state.apply(event, location)
         if number != commit.seq + 1:
             self._misnumber(batch, f"{number - first_seq} events instead of {commit.count}")
         self._expected = commit.seq + 1
@@ -134,18 +134,18 @@ class JournalScan:
     def _newest(self) -> Path:
         return self.segments[next(reversed(self.segments))]
 
-    def _note(self, event: AnyEvent, place: Place) -> None:
+    def _note(self, event: AnyEvent, location: Location) -> None:
         if not self.events:
             self.oldest_us = event.at_us
         self.events += 1
         if isinstance(event, SettingsChanged):
             self.storage = str(event.settings.get("storage", ""))
         elif isinstance(event, Accepted | Rejected) and event.body is not None:
-            self._check_body(place, event.body)
+            self._check_body(location, event.body)
 
-    def _check_body(self, place: Place, body: BodyRef) -> None:
-        if not self._bodies.is_whole(place.segment, body):
-            self.broken_bodies.append(BrokenBody(place, body))
+    def _check_body(self, location: Location, body: BodyRef) -> None:
+        if not self._bodies.is_whole(location.segment, body):
+            self.broken_bodies.append(BrokenBody(location, body))
 
     def _misnumber(self, batch: Batch, problem: str) -> None:
         name = self.segments[batch.segment].name

@@ -12,7 +12,7 @@ import msgspec
 
 from waypost.relay.data_dir import DataDir, endpoint_hash
 from waypost.relay.errors import RelayError
-from waypost.relay.journal.segments import Damage, Place, bodies_path
+from waypost.relay.journal.segments import Damage, Location, bodies_path
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import dead_letter_file
 from waypost.relay.maildir.reconcile import FOLDER, reconcile
@@ -51,13 +51,15 @@ class MailboxCheck:
         """Large payloads that are damaged; those still needed are put back where possible."""
         needed: dict[tuple[int, BodyRef], list[Message]] = {}
         unneeded: Counter[int] = Counter()
-        kept = {message.place: message for message in all_messages(self._state)} if broken else {}
+        kept = (
+            {message.location: message for message in all_messages(self._state)} if broken else {}
+        )
         for one in broken:
-            message = kept.get(one.place)
+            message = kept.get(one.location)
             if message is not None:
-                needed.setdefault((one.place.segment, one.body), []).append(message)
+                needed.setdefault((one.location.segment, one.body), []).append(message)
             else:
-                unneeded[one.place.segment] += 1
+                unneeded[one.location.segment] += 1
         for (segment, body), messages in needed.items():
             yield self._payload(segment, body, messages)
         for segment, count in unneeded.items():
@@ -67,37 +69,37 @@ class MailboxCheck:
 
     def lines(self, damaged: list[Damage], mendable: Container[Damage]) -> Iterator[Finding]:
         """Messages whose own line in the journal is damaged or gone."""
-        bodies = PayloadStore(self._data.journal)
+        payloads = PayloadStore(self._data.journal)
         for message in all_messages(self._state):
-            damage = next((one for one in damaged if _holds(one, message.place)), None)
+            damage = next((one for one in damaged if _holds(one, message.location)), None)
             problem = "lies in a damaged part of the journal: its content may be wrong"
             if damage is None:
-                problem = _unreadable(message, bodies)
+                problem = _unreadable(message, payloads)
             if problem:
                 self._doubtful.add((message.endpoint, message.id))
             if problem and (damage is None or damage not in mendable):
                 text = f"{message.id} {problem}"
                 yield Finding(Part.JOURNAL, message.endpoint, text, Outcome.LOST)
-        bodies.close()
+        payloads.close()
 
     def files(self) -> Iterator[Finding]:
         """Mailbox files that are missing, misplaced, left over, or not as they were written."""
-        bodies = PayloadStore(self._data.journal)
+        payloads = PayloadStore(self._data.journal)
         directory = self._data.journal
-        for one in reconcile(self._state, self._maildir, bodies, directory, repair=self._repair):
+        for one in reconcile(self._state, self._maildir, payloads, directory, repair=self._repair):
             outcome = Outcome.REPAIRED if one.done else Outcome.FOUND
             if not one.done and ((one.endpoint, one.name) in self._doubtful or self._repair):
                 outcome = Outcome.LOST
             yield Finding(Part.MAILBOXES, one.endpoint, f"{one.name} {one.text}", outcome)
         for message in all_messages(self._state):
             if (message.endpoint, message.id) not in self._doubtful:
-                yield from self._content(message, bodies)
-        bodies.close()
+                yield from self._content(message, payloads)
+        payloads.close()
 
-    def _content(self, message: Message, bodies: PayloadStore) -> Iterator[Finding]:
+    def _content(self, message: Message, payloads: PayloadStore) -> Iterator[Finding]:
         hash_, folder = endpoint_hash(message.endpoint), FOLDER[message.state]
         try:
-            envelope = bodies.stored(message)
+            envelope = payloads.stored_envelope(message)
             found = self._maildir.read(hash_, folder, message.id)
         except (RelayError, OSError):
             return  # reported as unreadable or missing
@@ -145,14 +147,14 @@ class MailboxCheck:
         return bodies_path(self._data.journal, segment).name
 
 
-def _holds(damage: Damage, place: Place) -> bool:
-    return damage.segment == place.segment and damage.start <= place.offset < damage.end
+def _holds(damage: Damage, location: Location) -> bool:
+    return damage.segment == location.segment and damage.start <= location.offset < damage.end
 
 
-def _unreadable(message: Message, bodies: PayloadStore) -> str:
+def _unreadable(message: Message, payloads: PayloadStore) -> str:
     """Why the line by which a message arrived cannot be used; empty if it can."""
     try:
-        arrival = bodies.arrival(message.place)
+        arrival = payloads.read_arrival(message.location)
     except (RelayError, OSError) as problem:
         return f"cannot be read: {problem}"
     same = (arrival.endpoint, arrival.id) == (message.endpoint, message.id)

@@ -98,7 +98,7 @@ def _with_parents(relay: Relay, asked: InboxAsked, taken: list[Envelope]) -> lis
 
 def _parent(relay: Relay, message: Message | None) -> str | None:
     try:
-        return None if message is None else relay.parts.bodies.parent(message)
+        return None if message is None else relay.parts.payloads.parent_id(message)
     except (RelayError, OSError):
         return None  # its payload was readable a moment ago; who it follows from can be missed
 

@@ -71,7 +71,7 @@ def breakers_of(relay: Relay) -> Breakers:
 
 
 def _states(relay: Relay) -> Iterator[BreakerNow]:
-    for endpoint, one in relay.parts.outcomes.breakers.get_states().items():
+    for endpoint, one in relay.parts.breaker_feedback.breakers.get_states().items():
         yield BreakerNow(
             endpoint=endpoint,
             state=one.state,

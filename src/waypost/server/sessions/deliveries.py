@@ -18,7 +18,7 @@ import msgspec
 from waypost.policy.bounds import lease_max_messages, unconfirmed_max_bytes
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reserved_names import RELAY
-from waypost.relay.delivery.consumers import Consumer, Handed
+from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import Confirmed, unpack
 from waypost.wire import frames
@@ -57,7 +57,7 @@ class Deliveries:
         self._tier_of = tier_of
         self._flushing = not pull
         self._live_from = 0
-        self._stored_until = consumer.newest()
+        self._stored_until = consumer.newest_order()
         self._bytes_held = 0
         self._sizes: dict[str, int] = {}
         self._waited: set[str] = set()
@@ -66,7 +66,7 @@ class Deliveries:
     @property
     def unconfirmed(self) -> int:
         """Messages ahead of the agent's confirmations."""
-        return len(self._consumer.held)
+        return len(self._consumer.in_flight)
 
     def fill(self) -> None:
         """Hand out what may be handed out now."""
@@ -79,13 +79,13 @@ class Deliveries:
                 return  # a batch waits for its confirmations
             if self._hand_out(consumer.take(self._limits.batch, None, unconfirmed_max_bytes)):
                 return
-            if consumer.position() < self._stored_until:
+            if consumer.committed_seq() < self._stored_until:
                 return  # what was there when the agent came is not on disk yet
             self._flushing = False
-            self._live_from = consumer.position()
+            self._live_from = consumer.committed_seq()
             self._outbox.put(frames.Live())
         while not self._is_held_up(self._limits.unconfirmed_max):
-            room = self._limits.unconfirmed_max - len(consumer.held)
+            room = self._limits.unconfirmed_max - len(consumer.in_flight)
             enough = unconfirmed_max_bytes - self._bytes_held
             if not self._hand_out(consumer.take(room, None, enough)):
                 return
@@ -102,7 +102,7 @@ class Deliveries:
 
     def ack(self, ids: list[str]) -> list[Confirmed]:
         """These are done; gives those that were still there."""
-        held = self._consumer.held
+        held = self._consumer.in_flight
         waited = {one: one in self._waited or one not in held for one in ids}
         done = self._consumer.ack(ids)
         for one in ids:
@@ -119,14 +119,14 @@ class Deliveries:
         if self._fetch is not None:
             self._fetch[1].cancel()
             self._fetch = None
-        self._consumer.leave()
+        self._consumer.detach()
 
     def _is_held_up(self, messages_max: int) -> bool:
         """Whether so many messages, or too many bytes, are with the agent, unconfirmed."""
-        held = self._consumer.held
+        held = self._consumer.in_flight
         if len(held) < messages_max and self._bytes_held < unconfirmed_max_bytes:
             return False
-        for one in self._consumer.let_go():
+        for one in self._consumer.prune():
             self._let_go(one)
         return len(held) >= messages_max or self._bytes_held >= unconfirmed_max_bytes
 
@@ -134,13 +134,13 @@ class Deliveries:
         self._waited.discard(message_id)
         self._bytes_held -= self._sizes.pop(message_id, 0)
 
-    def _hand_out(self, handed: list[Handed]) -> bool:
+    def _hand_out(self, handed: list[Delivery]) -> bool:
         for one in handed:
             for operation in self._open(one):
                 self._outbox.put(operation, one.size)
         return bool(handed)
 
-    def _open(self, one: Handed) -> list[Operation]:
+    def _open(self, one: Delivery) -> list[Operation]:
         """A message, or kept confirmations, ready to be sent; held from now on."""
         envelope = one.envelope
         waited = self._flushing or self._pull or one.order <= self._live_from
@@ -165,9 +165,9 @@ class Deliveries:
         if self._fetch is None:
             return
         asked, timer = self._fetch
-        handed: list[Handed] = []
+        handed: list[Delivery] = []
         if not self._is_held_up(lease_max_messages):
-            room = min(asked.limit, lease_max_messages - len(self._consumer.held))
+            room = min(asked.limit, lease_max_messages - len(self._consumer.in_flight))
             enough = min(unconfirmed_max_bytes - self._bytes_held, self._limits.answer_max_bytes)
             handed = self._consumer.take(room, asked.max_size_bytes, enough)
         if not handed and asked.wait:
@@ -176,7 +176,7 @@ class Deliveries:
         self._fetch = None
         self._answer_fetch(asked, handed)
 
-    def _answer_fetch(self, asked: frames.Fetch, handed: list[Handed]) -> None:
+    def _answer_fetch(self, asked: frames.Fetch, handed: list[Delivery]) -> None:
         messages: list[frames.Message] = []
         for one in handed:
             for operation in self._open(one):

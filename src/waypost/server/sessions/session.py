@@ -70,7 +70,7 @@ class Session:
             raise
 
     def _begin(self) -> None:
-        consumer = self._relay.join(self.subject, self._arrived)
+        consumer = self._relay.attach(self.subject, self._arrived)
         self._deliveries = Deliveries(
             consumer,
             self.outbox,
