@@ -24,7 +24,7 @@ class Line:
         self.websocket = websocket
         self.number = number
 
-    async def say(self, *operations: frames.Operation) -> None:
+    async def say(self, *operations: frames.FrameOperation) -> None:
         for operation in operations:
             await self.websocket.send(CODEC.encode(operation).decode())
 

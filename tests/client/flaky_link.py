@@ -106,7 +106,7 @@ class Unsteady:
             case frames.Send(ref=ref, message_id=str(message_id)):
                 if message_id not in self.stored:
                     self.stored.append(message_id)
-                self._say(frames.Sent(ref=ref, message_id=message_id, delivered_to=1))
+                self._say(frames.SendResult(ref=ref, message_id=message_id, delivered_to=1))
             case frames.Ack(ids=ids):
                 self.mailbox = [one for one in self.mailbox if one not in ids]
                 self.given_out -= set(ids)
@@ -124,7 +124,7 @@ class Unsteady:
                 self.given_out.add(one)
                 self._say(message(one))
 
-    def _say(self, operation: frames.Operation) -> None:
+    def _say(self, operation: frames.FrameOperation) -> None:
         self.down.append(self.talk.codec.encode(operation))
 
     # The application

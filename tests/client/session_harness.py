@@ -46,8 +46,8 @@ def message(
     return frames.Message(envelope=envelope, parent=parent)
 
 
-def sent(ref: int, message_id: str = "m", delivered_to: int = 1) -> frames.Sent:
-    return frames.Sent(ref=ref, message_id=message_id, delivered_to=delivered_to)
+def sent(ref: int, message_id: str = "m", delivered_to: int = 1) -> frames.SendResult:
+    return frames.SendResult(ref=ref, message_id=message_id, delivered_to=delivered_to)
 
 
 class Talk:
@@ -74,7 +74,7 @@ class Talk:
     def drop(self, code: int | None = 1006, after_ms: int = 0) -> int:
         return self.session.disconnected(NOW_MS + after_ms, code)
 
-    def hear(self, *operations: frames.Operation) -> list[SessionEvent]:
+    def hear(self, *operations: frames.FrameOperation) -> list[SessionEvent]:
         """The relay says this, in one frame."""
         frame = self.codec.encode(operations if len(operations) > 1 else operations[0])
         return self.session.received(frame, NOW_MS)

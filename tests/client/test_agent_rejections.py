@@ -216,7 +216,7 @@ async def test_an_answer_is_read_even_when_too_much_is_unread() -> None:
         while True:
             for asked in await line.hear():
                 if isinstance(asked, frames.Send):
-                    await line.say(frames.Sent(ref=asked.ref, message_id="s", delivered_to=1))
+                    await line.say(frames.SendResult(ref=asked.ref, message_id="s", delivered_to=1))
 
     options = quick(unread_max_messages=3, send_timeout_s=5.0)
     async with pretend(push_and_answer) as url, connect(url, ANN, options=options) as agent:

@@ -156,7 +156,7 @@ def test_a_send_is_written_with_everything_it_was_given(connected: Talk) -> None
 def test_an_answer_is_told_once_as_a_result(connected: Talk) -> None:
     ref, message_id = connected.send()
     rejected = Rejection("abc", Reason.QUOTA_EXCEEDED, "too much")
-    answer = frames.Sent(
+    answer = frames.SendResult(
         ref=ref, message_id=message_id, delivered_to=2, rejected=[rejected], retry_after_ms=9
     )
     result = PublishResult(
@@ -291,7 +291,9 @@ def test_a_fetch_is_answered_with_messages(connected: Talk) -> None:
     [asked] = connected.written()
     assert asked == frames.Fetch(ref=ref, limit=10, max_size_bytes=4096, wait=1.5, tiers=True)
     found = [message("m-1"), message("m-2")]
-    assert connected.hear(frames.Messages(ref=ref, messages=found)) == [Fetched(ref, found, 2)]
+    assert connected.hear(frames.FetchedMessages(ref=ref, messages=found)) == [
+        Fetched(ref, found, 2)
+    ]
 
 
 def test_a_fetch_cut_off_is_asked_again(connected: Talk) -> None:
@@ -307,7 +309,7 @@ def test_fetched_messages_that_were_done_before_are_confirmed_again(connected: T
     connected.session.ack("m-1")
     ref = connected.session.fetch(10, None, 0.0)
     connected.written()
-    answer = frames.Messages(ref=ref, messages=[message("m-1"), message("m-2")])
+    answer = frames.FetchedMessages(ref=ref, messages=[message("m-1"), message("m-2")])
     assert connected.hear(answer) == [Fetched(ref, [message("m-2")], 2)]
     assert connected.written() == [frames.Ack(ids=["m-1"])]
 
@@ -316,7 +318,7 @@ def test_what_was_fetched_for_nobody_is_given_back(connected: Talk) -> None:
     ref = connected.session.fetch(10, None, 0.0)
     connected.written()
     connected.session.withdraw(ref)
-    assert connected.hear(frames.Messages(ref=ref, messages=[message("m-1")])) == []
+    assert connected.hear(frames.FetchedMessages(ref=ref, messages=[message("m-1")])) == []
     assert connected.written() == [frames.Nack(ids=["m-1"])]
 
 

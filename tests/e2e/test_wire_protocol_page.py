@@ -75,7 +75,7 @@ def test_a_table_tells_every_bound_that_is_enforced(
 ) -> None:
     told = {name: type_ for name, type_, _ in ROW.findall(section)}
     schema = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
-    is_strict = issubclass(kind, frames.Strict)
+    is_strict = issubclass(kind, frames.AgentOperation)
     absent = [
         f"{name}: {bound}"
         for name, field in schema.items()

@@ -44,8 +44,8 @@ FROM_RELAY = [
     frames.QueueStatus(pending=3),
     frames.Live(),
     frames.Message(envelope=ENVELOPE, parent="p", was_stored=True),
-    frames.Messages(ref=1, messages=[frames.Message(envelope=ENVELOPE)]),
-    frames.Sent(ref=1, message_id="x", delivered_to=1),
+    frames.FetchedMessages(ref=1, messages=[frames.Message(envelope=ENVELOPE)]),
+    frames.SendResult(ref=1, message_id="x", delivered_to=1),
     frames.QueueFull(ref=1, recipient="agent.a", reason="full"),
     frames.DeliveryConfirm(message_id="x", recipient="agent.a", was_stored=False, id="y"),
     frames.Signalled(subject="agent.a", signal=SIGNAL, sender="agent.b"),
@@ -68,13 +68,13 @@ def test_every_operation_is_looked_at_here() -> None:
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_RELAY, ids=lambda one: type(one).__name__)
-def test_what_the_relay_says_arrives(codec: Codec, operation: frames.Operation) -> None:
+def test_what_the_relay_says_arrives(codec: Codec, operation: frames.FrameOperation) -> None:
     assert codec.from_relay(codec.encode(operation)) == [operation]
 
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_AGENT, ids=lambda one: type(one).__name__)
-def test_what_an_agent_says_arrives(codec: Codec, operation: frames.Operation) -> None:
+def test_what_an_agent_says_arrives(codec: Codec, operation: frames.FrameOperation) -> None:
     if isinstance(operation, frames.Send):
         (found,) = codec.from_agent(codec.encode(operation))
         assert isinstance(found, frames.Send)
@@ -101,7 +101,7 @@ def test_text_is_no_messagepack() -> None:
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_RELAY, ids=lambda one: type(one).__name__)
-def test_an_agent_cannot_speak_as_the_relay(codec: Codec, operation: frames.Operation) -> None:
+def test_an_agent_cannot_speak_as_the_relay(codec: Codec, operation: frames.FrameOperation) -> None:
     if type(operation).__struct_config__.tag != "signal":  # the agent's own has the same name
         with pytest.raises(msgspec.DecodeError):
             codec.from_agent(codec.encode(operation))

@@ -14,15 +14,17 @@ from waypost.policy.errors import InvalidSubject
 from waypost.policy.subjects import validate_subject
 from waypost.wire import http_bodies as bodies
 from waypost.wire.http_bodies import (
-    Asked,
-    BudgetAsked,
+    BudgetRequest,
     Delivered,
     NewMessage,
     PatternText,
+    RequestBody,
     SubjectText,
 )
 
-ASKED = [one for one in vars(bodies).values() if isinstance(one, type) and issubclass(one, Asked)]
+REQUESTS = [
+    one for one in vars(bodies).values() if isinstance(one, type) and issubclass(one, RequestBody)
+]
 
 NAMES = st.text(st.sampled_from("ab_-9.*> é\n"), max_size=24)
 
@@ -41,7 +43,7 @@ def is_valid(name: str, *, wildcards: bool) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("kind", REQUESTS)
 def test_a_field_nobody_knows_is_rejected(kind: Any) -> None:
     required = {
         field.encode_name: _VALUES.get(field.name, "x")
@@ -84,14 +86,14 @@ def test_a_payload_stays_as_it_was_written() -> None:
 
 
 def test_a_budget_holds_only_what_was_asked_for() -> None:
-    asked = msgspec.json.decode(b'{"ttl":5}', type=BudgetAsked)
+    asked = msgspec.json.decode(b'{"ttl":5}', type=BudgetRequest)
     assert msgspec.to_builtins(asked) == {"ttl": 5}
 
 
 @pytest.mark.parametrize("raw", [b'{"ttl":-1}', b'{"max_hops":0}', b'{"ttl":null}'])
 def test_a_budget_has_bounds(raw: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(raw, type=BudgetAsked)
+        msgspec.json.decode(raw, type=BudgetRequest)
 
 
 def test_a_delivered_message_is_an_envelope_and_its_parent() -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from waypost.client.address import CONNECT_PATH, parse_address
 from waypost.policy.errors import InvalidInput, WaypostError
-from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
+from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
 from waypost.wire.problems import Problem
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class HttpClient:
 
     def log_in(self, identity: "Identity") -> Token:
         """Return a token for the agent `identity`, after proving that it holds its keys."""
-        nonce = self.post("/v1/auth/challenge", None, ChallengeGiven).nonce
+        nonce = self.post("/v1/auth/challenge", None, ChallengeResponse).nonce
         proof = identity.prove(nonce, self._origin)
-        asked = TokenAsked(
+        asked = TokenRequest(
             subject=proof.subject,
             public_key=proof.public_key,
             signature=proof.signature,
@@ -89,7 +89,7 @@ class HttpClient:
             sealing_key=proof.sealing_key,
             sealing_signature=proof.sealing_signature,
         )
-        given = self.post("/v1/auth/token", asked, TokenGiven, token=Token(Role.AGENT))
+        given = self.post("/v1/auth/token", asked, TokenResponse, token=Token(Role.AGENT))
         return Token(Role.AGENT, given.token)
 
     def get(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:

@@ -14,7 +14,7 @@ import msgspec
 from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
-from waypost.wire.http_bodies import EndpointFacts, EndpointList, MessageStory, RelayStats
+from waypost.wire.http_bodies import EndpointInfo, EndpointList, MessageHistoryResponse, RelayStats
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.sealing import Card
 
@@ -28,7 +28,7 @@ INBOXES_MAX = 1000
 class Page(msgspec.Struct):
     """Some endpoints; `next` is what to ask for more with."""
 
-    endpoints: list[EndpointFacts]
+    endpoints: list[EndpointInfo]
     next: str | None
 
 
@@ -56,14 +56,14 @@ class Routes:
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         self._api.close()
 
-    async def story(self, message_id: str) -> MessageStory | None:
+    async def story(self, message_id: str) -> MessageHistoryResponse | None:
         """What happened to a message, as far as it is ours to know; None if that is nothing."""
         validate_message_id(message_id)
         path = f"/v1/messages/{path_segment(message_id)}"
 
-        def ask() -> MessageStory:
+        def ask() -> MessageHistoryResponse:
             token = self._operator or self._api.log_in(self._identity)
-            return self._api.get(path, MessageStory, token=token)
+            return self._api.get(path, MessageHistoryResponse, token=token)
 
         return await self._unless_missing(ask)
 
@@ -77,11 +77,11 @@ class Routes:
 
         return await self._unless_missing(ask)
 
-    async def register(self, subject: str) -> EndpointFacts:
+    async def register(self, subject: str) -> EndpointInfo:
         """Give a subject a mailbox. For the operator."""
         path = f"/v1/endpoints/{path_segment(validate_subject(subject))}"
         token = self._as_operator()
-        return await self._run(lambda: self._api.put(path, b"", EndpointFacts, token=token))
+        return await self._run(lambda: self._api.put(path, b"", EndpointInfo, token=token))
 
     async def endpoints(self, pattern: str, limit: int, after: str | None) -> Page:
         """Endpoints under `pattern`, by name, behind `after`. For the operator."""
@@ -95,7 +95,7 @@ class Routes:
         )
 
     def _endpoints(self, pattern: str, limit: int, after: str | None) -> Page:
-        token, found = self._as_operator(), list[EndpointFacts]()
+        token, found = self._as_operator(), list[EndpointInfo]()
         while True:
             page = self._api.get(
                 "/v1/endpoints", EndpointList, token=token, limit=PAGE, after=after

@@ -37,24 +37,24 @@ Ref = Annotated[int, msgspec.Meta(ge=0, le=number_max)]
 Ids = Annotated[list[str], msgspec.Meta(max_length=lease_max_messages)]
 
 
-class Operation(msgspec.Struct, tag_field="op", kw_only=True, omit_defaults=True):
+class FrameOperation(msgspec.Struct, tag_field="op", kw_only=True, omit_defaults=True):
     """One operation, told apart by `op`."""
 
 
-class Strict(Operation, kw_only=True, forbid_unknown_fields=True):
+class AgentOperation(FrameOperation, kw_only=True, forbid_unknown_fields=True):
     """One from an agent: a field nobody knows is a mistake, and said to be one."""
 
 
 # From the relay
 
 
-class Challenge(Operation, tag="challenge", kw_only=True):
+class Challenge(FrameOperation, tag="challenge", kw_only=True):
     """Sign this; see `handshake`."""
 
     nonce: str
 
 
-class Welcome(Operation, tag="welcome", kw_only=True):
+class Welcome(FrameOperation, tag="welcome", kw_only=True):
     """You are `subject`. `token` opens the HTTP interface until `token_expires_at` (ms).
 
     At most `unconfirmed_max` messages are ahead of their confirmations; frames are at most
@@ -69,17 +69,17 @@ class Welcome(Operation, tag="welcome", kw_only=True):
     unconfirmed_max: int
 
 
-class QueueStatus(Operation, tag="queue_status", kw_only=True):
+class QueueStatus(FrameOperation, tag="queue_status", kw_only=True):
     """How many messages were stored for you."""
 
     pending: int
 
 
-class Live(Operation, tag="live"):
+class Live(FrameOperation, tag="live"):
     """Everything stored has been delivered and confirmed; what follows has just arrived."""
 
 
-class Message(Operation, tag="message", kw_only=True):
+class Message(FrameOperation, tag="message", kw_only=True):
     """One message, to be confirmed with `ack`. `parent` is the id of the message it follows from.
 
     `was_stored` tells that it waited for you to connect. `tier` is the sender's; 0: not asked for.
@@ -91,14 +91,14 @@ class Message(Operation, tag="message", kw_only=True):
     tier: int = 0
 
 
-class Messages(Operation, tag="messages", kw_only=True):
+class FetchedMessages(FrameOperation, tag="messages", kw_only=True):
     """The answer to `fetch`."""
 
     ref: Ref
     messages: list[Message]
 
 
-class Sent(Operation, tag="sent", kw_only=True):
+class SendResult(FrameOperation, tag="sent", kw_only=True):
     """The answer to `send`: on disk, or refused."""
 
     ref: Ref
@@ -109,7 +109,7 @@ class Sent(Operation, tag="sent", kw_only=True):
     mailbox_pressure: dict[str, float] = {}
 
 
-class QueueFull(Operation, tag="queue_full", kw_only=True):
+class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
     """What you sent as `ref` was not stored for `recipient`: its mailbox is full."""
 
     ref: Ref
@@ -117,7 +117,7 @@ class QueueFull(Operation, tag="queue_full", kw_only=True):
     reason: str
 
 
-class DeliveryConfirm(Operation, tag="delivery_confirm", kw_only=True):
+class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
     """`recipient` has confirmed `message_id`; `was_stored` if it had to wait there.
 
     One with an `id` was kept for you while you were away and wants an `ack` of its own.
@@ -129,7 +129,7 @@ class DeliveryConfirm(Operation, tag="delivery_confirm", kw_only=True):
     id: str | None = None
 
 
-class Error(Operation, tag="error", kw_only=True):
+class Error(FrameOperation, tag="error", kw_only=True):
     """An operation that could not be done, or (`fatal`) the end of the connection."""
 
     error: str
@@ -142,7 +142,7 @@ class Error(Operation, tag="error", kw_only=True):
 # From the agent
 
 
-class Auth(Strict, tag="auth", kw_only=True):
+class Auth(AgentOperation, tag="auth", kw_only=True):
     """`signature` is over `handshake.proof_text`. `receive: pull` means: only what I `fetch`.
 
     `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) is for those who
@@ -171,7 +171,7 @@ class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class Send(Strict, tag="send", kw_only=True):
+class Send(AgentOperation, tag="send", kw_only=True):
     """Publish. `budget` may only narrow what the relay and `parent` allow."""
 
     ref: Ref
@@ -183,20 +183,20 @@ class Send(Strict, tag="send", kw_only=True):
     message_id: str | None = None
 
 
-class Ack(Strict, tag="ack", kw_only=True):
+class Ack(AgentOperation, tag="ack", kw_only=True):
     """These are done and may leave the mailbox."""
 
     ids: Ids
 
 
-class Nack(Strict, tag="nack", kw_only=True):
+class Nack(AgentOperation, tag="nack", kw_only=True):
     """These were not done: again, not before `delay` seconds have passed."""
 
     ids: Ids
     delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
 
 
-class Fetch(Strict, tag="fetch", kw_only=True):
+class Fetch(AgentOperation, tag="fetch", kw_only=True):
     """With `receive: pull`: up to `limit` messages, none larger than `max_size_bytes`, waiting up
     to `wait` seconds for the first; with the `tiers` of their senders."""
 
@@ -207,14 +207,14 @@ class Fetch(Strict, tag="fetch", kw_only=True):
     tiers: bool = False
 
 
-class SendSignal(Strict, tag="signal", kw_only=True):
+class SendSignal(AgentOperation, tag="signal", kw_only=True):
     """Tell whoever is connected under `subject` now; never stored."""
 
     subject: str
     signal: Signal
 
 
-class Signalled(Operation, tag="signal", kw_only=True):
+class Signalled(FrameOperation, tag="signal", kw_only=True):
     """A signal for `subject`, which is you; `sender` is whoever sent it, empty for the relay."""
 
     subject: str
@@ -228,8 +228,8 @@ FromRelay = (
     | QueueStatus
     | Live
     | Message
-    | Messages
-    | Sent
+    | FetchedMessages
+    | SendResult
     | QueueFull
     | DeliveryConfirm
     | Signalled
@@ -253,7 +253,9 @@ class Codec:
         self.protocol = protocol
         self.is_text = protocol == JSON_PROTOCOL
         form: Any = msgspec.json if self.is_text else msgspec.msgpack
-        self.encode: Callable[[Operation | Sequence[Operation]], bytes] = form.Encoder().encode
+        self.encode: Callable[[FrameOperation | Sequence[FrameOperation]], bytes] = (
+            form.Encoder().encode
+        )
         self._read_agent: _Reader[FromAgent] = form.Decoder(FromAgent | list[FromAgent]).decode
         self._read_relay: _Reader[FromRelay] = form.Decoder(FromRelay | list[FromRelay]).decode
 

@@ -70,20 +70,20 @@ Ids = Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=lease_max_me
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
 
 
-class Asked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Something a request carries."""
 
 
 # Who you are
 
 
-class ChallengeGiven(msgspec.Struct, kw_only=True):
+class ChallengeResponse(msgspec.Struct, kw_only=True):
     """Sign this, together with what `handshake.proof_text` says, within a minute."""
 
     nonce: str
 
 
-class TokenAsked(Asked, kw_only=True):
+class TokenRequest(RequestBody, kw_only=True):
     """A signed challenge. Keys, nonce and signatures are unpadded base64url.
 
     `sealing_key` with `sealing_signature` is for those who want to encrypt to you.
@@ -97,7 +97,7 @@ class TokenAsked(Asked, kw_only=True):
     sealing_signature: str | None = None
 
 
-class TokenGiven(msgspec.Struct, kw_only=True):
+class TokenResponse(msgspec.Struct, kw_only=True):
     """You are `subject`; send `Authorization: Bearer <token>` until `expires_at` (ms)."""
 
     subject: str
@@ -108,7 +108,7 @@ class TokenGiven(msgspec.Struct, kw_only=True):
 # Messages
 
 
-class BudgetAsked(Asked, kw_only=True, omit_defaults=True):
+class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
     """What a message may do at most; it can only be less than the relay allows.
 
     `ttl` is the instant of expiry, in ms since the epoch.
@@ -121,7 +121,7 @@ class BudgetAsked(Asked, kw_only=True, omit_defaults=True):
     call_budget_remaining: Number | msgspec.UnsetType = msgspec.UNSET
 
 
-class NewMessage(Asked, kw_only=True):
+class NewMessage(RequestBody, kw_only=True):
     """A message to publish. Its sender is whoever the token belongs to.
 
     `parent` is the message this one follows from. The same `message_id` again gives the first
@@ -131,12 +131,12 @@ class NewMessage(Asked, kw_only=True):
     subject: PatternText
     payload: msgspec.Raw
     reply_to: SubjectText | None = None
-    budget: BudgetAsked | None = None
+    budget: BudgetRequest | None = None
     parent: Parent | None = None
     message_id: IdText | None = None
 
 
-class NewMessages(Asked, kw_only=True):
+class NewMessages(RequestBody, kw_only=True):
     """Many messages with one commit. One that is invalid fails them all."""
 
     messages: Annotated[
@@ -144,13 +144,13 @@ class NewMessages(Asked, kw_only=True):
     ]
 
 
-class Results(msgspec.Struct, kw_only=True):
+class PublishResults(msgspec.Struct, kw_only=True):
     """What became of each message, in the order in which they were given."""
 
     results: list[PublishResult]
 
 
-class StoryStep(msgspec.Struct, kw_only=True, omit_defaults=True):
+class HistoryItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One thing that happened: when (µs), what, in which mailbox, and in words.
 
     `seq` is its number in the journal, for the operator only.
@@ -163,11 +163,11 @@ class StoryStep(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int = 0
 
 
-class MessageStory(msgspec.Struct, kw_only=True):
+class MessageHistoryResponse(msgspec.Struct, kw_only=True):
     """Everything that happened to a message, as far as it is the reader's concern."""
 
     message_id: str
-    steps: list[StoryStep]
+    steps: list[HistoryItem]
 
 
 # Inboxes
@@ -179,7 +179,7 @@ class Delivered(Envelope, frozen=True, kw_only=True):
     parent: str | None = None
 
 
-class InboxAsked(Asked, kw_only=True):
+class LeaseRequest(RequestBody, kw_only=True):
     """One of many inboxes to read."""
 
     subject: SubjectText
@@ -187,39 +187,39 @@ class InboxAsked(Asked, kw_only=True):
     max_size_bytes: Number | None = None
 
 
-class InboxesAsked(Asked, kw_only=True):
+class LeaseManyRequest(RequestBody, kw_only=True):
     """Several inboxes to read at once."""
 
-    inboxes: Annotated[list[InboxAsked], msgspec.Meta(min_length=1, max_length=INBOXES_MAX)]
+    inboxes: Annotated[list[LeaseRequest], msgspec.Meta(min_length=1, max_length=INBOXES_MAX)]
 
 
-class Inbox(msgspec.Struct, kw_only=True):
+class LeasedInbox(msgspec.Struct, kw_only=True):
     """Messages handed out, the oldest first. Each waits again if it is not acknowledged in time."""
 
     subject: str
     messages: list[Delivered]
 
 
-class Inboxes(msgspec.Struct, kw_only=True):
+class LeasedInboxes(msgspec.Struct, kw_only=True):
     """The inboxes in the order in which they were asked for."""
 
-    inboxes: list[Inbox]
+    inboxes: list[LeasedInbox]
 
 
-class AckAsked(Asked, kw_only=True):
+class AckRequest(RequestBody, kw_only=True):
     """These are done."""
 
     ids: Ids
 
 
-class NackAsked(Asked, kw_only=True):
+class NackRequest(RequestBody, kw_only=True):
     """These were not done: again, not before `delay` seconds have passed."""
 
     ids: Ids
     delay: Seconds = 0.0
 
 
-class Counted(msgspec.Struct, kw_only=True):
+class CountResponse(msgspec.Struct, kw_only=True):
     """How many it was."""
 
     count: int
@@ -228,7 +228,7 @@ class Counted(msgspec.Struct, kw_only=True):
 # Operating
 
 
-class EndpointFacts(msgspec.Struct, kw_only=True):
+class EndpointInfo(msgspec.Struct, kw_only=True):
     """A registered endpoint. `maildir_path` is None when mailboxes are not kept as files."""
 
     subject: str
@@ -240,32 +240,32 @@ class EndpointFacts(msgspec.Struct, kw_only=True):
 class EndpointList(msgspec.Struct, kw_only=True):
     """Endpoints by name. `next` is what to give as `after` for more; None if this is the end."""
 
-    endpoints: list[EndpointFacts]
+    endpoints: list[EndpointInfo]
     next: str | None = None
 
 
-class RedriveAsked(Asked, kw_only=True):
+class RedriveRequest(RequestBody, kw_only=True):
     """Dead letters to put back; with `subject`, only those of that endpoint."""
 
     ids: Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=REDRIVE_MAX_IDS)]
     subject: SubjectText | None = None
 
 
-class Redriven(msgspec.Struct, kw_only=True):
+class RedriveResponse(msgspec.Struct, kw_only=True):
     """How many dead letters went back, and which ids were asked for and stayed."""
 
     redriven: int
     not_redriven: list[str]
 
 
-class PurgeAsked(Asked, kw_only=True):
+class PurgeRequest(RequestBody, kw_only=True):
     """Dead letters to throw away: of one endpoint, or older than so many ms, or all."""
 
     subject: SubjectText | None = None
     older_than_ms: Number | None = None
 
 
-class RuleAsked(Asked, kw_only=True, rename={"from_": "from"}):
+class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from"}):
     """An access rule. The highest priority is tried first; the first that matches decides."""
 
     from_: PatternText

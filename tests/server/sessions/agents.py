@@ -9,7 +9,7 @@ import msgspec
 from tests.server.sessions.transports import PATIENCE_S, HungUp, Line, PretendedLine
 from waypost.client.identity import Identity
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FromRelay, Operation
+from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromRelay
 
 Op = TypeVar("Op")
 
@@ -23,11 +23,11 @@ class RawAgent:
         self._read: list[FromRelay] = []
         self._refs = 0
 
-    async def say(self, *operations: Operation) -> None:
+    async def say(self, *operations: FrameOperation) -> None:
         """All of them in one frame."""
         await self.line.write(self.frame(operations))
 
-    def frame(self, operations: Sequence[Operation]) -> str | bytes:
+    def frame(self, operations: Sequence[FrameOperation]) -> str | bytes:
         encoded = self.codec.encode(operations[0] if len(operations) == 1 else operations)
         return encoded.decode() if self.codec.is_text else encoded
 
@@ -63,12 +63,14 @@ class RawAgent:
         await self.say(identity.prove(challenge.nonce, self.line.origin, **more))
         return await self.expect(frames.Welcome)
 
-    async def send(self, subject: str, payload: object, **more: Any) -> frames.Sent | frames.Error:
+    async def send(
+        self, subject: str, payload: object, **more: Any
+    ) -> frames.SendResult | frames.Error:
         """Send, and give the answer; other operations before it are skipped."""
         ref = await self.begin_send(subject, payload, **more)
         while True:
             answer = await self.next()
-            if isinstance(answer, frames.Sent | frames.Error) and answer.ref == ref:
+            if isinstance(answer, frames.SendResult | frames.Error) and answer.ref == ref:
                 return answer
 
     async def begin_send(self, subject: str, payload: object, **more: Any) -> int:
@@ -93,7 +95,7 @@ def payload_of(message: frames.Message) -> Any:
 
 def rejected_with(answer: FromRelay) -> str:
     """The one reason in an answer to a send."""
-    assert isinstance(answer, frames.Sent), answer
+    assert isinstance(answer, frames.SendResult), answer
     (rejection,) = answer.rejected
     return str(rejection.reason)
 

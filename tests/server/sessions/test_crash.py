@@ -183,7 +183,7 @@ async def test_nothing_is_answered_before_it_is_on_disk(house: House, syncs: Syn
     assert len(other.session.outbox) == 0, "sent was said too early"
     assert len(seat.session.outbox) == 0, "the message went out too early"
     syncs.release()
-    assert [type(one) for one in await other.read()] == [frames.Sent]
+    assert [type(one) for one in await other.read()] == [frames.SendResult]
     assert numbers(await seat.read()) == [1]
 
 
@@ -250,7 +250,7 @@ async def test_answers_that_need_no_disk_do_not_overtake_those_that_do(room: Roo
     seat.put("agent.a", 1)
     answers = await seat.read()
     assert [(type(one), getattr(one, "ref", None)) for one in answers] == [
-        (frames.Sent, 1),
+        (frames.SendResult, 1),
         (frames.Error, 2),
     ]
 

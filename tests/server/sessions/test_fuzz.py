@@ -166,7 +166,7 @@ class Flock:
                 for one in agent.codec.from_relay(await agent.line.read()):
                     if isinstance(one, frames.Message):
                         ids.append(one.envelope.id)
-                    elif isinstance(one, frames.Messages):
+                    elif isinstance(one, frames.FetchedMessages):
                         ids += [message.envelope.id for message in one.messages]
                 del ids[:-200]
         except HungUp:

@@ -206,7 +206,7 @@ async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
     ],
 )
 async def test_operations_before_the_proof_are_rejected(
-    room: Room, ring: Ring, operation: frames.Operation
+    room: Room, ring: Ring, operation: frames.FrameOperation
 ) -> None:
     agent = ring()
     await agent.expect(frames.Challenge)
@@ -272,7 +272,7 @@ async def test_a_second_connection_is_rejected_and_the_first_stays(
     await answer_with(second, identities("agent.a"))
     assert await rejected(second) == frames.CLOSE_ALREADY_CONNECTED
     answer = await first.send("agent.a", "to myself")
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert answer.delivered_to == 1
     await first.leave()
     await (await connect(ring().line, identities("agent.a"))).leave()

@@ -45,7 +45,7 @@ async def enter(room: Room, subject: str, protocol: str = JSON_PROTOCOL) -> RawA
 async def assert_works(agent: RawAgent) -> None:
     """It can still send and receive."""
     answer = await agent.send("agent.echo", "are you there?")
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert answer.delivered_to == 1
 
 
@@ -253,7 +253,7 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(room: Room)
     reader = await enter(room, "agent.b")
     await squatter.send("agent.x", "squat", message_id="order-7")
     answer = await victim.send("agent.b", "mine", message_id="order-7")
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert answer.delivered_to == 1
     got = await reader.expect(frames.Message)
     assert (got.envelope.sender, payload_of(got)) == ("agent.a", "mine")
@@ -270,7 +270,7 @@ async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_taken_for_a_
     assert isinstance(answer, frames.Error)
     assert (answer.reason, answer.fatal) == ("invalid", False)
     assert answer.error == "message id order-7 is taken: choose another"
-    assert isinstance(await victim.send("agent.b", "mine", message_id="order-8"), frames.Sent)
+    assert isinstance(await victim.send("agent.b", "mine", message_id="order-8"), frames.SendResult)
     await squatter.leave()
     await victim.leave()
 
@@ -359,7 +359,7 @@ async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
     await sender.leave()
     back = await connect(PretendedLine(room.services, JSON_PROTOCOL), identities("agent.a"))
     kept = await back.expect(frames.DeliveryConfirm)
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert kept.message_id == answer.message_id
     await back.leave()
     await recipient.leave()
@@ -376,7 +376,7 @@ async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(room: Ro
         await flooder.expect(frames.Error)
     await flooder.say(frames.Ack(ids=[]))
     answer = await flooder.send("agent.echo", "sorry")
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     took = monotonic() - begun
     assert took > sum(range(30)) / 1000
     assert meanwhile < took / 2

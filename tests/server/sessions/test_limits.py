@@ -22,7 +22,7 @@ async def rejections(seat: Seat, subject: str, count: int) -> list[str]:
     found = []
     for number in range(count):
         answer, *_ = await seat.send(subject, number)
-        if isinstance(answer, frames.Sent) and answer.rejected:
+        if isinstance(answer, frames.SendResult) and answer.rejected:
             found.append(rejected_with(answer))
     return found
 
@@ -45,9 +45,9 @@ async def test_what_a_flushing_recipient_holds_still_takes_room(house: House) ->
     await room.quiet()
     seat, sender = room.sit(), room.sit("agent.b")
     batch = await seat.read_messages()
-    assert kinds(await sender.send("agent.a", "x")) == ["Sent", "QueueFull"]
+    assert kinds(await sender.send("agent.a", "x")) == ["SendResult", "QueueFull"]
     seat.ack(batch[:1])
-    assert kinds(await sender.send("agent.a", "y")) == ["Sent"]
+    assert kinds(await sender.send("agent.a", "y")) == ["SendResult"]
     seat.ack(batch[1:])
     rest = await seat.read_messages()
     assert numbers(rest) == [*range(50, 60), "y"]
@@ -67,8 +67,8 @@ async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(house: Hou
     for number in range(6):
         sender.put("agent.a", number)
     told = await sender.read()
-    assert kinds(told) == ["Sent"] * 6 + ["QueueFull"]
-    sent = [one for one in told if isinstance(one, frames.Sent)]
+    assert kinds(told) == ["SendResult"] * 6 + ["QueueFull"]
+    sent = [one for one in told if isinstance(one, frames.SendResult)]
     assert [one.mailbox_pressure for one in sent] == [{}] * 6
     assert sent[-1].rejected[0].detail == QUEUE_FULL_TEXT
 
@@ -79,7 +79,7 @@ async def test_an_operator_may_show_it(house: House) -> None:
     for number in range(5):
         sender.put("agent.a", number)
     told = await sender.read()
-    sent = [one for one in told if isinstance(one, frames.Sent)]
+    sent = [one for one in told if isinstance(one, frames.SendResult)]
     assert list(sent[-1].mailbox_pressure.values()) == [0.8]
     assert "Signalled" in kinds(told)
 
@@ -143,7 +143,7 @@ async def test_a_quota_rejection_says_the_same_in_every_tier(
         clock.advance_ms(8 * DAY_MS)
     await rejections(sender, "agent.a", 2)
     (rejection,) = await sender.send("agent.a", 3)
-    assert isinstance(rejection, frames.Sent)
+    assert isinstance(rejection, frames.SendResult)
     assert (rejection.delivered_to, rejection.retry_after_ms, rejection.mailbox_pressure) == (
         0,
         0,
@@ -164,7 +164,7 @@ async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_lett
     await heavy.send("agent.a", "y" * 12_000)
     await light.send("agent.a", "z" * 9_000)
     (told,) = [one for one in await heavy.read() if isinstance(one, frames.Signalled)]
-    assert isinstance(first, frames.Sent)
+    assert isinstance(first, frames.SendResult)
     assert (told.sender, told.signal.state, told.signal.endpoint_subject) == (
         "",
         "evicted",
@@ -184,7 +184,7 @@ async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_bac
     seat.leave()
     (answer,) = await room.sit("agent.b").send("agent.a", 4)
     assert rejected_with(answer) == "rate_limited"
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert 0 < answer.retry_after_ms <= 10_000
 
 

@@ -20,7 +20,7 @@ async def pull(room: Room, **more: object) -> Seat:
 async def fetch(seat: Seat, **asked: object) -> list[frames.Message]:
     seat.say(frames.Fetch(ref=1, **asked))
     (answer,) = await seat.read()
-    assert isinstance(answer, frames.Messages)
+    assert isinstance(answer, frames.FetchedMessages)
     assert answer.ref == 1
     return answer.messages
 
@@ -76,7 +76,7 @@ async def test_it_may_wait_for_the_first_message(room: Room) -> None:
     assert await seat.read() == []
     room.store(2)
     (answer,) = await seat.read()
-    assert isinstance(answer, frames.Messages)
+    assert isinstance(answer, frames.FetchedMessages)
     assert (answer.ref, numbers(answer.messages)) == (7, [0, 1])
 
 
@@ -84,7 +84,7 @@ async def test_when_the_wait_is_over_the_answer_is_empty(room: Room) -> None:
     seat = await pull(room)
     seat.say(frames.Fetch(ref=7, wait=0.01))
     answer = await asyncio.wait_for(seat.session.outbox.take(1, 1), 5)
-    assert answer == [frames.Messages(ref=7, messages=[])]
+    assert answer == [frames.FetchedMessages(ref=7, messages=[])]
 
 
 async def test_it_fetches_one_at_a_time(room: Room) -> None:
@@ -94,7 +94,7 @@ async def test_it_fetches_one_at_a_time(room: Room) -> None:
     assert isinstance(answer, frames.Error)
     assert answer.ref == 2
     room.store(1)
-    assert kinds(await seat.read()) == ["Messages"]
+    assert kinds(await seat.read()) == ["FetchedMessages"]
 
 
 async def test_an_agent_whose_mail_comes_by_itself_cannot_fetch(room: Room) -> None:
@@ -132,7 +132,7 @@ async def test_a_full_hand_waits_until_something_is_confirmed(room: Room) -> Non
     seat.say(frames.Fetch(ref=2, wait=60.0))
     assert await seat.read() == []
     seat.ack(held)
-    assert kinds(await seat.read()) == ["Messages"]
+    assert kinds(await seat.read()) == ["FetchedMessages"]
 
 
 async def test_one_answer_is_no_longer_than_a_frame_may_be(room: Room) -> None:
@@ -160,7 +160,7 @@ async def test_kept_confirmations_come_beside_the_messages(room: Room) -> None:
     seat = room.sit("agent.b", receive="pull")
     await seat.read()
     seat.say(frames.Fetch(ref=1))
-    assert kinds(await seat.read()) == ["DeliveryConfirm", "Messages"]
+    assert kinds(await seat.read()) == ["DeliveryConfirm", "FetchedMessages"]
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])

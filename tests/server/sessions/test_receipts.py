@@ -24,7 +24,7 @@ async def test_a_connected_sender_is_told_of_a_live_message(room: Room) -> None:
     sender, recipient = room.sit("agent.b"), room.sit()
     await recipient.read()
     (answer,) = await sender.send("agent.a", 1)
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     (message,) = await recipient.read_messages()
     assert not message.was_stored
     recipient.ack([message])
@@ -36,7 +36,7 @@ async def test_a_connected_sender_is_told_of_a_live_message(room: Room) -> None:
 async def test_what_waited_is_said_to_have_been_stored(room: Room) -> None:
     sender = room.sit("agent.b")
     (answer,) = await sender.send("agent.a", 1)
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     recipient = room.sit()
     (message,) = await recipient.read_messages()
     assert message.was_stored
@@ -82,7 +82,7 @@ async def test_an_absent_sender_finds_its_confirmations_when_it_comes(room: Room
     await room.quiet()
     status, kept = await room.sit("agent.b").read()
     assert status == frames.QueueStatus(pending=1)
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert isinstance(kept, frames.DeliveryConfirm)
     assert (kept.message_id, kept.recipient, kept.was_stored) == (
         answer.message_id,
@@ -170,7 +170,7 @@ async def test_each_recipient_of_a_broadcast_confirms_for_itself(room: Room) -> 
     sender = room.sit("agent.b")
     recipients = {name: room.sit(name) for name in ("agent.team.x", "agent.team.y")}
     (answer,) = await sender.send("agent.team.*", "all")
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     for seat in recipients.values():
         seat.ack(await seat.read_messages())
     told = await sender.read()
@@ -213,7 +213,7 @@ async def test_confirmations_a_sender_never_read_are_kept_for_it(room: Room) -> 
     recipient.ack(await recipient.read_messages())
     await room.quiet()
     sender.leave()
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert confirmed(await room.sit("agent.b").read()) == [(answer.message_id, False)]
 
 

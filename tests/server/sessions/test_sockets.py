@@ -42,7 +42,7 @@ async def test_two_agents_talk(served: Served, protocol: str) -> None:
     assert message.envelope.sender == "agent.one"
     await two.ack(message)
     confirm = await one.expect(frames.DeliveryConfirm)
-    assert isinstance(answer, frames.Sent)
+    assert isinstance(answer, frames.SendResult)
     assert (confirm.message_id, confirm.was_stored) == (answer.message_id, message.was_stored)
     await one.leave()
     await two.leave()
@@ -127,7 +127,7 @@ async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: S
     except HungUp as cut:
         end = cut
     assert end.code in (1009, 1006)
-    assert isinstance(await other.send("agent.c", 1), frames.Sent)
+    assert isinstance(await other.send("agent.c", 1), frames.SendResult)
     await other.leave()
 
 
@@ -140,7 +140,7 @@ async def test_bytes_that_are_no_websocket_end_their_connection_only(served: Ser
             await reader.read()
         writer.close()
     agent = await served.connect("agent.a")
-    assert isinstance(await agent.send("agent.b", 1), frames.Sent)
+    assert isinstance(await agent.send("agent.b", 1), frames.SendResult)
     await agent.leave()
 
 
@@ -199,7 +199,7 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
     )
     for _ in range(40):
         await deaf.line.write(frame)
-        assert isinstance(await one.send("agent.two", "go on"), frames.Sent)
+        assert isinstance(await one.send("agent.two", "go on"), frames.SendResult)
         await two.ack(await two.until(frames.Message))
     await until(lambda: len(relay.services.hub) == 2, "the agent to be sent away")
     await until(lambda: lost, "the connection to be cut, read or not")

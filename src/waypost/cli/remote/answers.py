@@ -8,8 +8,7 @@ from waypost.cli.facts import EndpointFacts, Stats
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import EndpointMetrics
 from waypost.wire.envelopes import Envelope
-from waypost.wire.http_bodies import EndpointFacts as EndpointAnswer
-from waypost.wire.http_bodies import InboxStats, RelayStats
+from waypost.wire.http_bodies import EndpointInfo, InboxStats, RelayStats
 
 
 class InboxAnswer(msgspec.Struct):
@@ -47,13 +46,11 @@ def stats_of(url: str, answer: RelayStats) -> Stats:
     )
 
 
-def endpoints_of(
-    registered: list[EndpointAnswer], numbers: list[InboxStats]
-) -> list[EndpointFacts]:
+def endpoints_of(registered: list[EndpointInfo], numbers: list[InboxStats]) -> list[EndpointFacts]:
     """Endpoints in order of registration, with their numbers where those are known."""
     known = {one.subject: one for one in numbers}
 
-    def since(one: EndpointAnswer) -> tuple[datetime, str]:
+    def since(one: EndpointInfo) -> tuple[datetime, str]:
         return one.registered_at, one.subject
 
     return [

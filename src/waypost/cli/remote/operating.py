@@ -20,16 +20,16 @@ from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.wire.http_bodies import (
     REDRIVE_MAX_IDS,
     ConfigState,
-    Counted,
+    CountResponse,
+    EndpointInfo,
     EndpointList,
     InboxStats,
-    PurgeAsked,
-    RedriveAsked,
+    PurgeRequest,
+    RedriveRequest,
+    RedriveResponse,
     RelayStats,
     RuleList,
 )
-from waypost.wire.http_bodies import EndpointFacts as EndpointAnswer
-from waypost.wire.http_bodies import Redriven as RedrivenAnswer
 
 _INBOXES_MAX = 10_000
 _LISTED_MAX = 1000
@@ -75,8 +75,8 @@ class Operating(Asking):
             wanted = list(ids)
         redriven, stayed = 0, []
         for start in range(0, len(wanted), REDRIVE_MAX_IDS):
-            asked = RedriveAsked(ids=wanted[start : start + REDRIVE_MAX_IDS], subject=subject)
-            done = self.api.post("/v1/dead-letters/redrive", asked, RedrivenAnswer, token=token)
+            asked = RedriveRequest(ids=wanted[start : start + REDRIVE_MAX_IDS], subject=subject)
+            done = self.api.post("/v1/dead-letters/redrive", asked, RedriveResponse, token=token)
             redriven += done.redriven
             stayed += done.not_redriven
         return Redriven(redriven, stayed)
@@ -84,15 +84,17 @@ class Operating(Asking):
     def purge(self, subject: str | None, older_than: timedelta | None) -> int:
         """Throw dead letters away; gives how many."""
         age_ms = None if older_than is None else older_than // timedelta(milliseconds=1)
-        asked = PurgeAsked(subject=subject, older_than_ms=age_ms)
-        return self.api.post("/v1/dead-letters/purge", asked, Counted, token=self.operator()).count
+        asked = PurgeRequest(subject=subject, older_than_ms=age_ms)
+        return self.api.post(
+            "/v1/dead-letters/purge", asked, CountResponse, token=self.operator()
+        ).count
 
     # Overview
 
     def endpoints(self) -> list[EndpointFacts]:
         """Every registered endpoint, in order of registration."""
         token = self.operator()
-        found: list[EndpointAnswer] = []
+        found: list[EndpointInfo] = []
         after: str | None = None
         while True:
             page = self.api.get(

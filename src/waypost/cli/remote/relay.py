@@ -17,14 +17,14 @@ from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, To
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.http_bodies import (
-    AckAsked,
-    Counted,
-    EndpointFacts,
-    MessageStory,
-    NackAsked,
+    AckRequest,
+    CountResponse,
+    EndpointInfo,
+    MessageHistoryResponse,
+    NackRequest,
     NewMessage,
     NewMessages,
-    Results,
+    PublishResults,
 )
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.outgoing import OutgoingMessage
@@ -65,7 +65,7 @@ class Served(Operating):
         try:
             # As one of many, so that a refusal comes as a result, with everything it tells.
             answer = self.api.post(
-                "/v1/messages", NewMessages(messages=[body]), Results, token=token
+                "/v1/messages", NewMessages(messages=[body]), PublishResults, token=token
             )
         except RemoteError as problem:
             if problem.status == 401 and token is NO_TOKEN:
@@ -111,8 +111,10 @@ class Served(Operating):
             self._give_back(subject, found, token)
             raise
         if found.messages:
-            asked = AckAsked(ids=[one.id for one in found.messages])
-            self.api.post(f"/v1/inbox/{path_segment(subject)}/ack", asked, Counted, token=token)
+            asked = AckRequest(ids=[one.id for one in found.messages])
+            self.api.post(
+                f"/v1/inbox/{path_segment(subject)}/ack", asked, CountResponse, token=token
+            )
 
     def explain(self, message_id: str) -> MessageHistory:
         """What happened to a message, as far as it is ours to know."""
@@ -127,7 +129,7 @@ class Served(Operating):
             token = self.api.log_in(identity)
         try:
             story = self.api.get(
-                f"/v1/messages/{path_segment(message_id)}", MessageStory, token=token
+                f"/v1/messages/{path_segment(message_id)}", MessageHistoryResponse, token=token
             )
         except RemoteError as problem:
             if problem.status != 404:
@@ -147,7 +149,7 @@ class Served(Operating):
         if token is NO_TOKEN and subject.startswith(_MAILBOXES_BY_THEMSELVES):
             return  # a served relay makes it when the message arrives
         path = f"/v1/endpoints/{path_segment(subject)}"
-        self.api.put(path, b"", EndpointFacts, token=self.operator())
+        self.api.put(path, b"", EndpointInfo, token=self.operator())
 
     def _lease(
         self, subject: str, limit: int, max_size_bytes: int | None, token: Token
@@ -162,5 +164,7 @@ class Served(Operating):
 
     def _give_back(self, subject: str, found: InboxAnswer, token: Token) -> None:
         if found.messages:
-            asked = NackAsked(ids=[one.id for one in found.messages])
-            self.api.post(f"/v1/inbox/{path_segment(subject)}/nack", asked, Counted, token=token)
+            asked = NackRequest(ids=[one.id for one in found.messages])
+            self.api.post(
+                f"/v1/inbox/{path_segment(subject)}/nack", asked, CountResponse, token=token
+            )

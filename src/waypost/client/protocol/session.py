@@ -195,7 +195,7 @@ class Session:
         self._outbox.fill(frame)
         return frame.encoded()
 
-    def _fitting(self, operation: frames.Operation) -> bytes:
+    def _fitting(self, operation: frames.FrameOperation) -> bytes:
         encoded = self._codec.encode(operation)
         if self._limits is not None and len(encoded) > self._limits.frame_max_bytes:
             raise _too_large(len(encoded), self._limits)
@@ -210,9 +210,9 @@ class Session:
             match operation:
                 case frames.Message():
                     self._arrived(operation, happened)
-                case frames.Sent():
+                case frames.SendResult():
                     self._sent(operation, happened)
-                case frames.Messages():
+                case frames.FetchedMessages():
                     self._fetched(operation, happened)
                 case frames.DeliveryConfirm():
                     if self._inbox.tell(operation):
@@ -259,7 +259,7 @@ class Session:
             return None
         return message
 
-    def _fetched(self, answer: frames.Messages, happened: list[SessionEvent]) -> None:
+    def _fetched(self, answer: frames.FetchedMessages, happened: list[SessionEvent]) -> None:
         wanted = [one for one in answer.messages if self._for_application(one) is not None]
         if self._outbox.answered(answer.ref) is None:
             for one in wanted:  # nobody waits: the relay may hand them out again
@@ -267,7 +267,7 @@ class Session:
             return
         happened.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
-    def _sent(self, sent: frames.Sent, happened: list[SessionEvent]) -> None:
+    def _sent(self, sent: frames.SendResult, happened: list[SessionEvent]) -> None:
         if self._outbox.answered(sent.ref) is None:
             return
         result = PublishResult(

@@ -21,7 +21,7 @@ from waypost.mcp.tools.results import (
 from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern, validate_subject
-from waypost.wire.http_bodies import MessageStory, RelayStats
+from waypost.wire.http_bodies import MessageHistoryResponse, RelayStats
 
 MAILBOXES_BY_THEMSELVES = "agent."
 
@@ -231,7 +231,7 @@ def _status_lines(facts: Status) -> list[str]:
     return lines
 
 
-def _explained(story: MessageStory) -> Explained:
+def _explained(story: MessageHistoryResponse) -> Explained:
     steps = [
         Step(
             at=datetime.fromtimestamp(one.at_us / 1_000_000, UTC),

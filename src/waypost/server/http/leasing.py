@@ -14,7 +14,7 @@ from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.relay import Relay
 from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope
-from waypost.wire.http_bodies import Delivered, InboxAsked
+from waypost.wire.http_bodies import Delivered, LeaseRequest
 
 
 def require_mailbox(relay: Relay, subject: str) -> None:
@@ -23,7 +23,7 @@ def require_mailbox(relay: Relay, subject: str) -> None:
         raise UnknownEndpoint(subject)
 
 
-async def lease_now(relay: Relay, asked: InboxAsked, bytes_max: int) -> list[Delivered]:
+async def lease_now(relay: Relay, asked: LeaseRequest, bytes_max: int) -> list[Delivered]:
     """What waits, without waiting for more."""
     limit = _fitting(relay, asked, bytes_max)
     return _with_parents(
@@ -32,7 +32,7 @@ async def lease_now(relay: Relay, asked: InboxAsked, bytes_max: int) -> list[Del
 
 
 async def lease_waiting(
-    relay: Relay, asked: InboxAsked, bytes_max: int, wait_s: float, request: Request
+    relay: Relay, asked: LeaseRequest, bytes_max: int, wait_s: float, request: Request
 ) -> list[Delivered]:
     """What waits, or what comes within `wait_s`; nothing if the caller goes away meanwhile."""
     got = await lease_now(relay, asked, bytes_max)
@@ -57,7 +57,7 @@ async def lease_waiting(
     left = bytes_max - sum(one.size for one in _live(relay, asked.subject, first))
     if asked.limit == 1 or left <= 0:
         return got
-    more = InboxAsked(
+    more = LeaseRequest(
         subject=asked.subject, limit=asked.limit - 1, max_size_bytes=asked.max_size_bytes
     )
     if not _fitting(relay, more, left, at_least=0):
@@ -65,7 +65,7 @@ async def lease_waiting(
     return got + await lease_now(relay, more, left)
 
 
-def _fitting(relay: Relay, asked: InboxAsked, bytes_max: int, at_least: int = 1) -> int:
+def _fitting(relay: Relay, asked: LeaseRequest, bytes_max: int, at_least: int = 1) -> int:
     """How many of the messages that wait fit into `bytes_max`, in order."""
     mailbox = relay.parts.leases.mailbox(asked.subject)
     count, left = 0, bytes_max
@@ -79,7 +79,7 @@ def _fitting(relay: Relay, asked: InboxAsked, bytes_max: int, at_least: int = 1)
     return asked.limit
 
 
-def _with_parents(relay: Relay, asked: InboxAsked, taken: list[Envelope]) -> list[Delivered]:
+def _with_parents(relay: Relay, asked: LeaseRequest, taken: list[Envelope]) -> list[Delivered]:
     live = relay.parts.ledger.state.mailboxes[asked.subject].live
     return [
         Delivered(

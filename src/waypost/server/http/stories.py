@@ -14,13 +14,13 @@ from waypost.relay.journal.history import find_events
 from waypost.server.context import ServerContext
 from waypost.server.http.callers import Caller
 from waypost.wire.events import Accepted, AnyEvent, Rejected
-from waypost.wire.http_bodies import MessageStory, StoryStep
+from waypost.wire.http_bodies import HistoryItem, MessageHistoryResponse
 from waypost.wire.identifiers import validate_message_id
 
 
 async def tell_story(
     services: ServerContext, caller: Caller, message_id: str
-) -> MessageStory | None:
+) -> MessageHistoryResponse | None:
     """Everything about `message_id` that is the caller's to know; None if that is nothing."""
     validate_message_id(message_id)
     relay = services.relay
@@ -28,17 +28,17 @@ async def tell_story(
         if caller.is_operator:
             story = await relay.explain(message_id)
             steps = [
-                StoryStep(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)
+                HistoryItem(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)
                 for s in story.steps
             ]
         else:
             await relay.parts.ledger.sync()
             journal = relay.parts.data.journal
             steps = await asyncio.to_thread(_steps_for, caller.subject, journal, message_id)
-    return MessageStory(message_id=message_id, steps=steps) if steps else None
+    return MessageHistoryResponse(message_id=message_id, steps=steps) if steps else None
 
 
-def _steps_for(agent: str, journal: Path, message_id: str) -> list[StoryStep]:
+def _steps_for(agent: str, journal: Path, message_id: str) -> list[HistoryItem]:
     """What `agent` may know. Ids are chosen by senders: another may have used the same."""
     steps, mine = [], {agent}
     for event in find_events(journal, message_id):
@@ -51,7 +51,7 @@ def _steps_for(agent: str, journal: Path, message_id: str) -> list[StoryStep]:
                 continue
         if endpoint in mine:
             steps.append(
-                StoryStep(
+                HistoryItem(
                     at_us=event.at_us, kind=_kind(event), endpoint=endpoint, text=_words(event)
                 )
             )

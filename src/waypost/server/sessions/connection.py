@@ -32,7 +32,7 @@ from waypost.server.sessions.errors import (
 )
 from waypost.server.sessions.session import Session
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FromAgent, Operation
+from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
 
 log = logging.getLogger("waypost.server")
 
@@ -240,7 +240,7 @@ class Connection:
             raise BrokenFrame(f"a frame holds at most {frame_max_operations} operations")
         return operations
 
-    async def _send(self, operations: list[Operation]) -> None:
+    async def _send(self, operations: list[FrameOperation]) -> None:
         frame = self._codec.encode(operations if len(operations) > 1 else operations[0])
         message: dict[str, Any] = {"type": "websocket.send"}
         if self._codec.is_text:

@@ -22,7 +22,7 @@ from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import Confirmed, unpack
 from waypost.wire import frames
-from waypost.wire.frames import Codec, Operation
+from waypost.wire.frames import Codec, FrameOperation
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ class Deliveries:
                 self._outbox.put(operation, one.size)
         return bool(handed)
 
-    def _open(self, one: Delivery) -> list[Operation]:
+    def _open(self, one: Delivery) -> list[FrameOperation]:
         """A message, or kept confirmations, ready to be sent; held from now on."""
         envelope = one.envelope
         waited = self._flushing or self._pull or one.order <= self._live_from
@@ -187,7 +187,7 @@ class Deliveries:
                 else:
                     self._outbox.put(operation, one.size)
         size = sum(one.size for one in handed)
-        self._outbox.put(frames.Messages(ref=asked.ref, messages=messages), size)
+        self._outbox.put(frames.FetchedMessages(ref=asked.ref, messages=messages), size)
 
     def _end_fetch(self) -> None:
         if self._fetch is not None:

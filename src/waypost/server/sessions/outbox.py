@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from waypost.policy.bounds import outbox_max_operations, unconfirmed_max_bytes
-from waypost.wire.frames import Operation
+from waypost.wire.frames import FrameOperation
 
 
 class Outbox:
     """Filled by the relay, emptied by one connection's writer."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Operation, int]] = deque()
+        self._waiting: deque[tuple[FrameOperation, int]] = deque()
         self._filled = asyncio.Event()
         self._bytes = 0
         self._ended = False
@@ -27,7 +27,7 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, operation: Operation, size: int = 0) -> None:
+    def put(self, operation: FrameOperation, size: int = 0) -> None:
         """To be sent; `size` in bytes, if it is worth mentioning."""
         if self._ended:
             return
@@ -39,17 +39,17 @@ class Outbox:
             self.end()
             self.on_overflow()
 
-    def put_all(self, operations: Iterable[Operation]) -> None:
+    def put_all(self, operations: Iterable[FrameOperation]) -> None:
         """To be sent, in this order."""
         for operation in operations:
             self.put(operation)
 
-    def put_lossy(self, operation: Operation, size: int) -> None:
+    def put_lossy(self, operation: FrameOperation, size: int) -> None:
         """To be sent if the agent keeps up; `size` in bytes."""
         if len(self._waiting) < outbox_max_operations // 2 and self._bytes < unconfirmed_max_bytes:
             self.put(operation, size)
 
-    def put_back(self, operations: Sequence[Operation]) -> None:
+    def put_back(self, operations: Sequence[FrameOperation]) -> None:
         """These were taken and could not be sent."""
         self._waiting.extendleft((one, 0) for one in reversed(operations))
 
@@ -58,11 +58,11 @@ class Outbox:
         self._ended = True
         self._filled.set()
 
-    def unsent(self) -> list[Operation]:
+    def unsent(self) -> list[FrameOperation]:
         """What was put and never sent."""
         return [operation for operation, _ in self._waiting]
 
-    async def take(self, limit: int, enough_bytes: int) -> list[Operation]:
+    async def take(self, limit: int, enough_bytes: int) -> list[FrameOperation]:
         """The next operations for one frame, waiting for the first; none once it has ended.
 
         At most `limit`, and no other that would make it more than `enough_bytes`.
@@ -70,7 +70,7 @@ class Outbox:
         while not self._waiting and not self._ended:
             self._filled.clear()
             await self._filled.wait()
-        taken: list[Operation] = []
+        taken: list[FrameOperation] = []
         while self._waiting and len(taken) < limit and not self.overflowed:
             size = self._waiting[0][1]
             if taken and size > enough_bytes:

@@ -7,7 +7,7 @@ from waypost.relay.errors import RelayStopped
 from waypost.server.sessions.errors import brief
 from waypost.server.sessions.hub import Hub
 from waypost.wire import frames
-from waypost.wire.frames import Codec, Operation
+from waypost.wire.frames import Codec, FrameOperation
 from waypost.wire.payloads import encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
@@ -24,7 +24,7 @@ class Requests:
         self.unanswered = 0
         self.rejected_in_a_row = 0
 
-    def send(self, asked: frames.Send) -> list[Operation]:
+    def send(self, asked: frames.Send) -> list[FrameOperation]:
         """Publish, and say what became of it."""
         try:
             draft = Draft(
@@ -52,7 +52,7 @@ class Requests:
             self.rejected_in_a_row = 0
         return self._answers(asked, result)
 
-    def signal(self, asked: frames.SendSignal) -> list[Operation]:
+    def signal(self, asked: frames.SendSignal) -> list[FrameOperation]:
         """Tell whoever is connected; only a mistake is answered."""
         try:
             encode_payload(asked.signal.data)  # only what could be a payload is passed on
@@ -63,10 +63,10 @@ class Requests:
             return [frames.Error(error=brief(problem), reason="invalid")]
         return []
 
-    def _answers(self, asked: frames.Send, result: PublishResult) -> list[Operation]:
+    def _answers(self, asked: frames.Send, result: PublishResult) -> list[FrameOperation]:
         shown = result if self._show_pressure else discreet(result)
-        answers: list[Operation] = [
-            frames.Sent(
+        answers: list[FrameOperation] = [
+            frames.SendResult(
                 ref=asked.ref,
                 message_id=shown.message_id,
                 delivered_to=shown.delivered_to,

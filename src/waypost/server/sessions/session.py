@@ -16,7 +16,7 @@ from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import Told
 from waypost.server.sessions.requests import Requests
 from waypost.wire import frames
-from waypost.wire.frames import Codec, FromAgent, Operation
+from waypost.wire.frames import Codec, FrameOperation, FromAgent
 from waypost.wire.payloads import Signal
 
 
@@ -109,11 +109,11 @@ class Session:
         """The relay ends it."""
         self.on_dismissed(reason)
 
-    def tell(self, operation: Operation) -> None:
+    def tell(self, operation: FrameOperation) -> None:
         """To be sent."""
         self.outbox.put(operation)
 
-    def tell_lossy(self, operation: Operation) -> None:
+    def tell_lossy(self, operation: FrameOperation) -> None:
         """To be sent if the agent keeps up, and if its encoding has a form for it."""
         try:
             size = len(self._codec.encode(operation))
@@ -126,7 +126,7 @@ class Session:
         deliveries = self._deliveries
         if deliveries is None:
             return
-        answers: list[Operation] = []
+        answers: list[FrameOperation] = []
         told: Told = []
         for operation in operations:
             match operation:
@@ -163,7 +163,7 @@ class Session:
             self.dismiss("the relay failed; this is its fault, not yours")
             raise
 
-    def _answer(self, answers: list[Operation], told: Told) -> None:
+    def _answer(self, answers: list[FrameOperation], told: Told) -> None:
         if not answers and not told:
             return
         waiting = self._relay.durable()
@@ -177,7 +177,9 @@ class Session:
         self.requests.unanswered += len(answers)
         waiting.add_done_callback(partial(self._durable, answers, told))
 
-    def _durable(self, answers: list[Operation], told: Told, done: "asyncio.Future[None]") -> None:
+    def _durable(
+        self, answers: list[FrameOperation], told: Told, done: "asyncio.Future[None]"
+    ) -> None:
         self.requests.unanswered -= len(answers)
         problem = None if done.cancelled() else done.exception()
         if problem is None:
@@ -185,7 +187,7 @@ class Session:
         else:
             self.dismiss(str(problem))
 
-    def _say(self, answers: list[Operation], told: Told) -> None:
+    def _say(self, answers: list[FrameOperation], told: Told) -> None:
         self.outbox.put_all(answers)
         self._hub.tell(told)
 

@@ -14,15 +14,15 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.wire.http_bodies import ChallengeGiven, TokenAsked, TokenGiven
+from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
 
 
 async def give_challenge(call: Call[NoParameters, None]) -> Reply:
     """A nonce to sign."""
-    return Reply(ChallengeGiven(nonce=call.services.authenticator.challenge()))
+    return Reply(ChallengeResponse(nonce=call.services.authenticator.challenge()))
 
 
-async def give_token(call: Call[NoParameters, TokenAsked]) -> Reply:
+async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
     """A token for a signed challenge. A new subject is written to disk first, in a thread."""
     asked = call.body
     authenticate = partial(
@@ -37,7 +37,9 @@ async def give_token(call: Call[NoParameters, TokenAsked]) -> Reply:
     )
     grant = await asyncio.to_thread(authenticate)
     call.services.mailboxes.open_for(grant.subject)  # or confirmations would have no place to wait
-    return Reply(TokenGiven(subject=grant.subject, token=grant.token, expires_at=grant.expires_at))
+    return Reply(
+        TokenResponse(subject=grant.subject, token=grant.token, expires_at=grant.expires_at)
+    )
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -51,7 +53,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=give_challenge,
         parameters=NoParameters,
         body=NO_BODY,
-        answer=Answer(ChallengeGiven),
+        answer=Answer(ChallengeResponse),
     ),
     Operation(
         method="POST",
@@ -66,8 +68,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="auth",
         handler=give_token,
         parameters=NoParameters,
-        body=json_body(TokenAsked),
-        answer=Answer(TokenGiven),
+        body=json_body(TokenRequest),
+        answer=Answer(TokenResponse),
         rejections={
             401: "The proof does not hold, or its challenge is over or was used.",
             403: "The subject belongs to another key.",

@@ -19,7 +19,13 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.wire.http_bodies import Counted, PurgeAsked, RedriveAsked, Redriven, SubjectText
+from waypost.wire.http_bodies import (
+    CountResponse,
+    PurgeRequest,
+    RedriveRequest,
+    RedriveResponse,
+    SubjectText,
+)
 
 OLDER_MAX_MS = 100 * 366 * 24 * 3_600_000
 
@@ -52,7 +58,7 @@ async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
     return Reply(DeadLetterList(total=total, dead_letters=letters))
 
 
-async def redrive(call: Call[NoParameters, RedriveAsked]) -> Reply:
+async def redrive(call: Call[NoParameters, RedriveRequest]) -> Reply:
     """Put dead letters back into their mailboxes."""
     relay, asked = call.services.relay, call.body
     if asked.subject is not None:
@@ -61,10 +67,10 @@ async def redrive(call: Call[NoParameters, RedriveAsked]) -> Reply:
     count = await relay.redrive(asked.ids, asked.subject)
     left = await _dead_ids(relay, asked.subject)
     stayed = [one for one in dict.fromkeys(asked.ids) if one not in before or one in left]
-    return Reply(Redriven(redriven=count, not_redriven=stayed))
+    return Reply(RedriveResponse(redriven=count, not_redriven=stayed))
 
 
-async def purge(call: Call[NoParameters, PurgeAsked]) -> Reply:
+async def purge(call: Call[NoParameters, PurgeRequest]) -> Reply:
     """Throw dead letters away."""
     asked = call.body
     if asked.subject is not None:
@@ -73,7 +79,7 @@ async def purge(call: Call[NoParameters, PurgeAsked]) -> Reply:
     if asked.older_than_ms is not None:
         older_than = timedelta(milliseconds=min(asked.older_than_ms, OLDER_MAX_MS))
     count = await call.services.relay.purge_dead_letters(older_than, asked.subject)
-    return Reply(Counted(count=count))
+    return Reply(CountResponse(count=count))
 
 
 async def _dead_ids(relay: Relay, subject: str | None) -> set[str]:
@@ -102,8 +108,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="dead letters",
         handler=redrive,
         parameters=NoParameters,
-        body=json_body(RedriveAsked),
-        answer=Answer(Redriven),
+        body=json_body(RedriveRequest),
+        answer=Answer(RedriveResponse),
     ),
     Operation(
         method="POST",
@@ -114,7 +120,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="dead letters",
         handler=purge,
         parameters=NoParameters,
-        body=json_body(PurgeAsked),
-        answer=Answer(Counted),
+        body=json_body(PurgeRequest),
+        answer=Answer(CountResponse),
     ),
 )

@@ -18,7 +18,7 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.wire.handshake import validate_agent_subject
-from waypost.wire.http_bodies import EndpointFacts, EndpointList, SubjectText
+from waypost.wire.http_bodies import EndpointInfo, EndpointList, SubjectText
 from waypost.wire.sealing import Card
 
 
@@ -79,9 +79,9 @@ async def get_card(call: Call[EndpointNamed, None]) -> Reply:
     return Reply(card)
 
 
-def _facts(endpoint: Endpoint) -> EndpointFacts:
+def _facts(endpoint: Endpoint) -> EndpointInfo:
     path = endpoint.maildir_path
-    return EndpointFacts(
+    return EndpointInfo(
         subject=endpoint.subject,
         hash=endpoint.hash,
         registered_at=endpoint.registered_at,
@@ -112,7 +112,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=register_endpoint,
         parameters=EndpointNamed,
         body=NO_BODY,
-        answer=Answer(EndpointFacts),
+        answer=Answer(EndpointInfo),
     ),
     Operation(
         method="DELETE",
@@ -124,7 +124,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=unregister_endpoint,
         parameters=EndpointNamed,
         body=NO_BODY,
-        answer=Answer(EndpointFacts, "The endpoint as it was."),
+        answer=Answer(EndpointInfo, "The endpoint as it was."),
     ),
     Operation(
         method="GET",

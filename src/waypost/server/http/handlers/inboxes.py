@@ -21,14 +21,14 @@ from waypost.server.http.errors import HttpError
 from waypost.server.http.leasing import lease_now, lease_waiting, require_mailbox
 from waypost.wire.http_bodies import (
     INBOX_WAIT_MAX_S,
-    AckAsked,
-    Counted,
-    Inbox,
-    InboxAsked,
-    Inboxes,
-    InboxesAsked,
+    AckRequest,
+    CountResponse,
+    LeasedInbox,
+    LeasedInboxes,
+    LeaseManyRequest,
+    LeaseRequest,
     Limit,
-    NackAsked,
+    NackRequest,
     Number,
     SubjectText,
 )
@@ -53,7 +53,7 @@ async def read_inbox(call: Call[InboxRead, None]) -> Reply:
     """Lease messages, waiting for the first if there are none."""
     services, wanted = call.services, call.parameters
     _admit(services, call.caller, wanted.subject)
-    asked = InboxAsked(
+    asked = LeaseRequest(
         subject=wanted.subject,
         limit=services.options.batch if wanted.limit is msgspec.UNSET else wanted.limit,
         max_size_bytes=None if wanted.max_size_bytes is msgspec.UNSET else wanted.max_size_bytes,
@@ -61,10 +61,10 @@ async def read_inbox(call: Call[InboxRead, None]) -> Reply:
     messages = await lease_waiting(
         services.relay, asked, services.options.answer_max_bytes, wanted.wait, call.request
     )
-    return Reply(Inbox(subject=wanted.subject, messages=messages))
+    return Reply(LeasedInbox(subject=wanted.subject, messages=messages))
 
 
-async def read_inboxes(call: Call[NoParameters, InboxesAsked]) -> Reply:
+async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
     """Lease from several inboxes; if one may not be read, none is."""
     services = call.services
     for asked in call.body.inboxes:
@@ -74,26 +74,26 @@ async def read_inboxes(call: Call[NoParameters, InboxesAsked]) -> Reply:
         messages = await lease_now(services.relay, asked, left) if left > 0 else []
         live = services.relay.parts.ledger.state.mailboxes[asked.subject].live
         left -= sum(live[one.id].size for one in messages if one.id in live)
-        read.append(Inbox(subject=asked.subject, messages=messages))
-    return Reply(Inboxes(inboxes=read))
+        read.append(LeasedInbox(subject=asked.subject, messages=messages))
+    return Reply(LeasedInboxes(inboxes=read))
 
 
-async def ack(call: Call[InboxNamed, AckAsked]) -> Reply:
+async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
     """These are done; their senders are told."""
     subject, relay = call.parameters.subject, call.services.relay
     _require(call.services, call.caller, subject)
     acked = relay.parts.leases.ack(subject, call.body.ids)
     call.services.hub.confirm(subject, acked)  # first: both belong to one commit
     await relay.parts.ledger.sync()
-    return Reply(Counted(count=len(acked)))
+    return Reply(CountResponse(count=len(acked)))
 
 
-async def nack(call: Call[InboxNamed, NackAsked]) -> Reply:
+async def nack(call: Call[InboxNamed, NackRequest]) -> Reply:
     """These were not done."""
     subject = call.parameters.subject
     _require(call.services, call.caller, subject)
     count = await call.services.relay.nack(subject, call.body.ids, call.body.delay)
-    return Reply(Counted(count=count))
+    return Reply(CountResponse(count=count))
 
 
 def _require(services: ServerContext, caller: Caller, subject: str) -> None:
@@ -126,8 +126,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="inboxes",
         handler=read_inboxes,
         parameters=NoParameters,
-        body=json_body(InboxesAsked),
-        answer=Answer(Inboxes),
+        body=json_body(LeaseManyRequest),
+        answer=Answer(LeasedInboxes),
         rejections={403: _NOT_YOURS, 404: "There is no such mailbox.", 409: _CONNECTED},
     ),
     Operation(
@@ -144,7 +144,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=read_inbox,
         parameters=InboxRead,
         body=NO_BODY,
-        answer=Answer(Inbox),
+        answer=Answer(LeasedInbox),
         rejections={403: _NOT_YOURS, 409: _CONNECTED},
     ),
     Operation(
@@ -156,8 +156,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="inboxes",
         handler=ack,
         parameters=InboxNamed,
-        body=json_body(AckAsked),
-        answer=Answer(Counted, "How many were still there."),
+        body=json_body(AckRequest),
+        answer=Answer(CountResponse, "How many were still there."),
         rejections={403: _NOT_YOURS},
     ),
     Operation(
@@ -169,8 +169,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="inboxes",
         handler=nack,
         parameters=InboxNamed,
-        body=json_body(NackAsked),
-        answer=Answer(Counted, "How many were handed out until now."),
+        body=json_body(NackRequest),
+        answer=Answer(CountResponse, "How many were handed out until now."),
         rejections={403: _NOT_YOURS},
     ),
 )

@@ -19,7 +19,13 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.server.http.stories import tell_story
-from waypost.wire.http_bodies import IdText, MessageStory, NewMessage, NewMessages, Results
+from waypost.wire.http_bodies import (
+    IdText,
+    MessageHistoryResponse,
+    NewMessage,
+    NewMessages,
+    PublishResults,
+)
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
@@ -37,7 +43,9 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     if isinstance(call.body, NewMessages):
         drafts = [_draft(one, sender) for one in call.body.messages]
         results = await relay.publish_many(drafts)
-        return Reply(Results(results=results if show else [discreet(one) for one in results]))
+        return Reply(
+            PublishResults(results=results if show else [discreet(one) for one in results])
+        )
     draft = _draft(call.body, sender)
     result = await relay.publish(
         draft.subject,
@@ -137,7 +145,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=publish,
         parameters=NoParameters,
         body=Body(_read, (NewMessage, NewMessages), carries_messages=True),
-        answer=Answer(PublishResult, "What became of it, or of each of them.", or_kind=Results),
+        answer=Answer(
+            PublishResult, "What became of it, or of each of them.", or_kind=PublishResults
+        ),
         rejections=_REJECTIONS,
     ),
     Operation(
@@ -150,6 +160,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=explain_message,
         parameters=MessageNamed,
         body=NO_BODY,
-        answer=Answer(MessageStory),
+        answer=Answer(MessageHistoryResponse),
     ),
 )

@@ -18,7 +18,7 @@ from waypost.server.http.contract import (
     json_body,
 )
 from waypost.server.http.errors import HttpError
-from waypost.wire.http_bodies import ConfigState, PatternText, RuleAsked, RuleList
+from waypost.wire.http_bodies import ConfigState, PatternText, RuleList, RuleRequest
 
 
 class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ async def list_rules(call: Call[NoParameters, None]) -> Reply:
     return Reply(_rules(call.services.relay))
 
 
-async def add_rule(call: Call[ChangeQuery, RuleAsked]) -> Reply:
+async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
     """Add a rule, in place of one with the same patterns, or say what would come of it."""
     asked, access = call.body, call.services.relay.access
     rule = AccessRule(asked.from_, asked.to, asked.action, asked.priority)
@@ -137,7 +137,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="rules",
         handler=add_rule,
         parameters=ChangeQuery,
-        body=json_body(RuleAsked),
+        body=json_body(RuleRequest),
         answer=Answer(RuleList),
         rejections={409: _BROKEN},
     ),
