@@ -18,22 +18,13 @@ from waypost.policy.errors import InvalidMessage, WaypostError
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.errors import RelayStopped
-from waypost.relay.maildir.maildir import Maildir
+from waypost.relay.maildir.maildir import DropInFile, Maildir
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import instant
 from waypost.wire.identifiers import validate_message_id
 
 log = logging.getLogger("waypost.relay")
-
-
-class DropIn(msgspec.Struct):
-    """What a dropped file must hold; more is ignored."""
-
-    sender: str
-    payload: msgspec.Raw
-    reply_to: str | None = None
-    budget: dict[str, object] | None = None
 
 
 class RejectedDropIn(msgspec.Struct):
@@ -94,7 +85,7 @@ class DropIns:
         message_id = _message_id(name, content)
         is_dead_letter = name in mailbox.dead
         try:
-            dropped = msgspec.json.decode(content, type=DropIn)
+            dropped = msgspec.json.decode(content, type=DropInFile)
             result = self._publishing.publish(
                 Draft(
                     subject=mailbox.subject,

@@ -36,6 +36,15 @@ class DeadLetterFile(msgspec.Struct, frozen=True):
     failed_at: datetime
 
 
+class DropInFile(msgspec.Struct):
+    """What a dropped file must hold; more is ignored."""
+
+    sender: str
+    payload: msgspec.Raw
+    reply_to: str | None = None
+    budget: dict[str, object] | None = None
+
+
 class Maildir:
     """The mailbox directories below one root."""
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.reasons import DEAD_LETTERED
-from waypost.relay.delivery.drop_ins import DropIn
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.history import find_events
-from waypost.relay.maildir.maildir import Maildir
+from waypost.relay.maildir.maildir import DropInFile, Maildir
 from waypost.relay.maildir.mirror import dead_letter_file
 from waypost.relay.state.mailbox import Mailbox, Message, MessageState
 from waypost.relay.state.payloads import PayloadStore
@@ -110,7 +109,7 @@ def _is_tried_again(mailbox: Mailbox, maildir: Maildir, name: str, size: int) ->
     if dead is None or name in mailbox.live or size == dead.size:
         return False
     try:
-        msgspec.json.decode(maildir.read(mailbox.hash, "new", name), type=DropIn)
+        msgspec.json.decode(maildir.read(mailbox.hash, "new", name), type=DropInFile)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError):
         return False  # ours, cut short or from elsewhere
     return True
