@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.policy.admission import DeliveryVerdict, admit_delivery, admit_sender
+from waypost.policy.admission import DeliveryVerdict, admit_delivery, admit_sender, make_room
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import (
     CircuitBreakerConfig,
@@ -237,6 +237,33 @@ def test_an_overflow_is_admitted_with_the_bytes_that_must_leave() -> None:
     assert with_inbox(900, qos).evict_bytes == 0
     assert with_inbox(901, qos).evict_bytes == 1
     assert with_inbox(1000, qos).evict_bytes == SIZE
+
+
+def test_room_is_made_by_evicting_from_the_heaviest_sender() -> None:
+    verdict = DeliveryVerdict(evict_bytes=15)
+    pending = [("a", 10), ("b", 20), ("a", 15)]
+    assert make_room(verdict, "agent.in", pending, CircuitBreakers()) == [0, 1]
+    assert (verdict.reason, verdict.evict_bytes) == (None, 15)
+
+
+@pytest.mark.parametrize("pending", [[], [("a", 14)]])
+def test_a_delivery_is_rejected_when_the_pending_messages_are_not_enough(
+    pending: list[tuple[str, int]],
+) -> None:
+    verdict = DeliveryVerdict(evict_bytes=15)
+    assert make_room(verdict, "agent.in", pending, CircuitBreakers()) == []
+    assert (verdict.reason, verdict.evict_bytes) == (Reason.BACKPRESSURE, 0)
+    assert verdict.detail == "backpressure: inbox bytes are all with the consumer"
+
+
+@pytest.mark.parametrize("pending", [[], [("a", 15)]])
+def test_a_probe_without_room_gives_its_slot_back(pending: list[tuple[str, int]]) -> None:
+    breakers = opened_at(NOW - COOLDOWN)
+    verdict = deliver(set(), breakers)
+    verdict.evict_bytes = 15
+    make_room(verdict, "agent.in", pending, breakers)
+    assert verdict.probe == bool(pending)
+    assert breakers.get_states()["agent.in"].probes_in_flight == len(pending)
 
 
 def test_a_message_larger_than_the_whole_inbox_is_rejected() -> None:

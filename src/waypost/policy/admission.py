@@ -14,6 +14,7 @@ back. Steps 1 to 3 need no numbers; 4 and 5 live here, split where a replay is s
 then by recipient.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -21,12 +22,14 @@ import msgspec
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CLOSED, CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
-from waypost.policy.occupancy import Occupancy
+from waypost.policy.occupancy import Occupancy, choose_victims
 from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, within_quota
+
+INBOX_LEASED_TEXT = "backpressure: inbox bytes are all with the consumer"
 
 
 class Arrival(Protocol):
@@ -119,6 +122,27 @@ def admit_delivery(
             verdict.probe = False
         return _reject(verdict, Reason.BUDGET_EXCEEDED, overdraft)
     return verdict
+
+
+def make_room(
+    verdict: DeliveryVerdict,
+    endpoint: str,
+    pending: Sequence[tuple[str, int]],
+    breakers: CircuitBreakers,
+) -> list[int]:
+    """Return the positions in `pending` (sender, bytes; oldest first) to evict for an admitted
+    delivery.
+
+    If all of `pending` is not enough, nothing is evicted and `verdict` becomes a rejection: the
+    rest of the mailbox is leased, and a leased message is not evicted.
+    """
+    victims = choose_victims(pending, verdict.evict_bytes)
+    if not victims:
+        if verdict.probe:
+            breakers.release_probe(endpoint)
+            verdict.probe = False
+        _reject(verdict, Reason.BACKPRESSURE, INBOX_LEASED_TEXT)
+    return victims
 
 
 def _fits_quota(

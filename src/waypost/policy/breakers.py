@@ -135,6 +135,20 @@ class CircuitBreakers:
         breaker.touched_at = now_ms
         return CircuitBreakerResult(True, HALF_OPEN, probe=True, transition=transition)
 
+    def record_outcome(
+        self, endpoint: str, *, ok: bool, probe: bool, now_ms: int
+    ) -> Transition | None:
+        """Record how the consumer dealt with a message; `probe` if it held a probe slot.
+
+        A half-open breaker counts its probes only: other messages were stored before it opened.
+        """
+        breaker = self._breakers.get(endpoint)
+        if breaker is not None and breaker.state is HALF_OPEN and not probe:
+            return None
+        if ok:
+            return self.record_success(endpoint, now_ms)
+        return self.record_failure(endpoint, now_ms)
+
     def record_success(self, endpoint: str, now_ms: int) -> Transition | None:
         """A delivery to `endpoint` went well."""
         breaker = self._breakers.get(endpoint)

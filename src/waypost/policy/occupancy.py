@@ -4,6 +4,8 @@ Rule 1  Always equal to a recount of the messages in the mailbox.
 Rule 2  A sender with nothing in the mailbox takes no memory.
 """
 
+from collections.abc import Sequence
+
 _NOTHING = (0, 0)
 
 
@@ -44,7 +46,7 @@ def heaviest(bytes_by_sender: dict[str, int]) -> str:
     return min(bytes_by_sender, key=lambda sender: (-bytes_by_sender[sender], sender))
 
 
-def choose_victims(evictable: list[tuple[str, int]], needed_bytes: int) -> list[int]:
+def choose_victims(evictable: Sequence[tuple[str, int]], needed_bytes: int) -> list[int]:
     """Positions in `evictable` (sender, bytes; oldest first) to evict for `needed_bytes`.
 
     Each victim is the oldest message of whoever holds the most bytes at that point. Empty when

@@ -12,11 +12,10 @@ from typing import Any
 
 from waypost.pipeline.replay.in_force import SettingsInForce
 from waypost.pipeline.replay.steps import Step
-from waypost.policy.admission import DeliveryVerdict, admit_delivery
-from waypost.policy.breakers import CircuitBreakers, CircuitState
+from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
+from waypost.policy.breakers import CircuitBreakers
 from waypost.policy.budgets import Budget
-from waypost.policy.occupancy import Occupancy, choose_victims
-from waypost.policy.reasons import Reason
+from waypost.policy.occupancy import Occupancy
 
 _ARRIVED, _REJECTED, _BURIED = int(Step.ARRIVED), int(Step.REJECTED), int(Step.BURIED)
 _ENDLESS = 1 << 62
@@ -119,8 +118,8 @@ class Inbox:
         judged.sender, judged.size, judged.tier = sender, size, tier
         judged.budget = _FINE if budget is None else self._budget(budget, ttl)
         verdict = admit_delivery(judged, self.occupancy, self._breakers, settings, at_ms)
-        if verdict.evict_bytes and not self._make_room(verdict):
-            return Reason.BACKPRESSURE.value
+        if verdict.evict_bytes:
+            self._make_room(verdict)
         if verdict.reason is not None:
             return verdict.reason.value
         letter = Letter(sender, size, ttl)
@@ -146,15 +145,11 @@ class Inbox:
             call_budget_remaining=told["calls"],
         )
 
-    def _make_room(self, verdict: DeliveryVerdict) -> bool:
-        waiting = [(key, letter) for key, letter in self.live.items() if not letter.leased]
-        evictable = [(letter.sender, letter.size) for _, letter in waiting]
-        victims = choose_victims(evictable, verdict.evict_bytes)
-        for position in victims:
-            self._abandon(waiting[position][0])
-        if not victims and verdict.probe:
-            self._breakers.release_probe(_HERE)
-        return bool(victims)
+    def _make_room(self, verdict: DeliveryVerdict) -> None:
+        pending = [(key, letter) for key, letter in self.live.items() if not letter.leased]
+        sizes = [(letter.sender, letter.size) for _, letter in pending]
+        for position in make_room(verdict, _HERE, sizes, self._breakers):
+            self._abandon(pending[position][0])
 
     # What history tells of messages
 
@@ -178,8 +173,8 @@ class Inbox:
 
     def _raised(self, row: Row) -> None:
         letter = self._remove(row[6])
-        if letter is not None and self._counts(letter):
-            self._breakers.record_failure(_HERE, row[1])
+        if letter is not None:
+            self._breakers.record_outcome(_HERE, ok=False, probe=letter.probe, now_ms=row[1])
 
     def _gone(self, row: Row) -> None:
         self._abandon(row[6])
@@ -245,9 +240,4 @@ class Inbox:
     # The breaker
 
     def _succeed(self, letter: Letter, at_ms: int) -> None:
-        if self._counts(letter):
-            self._breakers.record_success(_HERE, at_ms)
-
-    def _counts(self, letter: Letter) -> bool:
-        """A half-open breaker hears of its probes only."""
-        return letter.probe or self._breakers.state_of(_HERE) is not CircuitState.HALF_OPEN
+        self._breakers.record_outcome(_HERE, ok=True, probe=letter.probe, now_ms=at_ms)

@@ -2,7 +2,7 @@
 
 import logging
 
-from waypost.policy.breakers import CircuitBreakers, CircuitState, Transition
+from waypost.policy.breakers import CircuitBreakers, Transition
 from waypost.policy.settings import Settings
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Message
@@ -31,17 +31,11 @@ class BreakerFeedback:
 
     def on_acked(self, message: Message, at_us: int) -> None:
         """A message was consumed."""
-        if self._counts(message):
-            self.record_transition(
-                self.breakers.record_success(message.endpoint, at_us // 1000), at_us
-            )
+        self._on_consumed(message, at_us, ok=True)
 
     def on_failed(self, message: Message, at_us: int) -> None:
         """A handler raised."""
-        if self._counts(message):
-            self.record_transition(
-                self.breakers.record_failure(message.endpoint, at_us // 1000), at_us
-            )
+        self._on_consumed(message, at_us, ok=False)
 
     def on_file_written(self, endpoint: str, ok: bool) -> None:
         """A mailbox file could not be written, or for the first time since then it could."""
@@ -80,7 +74,9 @@ class BreakerFeedback:
             )
         )
 
-    def _counts(self, message: Message) -> bool:
-        """A half-open breaker hears of its probes only."""
+    def _on_consumed(self, message: Message, at_us: int, *, ok: bool) -> None:
         probe, message.probe = message.probe, False
-        return probe or self.breakers.state_of(message.endpoint) is not CircuitState.HALF_OPEN
+        transition = self.breakers.record_outcome(
+            message.endpoint, ok=ok, probe=probe, now_ms=at_us // 1000
+        )
+        self.record_transition(transition, at_us)

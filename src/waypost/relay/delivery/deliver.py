@@ -4,10 +4,9 @@ from collections.abc import Callable, Sized
 
 import msgspec
 
-from waypost.policy.admission import DeliveryVerdict, admit_delivery
+from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
 from waypost.policy.bounds import payload_inline_max_bytes
 from waypost.policy.breakers import CLOSED
-from waypost.policy.occupancy import choose_victims
 from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
@@ -110,17 +109,11 @@ class Deliverer:
         self._transitions.show_dead_letter(mailbox, message)
 
     def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
-        waiting = list(mailbox.pending())
-        evictable = [(message.sender, message.size) for message in waiting]
-        victims = choose_victims(evictable, verdict.evict_bytes)
-        if not victims:
-            verdict.reason = Reason.BACKPRESSURE
-            verdict.detail = "backpressure: inbox bytes are all with the consumer"
-            verdict.evict_bytes = 0
-            if verdict.probe:
-                self._breaker_feedback.breakers.release_probe(mailbox.subject)
-        for position in victims:
-            message = waiting[position]
+        pending = list(mailbox.pending())
+        sizes = [(message.sender, message.size) for message in pending]
+        breakers = self._breaker_feedback.breakers
+        for position in make_room(verdict, mailbox.subject, sizes, breakers):
+            message = pending[position]
             self._transitions.evict(message, "evicted: its sender held the most bytes of the inbox")
             self._pressure_signals.evicted(message, at_us)
 
