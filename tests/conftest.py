@@ -1,8 +1,12 @@
-"""Settings of Hypothesis for every test, and of every Java that a test starts."""
+"""Settings of Hypothesis and Java for all tests, and the tests that `--quick` selects."""
 
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
+
+from tests.markers import ProcessGuard, is_marked, mark_by_fixtures
 
 # No deadline: a busy machine is slow, not wrong. Examples are random from run to run, so that
 # every run looks somewhere new; the printed blob brings a failure back on another machine. A gate
@@ -14,3 +18,37 @@ settings.load_profile("waypost")
 
 # Jobs in tests are over before a better compiler would have paid for itself.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+GUARD = ProcessGuard()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="run only tests that need no Spark, no browser and no other process",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    GUARD.install(patch)
+    config.add_cleanup(patch.undo)
+
+
+# First, so that `-m` sees the markers.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_by_fixtures(items)
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if is_marked(item)])
+        items[:] = [item for item in items if not is_marked(item)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    GUARD.is_armed = not is_marked(item)
+    try:
+        return (yield)
+    finally:
+        GUARD.is_armed = False

@@ -15,6 +15,7 @@ ALLOWED_BELOW_RELAY = {
 }
 
 
+@pytest.mark.process
 def test_the_import_contracts_are_kept() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     result = subprocess.run(

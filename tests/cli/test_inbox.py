@@ -6,6 +6,8 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import CommandLine
 from tests.cli.directories import LARGE, body_file, bury, change_byte, fill, in_relay, tree
 from waypost import Relay
@@ -170,6 +172,7 @@ def test_times_are_in_utc(waypost: CommandLine) -> None:
     assert waypost("explain", "timed").stdout.startswith(f"timed  {shown}")
 
 
+@pytest.mark.process
 def test_messages_that_could_not_be_printed_are_not_acknowledged(
     waypost: CommandLine, data: Path
 ) -> None:

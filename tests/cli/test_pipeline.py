@@ -59,6 +59,7 @@ def test_a_drain_that_is_none_is_told_before_spark_starts(waypost: CommandLine) 
     assert "next-activity" in waypost(*arguments, exits=2).stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("says", "told"),
     [

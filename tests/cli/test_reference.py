@@ -58,6 +58,7 @@ def test_the_fields_are_exactly_those_that_are_printed(waypost: CommandLine, com
             assert set(value[0]) <= mentioned, f"{set(value[0]) - mentioned} are not explained"
 
 
+@pytest.mark.process
 def test_the_fields_of_what_agents_hear_are_those_that_are_printed(tmp_path: Path) -> None:
     with serving(tmp_path) as relay:
         person = relay.person()

@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.served import Person, ServedRelay, serving
 
+pytestmark = pytest.mark.process
+
 LIMITS = {
     "reliability": {
         "rateLimit": {"perSenderOverrides": {"agent.f.fast": 1}},

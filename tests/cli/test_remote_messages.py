@@ -17,6 +17,8 @@ from waypost.client.aio import connect
 from waypost.client.errors import ReceiveTimedOut
 from waypost.client.identity import Identity
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:

@@ -10,6 +10,8 @@ from tests.cli.conftest import CommandLine
 from tests.cli.directories import bury, fill
 from tests.cli.served import Person, ServedRelay, serving
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:

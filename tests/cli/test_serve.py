@@ -14,6 +14,8 @@ from tests.cli.certificates import write_certificate
 from tests.cli.conftest import UNSAID, CommandLine
 from tests.cli.served import Person, ServedRelay, serving
 
+pytestmark = pytest.mark.process
+
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -15,6 +15,8 @@ from waypost.client.errors import ClientError
 from waypost.client.identity import Identity
 from waypost.client.options import ClientOptions
 
+pytestmark = pytest.mark.process
+
 UNLIMITED = {
     "reliability": {"rateLimit": {"enabled": False}, "backpressure": {"enabled": False}},
     "qos": {"enabled": False},

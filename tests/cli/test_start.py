@@ -80,6 +80,7 @@ def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
         assert not broken, f"{verb}: {broken}"
 
 
+@pytest.mark.process
 def test_help_does_not_load_the_relay() -> None:
     script = (
         "import sys; from waypost.cli.app import app\n"
@@ -95,6 +96,7 @@ def test_help_does_not_load_the_relay() -> None:
     assert done.stderr == "[]\n"
 
 
+@pytest.mark.process
 def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
     script = (
         "import sys, importlib.util as u; real = u.find_spec\n"

@@ -37,6 +37,7 @@ def test_every_error_is_public_and_drawn_in_the_tree() -> None:
     assert [name for name in names if f"── {name}" not in (errors.__doc__ or "")] == []
 
 
+@pytest.mark.process
 def test_neither_the_package_nor_its_values_load_what_connecting_needs() -> None:
     loaded = run(
         "import waypost.client as c; c.ClientOptions; c.MessagingGuard; c.Outgoing; c.ClientError;"
@@ -45,6 +46,7 @@ def test_neither_the_package_nor_its_values_load_what_connecting_needs() -> None
     assert loaded == "[]"
 
 
+@pytest.mark.process
 def test_connecting_loads_no_relay_and_no_server() -> None:
     loaded = run(
         "import waypost.client as c; c.connect; c.blocking; c.Identity;"
@@ -53,6 +55,7 @@ def test_connecting_loads_no_relay_and_no_server() -> None:
     assert loaded == "[]"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("library", ["websockets", "cryptography"])
 @pytest.mark.parametrize("name", ["connect", "blocking"])
 def test_a_missing_library_is_told_with_the_way_to_get_it(library: str, name: str) -> None:

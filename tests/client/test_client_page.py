@@ -42,6 +42,7 @@ def test_every_program_says_what_it_prints() -> None:
     assert PAGE.count("```python") == len(list(programs())) > 9
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "expected"), list(programs()))
 async def test_a_program_on_the_page_runs_and_prints_what_the_page_says(
     program: str, expected: str, tmp_path: Path, relay: ServedRelay

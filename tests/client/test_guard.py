@@ -358,6 +358,7 @@ def test_the_timer_does_not_keep_a_guard_alive(clock: ManualClock) -> None:
     assert not timer.is_alive()
 
 
+@pytest.mark.process
 def test_a_process_with_a_live_guard_exits_by_itself() -> None:
     program = (
         "from waypost.client.guard import MessagingGuard\n"

@@ -74,6 +74,7 @@ async def all_mail(directory: Path) -> set[str]:
         return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("storage", ["maildir", "journal"])
 async def test_a_copy_taken_under_load_holds_what_was_confirmed_before(
     storage: str, tmp_path: Path

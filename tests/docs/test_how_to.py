@@ -24,6 +24,7 @@ FOLLOWED = {
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "least"), FOLLOWED.items())
 def test_a_page_works_word_for_word(name: str, least: int, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:

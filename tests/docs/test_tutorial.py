@@ -8,6 +8,7 @@ from tests.docs.page_runner import PATIENCE_S, Reader
 from tests.e2e import transcripts
 
 
+@pytest.mark.spark
 def test_the_tutorial_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcripts, "PATIENCE_S", PATIENCE_S)  # Spark takes a while
     with Reader(tmp_path) as reader:

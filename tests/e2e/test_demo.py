@@ -9,6 +9,8 @@ import threading
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.test_readme import ROOT, blocks, masked
 
 PATIENCE_S = 600
@@ -44,6 +46,7 @@ def play(directory: Path) -> tuple[str, str, int]:
     return printed + rest, problems, demo.returncode
 
 
+@pytest.mark.spark
 def test_the_demo_makes_its_point_and_prints_the_screen_in_the_docs(tmp_path: Path) -> None:
     printed, problems, exit_code = play(tmp_path)
     assert (problems, exit_code) == ("", 0)

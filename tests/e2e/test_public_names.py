@@ -67,12 +67,14 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         _ = waypost.Nonsense
 
 
+@pytest.mark.process
 def test_public_names_are_listed_for_whoever_explores() -> None:
     assert run("from waypost import *; print(Relay.__name__, Settings.__name__)") == (
         "Relay Settings"
     )
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_no_relay() -> None:
     loaded = run(
         "import waypost; waypost.Settings; waypost.Envelope;"

@@ -82,6 +82,7 @@ def programs() -> Iterator[Any]:
             yield pytest.param(block[2], expected, id=f"{name}-line-{line}")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "expected"), list(programs()))
 def test_a_program_on_a_page_runs_and_prints_what_the_page_says(
     program: str, expected: str | None, tmp_path: Path
@@ -99,6 +100,7 @@ def test_the_readme_shows_a_program_and_what_it_prints() -> None:
     assert first[1]
 
 
+@pytest.mark.process
 def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> None:
     _, _, rest = read("README.md").partition("\n## Serve a relay, connect two agents\n")
     section, _, _ = rest.partition("\n## ")
@@ -141,6 +143,7 @@ def masked(line: str) -> str:
     return re.sub(r"\d+", "0", line.rstrip(" ─"))
 
 
+@pytest.mark.process
 def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
     usage = subprocess.run(
         [ROOT / "run", "help"], capture_output=True, text=True, timeout=600, check=True
@@ -154,6 +157,7 @@ def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
     assert asked <= can
 
 
+@pytest.mark.process
 def test_options_of_the_benchmark_are_those_it_takes() -> None:
     page = blocks("docs/benchmarks.md", "sh")[0]
     told = run(ROOT, "-m", "bench.core", "--help")

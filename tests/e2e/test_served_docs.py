@@ -85,6 +85,7 @@ def relay(tmp_path: Path) -> Iterator[str]:
     assert '"level":"error"' not in "".join(lines) + rest
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("tools", [(), INSTALLED], ids=["stand-ins", "installed"])
 def test_the_page_on_http_runs_from_top_to_bottom(
     tools: tuple[str, ...], relay: str, tmp_path: Path

@@ -32,7 +32,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
     installed.release()
 
 
-@pytest.fixture(params=["tmpfs", "pretended"])
+@pytest.fixture(params=[pytest.param("tmpfs", marks=pytest.mark.process), "pretended"])
 def disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Disk]:

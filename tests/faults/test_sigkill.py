@@ -23,6 +23,8 @@ from tests.faults import busy_relay, plain_journal
 from tests.faults.seeds import seeded
 from waypost import Relay
 
+pytestmark = pytest.mark.process
+
 Promise = tuple[str, str]
 """Endpoint and message id."""
 

@@ -42,6 +42,7 @@ def serving(
         process.communicate()
 
 
+@pytest.mark.process
 async def test_models_in_several_programs_share_one_agent(
     relay: ServedRelay, ann: Model, tmp_path: Path
 ) -> None:

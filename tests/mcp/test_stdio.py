@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -11,6 +12,8 @@ from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import ended, environment, key_file, start
+
+pytestmark = pytest.mark.process
 
 INITIALIZE = {
     "jsonrpc": "2.0",

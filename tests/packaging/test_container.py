@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import typer.main
 
 from tests.cli.served import serving
@@ -63,6 +64,7 @@ def test_it_builds_with_the_tool_that_the_checkout_uses() -> None:
     assert f'"uv=={version}"' in DOCKERFILE.read_text()
 
 
+@pytest.mark.process
 def test_its_commands_make_an_environment_that_needs_no_source(tmp_path: Path) -> None:
     place, environment = tmp_path / "build", tmp_path / "environment"
     place.mkdir()
@@ -99,6 +101,7 @@ def test_what_it_runs_is_a_command_that_there_is() -> None:
     assert given("EXPOSE") == [str(parameters["port"])]
 
 
+@pytest.mark.process
 def test_its_health_check_passes_for_a_relay_and_for_nothing_else(tmp_path: Path) -> None:
     program, *arguments = health_check()
     assert program == "python"

@@ -68,6 +68,7 @@ def test_what_it_starts_is_a_command_that_there_is() -> None:
     assert parameters["host"] == "127.0.0.1"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     not sys.platform.startswith("linux") or ctypes.CDLL(None).prctl(PR_GET_MDWE, 0, 0, 0, 0) < 0,
     reason="this kernel cannot forbid memory that is written and run",
@@ -100,6 +101,7 @@ def test_a_relay_is_served_where_no_memory_is_both_written_and_run(tmp_path: Pat
     assert relay.returncode == 0, log
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_finds_no_fault_with_it(tmp_path: Path) -> None:
     unit = tmp_path / "waypost.service"  # with a program that exists, or that is the fault

@@ -62,6 +62,7 @@ def queries() -> Iterator[Any]:
         yield pytest.param(rule["expr"], id=f"alert: {rule['alert']}")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("query", list(queries()))
 def test_a_query_asks_for_what_a_relay_has(series: Series, query: str) -> None:
     selectors = SELECTOR.findall(query)
@@ -79,6 +80,7 @@ def test_a_query_asks_for_what_a_relay_has(series: Series, query: str) -> None:
                 assert value in {one[label] for one in labels}, f"{name} is never {label}={value}"
 
 
+@pytest.mark.process
 def test_the_dashboard_shows_every_number_that_a_relay_has(series: Series) -> None:
     asked = " ".join(target["expr"] for panel in panels() for target in panel["targets"])
     shown = {re.sub(r"_(total|bucket)$", "", name) for name, _ in SELECTOR.findall(asked)}

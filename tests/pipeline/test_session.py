@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.spark
+
 TELLING = """
 import json, os, sys
 from waypost.pipeline.spark.session import SparkChoice, spark_session

@@ -206,6 +206,7 @@ def other_process(data: Path) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.process
 def test_a_directory_that_another_process_owns_cannot_be_opened_until_it_is_done(
     data: Path,
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_directory_that_another_process_owns_cannot_be_opened_until_it_is_done
     asyncio.run(open_and_close())
 
 
+@pytest.mark.process
 def test_a_directory_whose_owner_was_killed_can_be_opened(data: Path) -> None:
     with other_process(data) as process:
         process.kill()

@@ -72,6 +72,7 @@ def test_what_does_not_go_together_is_one_sentence(
     assert not waypost.data.exists()
 
 
+@pytest.mark.process
 def test_several_relays_are_directories_beside_each_other(waypost: CommandLine) -> None:
     arguments = ("--messages", "401", "--relays", "2", "--seed", "7")
     told = waypost.json("simulate", *arguments, "--out", str(waypost.data))

@@ -9,6 +9,7 @@ from waypost import InvalidInput
 from waypost.simulate import SimulationOptions, simulate_parallel
 
 
+@pytest.mark.process
 def test_each_relay_is_as_it_would_be_alone(tmp_path: Path) -> None:
     heard: list[tuple[int, int]] = []
     options = SimulationOptions(messages=700, out=tmp_path / "both", seed=7)

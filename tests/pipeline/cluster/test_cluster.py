@@ -15,6 +15,8 @@ from tests.pipeline.cluster.cluster import connect_server, standalone, stock_pyt
 from waypost.pipeline.spark.session import SparkChoice
 from waypost.simulate import SimulationOptions, simulate
 
+pytestmark = pytest.mark.spark
+
 TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
               "qos": {"tier1": {"maxEnvelopes": 5}}}"""
 # Jobs here are over before a better compiler would have paid for itself.
