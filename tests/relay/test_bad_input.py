@@ -269,7 +269,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "signal": lambda relay: relay.signal("agent.a", SIGNAL),
     "on_signal": lambda relay: relay.on_signal("agent.a", print),
     "metrics": lambda relay: relay.metrics(),
-    "problems": lambda relay: relay.problems(),
+    "inspect": lambda relay: relay.inspect(),
     "sweep": lambda relay: relay.sweep(),
     "settings": lambda relay: relay.settings,
     "access": lambda relay: relay.access.add_rule(AccessRule(">", ">", "deny")),

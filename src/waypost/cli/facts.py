@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 from waypost.policy.reasons import Reason
-from waypost.relay.inspection.stats import EndpointMetrics
+from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
 
 
@@ -88,7 +88,7 @@ class Stats(msgspec.Struct, frozen=True):
     durability: str
     total_messages: int
     by_status: dict[str, int]
-    endpoints: list[EndpointMetrics]
+    endpoints: list[MailboxStats]
     counted_since: datetime | None
     events: dict[str, int]
     rejected: dict[str, int]

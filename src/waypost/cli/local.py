@@ -206,7 +206,7 @@ class Directory:
         self.require()
 
         async def act(relay: Relay) -> None:
-            if relay.parts.ledger.state.mailboxes.get(subject) is None:
+            if not relay.inspect().has_mailbox(subject):
                 raise _unknown(subject)
             got = await relay.lease(subject, limit, max_size_bytes)
             [rest] = [one for one in relay.metrics().endpoints if one.subject == subject]

@@ -10,7 +10,7 @@ from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
 from waypost.relay.data_dir import DataDir, replace_file
 from waypost.relay.inspection.snapshot import Look, directory_settings, recent
-from waypost.relay.inspection.stats import mailbox_metrics
+from waypost.relay.inspection.stats import mailbox_stats
 from waypost.wire.envelopes import instant
 
 COUNTED_MAX_BYTES = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ def stats_of(seen: Look) -> Stats:
     """What is in the directory now, and what happened there lately."""
     endpoints = [
         one
-        for one in mailbox_metrics(seen.state, seen.settings)
+        for one in mailbox_stats(seen.state, seen.settings)
         if seen.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
     ]
     by_status = {

@@ -18,26 +18,30 @@ from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings
-from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
+from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.consumers import Consumer
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.delivery.drafts import Draft
+from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
+from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.publish import rejected_result
 from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
-from waypost.relay.inspection.stats import Metrics, measure
+from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.stats import Metrics
 from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
+from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.events import PairSeen
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
+
+__all__ = ["Consumer", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
 
 Stop = Callable[[], None]
 
@@ -91,6 +95,11 @@ class Relay:
     def settings(self) -> Settings:
         """The settings in force."""
         return self._runtime.settings.current
+
+    @property
+    def settings_file(self) -> SettingsFile:
+        """The file of settings: `read`, `consider`, `replace`."""
+        return self._runtime.settings
 
     @property
     def access(self) -> AccessFile:
@@ -161,7 +170,7 @@ class Relay:
         forbid is rejected with `access_denied`.
         """
         runtime = self._runtime
-        wanted = [one if isinstance(one, Draft) else _draft(one) for one in drafts]
+        wanted = [one if isinstance(one, Draft) else draft_from(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
         results = runtime.publishing.publish_many(wanted)
@@ -238,7 +247,8 @@ class Relay:
 
         Larger ones than `max_size_bytes` stay where they are.
         """
-        return await self._runtime.leases.lease(subject, limit, max_size_bytes, wait)
+        leased = await self._runtime.leases.lease(subject, limit, max_size_bytes, wait)
+        return [one.envelope for one in leased]
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """These are done. On disk when this returns; gives how many were still there."""
@@ -267,6 +277,33 @@ class Relay:
         With `content`, the draft was checked before, and this is its payload as JSON.
         """
         return self._runtime.publishing.publish(draft, content)
+
+    async def lease_messages(
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None = None,
+        wait: float = 0.0,
+        max_bytes: int | None = None,
+    ) -> list[LeasedMessage]:
+        """Lease as `lease` does, with parents and sizes; at most `max_bytes`, or one message."""
+        return await self._runtime.leases.lease(subject, limit, max_size_bytes, wait, max_bytes)
+
+    def submit_ack(self, subject: str, ids: Iterable[str]) -> list[Message]:
+        """Acknowledge without waiting (see `durable`); return the messages still there."""
+        return self._runtime.leases.ack(subject, ids)
+
+    async def sync(self) -> None:
+        """Wait until everything decided so far is on disk."""
+        await self._runtime.ledger.sync()
+
+    def now_us(self) -> int:
+        """Return the relay's time in µs since the epoch; it never goes back."""
+        return self._runtime.ledger.now_us()
+
+    async def wait_until(self, at_us: int) -> None:
+        """Wait until the relay's clock has reached `at_us`."""
+        await self._runtime.timers.wait(asyncio.get_running_loop().create_future(), at_us)
 
     def durable(self) -> "asyncio.Future[None] | None":
         """What to await until everything decided so far is on disk; None if it is already."""
@@ -320,23 +357,12 @@ class Relay:
         return count
 
     def metrics(self) -> Metrics:
-        """Numbers and problems at a glance."""
-        runtime = self._runtime
-        journal = (runtime.journal.commits, runtime.journal.full)
-        breakers, problems = runtime.breaker_feedback.breakers, self.problems()
-        return measure(runtime.ledger.state, runtime.settings.current, breakers, journal, problems)
+        """Return statistics and problems of the whole relay."""
+        return self._runtime.inspector.metrics()
 
-    def problems(self) -> list[str]:
-        """What an operator should do something about, in words."""
-        runtime = self._runtime
-        found = [
-            runtime.settings.problem,
-            runtime.access.problem,
-            runtime.checkpoints.problem,
-            str(runtime.journal.failure or ""),
-            *(f"journal damage set aside: {one}" for one in runtime.report.damaged),
-        ]
-        return [problem for problem in found if problem]
+    def inspect(self) -> Inspector:
+        """Return read access to mailboxes, breakers, journal and history."""
+        return self._runtime.inspector
 
     async def explain(self, message_id: str) -> MessageHistory:
         """Everything that happened to a message: each check, each delivery, each outcome."""
@@ -356,30 +382,13 @@ class Relay:
 
     async def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
         """Take over who wrote to whom and when (ms) from elsewhere; gives how many were news."""
-        ledger, count = self._runtime.ledger, 0
-        for sender, endpoint, seen_ms in pairs:
-            known_ms = ledger.state.last_seen.get((sender, endpoint))
-            if known_ms is not None and known_ms >= seen_ms:
-                continue
-            validate_subject(sender)
-            validate_subject(endpoint)
-            ledger.record(
-                PairSeen(at_us=ledger.now_us(), sender=sender, endpoint=endpoint, seen_ms=seen_ms)
-            )
-            count += 1
-        await ledger.sync()
+        count = self._runtime.ledger.record_pairs(pairs)
+        await self._runtime.ledger.sync()
         return count
 
     def sweep(self) -> None:
         """Do the housekeeping now instead of at its next turn."""
         self._runtime.sweeper.sweep()
-
-
-def _draft(fields: Mapping[str, object]) -> Draft:
-    try:
-        return Draft(**fields)  # type: ignore[arg-type]
-    except TypeError as problem:
-        raise InvalidInput(f"not a message to publish: {problem}") from None
 
 
 def _not_stored(stopped: RelayStopped) -> PublishResult:

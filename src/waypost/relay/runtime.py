@@ -24,6 +24,7 @@ from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import DataDirUnusable, RelayStopped
+from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
@@ -85,6 +86,14 @@ class Runtime:
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
+        self.inspector = Inspector(
+            self.ledger,
+            settings,
+            self.breaker_feedback.breakers,
+            data,
+            checked=(settings, access, self.checkpoints),
+            damaged=recovered.report.damaged,
+        )
         self.sweeper = self._make_sweeper()
         self.file_watcher = self._make_file_watcher()
         self._connect()

@@ -34,9 +34,9 @@ class Mailboxes:
         self._made_max = made_max
         # Those of an earlier run: mailboxes of subjects that nobody has proved to be.
         self._made: dict[str, None] = {
-            mailbox.subject: None
-            for mailbox in relay.parts.ledger.state.registered()
-            if mailbox.subject.startswith(_PREFIX) and not is_known(mailbox.subject)
+            subject: None
+            for subject in relay.inspect().subjects()
+            if subject.startswith(_PREFIX) and not is_known(subject)
         }
         self._rejected = 0
         relay.parts.publishing.make_missing = self.make_for
@@ -67,17 +67,15 @@ class Mailboxes:
     def _has_room(self) -> bool:
         if self._relay_endpoints() < self._made_max:
             return True
-        mailboxes = self._relay.parts.ledger.state.mailboxes
         for subject in list(itertools.islice(self._made, _LOOKED_AT_MAX)):
             del self._made[subject]
-            mailbox = mailboxes.get(subject)
-            if mailbox is None or not mailbox.registered:
+            if self._relay.get_endpoint(subject) is None:
                 continue
-            if mailbox.empty:
+            if self._relay.inspect().is_empty(subject):
                 self._relay.unregister_endpoint(subject)
             else:
                 self._made[subject] = None  # at the end: it has its turn again
         return self._relay_endpoints() < self._made_max
 
     def _relay_endpoints(self) -> int:
-        return len(self._relay.parts.ledger.state.endpoints)
+        return self._relay.inspect().endpoint_count()

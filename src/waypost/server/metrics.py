@@ -17,7 +17,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from waypost.policy.breakers import TRANSITIONS, CircuitState
 from waypost.policy.reasons import Reason
-from waypost.relay.runtime import Runtime
+from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.stats import JournalStatus
 
 if TYPE_CHECKING:
     from waypost.server.context import ServerContext
@@ -81,8 +82,8 @@ class _RelayNumbers:
 
     def collect(self) -> Iterator[Metric]:
         """One metric after the other."""
-        parts = self._services.relay.parts
-        counts = parts.ledger.state.counts
+        inspector = self._services.relay.inspect()
+        counts = inspector.counts
         for kind, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=counts[kind])
         yield _by_reason(counts.__getitem__)
@@ -92,8 +93,8 @@ class _RelayNumbers:
             value=counts[f"rejected.{Reason.RATE_LIMITED}"],
         )
         yield _breaker_moves(counts.__getitem__)
-        yield from _holdings(parts)
-        yield from _journal(parts)
+        yield from _holdings(inspector)
+        yield from _journal(inspector.journal())
         yield GaugeMetricFamily(
             "waypost_connections",
             "Agents connected by WebSocket.",
@@ -123,46 +124,38 @@ def _breaker_moves(count: Callable[[str], int]) -> Metric:
     return family
 
 
-def _holdings(parts: Runtime) -> Iterator[Metric]:
-    state = parts.ledger.state
-    live = dead = held_bytes = deepest = 0
-    for mailbox in state.mailboxes.values():
-        depth = mailbox.occupancy.depth
-        live += depth
-        held_bytes += mailbox.occupancy.bytes
-        dead += len(mailbox.dead)
-        deepest = max(deepest, depth)
+def _holdings(inspector: Inspector) -> Iterator[Metric]:
+    totals = inspector.totals()
     messages = GaugeMetricFamily("waypost_messages", "Messages kept now.", labels=["state"])
-    leased = len(state.leased)
-    for name, number in (("pending", live - leased), ("leased", leased), ("dead", dead)):
-        messages.add_metric([name], number)
+    messages.add_metric(["pending"], totals.pending)
+    messages.add_metric(["leased"], totals.leased)
+    messages.add_metric(["dead"], totals.dead)
     yield messages
-    yield GaugeMetricFamily("waypost_mailbox_bytes", "Bytes in all mailboxes.", value=held_bytes)
+    yield GaugeMetricFamily("waypost_mailbox_bytes", "Bytes in all mailboxes.", value=totals.bytes)
     yield GaugeMetricFamily(
-        "waypost_mailbox_depth_max", "Messages in the fullest mailbox.", value=deepest
+        "waypost_mailbox_depth_max", "Messages in the fullest mailbox.", value=totals.deepest
     )
     yield GaugeMetricFamily(
-        "waypost_endpoints", "Registered endpoints.", value=len(state.endpoints)
+        "waypost_endpoints", "Registered endpoints.", value=inspector.endpoint_count()
     )
     yield GaugeMetricFamily(
-        "waypost_senders_in_window", "Senders with a rate window.", value=len(state.windows)
+        "waypost_senders_in_window", "Senders with a rate window.", value=inspector.senders_tracked
     )
     breakers = GaugeMetricFamily(
         "waypost_circuit_breakers", "Circuit breakers that are not closed.", labels=["state"]
     )
-    states = [one.state for one in parts.breaker_feedback.breakers.get_states().values()]
+    states = [one.state for one in inspector.breakers().values()]
     for which in (CircuitState.OPEN, CircuitState.HALF_OPEN):
         breakers.add_metric([which], states.count(which))
     yield breakers
 
 
-def _journal(parts: Runtime) -> Iterator[Metric]:
-    journal = parts.journal
+def _journal(journal: JournalStatus) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "waypost_journal_commits", "Batches made durable.", value=journal.commits
     )
     yield CounterMetricFamily(
-        "waypost_journal_events", "Events in the journal, ever.", value=parts.ledger.state.seq
+        "waypost_journal_events", "Events in the journal, ever.", value=journal.seq
     )
     yield GaugeMetricFamily(
         "waypost_storage_full", "1 while the disk is full.", value=float(journal.full)
@@ -170,5 +163,5 @@ def _journal(parts: Runtime) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "waypost_journal_failed",
         "1 once the journal could not be written, for good.",
-        value=float(journal.failure is not None),
+        value=float(bool(journal.failure)),
     )

@@ -7,7 +7,7 @@ import pytest
 from tests.server.http.conftest import Serve
 from tests.server.http.served import Served
 from waypost.policy.rate_limits import RateLimitConfig
-from waypost.server.http import searching
+from waypost.relay.inspection import search
 
 
 async def find(served: Served, **query: Any) -> dict[str, Any]:
@@ -124,7 +124,7 @@ async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
     history: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = await find(history)
-    monkeypatch.setattr(searching, "WINDOW_BYTES", 600)
+    monkeypatch.setattr(search, "WINDOW_BYTES", 600)
     some = await find(history)
     assert some["since_us"] > everything["since_us"] > 0
     found = {one["id"] for one in some["messages"]}
@@ -144,5 +144,5 @@ async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: Served
     seq = served.relay.parts.ledger.state.seq
     await served.publish("agent.a", message_id="meanwhile")
     journal = served.relay.parts.data.journal
-    found = searching.find_in_journal(journal, searching.Wanted(seq=seq), set())
+    found = search.find_in_journal(journal, search.SearchQuery(seq=seq), set())
     assert [one.id for one in found.messages] == ["before"]

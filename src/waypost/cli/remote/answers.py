@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.cli.facts import EndpointFacts, Stats
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.inspection.stats import EndpointMetrics
+from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
 from waypost.wire.http_bodies import EndpointInfo, InboxStats, RelayStats
 
@@ -68,8 +68,8 @@ def endpoints_of(registered: list[EndpointInfo], numbers: list[InboxStats]) -> l
     ]
 
 
-def _metrics(one: InboxStats) -> EndpointMetrics:
-    return EndpointMetrics(
+def _metrics(one: InboxStats) -> MailboxStats:
+    return MailboxStats(
         subject=one.subject,
         hash=one.hash,
         pending=one.pending,

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from waypost.cli.facts import EndpointFacts, Stats
 from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plain, plural, table
-from waypost.relay.inspection.stats import EndpointMetrics
+from waypost.relay.inspection.stats import MailboxStats
 
 
 def show_endpoints(endpoints: list[EndpointFacts]) -> None:
@@ -57,7 +57,7 @@ def _running(stats: Stats) -> str:
 _COUNTS = ("Waiting", "Leased", "Dead")
 
 
-def _show_mailboxes(endpoints: list[EndpointMetrics]) -> None:
+def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
     if not endpoints:
         return
     fullest = sorted(endpoints, key=lambda one: (-one.pressure, -one.bytes, -one.dead))
@@ -92,7 +92,7 @@ def _counts(*numbers: int | None) -> tuple[str, str, Text]:
     return pending, leased, Text(dead, style="" if dead in ("0", "-") else "red")
 
 
-def _top_sender(one: EndpointMetrics) -> str:
+def _top_sender(one: MailboxStats) -> str:
     if not one.top_senders:
         return ""
     sender, count, _ = one.top_senders[0]

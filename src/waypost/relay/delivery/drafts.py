@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.policy.admission import SenderVerdict
 from waypost.policy.budgets import Budget, shrink
-from waypost.policy.errors import InvalidMessage
+from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_subject, validate_subject
 from waypost.wire.envelopes import Envelope
@@ -31,6 +31,14 @@ class PreparedMessage(msgspec.Struct, gc=False):
     at_us: int
     at_ms: int
     rate: SenderVerdict
+
+
+def draft_from(fields: Mapping[str, object]) -> Draft:
+    """Return the draft with these fields. Raises `InvalidInput` for unknown or missing ones."""
+    try:
+        return Draft(**fields)  # type: ignore[arg-type]
+    except TypeError as problem:
+        raise InvalidInput(f"not a message to publish: {problem}") from None
 
 
 def encode_draft(draft: Draft, settings: Settings) -> bytes:

@@ -8,6 +8,8 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
@@ -17,8 +19,16 @@ from waypost.relay.errors import RelayError, UnknownEndpoint
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
-from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.payloads import PayloadStore, envelope_of
 from waypost.wire.envelopes import Envelope
+
+
+class LeasedMessage(msgspec.Struct, frozen=True):
+    """A leased message, the id of the message it follows from, and its stored size in bytes."""
+
+    envelope: Envelope
+    parent: str | None
+    size: int
 
 
 class Leases:
@@ -55,18 +65,26 @@ class Leases:
         return self._ledger.journal.committed.seq
 
     async def lease(
-        self, subject: str, limit: int, max_size_bytes: int | None, wait_s: float
-    ) -> list[Envelope]:
-        """Up to `limit` messages, waiting up to `wait_s` for the first."""
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None,
+        wait_s: float,
+        max_bytes: int | None = None,
+    ) -> list[LeasedMessage]:
+        """Lease up to `limit` messages, waiting up to `wait_s` for the first.
+
+        Together they have at most `max_bytes`, unless the first alone has more.
+        """
         wanted: object = limit
         if not isinstance(wanted, int) or not 1 <= wanted <= lease_max_messages:
             raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit!r}")
         until_us = self._ledger.now_us() + microseconds("wait", wait_s)
-        taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))
+        taken = self._lease_now(subject, limit, max_size_bytes, max_bytes)
         while not taken and self._ledger.now_us() < until_us:
             if not await self._arrival(subject, until_us) or self._stopped:
                 break
-            taken = self._open(self.claim(self.mailbox(subject), limit, max_size_bytes))
+            taken = self._lease_now(subject, limit, max_size_bytes, max_bytes)
         return taken
 
     def claim(
@@ -154,14 +172,22 @@ class Leases:
     def _wake_at(self, subject: str, at_us: int) -> None:
         self._timers.call_at(at_us, lambda: self._ledger.on_visible(subject))
 
-    def _open(self, messages: list[Message]) -> list[Envelope]:
-        opened = []
-        for message in messages:
+    def _lease_now(
+        self, subject: str, limit: int, max_size_bytes: int | None, max_bytes: int | None
+    ) -> list[LeasedMessage]:
+        mailbox = self.mailbox(subject)
+        if max_bytes is not None:
+            limit = _fitting(mailbox, limit, max_size_bytes, max_bytes)
+        leased = []
+        for message in self.claim(mailbox, limit, max_size_bytes):
             try:
-                opened.append(self._payloads.decoded_envelope(message))
+                event, content = self._payloads.read(message)
             except (RelayError, OSError) as problem:
                 self._transitions.fail(message, f"unreadable: {problem}", via="lease")
-        return opened
+                continue
+            envelope = envelope_of(event, msgspec.json.decode(content))
+            leased.append(LeasedMessage(envelope, event.parent, message.size))
+        return leased
 
     async def _arrival(self, subject: str, until_us: int) -> bool:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -185,6 +211,19 @@ class Leases:
             self._cancel_timer()
         self._timer_at_us = next_us
         self._cancel_timer = self._timers.call_at(next_us, lambda: void(self.time_out()))
+
+
+def _fitting(mailbox: Mailbox, limit: int, max_size_bytes: int | None, max_bytes: int) -> int:
+    """Return how many of the next `limit` pending messages fit into `max_bytes`, at least one."""
+    count = 0
+    for message in mailbox.pending():
+        if max_size_bytes is not None and message.size > max_size_bytes:
+            continue
+        max_bytes -= message.size
+        if max_bytes < 0 or count == limit:
+            return max(1, count)
+        count += 1
+    return limit
 
 
 def _live(mailbox: Mailbox, ids: str | Iterable[str]) -> list[Message]:

@@ -1,17 +1,38 @@
-"""What an operator wants to know about a relay at a glance."""
+"""Statistics of a relay: its mailboxes, its totals, and its metrics as a whole.
+
+Everything is derived from the state at the moment of the call; nothing is counted twice.
+"""
+
+from collections.abc import Iterator
 
 import msgspec
 
 from waypost.policy.backpressure import check_backpressure
-from waypost.policy.breakers import CircuitBreakers, CircuitBreakerState
+from waypost.policy.breakers import CircuitBreakerState
 from waypost.policy.settings import Settings
+from waypost.relay.state.mailbox import LEASED, Mailbox
 from waypost.relay.state.relay_state import RelayState
 
-_TOP_SENDERS = 10
+TOP_SENDERS_MAX = 10
 
 
-class EndpointMetrics(msgspec.Struct, frozen=True):
-    """One mailbox: what waits, what is leased, what is dead, and who fills it."""
+class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
+    """Messages and bytes of one mailbox, and the number of its senders.
+
+    `pressure` is the used share of the cap on messages.
+    """
+
+    subject: str
+    pending: int
+    leased: int
+    dead: int
+    bytes: int
+    pressure: float
+    senders: int
+
+
+class MailboxStats(msgspec.Struct, frozen=True):
+    """One mailbox in detail; `top_senders` holds (sender, messages, bytes), most bytes first."""
 
     subject: str
     hash: str
@@ -23,8 +44,31 @@ class EndpointMetrics(msgspec.Struct, frozen=True):
     top_senders: list[tuple[str, int, int]]
 
 
+class Totals(msgspec.Struct, frozen=True):
+    """Sums over all mailboxes; `deepest` is the message count of the fullest."""
+
+    pending: int
+    leased: int
+    dead: int
+    bytes: int
+    deepest: int
+
+
+class JournalStatus(msgspec.Struct, frozen=True):
+    """The last event number, the number of commits, and whether the journal can be written.
+
+    `full`: the disk is full, and writing resumes when there is space. `failure`: why the journal
+    stopped for good, empty while it works.
+    """
+
+    seq: int
+    commits: int
+    full: bool
+    failure: str
+
+
 class Metrics(msgspec.Struct, frozen=True):
-    """`by_status` counts messages now; `events` counts what happened since the relay opened."""
+    """`by_status` counts the messages held now; `events` counts since the relay was opened."""
 
     seq: int
     commits: int
@@ -32,7 +76,7 @@ class Metrics(msgspec.Struct, frozen=True):
     by_status: dict[str, int]
     events: dict[str, int]
     rejected: dict[str, int]
-    endpoints: list[EndpointMetrics]
+    endpoints: list[MailboxStats]
     breakers: dict[str, CircuitBreakerState]
     senders_tracked: int
     storage: str
@@ -41,60 +85,65 @@ class Metrics(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-def mailbox_metrics(state: RelayState, settings: Settings) -> list[EndpointMetrics]:
-    """Every mailbox that is registered or holds something."""
-    leased: dict[str, int] = {}
-    for endpoint, _ in state.leased:
-        leased[endpoint] = leased.get(endpoint, 0) + 1
-    found = []
+def leased_counts(state: RelayState) -> dict[str, int]:
+    """Return the number of leased messages by mailbox; mailboxes without any are left out."""
+    counts: dict[str, int] = {}
+    for subject, _ in state.leased:
+        counts[subject] = counts.get(subject, 0) + 1
+    return counts
+
+
+def leased_count(mailbox: Mailbox) -> int:
+    """Return the number of leased messages in one mailbox."""
+    return sum(message.state is LEASED for message in mailbox.live.values())
+
+
+def pressure_of(mailbox: Mailbox, settings: Settings) -> float:
+    """Return the used share of the mailbox's cap on messages."""
+    return check_backpressure(mailbox.occupancy.depth, settings.backpressure).pressure
+
+
+def count_mailbox(mailbox: Mailbox, leased: int, settings: Settings) -> MailboxCounts:
+    """Return the counts of a mailbox of whose messages `leased` are leased."""
+    held = mailbox.occupancy
+    return MailboxCounts(
+        subject=mailbox.subject,
+        pending=max(held.depth - leased, 0),  # it may have changed since the leases were counted
+        leased=leased,
+        dead=len(mailbox.dead),
+        bytes=held.bytes,
+        pressure=round(pressure_of(mailbox, settings), 4),
+        senders=len(held.by_sender),
+    )
+
+
+def mailbox_stats(state: RelayState, settings: Settings) -> Iterator[MailboxStats]:
+    """Yield the statistics of every mailbox that is registered or holds messages."""
+    leased = leased_counts(state)
     for mailbox in state.mailboxes.values():
         held = sorted(mailbox.occupancy.by_sender.items(), key=lambda item: -item[1][1])
-        found.append(
-            EndpointMetrics(
-                subject=mailbox.subject,
-                hash=mailbox.hash,
-                pending=mailbox.occupancy.depth - leased.get(mailbox.subject, 0),
-                leased=leased.get(mailbox.subject, 0),
-                dead=len(mailbox.dead),
-                bytes=mailbox.occupancy.bytes,
-                pressure=check_backpressure(
-                    mailbox.occupancy.depth, settings.backpressure
-                ).pressure,
-                top_senders=[(sender, *usage) for sender, usage in held[:_TOP_SENDERS]],
-            )
+        yield MailboxStats(
+            subject=mailbox.subject,
+            hash=mailbox.hash,
+            pending=mailbox.occupancy.depth - leased.get(mailbox.subject, 0),
+            leased=leased.get(mailbox.subject, 0),
+            dead=len(mailbox.dead),
+            bytes=mailbox.occupancy.bytes,
+            pressure=pressure_of(mailbox, settings),
+            top_senders=[(sender, *usage) for sender, usage in held[:TOP_SENDERS_MAX]],
         )
-    return found
 
 
-def measure(
-    state: RelayState,
-    settings: Settings,
-    breakers: CircuitBreakers,
-    journal: tuple[int, bool],
-    problems: list[str],
-) -> Metrics:
-    """A snapshot; `journal` is how many commits there were and whether the disk is full."""
-    endpoints = mailbox_metrics(state, settings)
-    by_status = {
-        "pending": sum(one.pending for one in endpoints),
-        "leased": len(state.leased),
-        "dead": sum(one.dead for one in endpoints),
-    }
-    prefix = "rejected."
-    return Metrics(
-        seq=state.seq,
-        commits=journal[0],
-        total_messages=sum(by_status.values()),
-        by_status=by_status,
-        events={k: n for k, n in state.counts.items() if "." not in k},
-        rejected={
-            k.removeprefix(prefix): n for k, n in state.counts.items() if k.startswith(prefix)
-        },
-        endpoints=endpoints,
-        breakers=breakers.get_states(),
-        senders_tracked=len(state.windows),
-        storage=settings.storage,
-        durability=settings.durability,
-        storage_full=journal[1],
-        problems=[problem for problem in problems if problem],
+def totals_of(state: RelayState) -> Totals:
+    """Add up all mailboxes."""
+    live = dead = held_bytes = deepest = 0
+    for mailbox in state.mailboxes.values():
+        depth = mailbox.occupancy.depth
+        live += depth
+        held_bytes += mailbox.occupancy.bytes
+        dead += len(mailbox.dead)
+        deepest = max(deepest, depth)
+    leased = len(state.leased)
+    return Totals(
+        pending=live - leased, leased=leased, dead=dead, bytes=held_bytes, deepest=deepest
     )

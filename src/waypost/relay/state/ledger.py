@@ -5,13 +5,14 @@ event, queues it for the journal and folds it into the state at once, so that th
 sees it; whoever must not act before it is durable awaits `sync`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from waypost.policy.bounds import lease_max_messages
+from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import Clock
 from waypost.relay.journal.journal import Journal
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.events import AnyEvent, MailboxEvent
+from waypost.wire.events import AnyEvent, MailboxEvent, PairSeen
 
 
 class Ledger:
@@ -54,6 +55,21 @@ class Ledger:
             return
         for begin in range(0, len(events), lease_max_messages):  # so that batches stay small
             self.record_all(events[begin : begin + lease_max_messages])
+
+    def record_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
+        """Record the last contact (ms) of sender-endpoint pairs; return how many were news."""
+        count = 0
+        for sender, endpoint, seen_ms in pairs:
+            known_ms = self.state.last_seen.get((sender, endpoint))
+            if known_ms is not None and known_ms >= seen_ms:
+                continue
+            validate_subject(sender)
+            validate_subject(endpoint)
+            self.record(
+                PairSeen(at_us=self.now_us(), sender=sender, endpoint=endpoint, seen_ms=seen_ms)
+            )
+            count += 1
+        return count
 
     def wake(self, endpoint: str) -> None:
         """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""

@@ -55,11 +55,6 @@ class PayloadStore:
         event = self.read_arrival(message.location)
         return event, self._payload(event, message.location.segment)
 
-    def parent_id(self, message: Message) -> str | None:
-        """The id of the message that this one follows from."""
-        event = self.read_arrival(message.location) if message.cached is None else message.cached[0]
-        return event.parent
-
     def decoded_envelope(self, message: Message) -> Envelope:
         """The envelope as a consumer gets it, its payload decoded and its own."""
         event, content = self.read(message)

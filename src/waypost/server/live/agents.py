@@ -5,7 +5,7 @@ from itertools import islice
 
 import msgspec
 
-from waypost.relay.state.relay_state import RelayState
+from waypost.relay.inspection.inspector import Inspector
 from waypost.server.sessions.hub import Present
 
 ROWS_MAX = 2000
@@ -27,20 +27,18 @@ class AgentRow(msgspec.Struct, frozen=True, gc=False):
     unsent: int
 
 
-def agent_rows(present: Iterable[Present], state: RelayState) -> list[AgentRow]:
+def agent_rows(present: Iterable[Present], inspector: Inspector) -> list[AgentRow]:
     """Those who came first, at most `ROWS_MAX`."""
-    return [_row(one, state) for one in islice(present, ROWS_MAX)]
+    return [_row(one, inspector) for one in islice(present, ROWS_MAX)]
 
 
-def _row(agent: Present, state: RelayState) -> AgentRow:
-    mailbox = state.mailboxes.get(agent.subject)
-    depth = 0 if mailbox is None else mailbox.occupancy.depth
+def _row(agent: Present, inspector: Inspector) -> AgentRow:
     return AgentRow(
         subject=agent.subject,
         since_us=agent.since_us,
         receive=agent.receive,
         address=agent.address,
-        pending=max(depth - agent.unconfirmed, 0),
+        pending=max(inspector.depth(agent.subject) - agent.unconfirmed, 0),
         unconfirmed=agent.unconfirmed,
         unsent=agent.unsent,
     )

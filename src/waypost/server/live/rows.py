@@ -5,36 +5,20 @@ Rule 1  The walk gives way to others every few hundred mailboxes, so that a rela
 Rule 2  There are at most `ROWS_MAX` rows, whatever there is; totals are of everything.
 """
 
-import asyncio
 import heapq
 from collections.abc import Collection
-from itertools import islice
 
 import msgspec
 
-from waypost.policy.backpressure import check_backpressure
-from waypost.policy.settings import Settings
-from waypost.relay.state.mailbox import Mailbox
-from waypost.relay.state.relay_state import RelayState
+from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.stats import MailboxCounts
 
 ROWS_MAX = 10_000
-AT_ONCE = 250
-"""Mailboxes looked at before others have their turn: well below a millisecond."""
 
 
-class InboxRow(msgspec.Struct, frozen=True, gc=False):
-    """How one inbox stands. `senders` have something waiting in it; `connected`: its agent is here.
+class InboxRow(MailboxCounts, frozen=True, gc=False):
+    """Counts of one inbox; `connected` is true while its agent is connected."""
 
-    `pressure` is the share of its cap on messages that is in use.
-    """
-
-    subject: str
-    pending: int
-    leased: int
-    dead: int
-    bytes: int
-    pressure: float
-    senders: int
     connected: bool
 
 
@@ -50,23 +34,17 @@ class Census(msgspec.Struct):
     rows: list[InboxRow] = []
 
 
-async def take_census(state: RelayState, settings: Settings, connected: Collection[str]) -> Census:
-    """Look at every mailbox once."""
-    leased: dict[str, int] = {}
-    for endpoint, _ in state.leased:
-        leased[endpoint] = leased.get(endpoint, 0) + 1
+async def take_census(inspector: Inspector, connected: Collection[str]) -> Census:
+    """Count every mailbox once."""
     census = Census(rows=[])
-    walk = iter(list(state.mailboxes.values()))
-    while some := list(islice(walk, AT_ONCE)):
-        for mailbox in some:
-            row = _row(mailbox, leased.get(mailbox.subject, 0), settings, connected)
-            census.pending += row.pending
-            census.leased += row.leased
-            census.dead += row.dead
-            census.bytes += row.bytes
-            census.pressure = max(census.pressure, row.pressure)
-            census.rows.append(row)
-        await asyncio.sleep(0)
+    async for counts in inspector.count_mailboxes():
+        for one in counts:
+            census.pending += one.pending
+            census.leased += one.leased
+            census.dead += one.dead
+            census.bytes += one.bytes
+            census.pressure = max(census.pressure, one.pressure)
+            census.rows.append(_row(one, one.subject in connected))
     census.inboxes = len(census.rows)
     if census.inboxes > ROWS_MAX:
         census.rows = fullest(census.rows, ROWS_MAX)
@@ -78,16 +56,14 @@ def fullest(rows: list[InboxRow], count: int) -> list[InboxRow]:
     return heapq.nsmallest(count, rows, key=lambda one: (-one.pending - one.leased, one.subject))
 
 
-def _row(mailbox: Mailbox, leased: int, settings: Settings, connected: Collection[str]) -> InboxRow:
-    held = mailbox.occupancy
-    pressure = check_backpressure(held.depth, settings.backpressure).pressure
+def _row(counts: MailboxCounts, connected: bool) -> InboxRow:
     return InboxRow(
-        subject=mailbox.subject,
-        pending=max(held.depth - leased, 0),  # it may have moved since the leases were counted
-        leased=leased,
-        dead=len(mailbox.dead),
-        bytes=held.bytes,
-        pressure=round(pressure, 4),
-        senders=len(held.by_sender),
-        connected=mailbox.subject in connected,
+        counts.subject,
+        counts.pending,
+        counts.leased,
+        counts.dead,
+        counts.bytes,
+        counts.pressure,
+        counts.senders,
+        connected,
     )

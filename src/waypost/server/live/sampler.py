@@ -42,7 +42,7 @@ class Feed:
         self._relay = relay
         self._hub = hub
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
-        self._sampler = Sampler(relay.parts.ledger.state, self._now_us())
+        self._sampler = Sampler(relay.inspect(), relay.now_us())
         self._census = Census()
         self._census_due_s = 0.0
         self._inboxes: Table[InboxRow] = Table()
@@ -84,11 +84,10 @@ class Feed:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        next_us = self._now_us() + INTERVAL_US
+        next_us = self._relay.now_us() + INTERVAL_US
         while True:
-            await self._relay.parts.timers.wait(loop.create_future(), next_us)
-            next_us = max(next_us + INTERVAL_US, self._now_us())
+            await self._relay.wait_until(next_us)
+            next_us = max(next_us + INTERVAL_US, self._relay.now_us())
             try:
                 await self._look()
                 self._take_sample()
@@ -101,13 +100,12 @@ class Feed:
         connected = self._hub.connected()
         if at_once or began_s >= self._census_due_s:
             here = {one.subject for one in connected}
-            state = relay.parts.ledger.state
-            self._census = await take_census(state, relay.settings, here)
+            self._census = await take_census(relay.inspect(), here)
             self._census_due_s = began_s + CENSUS_SHARE * (time.monotonic() - began_s)
-        at_us, census = self._now_us(), self._census
+        at_us, census = self._relay.now_us(), self._census
         self._inboxes.replace(census.rows, census.inboxes, at_us)
         self._tell("inboxes", self._inboxes.changes)
-        rows = agent_rows(connected, relay.parts.ledger.state)
+        rows = agent_rows(connected, relay.inspect())
         self._agents.replace(rows, len(connected), at_us)
         self._tell("agents", self._agents.changes)
         self._tell("numbers", lambda: frame("standing", standing_of(relay, census, at_us)))
@@ -117,7 +115,7 @@ class Feed:
             self._tell("numbers", lambda: breakers)
 
     def _take_sample(self) -> None:
-        sample, census = self._sampler.take(self._now_us()), self._census
+        sample, census = self._sampler.take(self._relay.now_us()), self._census
         sample.pending, sample.held = census.pending, census.leased
         sample.dead, sample.bytes = census.dead, census.bytes
         sample.inboxes, sample.pressure = census.inboxes, census.pressure
@@ -127,13 +125,10 @@ class Feed:
 
     def _everything(self) -> Iterator[bytes]:
         yield frame("history", list(self._samples))
-        yield frame("standing", standing_of(self._relay, self._census, self._now_us()))
+        yield frame("standing", standing_of(self._relay, self._census, self._relay.now_us()))
         yield frame("breakers", breakers_of(self._relay))
 
     def _tell(self, which: Show, make: Callable[[], bytes]) -> None:
         """Nothing is put into words while nobody watches."""
         if self._channels[which]:
             self._channels[which].send(make())
-
-    def _now_us(self) -> int:
-        return self._relay.parts.ledger.now_us()

@@ -7,11 +7,10 @@ Rule 2  Percentiles are of the newest acknowledgements since the sample before, 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
-
-from waypost.relay.state.relay_state import RelayState
 
 _REJECTED = "rejected."
 
@@ -42,22 +41,29 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     pressure: float = 0.0
 
 
+class Counting(Protocol):
+    """What a relay counts while it works; see `Inspector`."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    def take_wait_times_us(self) -> list[int]: ...
+
+
 class Sampler:
     """Remembers the counts of the last time."""
 
-    def __init__(self, state: RelayState, at_us: int) -> None:
-        self._state = state
+    def __init__(self, relay: Counting, at_us: int) -> None:
+        self._relay = relay
         self._at_us = at_us
-        self._before = Counter(state.counts)
-        state.waits_us.clear()  # those that recovery read back are old news
+        self._before = Counter(relay.counts)
+        relay.take_wait_times_us()  # those that recovery read back are from an earlier run
 
     def take(self, at_us: int) -> Sample:
         """What happened since the last time."""
-        now, before = Counter(self._state.counts), self._before
+        now, before = Counter(self._relay.counts), self._before
         seconds = max(at_us - self._at_us, 1) / 1_000_000
         self._before, self._at_us = now, at_us
-        waits = sorted(self._state.waits_us)
-        self._state.waits_us.clear()
+        waits = self._relay.take_wait_times_us()
         happened = {kind: now[kind] - before[kind] for kind in now if now[kind] != before[kind]}
         return Sample(
             at_us=at_us,

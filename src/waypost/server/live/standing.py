@@ -53,8 +53,8 @@ def standing_of(relay: Relay, census: Census, at_us: int) -> Standing:
     return Standing(
         at_us=at_us,
         fullest=fullest(census.rows, FULLEST),
-        problems=relay.problems(),
-        storage_full=relay.parts.journal.full,
+        problems=relay.inspect().problems(),
+        storage_full=relay.inspect().journal().full,
         mailbox_max=backpressure.max_mailbox_size if backpressure.enabled else None,
         pressure_warning_at=backpressure.pressure_warning_at,
     )
@@ -65,13 +65,13 @@ def breakers_of(relay: Relay) -> Breakers:
     states = sorted(_states(relay), key=lambda one: one.state is CircuitState.CLOSED)
     return Breakers(
         states=states[:BREAKERS_MAX],
-        moves=list(reversed(relay.parts.ledger.state.breaker_moves)),
+        moves=relay.inspect().breaker_moves(),
         cooldown_ms=relay.settings.circuit_breaker.cooldown_ms,
     )
 
 
 def _states(relay: Relay) -> Iterator[BreakerNow]:
-    for endpoint, one in relay.parts.breaker_feedback.breakers.get_states().items():
+    for endpoint, one in relay.inspect().breakers().items():
         yield BreakerNow(
             endpoint=endpoint,
             state=one.state,

@@ -64,6 +64,10 @@ class Hub:
         agent = self._present.get(subject)
         return agent is not None and agent.receive == "push"
 
+    def is_connected(self, subject: str) -> bool:
+        """Return whether the agent of `subject` is connected."""
+        return subject in self._present
+
     def connected(self) -> Sequence[Present]:
         """Connected agents, in the order in which they came."""
         return list(self._present.values())

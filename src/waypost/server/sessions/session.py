@@ -38,7 +38,7 @@ class Session:
         self.subject = subject
         self.address = address
         self.receive = receive
-        self.since_us = relay.parts.ledger.now_us()
+        self.since_us = relay.now_us()
         self.outbox = Outbox()
         self.requests = Requests(hub, subject, codec, show_pressure)
         self.on_dismissed: Callable[[str], None] = lambda reason: None
@@ -149,10 +149,7 @@ class Session:
     def _tier_of(self, sender: str) -> int:
         """How well `sender` and this agent know each other now. The agent may know: half of it is
         what it has written itself."""
-        ledger, settings = self._relay.parts.ledger, self._relay.settings
-        now_ms = ledger.now_us() // 1000
-        window_ms = settings.qos.bidirectional_window_ms
-        return ledger.state.tier(sender, self.subject, now_ms, window_ms)
+        return self._relay.inspect().tier(sender, self.subject)
 
     def _arrived(self) -> None:
         if self._deliveries is None:

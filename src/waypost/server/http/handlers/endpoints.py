@@ -39,8 +39,8 @@ async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
     """Endpoints by name, a page at a time."""
     wanted, relay = call.parameters, call.services.relay
     after = "" if wanted.after is msgspec.UNSET else validate_subject(wanted.after)
-    registered = (one.subject for one in relay.parts.ledger.state.registered())
-    names = heapq.nsmallest(wanted.limit + 1, (name for name in registered if name > after))
+    subjects = relay.inspect().subjects()
+    names = heapq.nsmallest(wanted.limit + 1, (name for name in subjects if name > after))
     more, names = len(names) > wanted.limit, names[: wanted.limit]
     found = [relay.get_endpoint(name) for name in names]
     return Reply(
@@ -55,7 +55,7 @@ async def register_endpoint(call: Call[EndpointNamed, None]) -> Reply:
     """Give a subject a mailbox; one that has it keeps it."""
     subject = validate_agent_subject(call.parameters.subject)
     endpoint = call.services.relay.register_endpoint(subject)
-    await call.services.relay.parts.ledger.sync()
+    await call.services.relay.sync()
     return Reply(_facts(endpoint))
 
 
@@ -66,7 +66,7 @@ async def unregister_endpoint(call: Call[EndpointNamed, None]) -> Reply:
     endpoint = relay.get_endpoint(subject)
     relay.unregister_endpoint(subject)
     assert endpoint is not None  # or unregistering would have raised
-    await relay.parts.ledger.sync()
+    await relay.sync()
     return Reply(_facts(endpoint))
 
 

@@ -22,8 +22,8 @@ async def up(call: Call[NoParameters, None]) -> Reply:
 
 async def ready(call: Call[NoParameters, None]) -> Reply:
     """Whether messages are taken now."""
-    journal = call.services.relay.parts.journal
-    if journal.failure is not None:
+    journal = call.services.relay.inspect().journal()
+    if journal.failure:
         raise HttpError(503, f"the journal cannot be written: {journal.failure}")
     if journal.full:
         raise HttpError(503, "the disk of the relay is full", reason="storage_full")

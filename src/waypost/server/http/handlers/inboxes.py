@@ -1,10 +1,20 @@
-"""Reading inboxes by lease, and saying what became of what was read."""
+"""Reading inboxes by lease, and acknowledging messages.
 
+Rule 1  One answer holds at most `answer_max_bytes` of messages, or else one message.
+Rule 2  A caller that disconnects while waiting gets no messages: those just leased for it are
+        released at once.
+"""
+
+import asyncio
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
+from starlette.requests import Request
 
 from waypost.policy.subjects import validate_subject
+from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.relay import LeasedMessage, Relay
 from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access, Caller
 from waypost.server.http.contract import (
@@ -18,11 +28,11 @@ from waypost.server.http.contract import (
     json_body,
 )
 from waypost.server.http.errors import HttpError
-from waypost.server.http.leasing import lease_now, lease_waiting, require_mailbox
 from waypost.wire.http_bodies import (
     INBOX_WAIT_MAX_S,
     AckRequest,
     CountResponse,
+    Delivered,
     LeasedInbox,
     LeasedInboxes,
     LeaseManyRequest,
@@ -58,10 +68,11 @@ async def read_inbox(call: Call[InboxRead, None]) -> Reply:
         limit=services.options.batch if wanted.limit is msgspec.UNSET else wanted.limit,
         max_size_bytes=None if wanted.max_size_bytes is msgspec.UNSET else wanted.max_size_bytes,
     )
-    messages = await lease_waiting(
-        services.relay, asked, services.options.answer_max_bytes, wanted.wait, call.request
-    )
-    return Reply(LeasedInbox(subject=wanted.subject, messages=messages))
+    max_bytes = services.options.answer_max_bytes
+    leased = await _lease(services.relay, asked, max_bytes)
+    if not leased and wanted.wait:
+        leased = await _lease_waiting(services.relay, asked, max_bytes, wanted.wait, call.request)
+    return Reply(_inbox(wanted.subject, leased))
 
 
 async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
@@ -71,10 +82,9 @@ async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
         _admit(services, call.caller, asked.subject)
     left, read = services.options.answer_max_bytes, []
     for asked in call.body.inboxes:
-        messages = await lease_now(services.relay, asked, left) if left > 0 else []
-        live = services.relay.parts.ledger.state.mailboxes[asked.subject].live
-        left -= sum(live[one.id].size for one in messages if one.id in live)
-        read.append(LeasedInbox(subject=asked.subject, messages=messages))
+        leased = await _lease(services.relay, asked, left) if left > 0 else []
+        left -= sum(one.size for one in leased)
+        read.append(_inbox(asked.subject, leased))
     return Reply(LeasedInboxes(inboxes=read))
 
 
@@ -82,9 +92,9 @@ async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
     """These are done; their senders are told."""
     subject, relay = call.parameters.subject, call.services.relay
     _require(call.services, call.caller, subject)
-    acked = relay.parts.leases.ack(subject, call.body.ids)
+    acked = relay.submit_ack(subject, call.body.ids)
     call.services.hub.confirm(subject, acked)  # first: both belong to one commit
-    await relay.parts.ledger.sync()
+    await relay.sync()
     return Reply(CountResponse(count=len(acked)))
 
 
@@ -96,10 +106,69 @@ async def nack(call: Call[InboxNamed, NackRequest]) -> Reply:
     return Reply(CountResponse(count=count))
 
 
+async def _lease(
+    relay: Relay, asked: LeaseRequest, max_bytes: int, wait_s: float = 0.0
+) -> list[LeasedMessage]:
+    return await relay.lease_messages(
+        asked.subject, asked.limit, asked.max_size_bytes, wait_s, max_bytes
+    )
+
+
+async def _lease_waiting(
+    relay: Relay, asked: LeaseRequest, max_bytes: int, wait_s: float, request: Request
+) -> list[LeasedMessage]:
+    """Lease what arrives within `wait_s`; nothing if the caller disconnects before that."""
+    waiting = asyncio.ensure_future(_lease(relay, asked, max_bytes, wait_s))
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            await _release(relay, asked.subject, waiting)
+            return []
+        return await waiting
+    finally:
+        for task in (waiting, gone):
+            task.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Return once the caller has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _release(
+    relay: Relay, subject: str, waiting: "asyncio.Future[list[LeasedMessage]]"
+) -> None:
+    if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+        leased = waiting.result()
+        if leased:
+            await relay.nack(subject, [one.envelope.id for one in leased])
+
+
+def _inbox(subject: str, leased: Iterable[LeasedMessage]) -> LeasedInbox:
+    return LeasedInbox(
+        subject=subject,
+        messages=[
+            Delivered(
+                id=one.envelope.id,
+                subject=one.envelope.subject,
+                sender=one.envelope.sender,
+                reply_to=one.envelope.reply_to,
+                budget=one.envelope.budget,
+                created_at=one.envelope.created_at,
+                payload=one.envelope.payload,
+                parent=one.parent,
+            )
+            for one in leased
+        ],
+    )
+
+
 def _require(services: ServerContext, caller: Caller, subject: str) -> None:
     validate_subject(subject)
     caller.require(subject)
-    require_mailbox(services.relay, subject)
+    _require_mailbox(services.relay, subject)
 
 
 def _admit(services: ServerContext, caller: Caller, subject: str) -> None:
@@ -110,7 +179,12 @@ def _admit(services: ServerContext, caller: Caller, subject: str) -> None:
         raise HttpError(409, f"{subject} is connected: its messages go there")
     if not caller.is_operator:
         services.mailboxes.open_for(subject)
-    require_mailbox(services.relay, subject)
+    _require_mailbox(services.relay, subject)
+
+
+def _require_mailbox(relay: Relay, subject: str) -> None:
+    if not relay.inspect().has_mailbox(subject):
+        raise UnknownEndpoint(subject)
 
 
 _NOT_YOURS = "The inbox belongs to somebody else."

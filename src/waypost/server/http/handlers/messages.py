@@ -1,4 +1,13 @@
-"""Publishing, one message or many, and the story of a message."""
+"""Publishing, one message or many, and the history of a message.
+
+Rule 1  The operator sees every check with its figures.
+Rule 2  A sender sees the outcome of what it sent. A recipient sees what happened in its mailbox.
+        No other agent learns that the message exists.
+Rule 3  Agents see neither checks nor figures: these would reveal a sender's tier and how full a
+        mailbox is.
+"""
+
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -18,14 +27,16 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
-from waypost.server.http.stories import tell_story
+from waypost.wire.events import Accepted, AnyEvent, Rejected
 from waypost.wire.http_bodies import (
+    HistoryItem,
     IdText,
     MessageHistoryResponse,
     NewMessage,
     NewMessages,
     PublishResults,
 )
+from waypost.wire.identifiers import validate_message_id
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
@@ -64,10 +75,47 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
 
 async def explain_message(call: Call[MessageNamed, None]) -> Reply:
     """What happened to a message. Agents see what is theirs; others are told nothing."""
-    story = await tell_story(call.services, call.caller, call.parameters.id)
-    if story is None:
-        raise HttpError(404, "no such message is known to you")
-    return Reply(story)
+    message_id = validate_message_id(call.parameters.id)
+    relay, caller = call.services.relay, call.caller
+    async with call.services.reading:
+        if caller.is_operator:
+            steps = [
+                HistoryItem(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)
+                for s in (await relay.explain(message_id)).steps
+            ]
+        else:
+            events = await relay.inspect().events_of(message_id)
+            steps = list(_visible_steps(caller.subject, events))
+    if not steps:
+        raise HttpError(404, "no such message among those you sent or received")
+    return Reply(MessageHistoryResponse(message_id=message_id, steps=steps))
+
+
+def _visible_steps(agent: str, events: Iterable[AnyEvent]) -> Iterator[HistoryItem]:
+    """Yield what `agent` may see. Senders choose ids: another may have used the same."""
+    visible = {agent}
+    for event in events:
+        endpoint = str(getattr(event, "endpoint", ""))
+        if isinstance(event, Accepted | Rejected):
+            if event.sender == agent:
+                visible.add(endpoint)
+            elif endpoint != agent:
+                visible.discard(endpoint)
+                continue
+        if endpoint in visible:
+            kind = str(type(event).__struct_config__.tag)
+            yield HistoryItem(
+                at_us=event.at_us, kind=kind, endpoint=endpoint, text=_describe(event)
+            )
+
+
+def _describe(event: AnyEvent) -> str:
+    if isinstance(event, Accepted):
+        outcome = "stored" if event.endpoint else "no matching endpoint"
+        return f"{event.sender} -> {event.subject}: {outcome}"
+    if isinstance(event, Rejected):
+        return f"{event.sender} -> {event.subject}: {event.reason}"
+    return ""
 
 
 def _rejection(result: PublishResult) -> HttpError:

@@ -62,7 +62,7 @@ async def remove_rule(call: Call[RuleNamed, None]) -> Reply:
 
 async def get_config(call: Call[NoParameters, None]) -> Reply:
     """The file and what is in force."""
-    file = call.services.relay.parts.settings
+    file = call.services.relay.settings_file
     settings = file.current
     return Reply(
         ConfigState(
@@ -76,11 +76,11 @@ async def get_config(call: Call[NoParameters, None]) -> Reply:
 
 async def put_config(call: Call[ChangeQuery, bytes]) -> Reply:
     """Replace the file, or say what would come of it."""
-    file = call.services.relay.parts.settings
+    file = call.services.relay.settings_file
     settings = file.consider(call.body)
     if not call.parameters.dry_run:
         file.replace(msgspec.json.format(call.body, indent=2) + b"\n")
-        await call.services.relay.parts.ledger.sync()
+        await call.services.relay.sync()
     return Reply(
         ConfigState(
             config=_document(call.body),

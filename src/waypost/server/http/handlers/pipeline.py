@@ -53,7 +53,7 @@ class PipelineState(msgspec.Struct, kw_only=True):
 
 async def get_pipeline(call: Call[NoParameters, None]) -> Reply:
     """What there is to show."""
-    journal = call.services.relay.parts.data.root
+    journal = call.services.relay.inspect().data_dir
     return Reply(await asyncio.to_thread(_look, call.services.lake, journal))
 
 

@@ -1,18 +1,14 @@
 """Finding messages, for the operator."""
 
-import asyncio
 from typing import Annotated, Literal
 
 import msgspec
 
 from waypost.policy.subjects import validate_pattern
-from waypost.server.context import ServerContext
+from waypost.relay.inspection.search import SearchQuery, SearchResult
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
-from waypost.server.http.searching import Found, Wanted, find_in_journal, find_in_memory
 from waypost.wire.http_bodies import IdText, Number, PatternText
-
-_STILL_THERE = ("pending", "leased", "dead")
 
 
 class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,36 +27,22 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def search_messages(call: Call[MessageQuery, None]) -> Reply:
-    """What is there, and what was there lately."""
-    return Reply(await _search(call.services, _wanted(call.parameters)))
+    """Find stored messages, and those that left recently."""
+    query = _search_query(call.parameters)
+    async with call.services.reading:
+        return Reply(await call.services.relay.inspect().search(query))
 
 
-async def _search(services: ServerContext, wanted: Wanted) -> Found:
-    parts = services.relay.parts
-    async with services.reading:
-        await parts.ledger.sync()
-        wanted = msgspec.structs.replace(wanted, seq=parts.ledger.state.seq)
-        there = find_in_memory(parts.ledger.state, wanted)
-        found = Found(messages=[], since_us=0, more=False)
-        if wanted.outcome not in _STILL_THERE:
-            known = {(one.id, one.endpoint) for one in there}
-            found = await asyncio.to_thread(find_in_journal, parts.data.journal, wanted, known)
-    every = sorted([*there, *found.messages], key=lambda one: -one.at_us)
-    found.more = found.more or len(every) > wanted.limit
-    found.messages = every[: wanted.limit]
-    return found
-
-
-def _wanted(query: MessageQuery) -> Wanted:
+def _search_query(parameters: MessageQuery) -> SearchQuery:
     given = {
         name: value
-        for name, value in msgspec.structs.asdict(query).items()
+        for name, value in msgspec.structs.asdict(parameters).items()
         if value is not msgspec.UNSET
     }
     for name in ("sender", "endpoint"):
         if name in given:
             validate_pattern(given[name])
-    return Wanted(**given)
+    return SearchQuery(**given)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -78,6 +60,6 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=search_messages,
         parameters=MessageQuery,
         body=NO_BODY,
-        answer=Answer(Found),
+        answer=Answer(SearchResult),
     ),
 )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from waypost.relay.inspection.stats import EndpointMetrics
-from waypost.relay.relay import Relay
+from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.stats import MailboxStats
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
@@ -26,8 +26,8 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
         for one in services.hub.connected()
     ]
     here = {one.subject for one in connected}
-    numbers = relay.metrics()
-    now_us = relay.parts.ledger.now_us()
+    inspector, numbers = relay.inspect(), relay.metrics()
+    now_us = relay.now_us()
     fullest = sorted(numbers.endpoints, key=lambda one: (-one.pending - one.leased, one.subject))
     shown = fullest[: call.parameters.inboxes]
     return Reply(
@@ -39,7 +39,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             by_status=numbers.by_status,
             events=numbers.events,
             rejected=numbers.rejected,
-            inboxes=[_usage(relay, one, here, now_us // 1000) for one in shown],
+            inboxes=[_inbox(inspector, one, here, now_us // 1000) for one in shown],
             inboxes_total=len(fullest),
             breakers=numbers.breakers,
             connected=connected,
@@ -52,8 +52,9 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     )
 
 
-def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) -> InboxStats:
-    tier, window_ms = relay.parts.ledger.state.tier, relay.settings.qos.bidirectional_window_ms
+def _inbox(
+    inspector: Inspector, inbox: MailboxStats, connected: set[str], now_ms: int
+) -> InboxStats:
     return InboxStats(
         subject=inbox.subject,
         hash=inbox.hash,
@@ -62,13 +63,13 @@ def _usage(relay: Relay, inbox: EndpointMetrics, here: set[str], now_ms: int) ->
         dead=inbox.dead,
         bytes=inbox.bytes,
         pressure=inbox.pressure,
-        connected=inbox.subject in here,
+        connected=inbox.subject in connected,
         senders=[
             SenderUsage(
                 sender=sender,
                 messages=messages,
                 bytes=held,
-                tier=tier(sender, inbox.subject, now_ms, window_ms),
+                tier=inspector.tier(sender, inbox.subject, now_ms),
             )
             for sender, messages, held in inbox.top_senders
         ],

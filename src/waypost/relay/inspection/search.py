@@ -36,7 +36,7 @@ _IN_MEMORY: dict[MessageState, Outcome] = {
 _ARRIVALS = (b'{"kind":"accepted"', b'{"kind":"rejected"')
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for. `sender` and `endpoint` are patterns; None is any.
 
     What the journal got after `seq` is left out: whoever looked into memory did not see it.
@@ -68,7 +68,7 @@ class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class Found(msgspec.Struct, kw_only=True):
+class SearchResult(msgspec.Struct, kw_only=True):
     """`messages`, the newest first. Those that are gone were looked for from `since_us` on.
 
     `more`: there may be others, older or beyond the limit.
@@ -79,42 +79,44 @@ class Found(msgspec.Struct, kw_only=True):
     more: bool
 
 
-def find_in_memory(state: RelayState, wanted: Wanted) -> list[FoundMessage]:
+def find_in_memory(state: RelayState, query: SearchQuery) -> list[FoundMessage]:
     """Messages that are there, the newest of each mailbox first; at most `limit` of each."""
     found: list[FoundMessage] = []
     left = MESSAGES_MAX
     for mailbox in list(state.mailboxes.values()):
-        if wanted.endpoint is not None and not matches_pattern(mailbox.subject, wanted.endpoint):
+        if query.endpoint is not None and not matches_pattern(mailbox.subject, query.endpoint):
             continue
-        enough = len(found) + wanted.limit
+        enough = len(found) + query.limit
         for message in _newest(mailbox):
             left -= 1
             if left < 0 or len(found) >= enough:
                 break
             one = _in_memory(message)
-            if _fits(one, wanted):
+            if _matches(one, query):
                 found.append(one)
     return found
 
 
-def find_in_journal(directory: Path, wanted: Wanted, known: set[tuple[str, str]]) -> Found:
+def find_in_journal(
+    directory: Path, query: SearchQuery, known: set[tuple[str, str]]
+) -> SearchResult:
     """Arrivals in the newest journal, but for those that are `known` by id and endpoint."""
-    pieces = list(_newest_pieces(directory))
-    found = Found(messages=[], since_us=_begins_us(pieces), more=False)
+    chunks = list(_newest_chunks(directory))
+    found = SearchResult(messages=[], since_us=_begin_us(chunks), more=False)
     left = LINES_MAX
-    for at, data in enumerate(pieces):
-        for start, stop in _lines_with(_needle(wanted), data):
+    for at, data in enumerate(chunks):
+        for start, stop in _lines_with(_needle(query), data):
             left -= 1
-            if left < 0 or len(found.messages) >= wanted.limit:
+            if left < 0 or len(found.messages) >= query.limit:
                 found.more = True
                 return found
             event = _arrival(data, start, stop)
-            if event is None or event.seq > wanted.seq or (event.id, event.endpoint) in known:
+            if event is None or event.seq > query.seq or (event.id, event.endpoint) in known:
                 continue
-            if event.at_us < wanted.since_us:
+            if event.at_us < query.since_us:
                 return found
-            one = _from_journal(event, pieces[at::-1], stop)
-            if _fits(one, wanted):
+            one = _from_journal(event, chunks[at::-1], stop)
+            if _matches(one, query):
                 found.messages.append(one)
     return found
 
@@ -136,17 +138,17 @@ def _in_memory(message: Message) -> FoundMessage:
     )
 
 
-def _fits(one: FoundMessage, wanted: Wanted) -> bool:
+def _matches(one: FoundMessage, query: SearchQuery) -> bool:
     return (
-        (wanted.id is None or one.id == wanted.id)
-        and (wanted.outcome is None or one.outcome == wanted.outcome)
-        and wanted.since_us <= one.at_us <= wanted.until_us
-        and (wanted.sender is None or matches_pattern(one.sender, wanted.sender))
-        and (wanted.endpoint is None or matches_pattern(one.endpoint, wanted.endpoint))
+        (query.id is None or one.id == query.id)
+        and (query.outcome is None or one.outcome == query.outcome)
+        and query.since_us <= one.at_us <= query.until_us
+        and (query.sender is None or matches_pattern(one.sender, query.sender))
+        and (query.endpoint is None or matches_pattern(one.endpoint, query.endpoint))
     )
 
 
-def _newest_pieces(directory: Path) -> Iterator[bytes]:
+def _newest_chunks(directory: Path) -> Iterator[bytes]:
     """Whole lines of the newest `WINDOW_BYTES`, up to the last commit, the newest piece first."""
     left = WINDOW_BYTES
     for path in reversed(list_segments(directory).values()):
@@ -164,14 +166,14 @@ def _newest_pieces(directory: Path) -> Iterator[bytes]:
             return
 
 
-def _needle(wanted: Wanted) -> bytes:
+def _needle(query: SearchQuery) -> bytes:
     """Bytes that every line in question holds: the rarest that can be known."""
-    if wanted.id is not None:
-        return f'"id":"{wanted.id}"'.encode()
-    for name in (wanted.sender, wanted.endpoint):
+    if query.id is not None:
+        return f'"id":"{query.id}"'.encode()
+    for name in (query.sender, query.endpoint):
         if name is not None and is_subject(name):
             return f'"{name}"'.encode()
-    begin = (wanted.sender or "").partition("*")[0].partition(">")[0]
+    begin = (query.sender or "").partition("*")[0].partition(">")[0]
     return f'"sender":"{begin}'.encode()
 
 
@@ -202,7 +204,7 @@ def _from_journal(event: Accepted | Rejected, later: list[bytes], after: int) ->
         reason = event.detail if said else f"{event.reason}: {event.detail}"
         count = event.count
     else:
-        outcome = _fate(event, later, after)
+        outcome = _outcome_of(event, later, after)
     return FoundMessage(
         id=event.id,
         at_us=event.at_us,
@@ -215,7 +217,7 @@ def _from_journal(event: Accepted | Rejected, later: list[bytes], after: int) ->
     )
 
 
-def _fate(event: Accepted, later: list[bytes], after: int) -> Outcome:
+def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
     """How an accepted message went: by the first line about it that says so."""
     if not event.endpoint:
         return "gone"  # nobody was there
@@ -234,9 +236,9 @@ def _fate(event: Accepted, later: list[bytes], after: int) -> Outcome:
     return "gone"
 
 
-def _begins_us(pieces: list[bytes]) -> int:
+def _begin_us(chunks: list[bytes]) -> int:
     """When the oldest line that was read happened; 0 if nothing was read."""
-    for data in reversed(pieces):
+    for data in reversed(chunks):
         for line in data[: 1 << 20].splitlines():
             try:
                 return decode_event(line).at_us

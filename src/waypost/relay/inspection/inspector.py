@@ -1,0 +1,230 @@
+"""Read access to an open relay, for servers, dashboards and metrics.
+
+Rule 1  Nothing here changes a message, a setting or the journal.
+Rule 2  Long walks yield to the event loop; the journal is read in a thread.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from waypost.policy.breakers import CircuitBreakers, CircuitBreakerState
+from waypost.policy.tiers import Tier
+from waypost.relay.config.settings_file import SettingsFile
+from waypost.relay.data_dir import DataDir
+from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.inspection.search import (
+    SearchQuery,
+    SearchResult,
+    find_in_journal,
+    find_in_memory,
+)
+from waypost.relay.inspection.stats import (
+    JournalStatus,
+    MailboxCounts,
+    Metrics,
+    Totals,
+    count_mailbox,
+    leased_counts,
+    mailbox_stats,
+    totals_of,
+)
+from waypost.relay.inspection.usage import measure_usage
+from waypost.relay.journal.history import find_events
+from waypost.relay.state.ledger import Ledger
+from waypost.wire.events import AnyEvent, BreakerMoved
+from waypost.wire.http_bodies import InboxUsage
+
+WALK_STEP = 250
+"""Mailboxes counted before the event loop gets its turn: well below a millisecond."""
+
+_IN_MEMORY = ("pending", "leased", "dead")
+_REJECTED = "rejected."
+
+
+class HasProblem(Protocol):
+    """A part of the relay that may need an operator's attention; empty while it does not."""
+
+    @property
+    def problem(self) -> str: ...
+
+
+class Inspector:
+    """Reads the state of one open relay."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: SettingsFile,
+        breakers: CircuitBreakers,
+        data: DataDir,
+        checked: Sequence[HasProblem],
+        damaged: Collection[object],
+    ) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._settings = settings
+        self._breakers = breakers
+        self._data = data
+        self._checked = checked
+        self._damaged = damaged
+
+    # The relay as a whole
+
+    @property
+    def data_dir(self) -> Path:
+        """The data directory of the relay."""
+        return self._data.root
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Events since the relay was opened, by kind; do not change it."""
+        return self._state.counts
+
+    @property
+    def senders_tracked(self) -> int:
+        """The number of senders with a rate window."""
+        return len(self._state.windows)
+
+    def metrics(self) -> Metrics:
+        """Return statistics and problems of the whole relay."""
+        state, journal, settings = self._state, self.journal(), self._settings.current
+        endpoints = list(mailbox_stats(state, settings))
+        by_status = {
+            "pending": sum(one.pending for one in endpoints),
+            "leased": len(state.leased),
+            "dead": sum(one.dead for one in endpoints),
+        }
+        counts = state.counts.items()
+        return Metrics(
+            seq=journal.seq,
+            commits=journal.commits,
+            total_messages=sum(by_status.values()),
+            by_status=by_status,
+            events={kind: count for kind, count in counts if "." not in kind},
+            rejected={
+                kind.removeprefix(_REJECTED): count
+                for kind, count in counts
+                if kind.startswith(_REJECTED)
+            },
+            endpoints=endpoints,
+            breakers=self.breakers(),
+            senders_tracked=self.senders_tracked,
+            storage=settings.storage,
+            durability=settings.durability,
+            storage_full=journal.full,
+            problems=self.problems(),
+        )
+
+    def problems(self) -> list[str]:
+        """Return what needs an operator's attention, one text each."""
+        found = [one.problem for one in self._checked]
+        found.append(str(self._ledger.journal.failure or ""))
+        found += [f"journal damage set aside: {one}" for one in self._damaged]
+        return [problem for problem in found if problem]
+
+    def journal(self) -> JournalStatus:
+        """Return the position and the health of the journal."""
+        journal = self._ledger.journal
+        failure = "" if journal.failure is None else str(journal.failure)
+        return JournalStatus(self._state.seq, journal.commits, journal.full, failure)
+
+    def breakers(self) -> dict[str, CircuitBreakerState]:
+        """Return the circuit breakers that are not at rest, by endpoint."""
+        return self._breakers.get_states()
+
+    def breaker_moves(self) -> list[BreakerMoved]:
+        """Return the latest state changes of circuit breakers, the newest first."""
+        return list(reversed(self._state.breaker_moves))
+
+    def take_wait_times_us(self) -> list[int]:
+        """Return the times from arrival to acknowledgement since the last call, sorted.
+
+        Only the newest `waits_in_memory_max` are kept. For one caller: they are returned once.
+        """
+        waits = sorted(self._state.waits_us)
+        self._state.waits_us.clear()
+        return waits
+
+    # Mailboxes
+
+    def endpoint_count(self) -> int:
+        """Return the number of registered endpoints."""
+        return len(self._state.endpoints)
+
+    def subjects(self) -> Iterator[str]:
+        """Yield the subjects of registered endpoints, in order of registration."""
+        return (mailbox.subject for mailbox in self._state.registered())
+
+    def has_mailbox(self, subject: str) -> bool:
+        """Return whether `subject` is registered, or was and left messages behind."""
+        return subject in self._state.mailboxes
+
+    def is_empty(self, subject: str) -> bool:
+        """Return whether `subject` has a mailbox without messages or dead letters."""
+        mailbox = self._state.mailboxes.get(subject)
+        return mailbox is not None and mailbox.empty
+
+    def depth(self, subject: str) -> int:
+        """Return the number of pending and leased messages of `subject`; 0 without a mailbox."""
+        mailbox = self._state.mailboxes.get(subject)
+        return 0 if mailbox is None else mailbox.occupancy.depth
+
+    def totals(self) -> Totals:
+        """Add up all mailboxes."""
+        return totals_of(self._state)
+
+    async def count_mailboxes(self) -> AsyncIterator[list[MailboxCounts]]:
+        """Yield the counts of all mailboxes, in lists of at most `WALK_STEP`.
+
+        The event loop gets its turn between two lists: the counts are of about one moment.
+        """
+        leased = leased_counts(self._state)
+        walk = iter(list(self._state.mailboxes.values()))
+        while step := list(islice(walk, WALK_STEP)):
+            settings = self._settings.current
+            yield [count_mailbox(one, leased.get(one.subject, 0), settings) for one in step]
+            await asyncio.sleep(0)
+
+    def usage(self, subject: str, *, connected: bool) -> InboxUsage:
+        """Return usage, tiers and quotas of the senders of one inbox. Raises `UnknownEndpoint`."""
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is None:
+            raise UnknownEndpoint(subject)
+        now_us, settings = self._ledger.now_us(), self._settings.current
+        usage = measure_usage(self._state, mailbox, settings, now_us)
+        usage.connected = connected
+        return usage
+
+    def tier(self, sender: str, recipient: str, now_ms: int | None = None) -> Tier:
+        """Return the tier of a message from `sender` to `recipient`, sent now or at `now_ms`."""
+        if now_ms is None:
+            now_ms = self._ledger.now_us() // 1000
+        window_ms = self._settings.current.qos.bidirectional_window_ms
+        return self._state.tier(sender, recipient, now_ms, window_ms)
+
+    # Messages
+
+    async def search(self, query: SearchQuery) -> SearchResult:
+        """Find messages in memory and in the newest part of the journal, the newest first."""
+        await self._ledger.sync()
+        query = msgspec.structs.replace(query, seq=self._state.seq)
+        stored = find_in_memory(self._state, query)
+        found = SearchResult(messages=[], since_us=0, more=False)
+        if query.outcome not in _IN_MEMORY:
+            known = {(one.id, one.endpoint) for one in stored}
+            found = await asyncio.to_thread(find_in_journal, self._data.journal, query, known)
+        messages = sorted([*stored, *found.messages], key=lambda one: -one.at_us)
+        found.more = found.more or len(messages) > query.limit
+        found.messages = messages[: query.limit]
+        return found
+
+    async def events_of(self, message_id: str) -> list[AnyEvent]:
+        """Return the events about one message, in the order of the journal."""
+        await self._ledger.sync()
+        return await asyncio.to_thread(lambda: list(find_events(self._data.journal, message_id)))
