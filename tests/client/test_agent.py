@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from waypost import AccessDenied, AccessRule, InvalidInput, InvalidMessage, InvalidSubject, Reason
 from waypost.client import (
     Agent,

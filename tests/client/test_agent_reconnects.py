@@ -6,8 +6,8 @@ import gc
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay, Wire
+from tests.eventually import eventually
 from waypost.client import Agent, SendTimedOut
 
 

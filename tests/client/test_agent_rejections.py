@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.client.eventually import eventually
 from tests.client.fake_relay import Line, not_found, pretend
 from tests.client.session_harness import message
+from tests.eventually import eventually
 from waypost.client import (
     AgentClosed,
     AlreadyConnected,

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from waypost.client import (
     Agent,
     ReceiveTimedOut,

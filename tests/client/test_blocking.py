@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from waypost.client import (
     Agent,
     AgentClosed,

@@ -1,11 +1,8 @@
 """Stands between the relay and `os.fdatasync`: counts, holds back, fails."""
 
-import asyncio
 import errno
 import os
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -45,11 +42,3 @@ def install_syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
     syncs = Syncs()
     monkeypatch.setattr(os, "fdatasync", syncs)
     return syncs
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
-    """Wait for something that another thread brings about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"gave up waiting for {what}"
-        await asyncio.sleep(0.001)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults import plain_journal
-from tests.faults.syncs import until
 from waypost import CircuitBreakerConfig, RateLimitConfig, Relay, Settings
 
 SETTINGS = Settings(
@@ -56,7 +56,7 @@ async def test_mail_for_a_broken_mailbox_is_delivered_and_the_breaker_hears_of_i
     relay = await broken(tmp_path, break_)
     result = await relay.publish("agent.a", {"n": 1}, sender="agent.x")
     assert result.delivered_to == 1
-    await until(lambda: failures(relay) == 1, "the breaker")
+    await eventually(lambda: failures(relay) == 1, "the breaker")
     (leased,) = await relay.lease("agent.a")
     assert (leased.id, leased.payload) == (result.message_id, {"n": 1})
     assert await relay.ack("agent.a", leased.id) == 1
@@ -82,7 +82,7 @@ async def test_a_mailbox_that_stays_broken_opens_its_breaker(tmp_path: Path) -> 
     for n in range(3):
         result = await relay.publish("agent.a", n, sender="agent.x")
         assert result.delivered_to == 1
-        await until(lambda n=n: failures(relay) == n + 1, f"failure {n + 1}", seconds=5)
+        await eventually(lambda n=n: failures(relay) == n + 1, f"failure {n + 1}", timeout_s=5)
     rejected = await relay.publish("agent.a", 3, sender="agent.x")
     assert [one.reason for one in rejected.rejected] == ["circuit_open"]
     await relay.close()
@@ -144,5 +144,5 @@ async def test_a_file_dropped_in_again_is_taken_once_and_removed_twice(tmp_path:
             dropped.write_text('{"sender": "agent.y", "payload": 1}')
             relay.parts.drop_ins.scan_all()
             await relay.idle()
-            await until(lambda: not dropped.exists(), "the file to go")
+            await eventually(lambda: not dropped.exists(), "the file to go")
         assert relay.metrics().by_status["pending"] == 1

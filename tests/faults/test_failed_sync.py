@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults import plain_journal
-from tests.faults.syncs import Syncs, until
+from tests.faults.syncs import Syncs
 from waypost import RateLimitConfig, Relay, RelayStopped, Settings
 
 pytestmark = pytest.mark.parametrize("storage", ["journal", "maildir"])
@@ -39,7 +40,7 @@ async def test_waiting_and_later_publishes_are_told_and_no_sync_is_tried_again(
     syncs.hold()
     begun = syncs.begun
     first = [publish(relay, n) for n in range(3)]
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     queued = [publish(relay, n) for n in range(3)]
     await asyncio.sleep(0)
     syncs.fail()
@@ -121,7 +122,7 @@ async def test_no_handler_runs_on_a_claim_that_was_not_synced(
     handled: list[str] = []
     syncs.fail()
     relay.subscribe("agent.a", lambda envelope: handled.append(envelope.id))
-    await until(lambda: relay.metrics().problems, "the failure")
+    await eventually(lambda: relay.metrics().problems, "the failure")
     await relay.close()
     assert handled == []
     async with Relay(tmp_path, settings=settings(storage)) as relay:
@@ -195,7 +196,7 @@ async def test_housekeeping_of_a_stopped_relay_writes_nothing_down(
     syncs.hold()
     begun = syncs.begun
     unconfirmed = [publish(relay), asyncio.create_task(relay.ack("agent.a", confirmed[0]))]
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     syncs.fail()
     syncs.release()
     told = await asyncio.gather(*unconfirmed, return_exceptions=True)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults import plain_journal
-from tests.faults.syncs import Syncs, until
+from tests.faults.syncs import Syncs
 from waypost import BackpressureConfig, RateLimitConfig, Relay, Settings
 
 LOOSE = {
@@ -55,7 +56,7 @@ async def test_no_publish_returns_before_its_sync(
     syncs.hold()
     begun = syncs.begun
     first = [publish(relay, n) for n in range(20)]
-    await until(lambda: syncs.begun > begun, "the first sync")
+    await eventually(lambda: syncs.begun > begun, "the first sync")
     later = [publish(relay, n) for n in range(20)]
     for _ in range(50):
         await asyncio.sleep(0.001)
@@ -82,7 +83,7 @@ async def test_what_is_not_durable_is_not_handed_out(
         publish(relay),
         asyncio.create_task(relay.publish("agent.h", 1, sender="agent.x")),
     ]
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     for _ in range(20):
         await asyncio.sleep(0.001)
         assert not waiting.done()
@@ -108,7 +109,7 @@ async def test_no_handler_runs_before_its_claim_is_durable(
     syncs.hold()
     begun = syncs.begun
     relay.subscribe("agent.a", lambda envelope: handled.append(envelope.id))
-    await until(lambda: syncs.begun > begun, "the sync of the claim")
+    await eventually(lambda: syncs.begun > begun, "the sync of the claim")
     for _ in range(20):
         await asyncio.sleep(0.001)
         assert not handled
@@ -138,7 +139,7 @@ async def test_no_other_answer_comes_before_its_sync(
             "purge": relay.purge_dead_letters,
         }[act]()
     )
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     for _ in range(20):
         await asyncio.sleep(0.001)
         assert not answer.done()
@@ -154,7 +155,7 @@ async def test_a_publisher_that_gives_up_waiting_takes_nobody_with_it(
     syncs.hold()
     begun = syncs.begun
     impatient, patient = publish(relay, "impatient"), publish(relay, "patient")
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     impatient.cancel()
     await asyncio.wait([impatient])
     syncs.release()
@@ -189,7 +190,7 @@ async def test_a_large_payload_is_durable_before_the_line_that_refers_to_it(
     syncs.hold()
     begun = syncs.begun
     sent = publish(relay, "x" * 10_000)
-    await until(lambda: syncs.begun > begun, "the sync of the payload")
+    await eventually(lambda: syncs.begun > begun, "the sync of the payload")
     (bodies,) = (tmp_path / "journal").glob("*.bodies")
     assert bodies.stat().st_size == 10_002
     assert journal.stat().st_size == size

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults import plain_journal
 from tests.faults.history import forget_index, state_of
 from tests.faults.seeds import seeded
-from tests.faults.syncs import until
 from waypost import (
     BackpressureConfig,
     HousekeepingConfig,
@@ -173,10 +173,10 @@ async def test_housekeeping_goes_on_although_the_clock_was_set_back(tmp_path: Pa
     keep = HousekeepingConfig(sweep_interval_ms=10)
     async with Relay(tmp_path, settings=settings(housekeeping=keep), clock=clock) as relay:
         relay.parts.sweeper.add(swept.append)
-        await until(lambda: swept, "the first sweep")
+        await eventually(lambda: swept, "the first sweep")
         clock.offset_us = -YEAR_US
         count = len(swept)
-        await until(lambda: len(swept) > count + 3, "more sweeps", seconds=5)
+        await eventually(lambda: len(swept) > count + 3, "more sweeps", timeout_s=5)
 
 
 async def test_a_relay_opened_with_a_clock_behind_its_journal_works(tmp_path: Path) -> None:

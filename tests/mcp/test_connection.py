@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from tests.mcp.models import Model, at_the_tools
 from waypost.client import Identity
 

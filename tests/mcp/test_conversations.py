@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from tests.mcp.models import Model, shown, soon
 from waypost.client import Identity, MessagingGuard, connect
 from waypost.policy.guard import MessagingGuardConfig

@@ -14,8 +14,8 @@ from mcp import Client
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import key_file, start
 from waypost import InvalidInput

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from tests.mcp.models import FENCE, Model, shown
 
 Sits = Callable[..., Any]

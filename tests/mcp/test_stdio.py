@@ -8,8 +8,8 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.client.eventually import eventually
 from tests.client.served import ServedRelay
+from tests.eventually import eventually
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import ended, environment, key_file, start
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,11 +98,3 @@ async def begun(relay: Relay, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]"
     await relay.idle()
     await asyncio.sleep(0)
     return task
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
-    """Wait for something that another thread or process brings about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"gave up waiting for {what}"
-        await asyncio.sleep(0.01)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.observing import events, read, remove, send, until, write
+from tests.eventually import eventually
+from tests.relay.observing import events, read, remove, send, write
 from waypost import AccessDenied, AccessRule, InvalidRule, Relay, RulesFileBroken, Settings
 
 DENY_B = AccessRule("agent.b", "agent.a", "deny")
@@ -136,7 +137,7 @@ async def test_a_changed_file_takes_effect_while_the_relay_runs(start, rules: Pa
     relay = await start(watch_files=True)
     relay.register_endpoint("agent.a")
     write(rules, [{"from": "agent.b", "to": "agent.a", "action": "deny", "priority": 0}])
-    await until(relay.access.list_rules, "the new rules")
+    await eventually(relay.access.list_rules, "the new rules")
     assert await is_denied(relay)
 
 
@@ -146,10 +147,10 @@ async def test_a_file_broken_while_the_relay_runs_denies_everything_until_it_is_
     relay = await start(watch_files=True)
     relay.register_endpoint("agent.a")
     write(rules, "not json")
-    await until(lambda: relay.metrics().problems, "the problem")
+    await eventually(lambda: relay.metrics().problems, "the problem")
     assert await is_denied(relay)
     write(rules, "[]")
-    await until(lambda: not relay.metrics().problems, "the repair")
+    await eventually(lambda: not relay.metrics().problems, "the repair")
     assert not await is_denied(relay)
     relay.access.add_rule(DENY_B)
     assert await is_denied(relay)
@@ -160,7 +161,7 @@ async def test_a_deleted_file_allows_everything_again(start, rules: Path) -> Non
     relay = await start(watch_files=True)
     relay.register_endpoint("agent.a")
     remove(rules)
-    await until(lambda: not relay.metrics().problems, "the deletion")
+    await eventually(lambda: not relay.metrics().problems, "the deletion")
     assert not await is_denied(relay)
 
 

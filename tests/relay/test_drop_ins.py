@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.relay.observing import UNLIMITED, events, files, payloads, read, send, until
+from tests.eventually import eventually
+from tests.relay.observing import UNLIMITED, events, files, payloads, read, send
 from waypost import (
     AccessRule,
     BackpressureConfig,
@@ -50,7 +51,7 @@ async def test_a_file_dropped_while_the_relay_runs_is_taken(start) -> None:
     relay = await start(watch_files=True)
     endpoint = relay.register_endpoint("agent.a")
     drop(endpoint, "from-outside", DROPPED)
-    await until(lambda: relay.metrics().by_status["pending"], "the dropped message")
+    await eventually(lambda: relay.metrics().by_status["pending"], "the dropped message")
     await relay.idle()
     (envelope,) = await relay.lease("agent.a")
     assert (envelope.id, envelope.subject) == ("from-outside", "agent.a")
@@ -60,9 +61,9 @@ async def test_a_file_dropped_while_the_relay_runs_is_taken(start) -> None:
 async def test_a_file_dropped_into_a_mailbox_registered_later_is_taken(start) -> None:
     relay = await start(watch_files=True)
     drop(relay.register_endpoint("agent.first"), "one", DROPPED)
-    await until(lambda: relay.metrics().by_status["pending"] == 1, "the first message")
+    await eventually(lambda: relay.metrics().by_status["pending"] == 1, "the first message")
     drop(relay.register_endpoint("agent.second"), "two", DROPPED)
-    await until(lambda: relay.metrics().by_status["pending"] == 2, "the second message")
+    await eventually(lambda: relay.metrics().by_status["pending"] == 2, "the second message")
 
 
 async def test_files_dropped_while_the_relay_was_away_are_taken_at_its_start(
@@ -160,9 +161,9 @@ async def test_a_bad_file_dropped_while_the_relay_runs_stops_no_later_one(start)
     relay = await start(watch_files=True)
     endpoint = relay.register_endpoint("agent.a")
     drop(endpoint, "bad", b'{"sender": "agent.b", "payload": ' + b"[" * 5000)
-    await until(lambda: files(endpoint)["failed"], "the refusal")
+    await eventually(lambda: files(endpoint)["failed"], "the refusal")
     drop(endpoint, "good", DROPPED)
-    await until(lambda: relay.metrics().by_status["pending"], "the good one")
+    await eventually(lambda: relay.metrics().by_status["pending"], "the good one")
 
 
 async def test_a_directory_among_the_files_is_left_alone(start, endpoint: Endpoint) -> None:

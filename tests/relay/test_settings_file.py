@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.observing import drafts, events, remove, send, until, write
+from tests.eventually import eventually
+from tests.relay.observing import drafts, events, remove, send, write
 from waypost import (
     InvalidSettings,
     QosConfig,
@@ -86,7 +87,7 @@ async def test_a_changed_file_takes_effect_while_the_relay_runs(start, config: P
     relay = await start(watch_files=True)
     relay.register_endpoint("agent.a")
     write(config, LIMIT_OF_TWO)
-    await until(lambda: relay.settings.rate_limit.max_per_window == 2, "the new settings")
+    await eventually(lambda: relay.settings.rate_limit.max_per_window == 2, "the new settings")
     results = await relay.publish_many(drafts(3))
     assert [result.delivered_to for result in results] == [1, 1, 0]
 
@@ -95,7 +96,7 @@ async def test_a_file_that_becomes_bad_leaves_the_last_good_settings(start, conf
     write(config, {"maxHops": 7})
     relay = await start(watch_files=True)
     write(config, {"maxHops": "many"})
-    await until(lambda: relay.metrics().problems, "the problem")
+    await eventually(lambda: relay.metrics().problems, "the problem")
     assert relay.settings.max_hops == 7
 
 
@@ -103,7 +104,7 @@ async def test_a_file_that_becomes_good_again_takes_its_problem_away(start, conf
     write(config, {"maxHops": "many"})
     relay = await start(watch_files=True)
     write(config, {"maxHops": 7})
-    await until(lambda: relay.settings.max_hops == 7, "the new settings")
+    await eventually(lambda: relay.settings.max_hops == 7, "the new settings")
     assert relay.metrics().problems == []
 
 
@@ -111,7 +112,7 @@ async def test_a_deleted_file_gives_the_word_back_to_the_caller(start, config: P
     write(config, {"maxHops": 7})
     relay = await start(watch_files=True, max_hops=3)
     remove(config)
-    await until(lambda: relay.settings.max_hops == 3, "the caller's settings")
+    await eventually(lambda: relay.settings.max_hops == 3, "the caller's settings")
 
 
 async def test_a_file_replaced_by_a_rename_is_noticed(start, config: Path) -> None:
@@ -119,13 +120,13 @@ async def test_a_file_replaced_by_a_rename_is_noticed(start, config: Path) -> No
     beside = config.with_name("config.json.new")
     write(beside, {"maxHops": 7})
     beside.rename(config)
-    await until(lambda: relay.settings.max_hops == 7, "the new settings")
+    await eventually(lambda: relay.settings.max_hops == 7, "the new settings")
 
 
 async def test_storage_cannot_change_while_the_relay_runs(start, config: Path) -> None:
     relay = await start(watch_files=True, storage="maildir")
     write(config, {"storage": "journal", "maxHops": 7})
-    await until(lambda: relay.metrics().problems, "the problem")
+    await eventually(lambda: relay.metrics().problems, "the problem")
     assert (
         "'storage' can only be changed while the relay is stopped" in (relay.metrics().problems[0])
     )

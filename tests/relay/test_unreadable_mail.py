@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.observing import files, payloads, send, until
+from tests.eventually import eventually
+from tests.relay.observing import files, payloads, send
 from waypost import RateLimitConfig, Relay
 
 Start = Callable[..., Awaitable[Relay]]
@@ -124,7 +125,7 @@ async def test_an_index_that_could_not_be_written_misses_nothing_later(
     await send(relay, "first")
     await relay.idle()
     relay.sweep()
-    await until(lambda: relay.metrics().problems, "the failed checkpoint")
+    await eventually(lambda: relay.metrics().problems, "the failed checkpoint")
     monkeypatch.setattr(index, "write", write)
     await send(relay, "second")
     relay = await start()

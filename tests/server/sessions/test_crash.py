@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.faults.plain_journal import add_up_directory, committed
-from tests.faults.syncs import Syncs, install_syncs, until
+from tests.faults.syncs import Syncs, install_syncs
 from tests.server.sessions.agents import RawAgent, connect
 from tests.server.sessions.sessions_harness import House, Room, Seat, numbers
 from tests.server.sessions.transports import PretendedLine
@@ -179,7 +180,7 @@ async def test_nothing_is_answered_before_it_is_on_disk(house: House, syncs: Syn
     begun = syncs.begun
     syncs.hold()
     other.put("agent.a", 1)
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     assert len(other.session.outbox) == 0, "sent was said too early"
     assert len(seat.session.outbox) == 0, "the message went out too early"
     syncs.release()
@@ -197,7 +198,7 @@ async def test_a_sender_is_told_of_a_confirmation_once_that_is_on_disk(
     begun = syncs.begun
     syncs.hold()
     seat.ack(batch)
-    await until(lambda: syncs.begun > begun, "the sync")
+    await eventually(lambda: syncs.begun > begun, "the sync")
     assert len(other.session.outbox) == 0
     syncs.release()
     assert [type(one) for one in await other.read()] == [frames.DeliveryConfirm]
@@ -212,7 +213,7 @@ async def test_when_the_disk_fails_everyone_is_sent_away_and_nothing_is_promised
     await other.read()
     syncs.fail()
     other.put("agent.a", 1)
-    await until(lambda: other.dismissed, "the failure")
+    await eventually(lambda: other.dismissed, "the failure")
     assert "could not be written" in other.dismissed[0]
     assert len(other.session.outbox) == len(seat.session.outbox) == 0
     for one in (seat, other):

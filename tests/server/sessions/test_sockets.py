@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 import uvloop
 
+from tests.eventually import eventually
 from tests.faults.plain_journal import committed
-from tests.relay.observing import until
 from tests.server.conftest import Served, ServeRelay, serving
 from tests.server.sessions.agents import RawAgent, payload_of
 from tests.server.sessions.transports import HungUp, SocketLine
@@ -59,7 +59,7 @@ async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: Served)
     await one.begin_send("agent.two", "what the relay has to say meets a closed connection")
     await two.leave()
     mailbox = served.services.relay.parts.ledger.state.mailboxes["agent.two"]
-    await until(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
+    await eventually(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
     await one.leave()
 
 
@@ -102,7 +102,7 @@ async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: Served) -> N
         await sender.until(frames.DeliveryConfirm)
     assert isinstance(agent.line, SocketLine)
     agent.line.cut()
-    await until(lambda: len(served.services.hub) == 1, "the relay to notice")
+    await eventually(lambda: len(served.services.hub) == 1, "the relay to notice")
     agent = await served.dial()
     await agent.log_in(keys)
     assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=7)
@@ -201,8 +201,8 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
         await deaf.line.write(frame)
         assert isinstance(await one.send("agent.two", "go on"), frames.SendResult)
         await two.ack(await two.until(frames.Message))
-    await until(lambda: len(relay.services.hub) == 2, "the agent to be sent away")
-    await until(lambda: lost, "the connection to be cut, read or not")
+    await eventually(lambda: len(relay.services.hub) == 2, "the agent to be sent away")
+    await eventually(lambda: lost, "the connection to be cut, read or not")
     assert (await deaf.end()).code == 1006
     await one.leave()
     await two.leave()
@@ -232,7 +232,7 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
         await deaf.log_in(Identity.new("agent.deaf"))
         speaker = await relay.connect("agent.one")
         await clog(speaker, "agent.deaf")
-        await until(lambda: len(relay.services.hub) == 1, "the connection to be cut")
+        await eventually(lambda: len(relay.services.hub) == 1, "the connection to be cut")
         await speaker.leave()
         assert (await deaf.end()).code == 1006
     finally:
