@@ -23,15 +23,21 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def start(data: Path, clock: ManualClock) -> AsyncIterator[Start]:
-    """Opens the relay on `data`, closing the one before; keywords are fields of `Settings`."""
+    """Open a relay on `data` after closing the previous one.
+
+    Keywords are fields of `Settings`, or `create_mailbox`.
+    """
     opened: list[Relay] = []
 
-    async def open_relay(**fields: object) -> Relay:
+    async def open_relay(
+        *, create_mailbox: Callable[[str], bool] = lambda subject: False, **fields: object
+    ) -> Relay:
         if opened:
             await opened.pop().close()
         # Most tests are about what is decided, not about what survives a power cut.
         fields = {"watch_files": False, "durability": "async", **fields}
-        relay = Relay(data, settings=Settings(**fields), clock=clock)
+        settings = Settings(**fields)
+        relay = Relay(data, settings=settings, clock=clock, create_mailbox=create_mailbox)
         opened.append(await relay.open())
         return relay
 

@@ -367,10 +367,11 @@ async def test_a_batch_with_a_taken_id_fails_before_any_of_it_is_stored(
     assert two_boxes.metrics().by_status["pending"] == waiting
 
 
-async def test_a_mailbox_made_on_the_way_does_not_take_an_id_twice(relay: Relay) -> None:
+async def test_a_mailbox_created_on_demand_does_not_take_an_id_twice(start) -> None:
+    relay: Relay = await start(create_mailbox=lambda one: bool(relay.register_endpoint(one)))
+    relay.register_endpoint("agent.a")
     await send(relay, "first", sender="agent.x", message_id="order-1")
     relay.unregister_endpoint("agent.a")
-    relay.parts.publishing.make_missing = lambda subject: bool(relay.register_endpoint(subject))
     with pytest.raises(InvalidMessage, match="order-1 is taken"):
         await send(relay, "second", message_id="order-1")
     assert payloads(await relay.lease("agent.a")) == ["first"]

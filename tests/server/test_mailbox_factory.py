@@ -13,7 +13,15 @@ from waypost.testing import ManualClock
 
 
 @pytest.fixture
-async def relay(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Relay]:
+def factories() -> list[Mailboxes]:
+    """The factory that the relay uses, once a test has made one."""
+    return []
+
+
+@pytest.fixture
+async def relay(
+    tmp_path: Path, clock: ManualClock, factories: list[Mailboxes]
+) -> AsyncIterator[Relay]:
     settings = Settings(
         storage="journal",
         durability="async",
@@ -21,7 +29,12 @@ async def relay(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Relay]:
         default_ttl_ms=60_000,
         rate_limit=RateLimitConfig(max_per_window=10),
     )
-    async with Relay(tmp_path / "data", settings=settings, clock=clock) as opened:
+    async with Relay(
+        tmp_path / "data",
+        settings=settings,
+        clock=clock,
+        create_mailbox=lambda subject: any(one.make_for(subject) for one in factories),
+    ) as opened:
         yield opened
 
 
@@ -29,16 +42,20 @@ def names(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
 
 
-async def test_a_message_makes_the_mailbox_it_is_for(relay: Relay) -> None:
-    Mailboxes(relay, 10)
+async def test_a_message_makes_the_mailbox_it_is_for(
+    relay: Relay, factories: list[Mailboxes]
+) -> None:
+    factories.append(Mailboxes(relay, 10))
     result = await relay.publish("agent.new", 1, sender="agent.a")
     assert result.delivered_to == 1
     assert names(relay) == ["agent.new"]
 
 
 @pytest.mark.parametrize("subject", ["team.x", "agent", "agents.x", "agent.*", "agent.>", "_relay"])
-async def test_only_literal_subjects_under_agent_get_one(relay: Relay, subject: str) -> None:
-    Mailboxes(relay, 10)
+async def test_only_literal_subjects_under_agent_get_one(
+    relay: Relay, factories: list[Mailboxes], subject: str
+) -> None:
+    factories.append(Mailboxes(relay, 10))
     result = await relay.publish(subject, 1, sender="agent.a")
     assert (result.delivered_to, names(relay)) == (0, [])
 
@@ -48,22 +65,28 @@ async def test_without_it_nobody_is_there(relay: Relay) -> None:
     assert (result.delivered_to, names(relay)) == (0, [])
 
 
-async def test_who_is_over_its_rate_makes_no_mailboxes(relay: Relay) -> None:
-    Mailboxes(relay, 100)
+async def test_who_is_over_its_rate_makes_no_mailboxes(
+    relay: Relay, factories: list[Mailboxes]
+) -> None:
+    factories.append(Mailboxes(relay, 100))
     drafts = [{"subject": f"agent.n{n}", "payload": n, "sender": "agent.a"} for n in range(20)]
     await relay.publish_many(drafts)
     assert len(names(relay)) == 10
 
 
-async def test_who_may_not_write_there_makes_no_mailbox(relay: Relay) -> None:
-    Mailboxes(relay, 10)
+async def test_who_may_not_write_there_makes_no_mailbox(
+    relay: Relay, factories: list[Mailboxes]
+) -> None:
+    factories.append(Mailboxes(relay, 10))
     relay.access.add_rule(AccessRule("agent.a", "agent.new", "deny"))
     await relay.publish_many([{"subject": "agent.new", "payload": 1, "sender": "agent.a"}])
     assert names(relay) == []
 
 
-async def test_there_is_a_bound(relay: Relay, caplog: pytest.LogCaptureFixture) -> None:
-    Mailboxes(relay, 2)
+async def test_there_is_a_bound(
+    relay: Relay, factories: list[Mailboxes], caplog: pytest.LogCaptureFixture
+) -> None:
+    factories.append(Mailboxes(relay, 2))
     delivered = [
         (await relay.publish(f"agent.n{n}", 1, sender="agent.a")).delivered_to for n in range(6)
     ]
@@ -72,8 +95,10 @@ async def test_there_is_a_bound(relay: Relay, caplog: pytest.LogCaptureFixture) 
     assert len(warned) == 3  # of 4 refusals: the 1st, 2nd and 4th
 
 
-async def test_mailboxes_that_stand_empty_make_room(relay: Relay, clock: ManualClock) -> None:
-    Mailboxes(relay, 2)
+async def test_mailboxes_that_stand_empty_make_room(
+    relay: Relay, factories: list[Mailboxes], clock: ManualClock
+) -> None:
+    factories.append(Mailboxes(relay, 2))
     for n in range(2):
         await relay.publish(f"agent.n{n}", 1, sender="agent.a")
     clock.advance_ms(60_001)
@@ -83,16 +108,19 @@ async def test_mailboxes_that_stand_empty_make_room(relay: Relay, clock: ManualC
     assert names(relay) == ["agent.late"]
 
 
-async def test_mail_that_waits_is_never_lost_for_room(relay: Relay) -> None:
-    Mailboxes(relay, 1)
+async def test_mail_that_waits_is_never_lost_for_room(
+    relay: Relay, factories: list[Mailboxes]
+) -> None:
+    factories.append(Mailboxes(relay, 1))
     await relay.publish("agent.full", "keep me", sender="agent.a")
     await relay.publish("agent.late", 1, sender="agent.a")
     [kept] = await relay.lease("agent.full")
     assert kept.payload == "keep me"
 
 
-async def test_who_has_come_keeps_its_mailbox(relay: Relay) -> None:
+async def test_who_has_come_keeps_its_mailbox(relay: Relay, factories: list[Mailboxes]) -> None:
     mailboxes = Mailboxes(relay, 1)
+    factories.append(mailboxes)
     await relay.publish("agent.here", 1, sender="agent.a")
     mailboxes.open_for("agent.here")
     [got] = await relay.lease("agent.here")
@@ -101,8 +129,11 @@ async def test_who_has_come_keeps_its_mailbox(relay: Relay) -> None:
     assert names(relay) == ["agent.here"]
 
 
-async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(relay: Relay) -> None:
+async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(
+    relay: Relay, factories: list[Mailboxes]
+) -> None:
     mailboxes = Mailboxes(relay, 1)
+    factories.append(mailboxes)
     for subject in ("team.x", "team.y"):
         mailboxes.open_for(subject)
     assert names(relay) == ["team.x", "team.y"]
@@ -110,9 +141,10 @@ async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(relay: Relay) -> No
 
 async def test_mailboxes_of_an_earlier_run_make_room_unless_their_agent_is_known(
     relay: Relay,
+    factories: list[Mailboxes],
 ) -> None:
     for subject in ("agent.known", "agent.never-came", "team.x"):
         relay.register_endpoint(subject)
-    Mailboxes(relay, 3, {"agent.known", "team.x"}.__contains__)
+    factories.append(Mailboxes(relay, 3, {"agent.known", "team.x"}.__contains__))
     await relay.publish("agent.late", 1, sender="agent.a")
     assert names(relay) == ["agent.known", "team.x", "agent.late"]

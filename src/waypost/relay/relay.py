@@ -55,16 +55,22 @@ class Relay:
         *,
         settings: Settings | None = None,
         clock: Clock | None = None,
+        create_mailbox: Callable[[str], bool] = lambda subject: False,
     ) -> None:
+        """`create_mailbox(subject)` is called when a message may be published but no endpoint has
+        its subject; it may register one, and returns whether it did."""
         self._data = DataDir(data_dir)
         self._settings = settings or Settings()
         self._clock = clock or system_clock
+        self._create_mailbox = create_mailbox
         self._open: tuple[Runtime, DirectoryLock] | None = None
 
     async def open(self) -> Self:
         """Own the directory, recover what is in it, and start. Closed again by `close`."""
         if self._open is None:
-            self._open = await open_runtime(self._data, self._settings, self._clock)
+            self._open = await open_runtime(
+                self._data, self._settings, self._clock, self._create_mailbox
+            )
         return self
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Callable
 
 from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
@@ -25,7 +26,7 @@ from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.inspection.inspector import Inspector
-from waypost.relay.journal.journal import Journal
+from waypost.relay.journal.journal import CommitListeners, Journal
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
@@ -51,10 +52,12 @@ class Runtime:
         access: AccessFile,
         recovered: Recovered,
         clock: Clock,
+        create_mailbox: Callable[[str], bool],
     ) -> None:
         self.data, self.settings, self.access = data, settings, access
         self.index, self.report = recovered.index, recovered.report
-        self.journal = Journal(data.journal, recovered.position, settings.current)
+        listeners = CommitListeners()
+        self.journal = Journal(data.journal, recovered.position, settings.current, listeners)
         self.ledger = Ledger(self.journal, recovered.state, clock)
         self.timers = Timers(clock, self.ledger.now_us)
         self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
@@ -63,25 +66,28 @@ class Runtime:
         self.maildir = Maildir(data.mailboxes)
         self.mirror = self._make_mirror()
         self.signals = Signals()
-        self.transitions = Transitions(self.ledger, self.mirror, self.breaker_feedback)
+        self.transitions = Transitions(
+            self.ledger, self.mirror, self.breaker_feedback, self.payloads
+        )
         self.rejections = RejectionLog(self.ledger)
-        self.delivery = Deliverer(
-            self.ledger,
-            self.mirror,
-            self.breaker_feedback,
-            self.payloads,
+        self.subscriptions = Subscriptions(data.subscriptions)
+        self.deliverer = Deliverer(
+            recovered.state,
             self.transitions,
+            self.breaker_feedback,
             self.rejections,
             PressureSignals(self.signals),
+            self.subscriptions,
         )
         get = settings.get
-        self.publishing = Publishing(self.ledger, get, access, self.delivery, self.rejections)
+        self.publishing = Publishing(
+            self.ledger, get, access, self.deliverer, self.rejections, create_mailbox
+        )
         self.leases = Leases(self.ledger, self.transitions, self.payloads, self.timers, get)
-        self.subscriptions = Subscriptions(data.subscriptions)
+        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.payloads)
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.leases, self.transitions, self.payloads
         )
-        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.payloads)
         self.endpoints = Endpoints(self.ledger, self.mirror)
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
@@ -96,7 +102,6 @@ class Runtime:
         )
         self.sweeper = self._make_sweeper()
         self.file_watcher = self._make_file_watcher()
-        self._connect()
 
     @property
     def uses_files(self) -> bool:
@@ -141,10 +146,13 @@ class Runtime:
         get = self.settings.get
         mail = MailTasks(self.ledger, self.transitions, self.leases, self.dead_letters, get)
         memory = StateTasks(
-            self.ledger, self.breaker_feedback, self.rejections, self.checkpoints, get
+            self.ledger,
+            self.breaker_feedback,
+            self.rejections,
+            self.checkpoints,
+            get,
+            on_room=self.drop_ins.scan_all if self.uses_files else lambda: None,
         )
-        if self.uses_files:
-            memory.on_room = self.drop_ins.scan_all
         journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
         sweeper = Sweeper(self.ledger, self.timers, get)
         for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):
@@ -155,41 +163,22 @@ class Runtime:
         return sweeper
 
     def _make_file_watcher(self) -> FileWatcher:
-        file_watcher = FileWatcher(self.data, mailboxes=self.uses_files)
-        file_watcher.on_file = {
+        on_file = {
             self.data.config: self.settings.reload,
             self.data.rules: self.access.reload,
         }
-        file_watcher.on_mailbox = self.drop_ins.scan
-        file_watcher.on_mail = self.drop_ins.look
-        return file_watcher
-
-    def _connect(self) -> None:
-        def visible(endpoint: str) -> None:
-            self.leases.arrived(endpoint)
-            self.consumers.wake(endpoint)
-            self.handlers.wake(endpoint)
-
-        self.ledger.on_visible = visible
-        notify = self.journal.on_commit
-
-        def committed() -> None:
-            notify()
-            self.checkpoints.committed()
-
-        self.journal.on_commit = committed
-        self.delivery.handlers = self.subscriptions.handlers
+        return FileWatcher(self.data, on_file, self.drop_ins if self.uses_files else None)
 
 
 async def open_runtime(
-    data: DataDir, given: Settings, clock: Clock
+    data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
 ) -> tuple[Runtime, DirectoryLock]:
     """Own the directory, recover what is in it, and start."""
     data.create()
     try:
         lock = DirectoryLock(data)
         try:
-            return await _start(data, given, clock), lock
+            return await _start(data, given, clock, create_mailbox), lock
         except BaseException:
             lock.release()
             raise
@@ -197,12 +186,14 @@ async def open_runtime(
         raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
 
 
-async def _start(data: DataDir, given: Settings, clock: Clock) -> Runtime:
+async def _start(
+    data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
+) -> Runtime:
     settings = SettingsFile(data, given)
     access = AccessFile(data)
     window_us = settings.current.rate_limit.window_secs * 1_000_000
     recovered = await asyncio.to_thread(recover, data, window_us)
-    runtime = Runtime(data, settings, access, recovered, clock)
+    runtime = Runtime(data, settings, access, recovered, clock, create_mailbox)
     try:
         await asyncio.to_thread(runtime.restore_files)
         _announce(runtime)

@@ -22,7 +22,7 @@ _LOOKED_AT_MAX = 64
 
 
 class Mailboxes:
-    """Makes mailboxes in `relay`, which asks it about every subject nobody is registered under.
+    """Creates mailboxes in `relay`, whose `create_mailbox` is `make_for`.
 
     `is_known` says whether anybody has ever proved to be a subject.
     """
@@ -39,7 +39,6 @@ class Mailboxes:
             if subject.startswith(_PREFIX) and not is_known(subject)
         }
         self._rejected = 0
-        relay.parts.publishing.make_missing = self.make_for
 
     def make_for(self, subject: str) -> bool:
         """Give `subject` a mailbox if it is one that gets it; whether it has one now."""

@@ -62,7 +62,13 @@ async def open_context(
 ) -> AsyncIterator[ServerContext]:
     """Open the relay and everything that serving it needs; closed at the end."""
     options = options or ServeOptions()
-    async with Relay(data_dir, settings=settings, clock=clock) as relay:
+
+    def create_mailbox(subject: str) -> bool:
+        return mailboxes.make_for(subject)  # made below, before anything can be published
+
+    async with Relay(
+        data_dir, settings=settings, clock=clock, create_mailbox=create_mailbox
+    ) as relay:
         authenticator = Authenticator.open(Path(data_dir), lambda: clock() // 1000)
         try:
             mailboxes = Mailboxes(

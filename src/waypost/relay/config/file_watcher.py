@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from watchfiles import Change, awatch
 
@@ -15,24 +16,40 @@ _STEP_MS = 50
 _DEBOUNCE_MS = 200
 
 
-class FileWatcher:
-    """Calls back when a watched file changes. With `mailboxes` False, only the two files."""
+class DropInScanner(Protocol):
+    """Takes in files that another process put into a mailbox."""
 
-    def __init__(self, data: DataDir, *, mailboxes: bool) -> None:
+    def scan(self, hash_: str) -> object:
+        """Check every file in the mailbox `hash_`."""
+
+    def check(self, hash_: str, name: str) -> object:
+        """Check the file `name` in the mailbox `hash_`."""
+
+
+class FileWatcher:
+    """Calls `on_file[path]` when that file changes, and `drop_ins` when one was dropped in.
+
+    Mailboxes are watched only if there are `drop_ins`.
+    """
+
+    def __init__(
+        self,
+        data: DataDir,
+        on_file: Mapping[Path, Callable[[], object]],
+        drop_ins: DropInScanner | None,
+    ) -> None:
         self._data = data
-        self._mailboxes = mailboxes
+        self._on_file = {str(path): reload for path, reload in on_file.items()}
+        self._drop_ins = drop_ins
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.on_file: dict[Path, Callable[[], object]] = {}
-        self.on_mailbox: Callable[[str], object] = lambda hash_: None
-        self.on_mail: Callable[[str, str], object] = lambda hash_, name: None
 
     async def start(self) -> None:
         """Begin to watch."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._watch_files()))
-        if self._mailboxes:
-            self._tasks.append(loop.create_task(self._watch_mailboxes()))
+        if self._drop_ins is not None:
+            self._tasks.append(loop.create_task(self._watch_mailboxes(self._drop_ins)))
         await asyncio.sleep(0)  # in their first step the tasks set up their watches
 
     async def stop(self) -> None:
@@ -41,19 +58,18 @@ class FileWatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_files(self) -> None:
-        names = {str(path): act for path, act in self.on_file.items()}
         async for changes in awatch(
             self._data.root,
-            watch_filter=lambda change, path: path in names,
+            watch_filter=lambda change, path: path in self._on_file,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
             recursive=False,
             stop_event=self._stop,
         ):
             for path in {path for _, path in changes}:
-                names[path]()
+                self._on_file[path]()
 
-    async def _watch_mailboxes(self) -> None:
+    async def _watch_mailboxes(self, drop_ins: DropInScanner) -> None:
         async for changes in awatch(
             self._data.incoming,
             watch_filter=_matters,
@@ -64,9 +80,9 @@ class FileWatcher:
             for change, path in sorted(changes, key=lambda item: item[1]):
                 before, last = path.rsplit("/", 1)
                 if change is Change.deleted:
-                    self.on_mail(before.rsplit("/", 1)[1], last)
+                    drop_ins.check(before.rsplit("/", 1)[1], last)
                 elif before == str(self._data.incoming):
-                    self.on_mailbox(last)
+                    drop_ins.scan(last)
 
 
 def _matters(change: Change, path: str) -> bool:

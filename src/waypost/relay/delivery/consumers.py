@@ -143,6 +143,7 @@ class Consumers:
         self.payloads = payloads
         self._ledger = ledger
         self._attached: dict[str, tuple[Consumer, Callable[[], None]]] = {}
+        ledger.listeners.on_visible(self._notify)
 
     def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
         """Stay at the mailbox of `subject`; `on_arrival` is called when there may be mail.
@@ -166,7 +167,7 @@ class Consumers:
         self._note(consumer.subject, "disconnected")
         return True
 
-    def wake(self, subject: str) -> None:
+    def _notify(self, subject: str) -> None:
         """There may be mail for whoever stays at `subject`. One that raises stops no other."""
         attached = self._attached.get(subject)
         if attached is None:

@@ -1,11 +1,8 @@
 """One message into one mailbox: decide → journal → apply → show."""
 
-from collections.abc import Callable, Sized
-
 import msgspec
 
 from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
-from waypost.policy.bounds import payload_inline_max_bytes
 from waypost.policy.breakers import CLOSED
 from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.settings import Settings
@@ -13,11 +10,10 @@ from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import PreparedMessage
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
+from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
-from waypost.relay.maildir.mirror import MailboxMirror
-from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
-from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.relay_state import RelayState
 from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 
@@ -25,26 +21,21 @@ from waypost.wire.events import Accepted, Rejected
 class Deliverer:
     """Step 5 of admission, carried out."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts a delivery touches
+    def __init__(
         self,
-        ledger: Ledger,
-        mirror: MailboxMirror,
-        breaker_feedback: BreakerFeedback,
-        payloads: PayloadStore,
+        state: RelayState,
         transitions: Transitions,
+        breaker_feedback: BreakerFeedback,
         rejections: RejectionLog,
         pressure_signals: PressureSignals,
+        subscriptions: Subscriptions,
     ) -> None:
-        self._ledger = ledger
-        self._state = ledger.state
-        self._mirror = mirror
-        self._breaker_feedback = breaker_feedback
-        self._payloads = payloads
+        self._state = state
         self._transitions = transitions
+        self._breaker_feedback = breaker_feedback
         self._rejections = rejections
         self._pressure_signals = pressure_signals
-        self.handlers: Callable[[str], Sized] = lambda endpoint: ()
-        """Who waits for mail of an endpoint in this process."""
+        self._handlers = subscriptions.handlers
 
     def deliver(
         self, prepared: PreparedMessage, mailbox: Mailbox, part: tuple[int, int], settings: Settings
@@ -78,35 +69,16 @@ class Deliverer:
                     event.sender, mailbox, verdict, settings, prepared.at_us
                 )
         if verdict.reason is None:
-            self._store(event, mailbox, prepared.content)
-        else:
-            self._reject(event, mailbox, prepared.content, verdict)
-        return verdict
-
-    def _store(self, event: Accepted, mailbox: Mailbox, content: bytes) -> None:
-        if self.handlers(mailbox.subject):
-            event.deferred = True
-        again = event.chosen_id and event.id in mailbox.dead
-        self._ledger.record(event, _attach(event, content))
-        message = mailbox.live[event.id]
-        self._payloads.cache(message, event, content)
-        self._mirror.on_stored(mailbox, message, again=again)
-        self._ledger.wake(mailbox.subject)
-        if not event.deferred and self._breaker_feedback.breakers:
-            self._breaker_feedback.on_stored(mailbox.subject, event.at_us)
-
-    def _reject(
-        self, event: Accepted, mailbox: Mailbox, content: bytes, verdict: DeliveryVerdict
-    ) -> None:
-        assert verdict.reason is not None
+            if self._handlers(mailbox.subject):
+                event.deferred = True
+            self._transitions.store(mailbox, event, prepared.content)
+            return verdict
         rejected = _as_rejected(event, verdict, verdict.reason)
-        if rejected.reason not in DEAD_LETTERED:
+        if rejected.reason in DEAD_LETTERED:
+            self._transitions.store_rejected(mailbox, rejected, prepared.content)
+        else:
             self._rejections.record(rejected)
-            return
-        self._ledger.record(rejected, _attach(rejected, content))
-        message = mailbox.dead[event.id]
-        self._payloads.cache(message, rejected, content)
-        self._transitions.show_dead_letter(mailbox, message)
+        return verdict
 
     def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
         pending = list(mailbox.pending())
@@ -149,11 +121,3 @@ def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> R
     return Rejected(
         **fields, reason=reason, detail=verdict.detail, retry_after_ms=verdict.retry_after_ms
     )
-
-
-def _attach(event: Accepted | Rejected, content: bytes) -> bytes | None:
-    """Put a small payload into its event; a large one is returned, for the body file."""
-    if len(content) > payload_inline_max_bytes:
-        return content
-    event.payload = msgspec.Raw(content)
-    return None

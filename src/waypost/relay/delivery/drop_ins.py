@@ -60,9 +60,9 @@ class DropIns:
     def scan(self, hash_: str) -> None:
         """Look at every file in one mailbox."""
         for name in sorted(self._maildir.sizes(hash_, "new")):
-            self.look(hash_, name)
+            self.check(hash_, name)
 
-    def look(self, hash_: str, name: str) -> None:
+    def check(self, hash_: str, name: str) -> None:
         """Look at one file in `new/`: one of ours, or dropped in."""
         mailbox = self._mailbox(hash_)
         if mailbox is None or name in mailbox.live or (hash_, name) in self._leaving:

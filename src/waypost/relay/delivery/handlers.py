@@ -41,6 +41,7 @@ class HandlerRunner:
         self._payloads = payloads
         self._running: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
+        ledger.listeners.on_visible(self.wake)
 
     def wake(self, endpoint: str) -> None:
         """There may be mail for the handlers of `endpoint`."""

@@ -52,6 +52,7 @@ class Leases:
         self._timer_at_us = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._stopped = False
+        ledger.listeners.on_visible(self._wake_waiters)
 
     def mailbox(self, subject: str) -> Mailbox:
         """The mailbox of an endpoint that is, or was, registered."""
@@ -141,8 +142,7 @@ class Leases:
         for subject, not_before_us in delays:
             self._wake_at(subject, not_before_us)
 
-    def arrived(self, subject: str) -> None:
-        """There may be something to lease: wake whoever waits."""
+    def _wake_waiters(self, subject: str) -> None:
         for waiter in self._waiters.pop(subject, ()):
             if not waiter.done():
                 waiter.set_result(None)
@@ -167,10 +167,10 @@ class Leases:
         if self._cancel_timer is not None:
             self._cancel_timer()
         for subject in list(self._waiters):
-            self.arrived(subject)
+            self._wake_waiters(subject)
 
     def _wake_at(self, subject: str, at_us: int) -> None:
-        self._timers.call_at(at_us, lambda: self._ledger.on_visible(subject))
+        self._timers.call_at(at_us, lambda: self._ledger.listeners.visible(subject))
 
     def _lease_now(
         self, subject: str, limit: int, max_size_bytes: int | None, max_bytes: int | None

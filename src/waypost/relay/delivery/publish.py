@@ -38,7 +38,10 @@ class Publishing:
         access: AccessFile,
         delivery: Deliverer,
         rejections: RejectionLog,
+        create_mailbox: Callable[[str], bool],
     ) -> None:
+        """`create_mailbox(subject)` is called when no endpoint has the subject of a message that
+        may be published, and returns whether one has it now."""
         self._ledger = ledger
         self._state = ledger.state
         self._settings = settings
@@ -46,8 +49,7 @@ class Publishing:
         self._delivery = delivery
         self._rejections = rejections
         self._make_id = UlidFactory(secrets.token_bytes).make
-        self.make_missing: Callable[[str], bool] = lambda subject: False
-        """Asked about a subject nobody is registered under; whether somebody is now."""
+        self._create_mailbox = create_mailbox
 
     def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
@@ -73,7 +75,7 @@ class Publishing:
             return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
-        if not recipients and self.make_missing(draft.subject):
+        if not recipients and self._create_mailbox(draft.subject):
             recipients = self._recipients(draft, now_us)
             self._reject_taken(draft.sender, message_id, recipients)
         if not recipients:

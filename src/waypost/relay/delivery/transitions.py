@@ -11,6 +11,7 @@ from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire import events
 
 
@@ -18,11 +19,32 @@ class Transitions:
     """The steps of messages in the mailboxes of one relay."""
 
     def __init__(
-        self, ledger: Ledger, mirror: MailboxMirror, breaker_feedback: BreakerFeedback
+        self,
+        ledger: Ledger,
+        mirror: MailboxMirror,
+        breaker_feedback: BreakerFeedback,
+        payloads: PayloadStore,
     ) -> None:
         self._ledger = ledger
         self._mirror = mirror
         self._breaker_feedback = breaker_feedback
+        self._payloads = payloads
+
+    def store(self, mailbox: Mailbox, event: events.Accepted, content: bytes) -> None:
+        """Put an admitted message into its mailbox."""
+        was_dead = event.chosen_id and event.id in mailbox.dead
+        message = self._ledger.record_arrival(event, content)
+        self._payloads.cache(message, event, content)
+        self._mirror.on_stored(mailbox, message, was_dead=was_dead)
+        self._ledger.wake(mailbox.subject)
+        if not event.deferred and self._breaker_feedback.breakers:
+            self._breaker_feedback.on_stored(mailbox.subject, event.at_us)
+
+    def store_rejected(self, mailbox: Mailbox, event: events.Rejected, content: bytes) -> None:
+        """Put a rejected message into its mailbox as a dead letter."""
+        message = self._ledger.record_arrival(event, content)
+        self._payloads.cache(message, event, content)
+        self._show_dead_letter(mailbox, message)
 
     def lease(self, mailbox: Mailbox, messages: Sequence[Message], via: str, until_us: int) -> None:
         """Hand messages out until `until_us`; 0 is until whoever has them is done or gone."""
@@ -77,7 +99,7 @@ class Transitions:
                 at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
             )
         )
-        self.show_dead_letter(self._mailbox(message), message)
+        self._show_dead_letter(self._mailbox(message), message)
         if via == "handler":
             self._breaker_feedback.on_failed(message, at_us)
         else:
@@ -95,14 +117,8 @@ class Transitions:
                 reason=reason,
             )
         )
-        self.show_dead_letter(self._mailbox(message), message)
+        self._show_dead_letter(self._mailbox(message), message)
         self._breaker_feedback.on_abandoned(message)
-
-    def show_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
-        """Show a new dead letter; if there are too many now, the oldest goes."""
-        self._mirror.on_dead_lettered(mailbox, message)
-        while len(mailbox.dead) > mailbox_dead_letters_max:
-            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
 
     def expire(self, message: Message) -> None:
         """The message's time is up."""
@@ -132,12 +148,18 @@ class Transitions:
 
     def redrive(self, message: Message) -> None:
         """A dead letter goes back into its mailbox, at the end."""
-        self._ledger.record(
+        redriven = self._ledger.record(
             events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
-        mailbox = self._mailbox(message)
-        self._mirror.on_stored(mailbox, mailbox.live[message.id], again=True)
+        assert redriven is not None
+        self._mirror.on_stored(self._mailbox(message), redriven, was_dead=True)
         self._ledger.wake(message.endpoint)
+
+    def _show_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
+        """Show a new dead letter; if there are too many now, the oldest goes."""
+        self._mirror.on_dead_lettered(mailbox, message)
+        while len(mailbox.dead) > mailbox_dead_letters_max:
+            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
 
     def _record(self, event: events.MailboxEvent) -> None:
         mailbox = self._ledger.state.mailboxes[event.endpoint]

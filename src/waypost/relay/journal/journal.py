@@ -55,18 +55,63 @@ class PendingBatch:
         self.position = Position()
 
 
+class CommitListeners:
+    """Callbacks for the three moments of a batch, each called in the order of registration.
+
+    on_batch_closed  it takes no more events: the state is exactly what `position` stands for
+    on_commit        it is durable
+    on_visible       it is durable, and an endpoint may have messages to deliver
+    """
+
+    def __init__(self) -> None:
+        self._on_batch_closed: list[Callable[[Position], None]] = []
+        self._on_commit: list[Callable[[], None]] = []
+        self._on_visible: list[Callable[[str], None]] = []
+
+    def on_batch_closed(self, callback: Callable[[Position], None]) -> None:
+        """Call `callback(position)` whenever a batch is closed."""
+        self._on_batch_closed.append(callback)
+
+    def on_commit(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` whenever a batch has become durable."""
+        self._on_commit.append(callback)
+
+    def on_visible(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(endpoint)` whenever an endpoint may have messages to deliver."""
+        self._on_visible.append(callback)
+
+    def batch_closed(self, position: Position) -> None:
+        """Notify of a closed batch."""
+        for callback in self._on_batch_closed:
+            callback(position)
+
+    def committed(self) -> None:
+        """Notify of a durable batch."""
+        for callback in self._on_commit:
+            callback()
+
+    def visible(self, endpoint: str) -> None:
+        """Notify of an endpoint that may have messages to deliver."""
+        for callback in self._on_visible:
+            callback(endpoint)
+
+
 class Journal:
     """Appends to the segments of one data directory. Belongs to one event loop."""
 
-    def __init__(self, directory: Path, position: Position, settings: Settings) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        position: Position,
+        settings: Settings,
+        listeners: "CommitListeners | None" = None,
+    ) -> None:
         self.settings = settings
+        self.listeners = listeners or CommitListeners()
         self.full = False
         self.failure: RelayStopped | None = None
         self.committed = position
         self.commits = 0
-        self.on_commit: Callable[[], None] = lambda: None
-        self.on_close: Callable[[Position], None] = lambda position: None
-        """Called when a batch is closed: what is recorded is exactly what `position` stands for."""
         self._directory = directory
         self._loop = asyncio.get_running_loop()
         self._seq = position.seq
@@ -264,7 +309,7 @@ class Journal:
             self._last_body = None
             batch.position = Position(at.seq, at.at_us, self._segment, 0)
         self._closed.append(batch)
-        self.on_close(batch.position)
+        self.listeners.batch_closed(batch.position)
         if self._writing is None:
             self._submit()
 
@@ -294,7 +339,7 @@ class Journal:
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        self.on_commit()
+        self.listeners.committed()
         if self._closed:
             self._submit()
         elif self._batch is not None:

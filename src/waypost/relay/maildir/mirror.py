@@ -34,8 +34,8 @@ class MailboxMirror(Protocol):
     def on_unregistered(self, mailbox: Mailbox) -> None:
         """An endpoint was unregistered."""
 
-    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
-        """A message was stored; `again` if it was a dead letter."""
+    def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
+        """A message was stored; `was_dead` if it was a dead letter."""
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
         """A message became a dead letter."""
@@ -57,7 +57,7 @@ class NoFiles:
     def on_unregistered(self, mailbox: Mailbox) -> None:
         """Nothing to do."""
 
-    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
+    def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
         """Nothing to do."""
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
@@ -104,11 +104,11 @@ class MaildirFiles:
         self._open.discard(mailbox.hash)
         self._later(mailbox, self._remove_if_closed, mailbox.hash)
 
-    def on_stored(self, mailbox: Mailbox, message: Message, *, again: bool = False) -> None:
+    def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
         """The message appears in `new/`."""
         content = encode_envelope(self._payloads.stored_envelope(message))
         self._later(mailbox, self._maildir.deliver, mailbox.hash, message.id, content)
-        if again:
+        if was_dead:
             self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:

@@ -118,14 +118,15 @@ class StateTasks:
         rejections: RejectionLog,
         checkpoints: Checkpoints,
         settings: Callable[[], Settings],
+        on_room: Callable[[], object],
     ) -> None:
+        """`on_room` is called when a full disk has room again."""
         self._ledger = ledger
         self._breaker_feedback = breaker_feedback
         self._rejections = rejections
         self._checkpoints = checkpoints
         self._settings = settings
-        self.on_room: Callable[[], object] = lambda: None
-        """Called when a full disk has room again."""
+        self._on_room = on_room
 
     def forget(self, now_us: int) -> None:
         """Forget idle senders and breakers; write counted refusals of minutes that are over."""
@@ -147,7 +148,7 @@ class StateTasks:
         """After a full disk, see whether there is room again."""
         if self._ledger.journal.full and self._ledger.journal.restore_ballast():
             log.warning("there is room on the disk again: publishes are taken")
-            self.on_room()
+            self._on_room()
 
 
 class JournalTasks:

@@ -36,9 +36,10 @@ class Checkpoints:
         self._forget_before_us = 0
         self.problem = ""
         self._writing_seq = self._written_seq = (index.position() or Position()).seq
-        journal.on_close = self._batch_closed
+        journal.listeners.on_batch_closed(self._batch_closed)
+        journal.listeners.on_commit(self._committed)
 
-    def committed(self) -> None:
+    def _committed(self) -> None:
         """A batch became durable: write what was taken, if it is covered."""
         taken = self._taken
         if taken is None or self._writing or taken.position.seq > self._journal.committed.seq:
@@ -56,7 +57,7 @@ class Checkpoints:
         under_way = self._journal.busy or self._taken is not None or self._writing is not None
         if not under_way and (self._replace_all or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)
-            self.committed()
+            self._committed()
 
     async def rebuild(self) -> int:
         """Write everything anew; gives how many messages there are."""
@@ -89,7 +90,7 @@ class Checkpoints:
 
     async def _wait_until_written(self) -> None:
         """Wait until everything taken so far is written."""
-        self.committed()
+        self._committed()
         while self._writing is not None:
             await asyncio.wait([self._writing])
             await asyncio.sleep(0)  # lets `_written` run, which may begin the next write
@@ -116,7 +117,7 @@ class Checkpoints:
             self._state.duplicates.end_flush()
             self.problem = ""
             self._written_seq = self._writing_seq
-            self.committed()
+            self._committed()
             return
         # The journal has it all: an index that falls behind only makes the next start slower.
         # It is tried again before anything newer is taken: a checkpoint stands for all before it.

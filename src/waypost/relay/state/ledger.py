@@ -5,14 +5,17 @@ event, queues it for the journal and folds it into the state at once, so that th
 sees it; whoever must not act before it is durable awaits `sync`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from waypost.policy.bounds import lease_max_messages
+import msgspec
+
+from waypost.policy.bounds import lease_max_messages, payload_inline_max_bytes
 from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import Clock
 from waypost.relay.journal.journal import Journal
+from waypost.relay.state.mailbox import Message
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.events import AnyEvent, MailboxEvent, PairSeen
+from waypost.wire.events import Accepted, AnyEvent, MailboxEvent, PairSeen, Rejected
 
 
 class Ledger:
@@ -25,8 +28,8 @@ class Ledger:
         self._last_us = state.at_us
         self._ahead_us = 0
         self._woken: dict[str, None] = {}
-        self.on_visible: Callable[[str], None] = lambda endpoint: None
-        journal.on_commit = self._notify
+        self.listeners = journal.listeners
+        self.listeners.on_commit(self._notify)
 
     def now_us(self) -> int:
         """The time, never going back. After the clock was set back, it goes on from where it was.
@@ -41,9 +44,23 @@ class Ledger:
         self._ahead_us += self._last_us - now_us
         return self._last_us
 
-    def record(self, event: AnyEvent, body: bytes | None = None) -> None:
-        """Take note of a decision."""
-        self.state.apply(event, self.journal.append(event, body))
+    def record(self, event: AnyEvent) -> Message | None:
+        """Journal a decision and apply it; return the message it put into a mailbox, if any."""
+        return self.state.apply(event, self.journal.append(event))
+
+    def record_arrival(self, event: Accepted | Rejected, content: bytes) -> Message:
+        """Journal an arrival with its payload `content`, apply it, and return its message.
+
+        A large payload goes into the segment's body file, a small one into the event itself.
+        """
+        if len(content) > payload_inline_max_bytes:
+            location = self.journal.append(event, content)
+        else:
+            event.payload = msgspec.Raw(content)
+            location = self.journal.append(event)
+        message = self.state.apply(event, location)
+        assert message is not None
+        return message
 
     def record_all(self, events: Sequence[MailboxEvent]) -> None:
         """Take note of decisions of one kind, made together about messages stored before."""
@@ -88,4 +105,4 @@ class Ledger:
                 continue
             if mailbox.queue and mailbox.queue[-1].order > committed:
                 self._woken[endpoint] = None  # its newest mail is in a later batch
-            self.on_visible(endpoint)
+            self.listeners.visible(endpoint)

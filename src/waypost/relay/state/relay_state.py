@@ -64,7 +64,7 @@ class RelayState:
         self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
         self.breaker_moves: deque[events.BreakerMoved] = deque(maxlen=breaker_moves_in_memory_max)
         self._tickets: dict[str, int] = {}
-        self._appliers: dict[type[Any], Callable[[Any, Location], None]] = {
+        self._appliers: dict[type[Any], Callable[[Any, Location], Message | None]] = {
             events.Accepted: self._accepted,
             events.Rejected: self._rejected,
             events.Leased: self._leased,
@@ -82,11 +82,11 @@ class RelayState:
             events.SettingsChanged: _no_change,
         }
 
-    def apply(self, event: events.AnyEvent, location: Location) -> None:
-        """Take note of an event whose line lies at `place`."""
+    def apply(self, event: events.AnyEvent, location: Location) -> Message | None:
+        """Apply an event whose line is at `location`; return the message it put into a mailbox."""
         self.seq = event.seq
         self.at_us = event.at_us
-        self._appliers[type(event)](event, location)
+        return self._appliers[type(event)](event, location)
 
     def apply_all(self, changes: Sequence[events.MailboxEvent]) -> None:
         """Take note of events of one kind, about messages whose own lines are known."""
@@ -142,34 +142,38 @@ class RelayState:
         hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
         self.duplicates.put(key, first_result(known, event, hash_))
 
-    def _accepted(self, event: events.Accepted, location: Location) -> None:
+    def _accepted(self, event: events.Accepted, location: Location) -> Message | None:
         self.counts["accepted"] += 1
         self._note_arrival(event)
         endpoint = event.endpoint
-        if endpoint:
-            message = message_from_event(event, location)
-            if event.probe and event.deferred:
-                message.probe = True
-            mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
-            if event.chosen_id:
-                self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
-            mailbox.add(message)
-            self.dirty[event.seq] = message
+        if not endpoint:
+            return None
+        message = message_from_event(event, location)
+        if event.probe and event.deferred:
+            message.probe = True
+        mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
+        if event.chosen_id:
+            self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
+        mailbox.add(message)
+        self.dirty[event.seq] = message
+        return message
 
-    def _rejected(self, event: events.Rejected, location: Location) -> None:
+    def _rejected(self, event: events.Rejected, location: Location) -> Message | None:
         self.counts[f"rejected.{event.reason}"] += event.count
         if _passed_rate_limit(event):
             self._note_arrival(event)
-        if event.reason in DEAD_LETTERED:
-            mailbox = self.mailbox(event.endpoint)
-            message = message_from_event(event, location)
-            message.state = DEAD
-            message.queued = False
-            message.reason = event.detail
-            message.failed_at_us = event.at_us
-            self._forget_dead(mailbox, event.id)
-            mailbox.dead[event.id] = message
-            self.dirty[event.seq] = message
+        if event.reason not in DEAD_LETTERED:
+            return None
+        mailbox = self.mailbox(event.endpoint)
+        message = message_from_event(event, location)
+        message.state = DEAD
+        message.queued = False
+        message.reason = event.detail
+        message.failed_at_us = event.at_us
+        self._forget_dead(mailbox, event.id)
+        mailbox.dead[event.id] = message
+        self.dirty[event.seq] = message
+        return message
 
     def _drop_if_empty(self, mailbox: Mailbox) -> None:
         """The mailbox of an endpoint that is gone goes with its last message."""
@@ -254,22 +258,24 @@ class RelayState:
             self._mark_removed(message)
         self._drop_if_empty(mailbox)
 
-    def _redriven(self, event: events.Redriven, location: Location) -> None:
+    def _redriven(self, event: events.Redriven, location: Location) -> Message | None:
         self.counts["redriven"] += 1
         mailbox = self.mailbox(event.endpoint)
         dead = self._forget_dead(mailbox, event.id)
-        if dead is not None:
-            message = msgspec.structs.replace(
-                dead,
-                order=event.seq,
-                state=PENDING,
-                queued=True,
-                probe=False,
-                reason="",
-                failed_at_us=0,
-            )
-            mailbox.add(message)
-            self.dirty[message.order] = message
+        if dead is None:
+            return None
+        message = msgspec.structs.replace(
+            dead,
+            order=event.seq,
+            state=PENDING,
+            queued=True,
+            probe=False,
+            reason="",
+            failed_at_us=0,
+        )
+        mailbox.add(message)
+        self.dirty[message.order] = message
+        return message
 
     def _pair_seen(self, event: events.PairSeen, location: Location) -> None:
         pair = (event.sender, event.endpoint)
