@@ -143,10 +143,10 @@ class Unsteady:
             self.given_back.append(self.in_hand.pop(0))
             self.talk.session.nack(self.given_back[-1], 0.0)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self.in_hand:
             self.given_back.append(self.in_hand.pop(0))
-            self.talk.session.let_go(self.given_back[-1])
+            self.talk.session.release(self.given_back[-1])
 
     def settle(self) -> None:
         """The wire holds, the application does its work, until nothing moves."""

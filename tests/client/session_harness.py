@@ -3,8 +3,8 @@
 import itertools
 from datetime import UTC, datetime
 
+from waypost.client.message import Outgoing
 from waypost.client.options import ClientOptions
-from waypost.client.outgoing import Outgoing
 from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.budgets import create_default_budget
@@ -53,7 +53,7 @@ def sent(ref: int, message_id: str = "m", delivered_to: int = 1) -> frames.SendR
 class Talk:
     """A session and the relay it talks to, which is the test."""
 
-    def __init__(self, options: ClientOptions | None = None, *, chance: float = 0.0) -> None:
+    def __init__(self, options: ClientOptions | None = None, *, random: float = 0.0) -> None:
         self.options = options or ClientOptions()
         self.codec = frames.CODECS[self.options.protocol]
         counter = itertools.count(1)
@@ -61,7 +61,7 @@ class Talk:
             prove,
             self.options,
             entropy=lambda size: next(counter).to_bytes(size),
-            chance=lambda: chance,
+            random=lambda: random,
         )
 
     def connect(self, limits: frames.Welcome | None = None) -> list[SessionEvent]:

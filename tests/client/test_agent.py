@@ -109,7 +109,7 @@ async def test_a_delay_that_is_none_is_rejected_and_the_message_stays_open(
 
 
 async def test_nothing_to_receive_times_out(bob: Agent) -> None:
-    with pytest.raises(ReceiveTimedOut, match="nothing arrived"):
+    with pytest.raises(ReceiveTimedOut, match="no message arrived"):
         await bob.receive(0.01)
 
 

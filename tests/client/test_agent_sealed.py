@@ -70,7 +70,7 @@ async def test_a_trusted_sender_must_seal_with_the_key_that_is_trusted(
 async def test_a_message_sealed_to_one_cannot_be_sent_to_another(
     ann: Agent, identities: Callable[[str], Identity]
 ) -> None:
-    with pytest.raises(InvalidMessage, match="nobody could read it"):
+    with pytest.raises(InvalidMessage, match="which cannot read it"):
         await ann.send("agent.carol", SECRET, seal_to=identities("agent.bob").card)
 
 

@@ -12,8 +12,8 @@ from waypost.client.errors import (
     OperationRejected,
     SubjectTaken,
 )
+from waypost.client.message import Outgoing
 from waypost.client.options import ClientOptions
-from waypost.client.outgoing import Outgoing
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reasons import Reason

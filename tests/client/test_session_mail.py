@@ -100,7 +100,7 @@ def test_a_message_given_back_comes_again(talk: Talk) -> None:
 def test_a_message_let_go_comes_again(talk: Talk) -> None:
     arrived = message("m-1")
     talk.hear(arrived)
-    talk.session.let_go("m-1")
+    talk.session.release("m-1")
     talk.drop()
     talk.connect()
     assert talk.hear(arrived) == [arrived]
@@ -149,7 +149,7 @@ def test_a_sender_that_is_unblocked_is_heard_again(talk: Talk) -> None:
         talk.session.block_list.add(pattern)
         talk.session.block_list.remove(pattern)
     assert talk.hear(message("m-1", sender="agent.spam")) != []
-    assert talk.session.block_list.listing() == []
+    assert talk.session.block_list.patterns() == []
 
 
 def test_a_block_list_takes_patterns_only(talk: Talk) -> None:

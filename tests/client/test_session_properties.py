@@ -10,7 +10,7 @@ from tests.client.flaky_link import Unsteady
 WIRE = ["come_back", "flow", "flow", "drop", "connect", "write", "carry_up", "carry_down"]
 LIFE = [*WIRE, "new_mail", "send", "ack", "lease_times_out"]
 steps = st.lists(st.sampled_from(LIFE), min_size=20, max_size=100)
-moody_steps = st.lists(st.sampled_from([*LIFE, "nack", "let_go"]), min_size=20, max_size=100)
+moody_steps = st.lists(st.sampled_from([*LIFE, "nack", "release"]), min_size=20, max_size=100)
 
 
 def live(steps: list[str]) -> Unsteady:

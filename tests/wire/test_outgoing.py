@@ -2,7 +2,7 @@
 
 import pytest
 
-from waypost.client.outgoing import Outgoing
+from waypost.client.message import Outgoing
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.relay.delivery.drafts import Draft
 from waypost.wire.frames import Send

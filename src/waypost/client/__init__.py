@@ -1,15 +1,15 @@
-"""SPEAKS: what an agent's own process uses to talk to others.
+"""The client: connects an agent's own process to a relay.
 
     from waypost.client import Identity, connect
 
     async with connect("http://127.0.0.1:7171", Identity.load("web.key")) as agent:
         await agent.send("agent.billing", {"refund": 12})
 
-The blocking twin is `waypost.client.blocking`.
+`waypost.client.blocking` is the same without asyncio; `waypost.client.http` is the HTTP client.
 
-Imports `policy` and `wire` only, never `relay`: an agent that talks to a relay elsewhere carries
-no storage with it. Names are loaded when first used, so that whoever only wants the guard needs
-none of the libraries that connecting needs.
+Imports `policy` and `wire` only, never `relay`: an agent of a remote relay needs no storage code.
+Names are loaded on first use, so that using only the guard needs none of the libraries for
+connecting.
 """
 
 from importlib import import_module
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     )
     from waypost.client.guard import MessagingGuard
     from waypost.client.identity import Identity
-    from waypost.client.message import Message
+    from waypost.client.message import Message, Outgoing
     from waypost.client.options import ClientOptions
-    from waypost.client.outgoing import Outgoing
     from waypost.wire.frames import DeliveryConfirm
     from waypost.wire.sealing import Card
 
@@ -78,7 +77,7 @@ _MODULE_OF = {
     "Identity": "waypost.client.identity",
     "Message": "waypost.client.message",
     "ClientOptions": "waypost.client.options",
-    "Outgoing": "waypost.client.outgoing",
+    "Outgoing": "waypost.client.message",
     "DeliveryConfirm": "waypost.wire.frames",
     "Card": "waypost.wire.sealing",
 }

@@ -1,4 +1,4 @@
-"""Where a relay is: from what people write to where the client connects, and what it signs."""
+"""The address of a relay: the URI to connect to and the origin to sign, from a URL."""
 
 from urllib.parse import urlsplit
 
@@ -12,14 +12,14 @@ _PORTS = {"ws": 80, "wss": 443}
 
 
 class Address(msgspec.Struct, frozen=True):
-    """`uri` is what is connected to; `origin`, "host:port", is part of every proof."""
+    """`uri` is the WebSocket URI; `origin`, "host:port", is part of every proof of identity."""
 
     uri: str
     origin: str
 
 
 def parse_address(url: str) -> Address:
-    """The address of the relay at `url`: http, https, ws or wss, with or without the path.
+    """Parse the URL of a relay: http, https, ws or wss, with or without the path.
 
     Raises `InvalidInput` for anything else.
     """

@@ -5,8 +5,9 @@
         for message in agent:
             message.ack()
 
-A bridge, not a second client: each verb is the one of `waypost.client.aio`, waited for. Any number
-of threads may use one agent. Handlers of signals run on the agent's thread and must not call it.
+A bridge, not a second client: each method calls the one of `waypost.client.aio` and waits for it.
+Any number of threads may use one agent. Signal handlers run on the agent's thread and must not
+call it.
 """
 
 import asyncio
@@ -21,9 +22,8 @@ from waypost.client.address import parse_address
 from waypost.client.errors import AgentClosed, ClientError
 from waypost.client.identity import Identity
 from waypost.client.message import Message as AsyncMessage
-from waypost.client.message import Received
+from waypost.client.message import Outgoing, Received
 from waypost.client.options import ClientOptions
-from waypost.client.outgoing import Outgoing
 from waypost.client.signals import SignalHandler, Stop
 from waypost.wire.frames import DeliveryConfirm
 from waypost.wire.payloads import Signal
@@ -45,7 +45,7 @@ def connect(
     address, options = parse_address(url), options or ClientOptions()
     thread = _LoopThread()
     try:
-        inner = thread.call(_make(lambda: aio.Agent(address, identity, options)))
+        inner = thread.call(_on_loop(lambda: aio.Agent(address, identity, options)))
         agent = Agent(inner, thread)
         try:
             thread.call(inner.open())
@@ -57,23 +57,23 @@ def connect(
 
 
 class Message(Received):
-    """One message, to be answered with `ack` or `nack`; `with message:` does it for you."""
+    """A received message: `ack` or `nack` it; `with message:` does so at the end of the block."""
 
     def __init__(self, inner: AsyncMessage, thread: "_LoopThread") -> None:
-        self._inner = inner  # kept: while somebody holds this one, the message is in good hands
+        self._inner = inner  # kept: dropping it would release the message
         self._thread = thread
         super().__init__(inner.delivered, inner.opened)
 
     def ack(self) -> None:
-        """Done: it may leave the relay. Written soon, with other things; again changes nothing."""
+        """Acknowledge: the relay may delete it. Batched with other operations. Idempotent."""
         self._thread.call(self._inner.ack())
 
     def nack(self, delay: float = 0.0) -> None:
-        """Not done: it comes again, not before `delay` seconds have passed."""
+        """Return it to the relay, to be delivered again after `delay` seconds."""
         self._thread.call(self._inner.nack(delay))
 
     def reply(self, payload: object, **options: Any) -> PublishResult:
-        """Send an answer; parameters as those of the asyncio client's `Message.reply`."""
+        """Send a reply, with the parameters of the asyncio client's `Message.reply`."""
         return self._thread.call(self._inner.reply(payload, **options))
 
     def __enter__(self) -> Self:
@@ -87,59 +87,59 @@ class Message(Received):
 
 
 class Agent:
-    """One agent, connected. Made by `connect`. What each verb does is told by the asyncio one."""
+    """A connected agent. Created by `connect`. The asyncio client documents each method in full."""
 
     def __init__(self, inner: aio.Agent, thread: "_LoopThread") -> None:
         self._inner = inner
         self._thread = thread
-        self._ahead: deque[AsyncMessage] = deque()
+        self._read_ahead: deque[AsyncMessage] = deque()
 
     def close(self) -> None:
-        """Write what was said, then leave."""
-        self._ahead.clear()
+        """Write queued operations, then disconnect."""
+        self._read_ahead.clear()
         self._thread.call(self._inner.close())
 
     @property
     def subject(self) -> str:
-        """Who we are."""
+        """Return the subject of this agent."""
         return self._inner.subject
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at the moment."""
+        """Return whether the agent is connected now."""
         return self._inner.is_connected
 
     @property
     def is_live(self) -> bool:
-        """Whether everything stored has been delivered and confirmed on this connection."""
+        """Return whether all stored messages are delivered and acked on this connection."""
         return self._inner.is_live
 
     @property
     def queue_status(self) -> int | None:
-        """How many messages were stored for us when we connected last."""
+        """Return how many messages were stored when the agent last connected."""
         return self._inner.queue_status
 
     @property
     def blocked_count(self) -> int:
-        """How many messages and signals the block list has kept away."""
+        """Return how many messages and signals the block list has dropped."""
         return self._inner.blocked_count
 
     # Sending
 
     def send(self, subject: str, payload: object, **options: Any) -> PublishResult:
-        """Send a message; parameters as those of the asyncio client's `Agent.send`."""
+        """Send a message, with the parameters of the asyncio client's `Agent.send`."""
         parent = options.pop("parent", None)
         options["parent"] = parent.envelope if isinstance(parent, Received) else parent
         return self._thread.call(self._inner.send(subject, payload, **options))
 
     def send_many(self, messages: Iterable[Outgoing | Mapping[str, Any]]) -> list[PublishResult]:
-        """Send many, in order, in as few frames as they fit."""
+        """Send many messages in order, in as few frames as possible."""
         return self._thread.call(self._inner.send_many(list(messages)))
 
     def request(
         self, subject: str, payload: object, *, timeout: float = 5.0, **options: Any
     ) -> Message:
-        """Send, and wait up to `timeout` seconds for the reply, which needs no ack."""
+        """Send a request and wait up to `timeout` seconds for the reply, which needs no ack."""
         asked = self._inner.request(subject, payload, timeout=timeout, **options)
         return Message(self._thread.call(asked), self._thread)
 
@@ -148,15 +148,15 @@ class Agent:
         return self._thread.call(self._inner.delivered(message_id, timeout))
 
     def confirmations(self) -> Iterator[DeliveryConfirm]:
-        """Every confirmation from now on, until the agent is closed."""
+        """Iterate over confirmations from now on, until the agent is closed."""
         return self._each(self._inner.confirmations())
 
     def signal(self, subject: str, signal: Signal) -> bool:
-        """Tell whoever is connected as `subject` now. False if we are not connected ourselves."""
-        return self._thread.call(_make(lambda: self._inner.signal(subject, signal)))
+        """Signal the agents connected under `subject` now. Return False if not connected."""
+        return self._thread.call(_on_loop(lambda: self._inner.signal(subject, signal)))
 
     def on_signal(self, handler: SignalHandler) -> Stop:
-        """Call `handler(sender, signal)` on the agent's thread; returns its end."""
+        """Call `handler(sender, signal)` on the agent's thread; return its remover."""
         return self._inner.on_signal(handler)
 
     # Receiving
@@ -169,49 +169,49 @@ class Agent:
             return
 
     def receive(self, timeout: float | None = None) -> Message:
-        """The next message. Raises `ReceiveTimedOut` after `timeout` seconds, if given, and
-        `AgentClosed`."""
+        """Return the next message. Raises `ReceiveTimedOut` after `timeout` seconds, if given,
+        and `AgentClosed`."""
         while True:
             try:  # several threads may take from here
-                return Message(self._ahead.popleft(), self._thread)
+                return Message(self._read_ahead.popleft(), self._thread)
             except IndexError:
-                came = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))
-                self._ahead.extend(came)
+                received = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))
+                self._read_ahead.extend(received)
 
     def fetch(self, limit: int = aio.SYNC_BATCH, **options: Any) -> list[Message]:
-        """Up to `limit` stored messages, for agents that pull."""
+        """Return up to `limit` stored messages, for agents that pull."""
         fetched = self._thread.call(self._inner.fetch(limit, **options))
         return [Message(one, self._thread) for one in fetched]
 
     def sync(self, *, small_max_bytes: int = 8192) -> Iterator[Message]:
-        """All stored messages: first those up to `small_max_bytes`, then the rest."""
+        """Iterate over all stored messages: those up to `small_max_bytes` first, then the rest."""
         for one in self._each(self._inner.sync(small_max_bytes=small_max_bytes)):
             yield Message(one, self._thread)
 
     def block(self, pattern: str) -> None:
-        """Hear no more from senders under `pattern`."""
-        self._thread.call(_make(lambda: self._inner.block(pattern)))
+        """Block senders under `pattern`."""
+        self._thread.call(_on_loop(lambda: self._inner.block(pattern)))
 
     def unblock(self, pattern: str) -> None:
-        """Hear from them again."""
-        self._thread.call(_make(lambda: self._inner.unblock(pattern)))
+        """Unblock `pattern`."""
+        self._thread.call(_on_loop(lambda: self._inner.unblock(pattern)))
 
     def trust(self, card: Card) -> None:
-        """What `card.subject` seals must be sealed with the key on this card."""
-        self._thread.call(_make(lambda: self._inner.trust(card)))
+        """Accept sealed payloads of `card.subject` only if sealed with the key on this card."""
+        self._thread.call(_on_loop(lambda: self._inner.trust(card)))
 
     def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> list[T]:
+        async def next_item() -> list[T]:
             async for item in items:
                 return [item]
             return []
 
-        while found := self._thread.call(following()):
+        while found := self._thread.call(next_item()):
             yield found.pop()
 
 
 class _LoopThread:
-    """An event loop on a thread that does not keep the process alive."""
+    """An event loop on a daemon thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -219,10 +219,10 @@ class _LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` on the loop and wait for it; it has its own deadline."""
+        """Run `work` on the loop and wait for it; it has its own timeout."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise ClientError("the agent's own thread cannot wait for the agent")
+            raise ClientError("deadlock: a signal handler cannot call the agent on its own thread")
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
@@ -231,11 +231,11 @@ class _LoopThread:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C here must not leave the work going on there
+            future.cancel()  # after Ctrl-C here, stop the work there
             raise
 
     def stop(self) -> None:
-        """End the loop; what still waits on it is cancelled."""
+        """Stop the loop and cancel its tasks."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -244,6 +244,6 @@ class _LoopThread:
             runner.get_loop().run_forever()
 
 
-async def _make(make: Callable[[], T]) -> T:
-    """Do something that must happen on the loop, though it waits for nothing."""
-    return make()
+async def _on_loop(call: Callable[[], T]) -> T:
+    """Run a synchronous call on the loop."""
+    return call()

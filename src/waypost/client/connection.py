@@ -1,66 +1,73 @@
-"""What runs under an agent: the connection task, and where each happening goes.
+"""The connection under an agent: its task, and the routing of session events.
 
-Rule 1  What happens is handled at once and never waits: reading goes on.
-Rule 2  Reading stops only when the application leaves too many messages unread, and not even
-        then while somebody waits for an answer that is still to be read.
-Rule 3  When it ends, for whatever reason, everything that waits is told why.
+Rule 1  Events are handled at once and never wait: reading goes on.
+Rule 2  Reading pauses only while the application has too many unread messages, and not even then
+        while a caller waits for an answer that is still to be read.
+Rule 3  When the connection ends, for whatever reason, every waiting caller gets the cause.
 """
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable
 from typing import assert_never
 
 from waypost.client.address import Address
-from waypost.client.confirmations import Confirmations
+from waypost.client.confirmations import DeliveryConfirmations
 from waypost.client.errors import AgentClosed, CannotConnect, ClientError
 from waypost.client.identity import Identity
 from waypost.client.message import Message
+from waypost.client.operations import Operations
 from waypost.client.options import ClientOptions
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.session import Session
-from waypost.client.receive_queue import Unread
-from waypost.client.requests import Requests
-from waypost.client.sending import Sending
+from waypost.client.receive_queue import ReceiveQueue
+from waypost.client.requests import GuardedRequests
 from waypost.client.signals import SignalHandlers
-from waypost.client.websocket import Link, log
+from waypost.client.websocket import WebSocketLink
 from waypost.wire import frames
 
+log = logging.getLogger("waypost.client")
 
-class Conversation:
-    """`give` makes of what came what the application gets."""
+
+class RelayConnection:
+    """One agent's connection. `to_message` turns a delivered frame into the application's value."""
 
     def __init__(
         self,
         address: Address,
         identity: Identity,
         options: ClientOptions,
-        give: Callable[[frames.Message], Message],
+        to_message: Callable[[frames.Message], Message],
     ) -> None:
         self._options = options
-        self._give = give
+        self._to_message = to_message
         self.session = Session(
             lambda nonce: identity.prove(nonce, address.origin, receive=options.receive),
             options,
             entropy=os.urandom,
-            chance=random.random,
+            random=random.random,
         )
-        self._link = Link(address, self.session, options, self._handle, self._room)
-        self.sending = Sending(identity, self.session, options, self.wake)
-        self.requests = Requests(identity.subject, self.session, self.sending, options.guard)
-        self.unread = Unread(options)
-        self.confirmations = Confirmations()
+        self._link = WebSocketLink(
+            address, self.session, options, self._handle, self._wait_for_room
+        )
+        self.operations = Operations(identity, self.session, options, self.wake)
+        self.requests = GuardedRequests(
+            identity.subject, self.session, self.operations, options.guard
+        )
+        self.receive_queue = ReceiveQueue(options)
+        self.confirmations = DeliveryConfirmations()
         self.signals = SignalHandlers()
-        self.pending: int | None = None
+        self.stored_count: int | None = None
         self.is_live = False
-        self._running: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
         self._problem: Exception | None = None
 
     async def open(self) -> None:
         """Connect. Raises `CannotConnect`."""
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run())
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 await self._started.wait()
@@ -72,33 +79,33 @@ class Conversation:
             raise self._problem
 
     async def close(self) -> None:
-        """Write what was said, then leave; again does no harm."""
-        running, self._running = self._running, None
-        if running is None:
+        """Write queued operations, then disconnect. Idempotent."""
+        task, self._task = self._task, None
+        if task is None:
             return
         try:
             async with asyncio.timeout(self._options.close_timeout_s):
-                await self._link.drained()
+                await self._link.flush()
         except TimeoutError:
-            log.warning("closed before everything was written")
+            log.warning("close timed out: queued operations were not written")
         finally:
-            running.cancel()
-            await asyncio.wait([running])
+            task.cancel()
+            await asyncio.wait([task])
             self._end(AgentClosed("the agent is closed"))
 
     def wake(self) -> None:
-        """There is something to write, and perhaps an answer to be read."""
+        """Notify the writer of queued operations, and resume reading for their answers."""
         self._link.wake()
-        self.unread.changed.set()
+        self.receive_queue.changed.set()
 
     async def _run(self) -> None:
         try:
             await self._link.run()
         except ClientError as problem:
-            log.error("no connection any more: %s", problem)
+            log.error("connection lost for good: %s", problem)
             self._end(problem)
         except Exception as problem:
-            log.exception("the connection failed for a reason nobody thought of")
+            log.exception("connection failed unexpectedly")
             self._end(problem)
 
     def _end(self, problem: Exception) -> None:
@@ -106,46 +113,46 @@ class Conversation:
             return
         self._problem = problem
         self.is_live = False
-        self.sending.end(problem)
+        self.operations.end(problem)
         self.requests.end(problem)
         self.confirmations.end(problem)
         self.signals.cancel()
-        self.unread.close(None if isinstance(problem, AgentClosed) else problem)
+        self.receive_queue.close(None if isinstance(problem, AgentClosed) else problem)
         self._started.set()
 
-    async def _room(self) -> None:
-        while self.unread.is_full and not self._is_awaited:
-            self.unread.changed.clear()
-            await self.unread.changed.wait()
+    async def _wait_for_room(self) -> None:
+        while self.receive_queue.is_full and not self._awaits_answers:
+            self.receive_queue.changed.clear()
+            await self.receive_queue.changed.wait()
 
     @property
-    def _is_awaited(self) -> bool:
+    def _awaits_answers(self) -> bool:
         return self.session.awaits_answers or self.confirmations.is_awaited
 
-    def _handle(self, happened: list[SessionEvent], frame_bytes: int) -> None:
-        size = frame_bytes // len(happened)
-        for happening in happened:
-            match happening:
+    def _handle(self, events: list[SessionEvent], frame_bytes: int) -> None:
+        size = frame_bytes // len(events)
+        for event in events:
+            match event:
                 case frames.Message():
-                    self.unread.put(self._give(happening), size)
+                    self.receive_queue.put(self._to_message(event), size)
                 case Answered() | OperationFailed() | Fetched():
-                    self.sending.answered(happening)
+                    self.operations.on_event(event)
                 case Replied():
-                    self.requests.replied(happening)
+                    self.requests.on_reply(event)
                 case frames.DeliveryConfirm():
-                    self.confirmations.came(happening)
+                    self.confirmations.add(event)
                 case frames.Signalled():
-                    self.signals.call(happening)
+                    self.signals.call(event)
                 case frames.QueueStatus(pending=pending):
-                    self.pending = pending
+                    self.stored_count = pending
                 case frames.Live():
                     self.is_live = True
                 case frames.Welcome():
                     self.is_live = False
                     self._started.set()
                 case frames.QueueFull():
-                    log.info("not stored for %s: %s", happening.recipient, happening.reason)
+                    log.info("not stored for %s: %s", event.recipient, event.reason)
                 case frames.Error():
-                    log.warning("the relay says: %s", happening.error)
+                    log.warning("error from the relay: %s", event.error)
                 case _:
-                    assert_never(happening)
+                    assert_never(event)

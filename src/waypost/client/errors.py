@@ -1,36 +1,36 @@
-"""What can go wrong for an agent's process, as exceptions.
+"""Failures of the client, as exceptions.
 
 WaypostError
 └── ClientError
-    ├── MissingExtra          a library the client needs is not installed (also an ImportError)
-    ├── CannotConnect         no relay answered in time, or what answered is no relay
-    │   ├── NotAuthenticated  the relay does not believe who you are
-    │   ├── SubjectTaken      the subject belongs to another key, or may not be used
-    │   └── AlreadyConnected  somebody is connected under this subject
+    ├── MissingExtra          a library of the `client` extra is not installed (also an ImportError)
+    ├── CannotConnect         no relay answered in time, or the server is not a relay
+    │   ├── NotAuthenticated  the relay rejected the proof of identity
+    │   ├── SubjectTaken      the subject is bound to another key, or reserved
+    │   └── AlreadyConnected  another connection uses this subject
     ├── AgentClosed           the agent was closed
-    ├── WrongReceiveMode      pushed mail asked of a pulling agent, or the other way round
-    ├── OperationRejected      the relay could not do it; `reason` and `retry_after_ms` say more
-    ├── SendTimedOut          no answer in time: stored or not, nobody knows (also a TimeoutError)
-    ├── ReceiveTimedOut       nothing arrived in time (also a TimeoutError)
-    ├── DeliveryTimedOut      not confirmed in time (also a TimeoutError)
-    ├── RequestBlocked        the guard did not let the request out until `retry_after_ms` are over
-    ├── RequestRejected       nobody got the request; `result` says why
-    └── RequestTimedOut       no reply in time (also a TimeoutError)
+    ├── WrongReceiveMode      a push operation on a pulling agent, or the reverse
+    ├── OperationRejected     the relay rejected an operation; see `reason` and `retry_after_ms`
+    ├── SendTimedOut          no answer in time: stored or not is unknown (also a TimeoutError)
+    ├── ReceiveTimedOut       no message in time (also a TimeoutError)
+    ├── DeliveryTimedOut      no delivery confirmation in time (also a TimeoutError)
+    ├── RequestBlocked        the guard blocked the request; retry after `retry_after_ms`
+    ├── RequestRejected       no endpoint received the request; `result` has the reasons
+    └── RequestTimedOut       no reply within the timeout (also a TimeoutError)
 
-A refused message is no exception: it is in the `PublishResult`.
+A rejected message raises nothing: its rejections are in the `PublishResult`.
 """
 
-from waypost.policy.errors import WaypostError
+from waypost.policy.errors import InvalidMessage, WaypostError
 from waypost.policy.guard import GuardRejectionReason
 from waypost.wire import errors, frames
 
 
 class ClientError(WaypostError):
-    """The client cannot do what was asked."""
+    """Base of the client's exceptions."""
 
 
 class MissingExtra(ClientError, ImportError):
-    """A library that only the client needs is not installed."""
+    """A library of the `client` extra is not installed."""
 
     def __init__(self, library: str) -> None:
         super().__init__(
@@ -39,31 +39,31 @@ class MissingExtra(ClientError, ImportError):
 
 
 class CannotConnect(ClientError):
-    """No relay answered in time, or what answered is no relay."""
+    """No relay answered in time, or the server is not a relay."""
 
 
 class NotAuthenticated(CannotConnect):
-    """The relay does not believe that this key speaks for this subject."""
+    """The relay rejected the proof that this key belongs to this subject."""
 
 
 class SubjectTaken(CannotConnect):
-    """The subject is bound to another key, or agents may not use it."""
+    """The subject is bound to another key, or reserved."""
 
 
 class AlreadyConnected(CannotConnect):
-    """Somebody is connected under this subject; the relay keeps the first."""
+    """Another connection uses this subject; the relay keeps the first."""
 
 
 class AgentClosed(ClientError):
-    """The agent was closed before this was done."""
+    """The agent was closed before the operation finished."""
 
 
 class WrongReceiveMode(ClientError):
-    """An agent that pulls its mail gets none pushed, and the other way round."""
+    """A push operation on an agent that pulls, or the reverse."""
 
 
 class OperationRejected(ClientError):
-    """The relay answered with an error. `retry_after_ms` is 0 where waiting does not help."""
+    """The relay rejected an operation. `retry_after_ms` is 0 where waiting does not help."""
 
     def __init__(self, error: str, reason: str = "", retry_after_ms: int = 0) -> None:
         super().__init__(error)
@@ -75,23 +75,27 @@ class SendTimedOut(ClientError, TimeoutError):
     """No answer in time. Sending again with `message_id` is harmless: it is stored once."""
 
     def __init__(self, message_id: str, seconds: float) -> None:
-        super().__init__(f"no answer to {message_id} within {seconds:g} s: it may be stored or not")
+        super().__init__(
+            f"no answer to {message_id} within {seconds:g} s: it may or may not be stored"
+        )
         self.message_id = message_id
 
 
 class ReceiveTimedOut(ClientError, TimeoutError):
-    """Nothing arrived in time."""
+    """No message arrived in time."""
 
 
 class DeliveryTimedOut(ClientError, TimeoutError):
-    """The recipient has not confirmed in time; it may yet."""
+    """No recipient confirmed the message in time; one still may."""
 
 
 class RequestBlocked(ClientError):
-    """The guard did not let the request out. Not before `retry_after_ms`."""
+    """The guard blocked the request before it was sent; retry after `retry_after_ms`."""
 
     def __init__(self, subject: str, reason: GuardRejectionReason, retry_after_ms: int) -> None:
-        super().__init__(f"request to {subject} not made: {reason}, again in {retry_after_ms} ms")
+        super().__init__(
+            f"request to {subject} blocked by the guard: {reason}; retry in {retry_after_ms} ms"
+        )
         self.reason = reason
         self.retry_after_ms = retry_after_ms
 
@@ -104,17 +108,24 @@ class RequestTimedOut(ClientError, errors.RequestTimedOut):
     """No reply arrived within the timeout. A late one arrives like any other message."""
 
 
-def end_of_trying(code: int | None, text: str, *, first: bool) -> CannotConnect | None:
-    """The error of a connection closed with `code`, if connecting again would be of no use.
+def operation_error(error: frames.Error) -> Exception:
+    """Return the exception for an operation that the relay answered with `error`."""
+    if error.reason == "invalid":
+        return InvalidMessage(error.error)
+    return OperationRejected(error.error, error.reason, error.retry_after_ms)
 
-    `first` tells that there was no connection before. Later on, whoever is already connected is
-    most likely ourselves, a moment ago.
+
+def permanent_failure(code: int | None, text: str, *, first: bool) -> CannotConnect | None:
+    """Return the error of a connection closed with `code`; None if a new attempt may succeed.
+
+    `first` means that no attempt has succeeded yet. After a success, the other connection under
+    this subject is most likely our own, not yet closed by the relay.
     """
     match code:
         case frames.CLOSE_NOT_AUTHENTICATED:
-            return NotAuthenticated(text or "the relay does not accept the proof of identity")
+            return NotAuthenticated(text or "the relay rejected the proof of identity")
         case frames.CLOSE_FORBIDDEN:
-            return SubjectTaken(text or "the subject belongs to another key")
+            return SubjectTaken(text or "the subject is bound to another key")
         case frames.CLOSE_ALREADY_CONNECTED if first:
-            return AlreadyConnected(text or "somebody is connected under this subject")
+            return AlreadyConnected(text or "another connection uses this subject")
     return None

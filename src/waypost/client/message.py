@@ -1,24 +1,48 @@
-"""A message as the application holds it."""
+"""Messages as the application holds them: to send, and received."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reserved_names import is_reserved
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
+from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card, is_sealed
 
 if TYPE_CHECKING:
-    from waypost.client.aio import Agent
     from waypost.client.identity import Identity
 
 
-class Opened(NamedTuple):
-    """What a message says, the key it was sealed with, and what is wrong with it."""
+class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
+    """A message to send; `seal_to` is the card of the only agent that may read it."""
+
+    seal_to: Card | None = None
+
+    @classmethod
+    def of(cls, fields: "Outgoing | Mapping[str, Any]") -> "Outgoing":
+        """Return a message from a mapping of the parameters of `send`. Raises `InvalidMessage`."""
+        if isinstance(fields, Outgoing):
+            return fields
+        try:
+            return Outgoing(**fields)
+        except TypeError as problem:
+            raise InvalidMessage(f"not a message to send: {problem}") from None
+
+    def check(self) -> None:
+        """Check addresses, id and seal. Raises `InvalidSubject` or `InvalidMessage`."""
+        OutgoingMessage.check(self)
+        if self.seal_to is not None and self.seal_to.subject != self.subject:
+            raise InvalidMessage(
+                f"sealed to {self.seal_to.subject} but sent to {self.subject}, which cannot read it"
+            )
+
+
+class OpenedPayload(NamedTuple):
+    """A payload after unsealing, the key that sealed it, and why it could not be opened."""
 
     payload: Any
     sealed_by: str | None = None
@@ -26,16 +50,16 @@ class Opened(NamedTuple):
 
 
 class Received:
-    """What there is to read about a message, in either client.
+    """The readable part of a received message, shared by both clients.
 
-    `parent` is the id of the message it follows from; `was_stored` tells that it had to wait.
-    `tier` says how well you and the sender know each other, 1 to 3; 0 where it was pushed.
-    A sealed payload is opened on arrival, and `sealed_by` is the key of whoever sealed it. If the
-    seal is broken, or not for this agent, `problem` says so and `payload` is None: what cannot be
-    trusted is not shown.
+    `parent` is the id of the message it follows from; `was_stored` is true if it was stored before
+    delivery. `tier` is the sender's tier, 1 to 3; 0 if the message was pushed. A sealed payload is
+    opened on arrival, and `sealed_by` is the public key that sealed it. If the seal is broken, or
+    not for this agent, `problem` has the cause and `payload` is None: untrusted content is never
+    exposed.
     """
 
-    def __init__(self, delivered: frames.Message, opened: Opened) -> None:
+    def __init__(self, delivered: frames.Message, opened: OpenedPayload) -> None:
         self.delivered = delivered
         self.opened = opened
         self.envelope: Envelope = delivered.envelope
@@ -46,81 +70,108 @@ class Received:
 
     @property
     def id(self) -> str:
-        """The same at every delivery."""
+        """Return the message id, the same at every delivery."""
         return self.envelope.id
 
     @property
     def subject(self) -> str:
-        """What it was published to."""
+        """Return the subject or pattern it was published to."""
         return self.envelope.subject
 
     @property
     def sender(self) -> str:
-        """Who sent it; the relay vouches for it."""
+        """Return the sender, as authenticated by the relay."""
         return self.envelope.sender
 
     @property
     def reply_to(self) -> str | None:
-        """Where answers should go, if not to the sender."""
+        """Return the reply address, if it is not the sender."""
         return self.envelope.reply_to
 
     @property
     def budget(self) -> Budget:
-        """What messages that follow from this one may still do."""
+        """Return the budget left for messages that follow from this one."""
         return self.envelope.budget
 
     @property
     def created_at(self) -> datetime:
-        """When the relay took it."""
+        """Return when the relay accepted it."""
         return self.envelope.created_at
 
     @property
     def reply_address(self) -> str:
-        """Where a reply goes. Raises `InvalidMessage` when there is nobody to reply to."""
+        """Return the address for a reply. Raises `InvalidMessage` if the sender takes none."""
         address = self.reply_to or self.sender
         if is_reserved(address):
-            raise InvalidMessage(f"{self.id} came from {address}, who takes no replies")
+            raise InvalidMessage(f"{self.id} came from {address}, which accepts no replies")
         return address
 
     def __repr__(self) -> str:
         return f"<Message {self.id} from {self.sender}>"
 
 
-class Message(Received):
-    """One message, to be answered with `ack` or `nack`.
+class MessageOwner(Protocol):
+    """The agent a message was delivered to."""
 
-    `async with message:` acks at the end of the block, or nacks if it raises. While you hold a
-    message it is yours; one that is dropped without an answer comes again after a reconnect.
+    def ack(self, message_id: str) -> None:
+        """Acknowledge a message."""
+
+    def nack(self, message_id: str, delay: float) -> None:
+        """Return a message to the relay, to be delivered again after `delay` seconds."""
+
+    def release(self, message_id: str) -> None:
+        """Record that a message was dropped without ack or nack. Thread-safe."""
+
+    async def send(
+        self,
+        subject: str,
+        payload: object,
+        *,
+        parent: "Message | None" = None,
+        budget: Budget | Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+        seal_to: Card | None = None,
+    ) -> PublishResult:
+        """Send a message."""
+
+
+class Message(Received):
+    """A received message: call `ack` when it is processed, `nack` to have it delivered again.
+
+    `async with message:` acks at the end of the block, or nacks if it raises. The relay does not
+    deliver a message again while you hold it; one dropped without ack or nack is delivered again
+    after a reconnect.
     """
 
-    def __init__(self, agent: "Agent", delivered: frames.Message, opened: Opened) -> None:
-        self._agent = agent
-        self._answered = False
+    def __init__(
+        self, owner: MessageOwner, delivered: frames.Message, opened: OpenedPayload
+    ) -> None:
+        self._owner = owner
+        self._is_answered = False
         super().__init__(delivered, opened)
 
     async def ack(self) -> None:
-        """Done: it may leave the relay. Written soon, with other things; again changes nothing."""
+        """Acknowledge: the relay may delete it. Batched with other operations. Idempotent."""
         self.ack_nowait()
 
     def ack_nowait(self) -> None:
-        """`ack`, for code that cannot await. On the agent's event loop only."""
-        if not self._answered:
-            self._answered = True
-            self._agent.confirm(self.id)
+        """Acknowledge from code that cannot await. On the agent's event loop only."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._owner.ack(self.id)
 
     async def nack(self, delay: float = 0.0) -> None:
-        """Not done: it comes again, not before `delay` seconds have passed.
+        """Return it to the relay, to be delivered again after `delay` seconds.
 
-        The delay is forgotten if the connection is lost meanwhile. Raises `InvalidMessage` for a
-        delay that is none.
+        A lost connection discards the delay. Raises `InvalidInput` for an invalid delay.
         """
         self.nack_nowait(delay)
 
     def nack_nowait(self, delay: float = 0.0) -> None:
-        """`nack`, for code that cannot await. On the agent's event loop only."""
-        if not self._answered:
-            self._agent.give_back(self.id, delay)
-            self._answered = True
+        """Return it from code that cannot await. On the agent's event loop only."""
+        if not self._is_answered:
+            self._owner.nack(self.id, delay)
+            self._is_answered = True
 
     async def reply(
         self,
@@ -130,11 +181,11 @@ class Message(Received):
         message_id: str | None = None,
         seal_to: Card | None = None,
     ) -> PublishResult:
-        """Send an answer to `reply_to`, else to the sender, out of this message's budget.
+        """Send a reply to `reply_to`, else to the sender, within this message's budget.
 
-        Raises as `send` does, and `InvalidMessage` when there is nobody to reply to.
+        Raises as `send` does, and `InvalidMessage` if the sender takes no replies.
         """
-        return await self._agent.send(
+        return await self._owner.send(
             self.reply_address,
             payload,
             parent=self,
@@ -153,19 +204,21 @@ class Message(Received):
             self.nack_nowait()
 
     def __del__(self) -> None:
-        if not getattr(self, "_answered", True):
-            self._agent.let_go(self.id)
+        if not getattr(self, "_is_answered", True):
+            self._owner.release(self.id)
 
 
-def open_payload(delivered: Envelope, identity: "Identity", sender_key: str | None) -> Opened:
-    """The content of a message, unsealed if need be.
+def open_payload(
+    delivered: Envelope, identity: "Identity", sender_key: str | None
+) -> OpenedPayload:
+    """Return the payload of a message, unsealed if necessary.
 
-    `sender_key`, if there is one, is the only key that may have sealed it; what came from there
-    unsealed is shown as what it is, with `sealed_by` None.
+    `sender_key`, if given, is the only key accepted for the seal. An unsealed payload of that
+    sender is returned with `sealed_by` None.
     """
     payload = delivered.payload
     if not is_sealed(payload):
-        return Opened(payload)
+        return OpenedPayload(payload)
     from waypost.client.sealing import SealBroken, sealer_of, unseal
 
     try:
@@ -177,5 +230,5 @@ def open_payload(delivered: Envelope, identity: "Identity", sender_key: str | No
             sender_key=sender_key,
         )
     except SealBroken as broken:
-        return Opened(None, problem=str(broken) or "the seal is broken")
-    return Opened(opened, sealed_by=sealer_of(payload))
+        return OpenedPayload(None, problem=str(broken) or "the seal is broken")
+    return OpenedPayload(opened, sealed_by=sealer_of(payload))

@@ -1,4 +1,4 @@
-"""How an agent connects, waits and bounds itself: small values with units."""
+"""Options of a client: timeouts, limits, encoding, TLS; each with its unit in its name."""
 
 import ssl
 from typing import Literal
@@ -13,19 +13,19 @@ _PROTOCOLS = {"json": JSON_PROTOCOL, "msgpack": MSGPACK_PROTOCOL}
 
 
 class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything has a default that suits most agents. Raises `InvalidSettings` if out of range.
+    """Options with defaults that suit most agents. Raises `InvalidSettings` if out of range.
 
-    `receive`: mail is pushed as it comes, or pulled with `sync` and `fetch`.
-    `encoding`: "json" is the quicker one, "msgpack" the smaller one for numbers.
-    `connect_timeout_s`: how long the first connection may take, attempts that fail included.
-    `handshake_timeout_s`: how long one attempt may take.
-    `send_timeout_s`: how long a send waits for its answer, reconnects included.
-    `close_timeout_s`: how long closing waits until what was said is written.
-    `ping_interval_s`: a relay that is silent for twice this is taken for gone.
+    `receive`: "push" delivers messages as they arrive; "pull" waits for `sync` and `fetch`.
+    `encoding`: "json" is faster, "msgpack" is smaller for numbers.
+    `connect_timeout_s`: limit for the first connection, failed attempts included.
+    `handshake_timeout_s`: limit for one attempt.
+    `send_timeout_s`: limit for the answer to a send, reconnects included.
+    `close_timeout_s`: limit for writing queued operations on close.
+    `ping_interval_s`: a relay that is silent for twice this long counts as disconnected.
     `unanswered_max`: sends that may run ahead of their answers; the next one waits.
-    `unread_max_messages`, `unread_max_bytes`: past either, no more is read from the relay.
-    `remembered_max_ids`: messages remembered as done, to tell what was delivered twice.
-    `tls`: for https and wss, instead of the usual checks against known authorities.
+    `unread_max_messages`, `unread_max_bytes`: past either, the client stops reading.
+    `remembered_max_ids`: acked message ids to remember, to recognize duplicate deliveries.
+    `tls`: TLS context for https and wss, in place of the default certificate checks.
     `guard`: limits of `request`.
     """
 
@@ -60,5 +60,5 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def protocol(self) -> str:
-        """The WebSocket subprotocol of `encoding`."""
+        """Return the WebSocket subprotocol of `encoding`."""
         return _PROTOCOLS[self.encoding]

@@ -1,4 +1,4 @@
-"""Callers that wait for something with a name: the answer to a ref, the reply to a message."""
+"""Futures that wait for a result under a key: the answer to a ref, the reply to a message id."""
 
 import asyncio
 from collections.abc import Hashable
@@ -8,8 +8,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Waiting(Generic[K, T]):
-    """Futures by key; several callers may wait for the same."""
+class PendingFutures(Generic[K, T]):
+    """Futures by key; several callers may wait for the same key."""
 
     def __init__(self) -> None:
         self._futures: dict[K, list[asyncio.Future[T]]] = {}
@@ -18,13 +18,13 @@ class Waiting(Generic[K, T]):
         return len(self._futures)
 
     def expect(self, key: K) -> asyncio.Future[T]:
-        """A future for `key`, to be given back with `forget` if it is not waited for."""
+        """Return a future for `key`; pass it to `forget` once it is no longer awaited."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(key, []).append(future)
         return future
 
     def forget(self, key: K, future: asyncio.Future[T]) -> None:
-        """This caller waits no more."""
+        """Cancel and remove a future."""
         future.cancel()
         futures = self._futures.get(key, [])
         if future in futures:
@@ -33,7 +33,7 @@ class Waiting(Generic[K, T]):
                 del self._futures[key]
 
     def resolve(self, key: K, value: T) -> bool:
-        """Give `value` to everyone who waits for `key`; False if nobody does."""
+        """Set `value` as the result of every future of `key`; return False without any."""
         futures = self._futures.pop(key, [])
         for future in futures:
             if not future.done():
@@ -41,13 +41,13 @@ class Waiting(Generic[K, T]):
         return bool(futures)
 
     def fail(self, key: K, problem: Exception) -> None:
-        """Raise `problem` in everyone who waits for `key`."""
+        """Raise `problem` in every caller that awaits `key`."""
         for future in self._futures.pop(key, []):
             if not future.done():
                 future.set_exception(problem)
-                future.exception()  # seen: whoever gave up meanwhile is no reason for a warning
+                future.exception()  # mark as retrieved: an abandoned future must not warn
 
     def fail_all(self, problem: Exception) -> None:
-        """Raise `problem` in everyone."""
+        """Raise `problem` in every caller."""
         for key in list(self._futures):
             self.fail(key, problem)

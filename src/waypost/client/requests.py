@@ -1,51 +1,51 @@
-"""Requests: a message, and the wait for the one that follows from it. Guarded.
+"""Requests: send a message and wait for the reply to it, under the limits of a guard.
 
-Rule 1  The guard is asked before anything is sent, and told afterwards how it went: a reply is a
-        success, anything else a failure of the one who was asked.
-Rule 2  A reply is a message whose parent is the request, from whoever was asked. It is confirmed
-        when it arrives. One that comes too late is a message like any other.
+Rule 1  The guard is checked before anything is sent, and the outcome is recorded afterwards: a
+        reply is a success, anything else a failure of the recipient.
+Rule 2  A reply is a message from the recipient whose parent is the request. It is acknowledged on
+        arrival. A late one is treated like any other message.
 """
 
 import asyncio
 
 from waypost.client.errors import RequestBlocked, RequestRejected, RequestTimedOut
 from waypost.client.guard import MessagingGuard
-from waypost.client.outgoing import Outgoing
-from waypost.client.pending import Waiting
+from waypost.client.message import Outgoing
+from waypost.client.operations import Operations
+from waypost.client.pending import PendingFutures
 from waypost.client.protocol.events import Replied
 from waypost.client.protocol.session import Session
-from waypost.client.sending import Sending
 from waypost.policy.guard import MessagingGuardConfig
 from waypost.wire import frames
 
 
-class Requests:
-    """Requests of one agent, `asker`."""
+class GuardedRequests:
+    """Requests of the agent `subject`."""
 
     def __init__(
-        self, asker: str, session: Session, sending: Sending, limits: MessagingGuardConfig
+        self, subject: str, session: Session, operations: Operations, limits: MessagingGuardConfig
     ) -> None:
-        self._asker = asker
+        self._subject = subject
         self._session = session
-        self._sending = sending
+        self._operations = operations
         self._limits = limits
         self._guard: MessagingGuard | None = None
-        self._replies: Waiting[str, frames.Message] = Waiting()
+        self._replies: PendingFutures[str, frames.Message] = PendingFutures()
 
     @property
     def guard(self) -> MessagingGuard:
-        """The guard of this agent's requests; made when first used, for it has a thread."""
+        """Return the guard of this agent's requests; created on first use, for it has a thread."""
         if self._guard is None:
             self._guard = MessagingGuard(self._limits)
         return self._guard
 
-    async def ask(self, message: Outgoing, timeout_s: float) -> frames.Message:
-        """Send and wait for the reply.
+    async def request(self, message: Outgoing, timeout_s: float) -> frames.Message:
+        """Send `message` and return the reply.
 
-        Raises `RequestBlocked`, `RequestRejected`, `RequestTimedOut`, and what `send` raises.
+        Raises `RequestBlocked`, `RequestRejected`, `RequestTimedOut`, and the errors of `send`.
         """
-        ready, message_id = self._sending.prepare(message)
-        verdict = self.guard.check(self._asker, message.subject)
+        ready, message_id = self._operations.prepare(message)
+        verdict = self.guard.check(self._subject, message.subject)
         if verdict.reason is not None:
             raise RequestBlocked(message.subject, verdict.reason, verdict.retry_after_ms or 0)
         replied = False
@@ -65,7 +65,7 @@ class Requests:
         reply = self._replies.expect(message_id)
         try:
             async with asyncio.timeout(timeout_s):
-                result = await self._sending.send(message, wants_reply=True)
+                result = await self._operations.send(message, wants_reply=True)
                 if result.delivered_to == 0:
                     raise RequestRejected(message.subject, result)
                 return await reply
@@ -77,12 +77,12 @@ class Requests:
             self._session.forget_request(message_id)
             self._replies.forget(message_id, reply)
 
-    def replied(self, happening: Replied) -> None:
-        """A reply is here."""
-        self._replies.resolve(happening.message_id, happening.message)
+    def on_reply(self, event: Replied) -> None:
+        """Pass a reply to the request that waits for it."""
+        self._replies.resolve(event.message_id, event.message)
 
     def end(self, problem: Exception) -> None:
-        """No replies will come any more."""
+        """Fail every waiting request."""
         self._replies.fail_all(problem)
         if self._guard is not None:
             self._guard.stop()

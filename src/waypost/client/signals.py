@@ -1,22 +1,24 @@
-"""Handlers of signals: called as signals come, none of which is kept for later."""
+"""Signal handlers, called as signals arrive. Signals are never stored."""
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from waypost.client.websocket import log
 from waypost.policy.bounds import signal_listeners_max
 from waypost.policy.errors import InvalidInput
 from waypost.wire.frames import Signalled
 from waypost.wire.payloads import Signal
+
+log = logging.getLogger("waypost.client")
 
 SignalHandler = Callable[[str, Signal], object]
 """Called with the sender (empty for the relay) and the signal; may be a coroutine function."""
 
 Stop = Callable[[], None]
 
-AT_WORK_MAX = 1000
+RUNNING_MAX = 1000
 
 
 class SignalHandlers:
@@ -24,47 +26,47 @@ class SignalHandlers:
 
     def __init__(self) -> None:
         self._handlers: dict[object, SignalHandler] = {}
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     def add(self, handler: SignalHandler) -> Stop:
-        """Call `handler` from now on; returns the function that ends it."""
+        """Register `handler`; return the function that removes it."""
         if len(self._handlers) >= signal_listeners_max:
-            raise InvalidInput(f"no more than {signal_listeners_max:,} signal handlers are kept")
-        ticket = object()
-        self._handlers[ticket] = handler
-        return lambda: void(self._handlers.pop(ticket, None))
+            raise InvalidInput(f"at most {signal_listeners_max:,} signal handlers per agent")
+        key = object()
+        self._handlers[key] = handler
+
+        def remove() -> None:
+            self._handlers.pop(key, None)
+
+        return remove
 
     def call(self, signalled: Signalled) -> None:
-        """Call everyone; one that raises is logged and stops no other."""
+        """Call every handler; one that raises is logged and does not affect the rest."""
         for handler in list(self._handlers.values()):
             try:
                 result = handler(signalled.sender, signalled.signal)
             except Exception:
-                log.exception("a signal handler raised")
+                log.exception("signal handler raised")
                 continue
             if inspect.iscoroutine(result):
-                self._go_on(result)
+                self._run(result)
 
     def cancel(self) -> None:
-        """Stop handlers that are at work."""
-        for task in self._at_work:
+        """Cancel running handlers."""
+        for task in self._running:
             task.cancel()
 
-    def _go_on(self, handling: Coroutine[Any, Any, object]) -> None:
-        if len(self._at_work) >= AT_WORK_MAX:
-            handling.close()  # signals may be lost; memory may not
+    def _run(self, handling: Coroutine[Any, Any, object]) -> None:
+        if len(self._running) >= RUNNING_MAX:
+            handling.close()  # signals may be dropped; memory must stay bounded
             return
 
-        async def work() -> None:
+        async def run() -> None:
             try:
                 await handling
             except Exception:
-                log.exception("a signal handler raised")
+                log.exception("signal handler raised")
 
-        task = asyncio.get_running_loop().create_task(work())
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
-
-
-def void(_: object) -> None:
-    """For callbacks whose result nobody wants."""
+        task = asyncio.get_running_loop().create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)

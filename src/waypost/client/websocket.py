@@ -1,10 +1,9 @@
-"""The wire under a session: connects, reads, writes, connects again.
+"""WebSocket I/O for a session: connect, read, write, reconnect.
 
-Rule 1  One reader, one writer. What the session has to say when the writer is free goes out
-        together.
-Rule 2  A connection ends as a whole, and the session decides what comes next.
-Rule 3  No wait without a deadline: opening and the handshake have theirs, an open connection is
-        pinged.
+Rule 1  One reader, one writer. Operations queued while the writer is busy share the next frame.
+Rule 2  A connection ends as a whole, and the session decides whether and when to reconnect.
+Rule 3  No wait without a deadline: connecting and the handshake have timeouts, an open connection
+        is pinged.
 """
 
 import asyncio
@@ -30,19 +29,22 @@ from waypost.wire.frames import CODECS
 log = logging.getLogger("waypost.client")
 
 FRAME_MAX_BYTES = 4 * payload_max_bytes
-"""No relay sends larger frames: the largest payload, escaped as badly as JSON can, with room."""
+"""Upper bound for a relay's frame: the largest payload with every byte escaped, and a margin."""
 
-_TRY_AGAIN_STATUSES = {408, 425, 429}
+_RETRY_STATUSES = {408, 425, 429}
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Return the milliseconds since the epoch."""
     return wall_clock_us() // 1000
 
 
-class Link:
-    """Drives `session`. `handle` is told what happened and how many bytes it came in; `room` waits
-    until more may be read."""
+class WebSocketLink:
+    """Runs `session` over WebSockets.
+
+    `handle` receives the events of a frame and its size in bytes; `wait_for_room` delays reading
+    while the application has too many unread messages.
+    """
 
     def __init__(
         self,
@@ -50,62 +52,64 @@ class Link:
         session: Session,
         options: ClientOptions,
         handle: Callable[[list[SessionEvent], int], None],
-        room: Callable[[], Awaitable[None]],
+        wait_for_room: Callable[[], Awaitable[None]],
     ) -> None:
         self._address = address
         self._session = session
         self._options = options
         self._handle = handle
-        self._room = room
+        self._wait_for_room = wait_for_room
         self._is_text = CODECS[options.protocol].is_text
-        self._something_to_write = asyncio.Event()
+        self._has_operations = asyncio.Event()
         self._all_written = asyncio.Event()
         self.problem = "no attempt yet"
-        """Why there is no connection, if there is none."""
+        """Why there is no connection, while there is none."""
 
     def wake(self) -> None:
-        """The session has something to say."""
+        """Notify the writer that the session has operations to write."""
         self._all_written.clear()
-        self._something_to_write.set()
+        self._has_operations.set()
 
-    async def drained(self) -> None:
-        """Wait until everything said so far is written, if there is a connection to write to."""
+    async def flush(self) -> None:
+        """Wait until all queued operations are written, if there is a connection."""
         if self._session.is_ready and self._session.has_unwritten:
             self.wake()
             await self._all_written.wait()
 
     async def run(self) -> None:
-        """Keep connected until cancelled. Raises `CannotConnect` when that is of no use."""
+        """Stay connected until cancelled. Raises `CannotConnect` on a permanent failure."""
         while True:
-            code, text = await self._converse()
-            self.problem = text or f"the connection ended with code {code}"
-            self._all_written.set()  # or whoever waits to close would wait in vain
+            code, text = await self._connect_once()
+            self.problem = text or f"connection closed with code {code}"
+            self._all_written.set()  # there is nothing left to flush to
             delay_ms = self._session.disconnected(now_ms(), code, text)
-            log.info("not connected: %s; again in %d ms", self.problem, delay_ms)
+            log.info("disconnected: %s; reconnecting in %d ms", self.problem, delay_ms)
             await asyncio.sleep(delay_ms / 1000)
 
-    async def _converse(self) -> tuple[int | None, str]:
-        """One connection from beginning to end: the code and the words it ended with."""
+    async def _connect_once(self) -> tuple[int | None, str]:
+        """Run one connection from open to close; return its close code and reason."""
         try:
             websocket = await self._open()
-        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as problem:
-            self._raise_if_useless(problem)
-            return None, f"{self._address.uri}: {str(problem) or type(problem).__name__}"
+        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as failure:
+            self._raise_if_permanent(failure)
+            return None, f"{self._address.uri}: {str(failure) or type(failure).__name__}"
         try:
             if websocket.subprotocol != self._options.protocol:
-                raise CannotConnect(f"{self._address.uri} does not speak {self._options.protocol}")
+                raise CannotConnect(
+                    f"{self._address.uri} does not support the subprotocol {self._options.protocol}"
+                )
             self._session.connected()
-            wrong = await self._exchange(websocket)
+            problem = await self._exchange(websocket)
         finally:
-            await _hang_up(websocket)
-        return websocket.close_code, wrong or websocket.close_reason or ""
+            await _close(websocket)
+        return websocket.close_code, problem or websocket.close_reason or ""
 
     async def _open(self) -> ClientConnection:
         options = self._options
         return await open_websocket(
             self._address.uri,
             subprotocols=[Subprotocol(options.protocol)],
-            compression=None,  # small messages, and a cost per connection
+            compression=None,  # costs memory per connection and gains little on small messages
             ssl=(options.tls or True) if self._address.uri.startswith("wss:") else None,
             proxy=None,
             open_timeout=options.handshake_timeout_s,
@@ -115,18 +119,18 @@ class Link:
             max_size=FRAME_MAX_BYTES,
         )
 
-    def _raise_if_useless(self, problem: Exception) -> None:
-        """What is no relay at first will not become one; what was one may be back soon."""
+    def _raise_if_permanent(self, problem: Exception) -> None:
+        """Raise `CannotConnect` if the server was never a relay. A known relay may come back."""
         if self._session.welcome is not None or not isinstance(problem, InvalidHandshake):
             return
         if isinstance(problem, InvalidStatus):
             status = problem.response.status_code
-            if status >= 500 or status in _TRY_AGAIN_STATUSES:
+            if status >= 500 or status in _RETRY_STATUSES:
                 return
         raise CannotConnect(f"{self._address.uri} is not a relay: {problem}") from problem
 
     async def _exchange(self, websocket: ClientConnection) -> str:
-        """Read and write until the connection ends; what was wrong, if not the connection."""
+        """Read and write until the connection ends; return a protocol error, if any."""
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._write(websocket))
             try:
@@ -134,9 +138,9 @@ class Link:
             except ConnectionClosed:
                 return ""
             except TimeoutError:
-                return f"{self._address.uri}: no welcome in time"
+                return f"{self._address.uri}: handshake timed out"
             except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as problem:
-                return f"{self._address.uri} sent what no relay sends: {problem}"
+                return f"{self._address.uri}: protocol error: {problem}"
             finally:
                 writing.cancel()
         return ""
@@ -146,14 +150,14 @@ class Link:
             while not self._session.is_ready:
                 self._take(await websocket.recv(decode=False))
         while True:
-            await self._room()
+            await self._wait_for_room()
             self._take(await websocket.recv(decode=False))
 
     def _take(self, frame: bytes | str) -> None:
-        happened = self._session.received(frame, now_ms())
-        if happened:
-            self._handle(happened, len(frame))
-        self.wake()  # a proof, acks of what was seen before, what waited for the welcome
+        events = self._session.received(frame, now_ms())
+        if events:
+            self._handle(events, len(frame))
+        self.wake()  # to write a proof, acks of duplicates, or operations queued before the welcome
 
     async def _write(self, websocket: ClientConnection) -> None:
         try:
@@ -163,14 +167,14 @@ class Link:
                     await websocket.send(frame, text=self._is_text)
                     continue
                 self._all_written.set()
-                self._something_to_write.clear()
-                await self._something_to_write.wait()
+                self._has_operations.clear()
+                await self._has_operations.wait()
         except ConnectionClosed:
-            return  # the reader sees it too
+            return  # the reader gets the same exception
 
 
-async def _hang_up(websocket: ClientConnection) -> None:
-    """Close, and read on meanwhile: the answer to the close may stand behind many frames."""
+async def _close(websocket: ClientConnection) -> None:
+    """Close, and read meanwhile: the close frame may come behind many other frames."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(websocket.close())
         try:

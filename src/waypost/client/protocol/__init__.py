@@ -1,1 +1,1 @@
-"""The client without I/O: what to write, what arrived, when to try again. Time is an argument."""
+"""The client without I/O: frames to write, events to emit, delays to wait. Time is an argument."""

@@ -1,4 +1,4 @@
-"""What a session tells its shell. Operations that need no more words are told as they came."""
+"""Events a session emits. Frames that need no translation are emitted unchanged."""
 
 import msgspec
 
@@ -16,29 +16,32 @@ from waypost.wire.results import PublishResult
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """The relay has decided about the send `ref`."""
+    """The relay's result for the send `ref`."""
 
     ref: int
     result: PublishResult
 
 
 class OperationFailed(msgspec.Struct, frozen=True):
-    """The operation `ref` could not be done."""
+    """The operation `ref` failed with `problem`."""
 
     ref: int
     problem: Exception
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """The answer to the fetch `ref`. `came` counts those too that are not for the application."""
+    """The answer to the fetch `ref`.
+
+    `total` also counts messages withheld from the application: duplicates and blocked senders.
+    """
 
     ref: int
     messages: list[Message]
-    came: int
+    total: int
 
 
 class Replied(msgspec.Struct, frozen=True):
-    """The reply to the request that was sent as `message_id`; it is confirmed already."""
+    """The reply to the request `message_id`, already acknowledged."""
 
     message_id: str
     message: Message
@@ -58,4 +61,4 @@ SessionEvent = (
     | Welcome
     | Error
 )
-"""A `Message` is one for the application. An `Error` is about no operation in particular."""
+"""A `Message` is for the application. An `Error` concerns the connection, not one operation."""

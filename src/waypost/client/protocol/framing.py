@@ -1,6 +1,6 @@
-"""Automatic batching: operations that wait are written together, as many as a frame may hold.
+"""Automatic batching: queued operations share a frame, up to the relay's limits.
 
-Operations are encoded once, when they are made; a frame is put together from the encoded parts.
+Each operation is encoded once, when it is queued; a frame joins the encoded parts.
 """
 
 import msgspec
@@ -9,42 +9,42 @@ from waypost.policy.bounds import lease_max_messages
 from waypost.wire.frames import Codec, Welcome
 
 _HEADER_BYTES = 5
-"""A list costs at most this much besides one byte an operation, in either encoding."""
+"""Upper bound for the brackets of a list, besides one separator byte per operation."""
 
 _ACK_BYTES = 64
 _ID_BYTES = 70
-"""An ack without its ids, and one id of the longest kind with its punctuation: rounded up."""
+"""Upper bounds for an ack without ids and for one id with its punctuation."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What one frame may hold, as the relay said in its welcome."""
+class FrameLimits(msgspec.Struct, frozen=True):
+    """Limits of one frame, from the relay's welcome."""
 
     frame_max_bytes: int
     operations_max: int
 
     @classmethod
-    def of(cls, welcome: Welcome) -> "Limits":
-        """The limits that hold for the connection of `welcome`."""
+    def of(cls, welcome: Welcome) -> "FrameLimits":
+        """Return the limits of the connection that `welcome` opened."""
         return cls(welcome.frame_max_bytes, max(1, welcome.operations_max))
 
     @property
     def ids_max(self) -> int:
-        """How many ids one `ack` may hold."""
+        """Return how many ids one `ack` may hold."""
         fitting = (self.frame_max_bytes - _ACK_BYTES) // _ID_BYTES
         return max(1, min(lease_max_messages, fitting))
 
 
-class Frame:
-    """One frame in the making."""
+class FrameBuilder:
+    """Collects encoded operations for one frame."""
 
-    def __init__(self, codec: Codec, limits: Limits) -> None:
+    def __init__(self, codec: Codec, limits: FrameLimits) -> None:
         self._codec = codec
         self._limits = limits
         self._parts: list[bytes] = []
         self._bytes = _HEADER_BYTES
 
     def fits(self, part: bytes) -> bool:
-        """Whether one more encoded operation may go along. The first one always may."""
+        """Return whether one more encoded operation fits. The first always does."""
         if not self._parts:
             return True
         if len(self._parts) >= self._limits.operations_max:
@@ -52,12 +52,12 @@ class Frame:
         return self._bytes + len(part) + 1 <= self._limits.frame_max_bytes
 
     def add(self, part: bytes) -> None:
-        """Take one more encoded operation along."""
+        """Add one encoded operation."""
         self._parts.append(part)
         self._bytes += len(part) + 1
 
     def encoded(self) -> bytes | None:
-        """The frame, or None when there is nothing to write."""
+        """Return the frame, or None without operations."""
         if len(self._parts) <= 1:
             return self._parts[0] if self._parts else None
         return _list_encoders[self._codec.is_text]([msgspec.Raw(part) for part in self._parts])

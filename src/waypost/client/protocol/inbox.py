@@ -1,52 +1,58 @@
-"""What the relay has delivered, and what became of it.
+"""The receiving side of a session: deliveries and their acks, and the block list.
 
-Rule 1  The application gets a message once while it holds it, and never again after its ack. What
-        the relay delivers twice (it could not know that the ack was on its way) is confirmed
-        again without a word.
-Rule 2  An ack is kept until it is written. If it is lost after that, the relay delivers again,
-        and Rule 1 answers.
-Rule 3  A message that the application gave back, or let go of without an answer, is new when it
-        comes again.
-Rule 4  A nack is for the connection it was made on: a lost connection gives everything back anyway.
+Rule 1  The application gets a message once while it holds it, and never again after its ack. A
+        second delivery of an acked message (the ack was still on its way) is acked again without
+        notice.
+Rule 2  An ack is queued until it is written. If it is lost after that, the relay delivers again,
+        and Rule 1 applies.
+Rule 3  A message that the application nacked, or released without an ack, counts as new when it is
+        delivered again.
+Rule 4  A nack belongs to the connection it was made on: a lost connection returns all unacked
+        messages anyway.
+Rule 5  Messages of blocked senders are acked and dropped. The relay never learns of the block.
 
-`remembered_max` ids are remembered as done, the oldest forgotten first. The relay lets far fewer
-messages run ahead of their confirmations.
+Up to `remembered_max` acked ids are remembered, the oldest forgotten first. The relay lets far
+fewer messages run ahead of their acks.
 """
 
 from collections import deque
 from itertools import islice
 
+from waypost.policy.errors import InvalidInput
+from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern
 from waypost.wire.frames import DeliveryConfirm
 
+BLOCKED_PATTERNS_MAX = 10_000
 
-class Inbox:
-    """Ids of messages, by what the application did with them."""
+
+class InboxTracker:
+    """Message ids by state: held by the application, acked, ack not yet written."""
 
     def __init__(self, remembered_max: int) -> None:
         self._remembered_max = remembered_max
         self._held: set[str] = set()
-        self._done: dict[str, None] = {}
-        self._acks: dict[str, None] = {}
-        self._told: dict[tuple[str, str], None] = {}
+        self._acked: dict[str, None] = {}
+        self._unwritten_acks: dict[str, None] = {}
+        self._confirmed: dict[tuple[str, str], None] = {}
         # Filled by the garbage collector, at any point of any thread; emptied on arrivals.
-        self._let_go: deque[str] = deque()
+        self._released: deque[str] = deque()
 
     @property
-    def held(self) -> int:
-        """How many messages the application has and has not answered."""
-        return len(self._held) - len(self._let_go)
+    def held_count(self) -> int:
+        """Return how many messages the application holds and has not acked or nacked."""
+        return len(self._held) - len(self._released)
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether acks wait to be written."""
-        return bool(self._acks)
+        """Return whether acks are waiting to be written."""
+        return bool(self._unwritten_acks)
 
     def take(self, message_id: str) -> bool:
-        """A message arrived: whether the application is to have it."""
-        while self._let_go:
-            self._held.discard(self._let_go.popleft())
-        if message_id in self._done:
-            self._acks[message_id] = None
+        """Record a delivery; return whether to pass it to the application."""
+        while self._released:
+            self._held.discard(self._released.popleft())
+        if message_id in self._acked:
+            self._unwritten_acks[message_id] = None
             return False
         if message_id in self._held:
             return False
@@ -54,43 +60,76 @@ class Inbox:
         return True
 
     def ack(self, message_id: str) -> bool:
-        """The application is done with it; False if it was answered before."""
+        """Record an ack; return False if the message is not held."""
         if message_id not in self._held:
             return False
         self._held.remove(message_id)
-        self._acks[message_id] = None
-        self._done[message_id] = None
-        if len(self._done) > self._remembered_max:
-            del self._done[next(iter(self._done))]
+        self._unwritten_acks[message_id] = None
+        self._acked[message_id] = None
+        if len(self._acked) > self._remembered_max:
+            del self._acked[next(iter(self._acked))]
         return True
 
     def nack(self, message_id: str) -> bool:
-        """The application gives it back; False if it was answered before."""
+        """Record a nack; return False if the message is not held."""
         if message_id not in self._held:
             return False
         self._held.remove(message_id)
         return True
 
-    def let_go(self, message_id: str) -> None:
-        """Nobody holds it any more, and nobody answered. Safe in any thread."""
-        self._let_go.append(message_id)
+    def release(self, message_id: str) -> None:
+        """Record that the application dropped a message without ack or nack. Thread-safe."""
+        self._released.append(message_id)
 
-    def tell(self, confirm: DeliveryConfirm) -> bool:
-        """A confirmation arrived: whether the application is to hear of it. Kept ones are acked."""
+    def take_confirmation(self, confirm: DeliveryConfirm) -> bool:
+        """Record a delivery confirmation; return whether it is new. Acks one the relay stored."""
         if confirm.id is not None:
             self.take(confirm.id)
             self.ack(confirm.id)
-        told = (confirm.message_id, confirm.recipient)
-        if told in self._told:
+        key = (confirm.message_id, confirm.recipient)
+        if key in self._confirmed:
             return False
-        self._told[told] = None
-        if len(self._told) > self._remembered_max:
-            del self._told[next(iter(self._told))]
+        self._confirmed[key] = None
+        if len(self._confirmed) > self._remembered_max:
+            del self._confirmed[next(iter(self._confirmed))]
         return True
 
     def take_acks(self, limit: int) -> list[str]:
-        """Up to `limit` ids to confirm, the oldest first."""
-        ids = list(islice(self._acks, limit))
+        """Return up to `limit` ids to ack, the oldest first, and count them as written."""
+        ids = list(islice(self._unwritten_acks, limit))
         for message_id in ids:
-            del self._acks[message_id]
+            del self._unwritten_acks[message_id]
         return ids
+
+
+class BlockList:
+    """Subjects and patterns of blocked senders. `count` is the number of messages dropped."""
+
+    def __init__(self) -> None:
+        self._literal: set[str] = set()
+        self._patterns: set[str] = set()
+        self.count = 0
+
+    def add(self, pattern: str) -> None:
+        """Block senders under `pattern`. Raises `InvalidSubject` for an invalid pattern."""
+        validate_pattern(pattern)
+        if len(self._literal) + len(self._patterns) >= BLOCKED_PATTERNS_MAX:
+            raise InvalidInput(f"block list full: at most {BLOCKED_PATTERNS_MAX:,} patterns")
+        (self._literal if is_literal(pattern) else self._patterns).add(pattern)
+
+    def remove(self, pattern: str) -> None:
+        """Unblock `pattern`; ignore one that was never added."""
+        self._literal.discard(pattern)
+        self._patterns.discard(pattern)
+
+    def blocks(self, sender: str) -> bool:
+        """Return whether `sender` is blocked, and count it if so."""
+        blocked = sender in self._literal or any(
+            matches_pattern(sender, pattern) for pattern in self._patterns
+        )
+        self.count += blocked
+        return blocked
+
+    def patterns(self) -> list[str]:
+        """Return every pattern, sorted."""
+        return sorted(self._literal | self._patterns)

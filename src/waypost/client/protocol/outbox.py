@@ -1,10 +1,10 @@
-"""What is on its way to the relay.
+"""Operations on their way to the relay.
 
-Rule 1  An operation that wants an answer is kept until the answer is here, whatever happens to
-        the connection: after each reconnect it is written again, in the old order.
-Rule 2  An operation that wants none (a nack, a signal) is written once, on the connection it was
-        meant for, or never.
-Rule 3  What was withdrawn is not written any more.
+Rule 1  An operation that expects an answer is kept until the answer arrives, across connections:
+        after each reconnect it is written again, in the old order.
+Rule 2  An operation that expects none (a nack, a signal) is written once, on the connection it was
+        made on, or never.
+Rule 3  A withdrawn operation is not written any more.
 
 A send may be written more than once because it carries its message id: the relay stores it once.
 """
@@ -14,40 +14,40 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from waypost.client.protocol.framing import Frame
+from waypost.client.protocol.framing import FrameBuilder
 from waypost.policy.bounds import number_max
 
 LOSSY_MAX = 10_000
 """Signals are dropped when this many operations wait to be written."""
 
 
-class Awaited(msgspec.Struct, gc=False):
-    """An encoded operation that wants an answer; `message_id` is empty for a fetch."""
+class UnansweredOperation(msgspec.Struct, gc=False):
+    """An encoded operation that expects an answer; `message_id` is empty for a fetch."""
 
     encoded: bytes
     message_id: str = ""
 
 
 class Outbox:
-    """Operations by their `ref`, and those without."""
+    """Operations by their `ref`, and those without one."""
 
     def __init__(self) -> None:
         self._next_ref = 0
-        self._awaited: dict[int, Awaited] = {}
+        self._unanswered: dict[int, UnansweredOperation] = {}
         self._unwritten: deque[int] = deque()
         self._one_way: deque[bytes] = deque()
 
     def __len__(self) -> int:
-        return len(self._awaited)
+        return len(self._unanswered)
 
     def new_ref(self) -> int:
-        """A number no other operation of this outbox has."""
+        """Return a number that no other operation of this outbox has."""
         self._next_ref = (self._next_ref + 1) % number_max
         return self._next_ref
 
-    def put(self, ref: int, operation: Awaited) -> None:
+    def put(self, ref: int, operation: UnansweredOperation) -> None:
         """Keep an operation until `answered` or `withdraw`."""
-        self._awaited[ref] = operation
+        self._unanswered[ref] = operation
         self._unwritten.append(ref)
 
     def put_once(self, encoded: bytes) -> None:
@@ -55,37 +55,37 @@ class Outbox:
         self._one_way.append(encoded)
 
     def put_lossy(self, encoded: bytes) -> bool:
-        """Write this once, or say False when too much waits already."""
+        """Write this once; return False and drop it when too many operations are queued."""
         if len(self._one_way) >= LOSSY_MAX:
             return False
         self._one_way.append(encoded)
         return True
 
-    def answered(self, ref: int) -> Awaited | None:
-        """The operation that the answer `ref` is for; None if nobody waits for it any more."""
-        return self._awaited.pop(ref, None)
+    def answered(self, ref: int) -> UnansweredOperation | None:
+        """Remove and return the operation `ref`; None if it was withdrawn or answered before."""
+        return self._unanswered.pop(ref, None)
 
     def withdraw(self, ref: int) -> None:
-        """Nobody wants the answer any more: if it was not written yet, it never will be."""
-        self._awaited.pop(ref, None)
+        """Drop the operation `ref`: if it is not written yet, it never will be."""
+        self._unanswered.pop(ref, None)
 
     def disconnected(self) -> None:
-        """Everything unanswered is to be written again; what wants no answer is forgotten."""
-        self._unwritten = deque(self._awaited)
+        """Queue everything unanswered again; drop operations that expect no answer."""
+        self._unwritten = deque(self._unanswered)
         self._one_way.clear()
 
-    def remove_if(self, unfit: Callable[[Awaited], bool]) -> Iterator[int]:
-        """Take out every operation that `unfit` says so of, and yield its ref."""
-        for ref in [ref for ref, one in self._awaited.items() if unfit(one)]:
-            del self._awaited[ref]
+    def remove_if(self, condition: Callable[[UnansweredOperation], bool]) -> Iterator[int]:
+        """Remove every operation that meets `condition`, and yield its ref."""
+        for ref in [ref for ref, one in self._unanswered.items() if condition(one)]:
+            del self._unanswered[ref]
             yield ref
 
-    def fill(self, frame: Frame) -> None:
-        """Move what fits into `frame`."""
+    def fill(self, frame: FrameBuilder) -> None:
+        """Move as many operations into `frame` as fit."""
         while self._one_way and frame.fits(self._one_way[0]):
             frame.add(self._one_way.popleft())
         while self._unwritten:
-            waiting = self._awaited.get(self._unwritten[0])
+            waiting = self._unanswered.get(self._unwritten[0])
             if waiting is not None:
                 if not frame.fits(waiting.encoded):
                     return
@@ -94,5 +94,5 @@ class Outbox:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether `fill` would find something."""
-        return bool(self._one_way) or any(ref in self._awaited for ref in self._unwritten)
+        """Return whether `fill` would add something."""
+        return bool(self._one_way) or any(ref in self._unanswered for ref in self._unwritten)

@@ -1,9 +1,9 @@
 """Operations that wait for the relay's answer: sends and fetches.
 
-Rule 1  A bounded number of sends run ahead of their answers; the next one waits its turn.
-Rule 2  Whoever stops waiting (deadline, cancellation) withdraws the operation: what is not written
-        yet never will be. What was written may be done, and its message id tells: the same id
-        again is stored once.
+Rule 1  A bounded number of sends run ahead of their answers; the next one waits.
+Rule 2  A caller that stops waiting (timeout, cancellation) withdraws its operation: if it is not
+        written yet, it never will be. A written one may have been stored; sending it again with
+        the same message id is safe, because an id is stored once.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ import msgspec
 
 from waypost.client.errors import OperationRejected, SendTimedOut
 from waypost.client.identity import Identity
+from waypost.client.message import Outgoing
 from waypost.client.options import ClientOptions
-from waypost.client.outgoing import Outgoing
-from waypost.client.pending import Waiting
+from waypost.client.pending import PendingFutures
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed
 from waypost.client.protocol.session import Session
 from waypost.client.websocket import now_ms
@@ -26,11 +26,11 @@ from waypost.policy.reasons import Reason
 from waypost.wire.results import PublishResult, Rejection
 
 FETCH_WAIT_MAX_S = 10.0
-"""The relay takes one fetch at a time, so one that was given up must not wait there for long."""
+"""The relay runs one fetch at a time, so an abandoned one must not occupy it for long."""
 
 
-class Sending:
-    """`wake` tells the writer that there is something to write."""
+class Operations:
+    """Sends and fetches of one agent. `wake` notifies the writer of queued operations."""
 
     def __init__(
         self,
@@ -43,23 +43,23 @@ class Sending:
         self._session = session
         self._timeout_s = options.send_timeout_s
         self._wake = wake
-        self._turns = asyncio.Semaphore(options.unanswered_max)
-        self._answers: Waiting[int, PublishResult] = Waiting()
-        self._fetches: Waiting[int, Fetched] = Waiting()
-        self._fetching = asyncio.Lock()
-        self._given_up: asyncio.Future[Fetched] | None = None
+        self._slots = asyncio.Semaphore(options.unanswered_max)
+        self._sends: PendingFutures[int, PublishResult] = PendingFutures()
+        self._fetches: PendingFutures[int, Fetched] = PendingFutures()
+        self._fetch_lock = asyncio.Lock()
+        self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
 
     async def send(self, message: Outgoing, *, wants_reply: bool = False) -> PublishResult:
-        """Send one. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
+        """Send a message. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
         ready, message_id = self.prepare(message)
         try:
-            async with asyncio.timeout(self._timeout_s), self._turns:
+            async with asyncio.timeout(self._timeout_s), self._slots:
                 ref, answer = self._submit(ready, message_id, wants_reply)
                 try:
                     return await answer
                 finally:
-                    self._give_up(ref, answer)
+                    self._withdraw(ref, answer)
         except OperationRejected as rejected:
             if rejected.reason == Reason.ACCESS_DENIED:
                 raise AccessDenied(self._identity.subject, message.subject) from None
@@ -68,68 +68,68 @@ class Sending:
             raise SendTimedOut(message_id, self._timeout_s) from None
 
     async def send_many(self, messages: Iterable[Outgoing]) -> list[PublishResult]:
-        """Send many, in order, one deadline for all. An invalid one fails them all, up front."""
+        """Send many messages in order, with one timeout. An invalid one fails them all first."""
         wanted = list(messages)
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"send at most {publish_many_max_messages:,} messages at once")
         prepared = [self.prepare(message) for message in wanted]
-        under_way: dict[int, asyncio.Future[PublishResult]] = {}
+        submitted: dict[int, asyncio.Future[PublishResult]] = {}
         try:
             async with asyncio.timeout(self._timeout_s):
                 for message, message_id in prepared:
-                    await self._turns.acquire()
+                    await self._slots.acquire()
                     try:
                         ref, answer = self._submit(message, message_id)
                     except BaseException:
-                        self._turns.release()
+                        self._slots.release()
                         raise
-                    answer.add_done_callback(lambda _: self._turns.release())
-                    under_way[ref] = answer
-                return [await _or_denied(answer) for answer in under_way.values()]
+                    answer.add_done_callback(lambda _: self._slots.release())
+                    submitted[ref] = answer
+                return [await _result_or_denial(answer) for answer in submitted.values()]
         except TimeoutError:
-            done = [one.done() and not one.cancelled() for one in under_way.values()]
+            done = [one.done() and not one.cancelled() for one in submitted.values()]
             first_open = (*done, False).index(False)
             raise SendTimedOut(prepared[first_open][1], self._timeout_s) from None
         finally:
-            for ref, answer in under_way.items():
-                self._give_up(ref, answer)
+            for ref, answer in submitted.items():
+                self._withdraw(ref, answer)
 
     async def fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> Fetched:
-        """Ask for stored messages, the relay waiting up to `wait_s` for the first.
+        """Fetch stored messages; the relay waits up to `wait_s` for the first.
 
         Raises `OperationRejected`, and `TimeoutError` without an answer.
         """
         until_s = time.monotonic() + wait_s
-        async with asyncio.timeout(wait_s + self._timeout_s), self._fetching:
+        async with asyncio.timeout(wait_s + self._timeout_s), self._fetch_lock:
             while True:
                 left_s = max(0.0, until_s - time.monotonic())
                 fetched = await self._fetch(limit, max_size_bytes, min(left_s, FETCH_WAIT_MAX_S))
-                if fetched.came or left_s <= FETCH_WAIT_MAX_S:
+                if fetched.total or left_s <= FETCH_WAIT_MAX_S:
                     return fetched
 
     async def _fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> Fetched:
-        if self._given_up is not None:
-            await asyncio.wait([self._given_up])
-            self._given_up = None
+        if self._abandoned_fetch is not None:
+            await asyncio.wait([self._abandoned_fetch])
+            self._abandoned_fetch = None
         self.check_open()
         answer = self._fetches.expect(self._session.fetch(limit, max_size_bytes, wait_s))
         self._wake()
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
-            self._given_up = answer
-            answer.add_done_callback(self._give_back)
+            self._abandoned_fetch = answer
+            answer.add_done_callback(self._nack_all)
             raise
 
-    def _give_back(self, answer: asyncio.Future[Fetched]) -> None:
-        """Nobody wants these any more; others may."""
+    def _nack_all(self, answer: asyncio.Future[Fetched]) -> None:
+        """Return the messages of an abandoned fetch to the relay."""
         if not answer.cancelled() and answer.exception() is None:
             for message in answer.result().messages:
                 self._session.nack(message.envelope.id, 0.0)
             self._wake()
 
     def prepare(self, message: Outgoing) -> tuple[Outgoing, str]:
-        """Check a message, give it its id, and seal it if it is to be sealed. Twice is as once."""
+        """Check a message, assign its id, and seal it if requested. Idempotent."""
         self.check_open()
         message.check()
         message_id = message.message_id or self._session.new_id(now_ms())
@@ -143,25 +143,25 @@ class Sending:
         )
         return ready, message_id
 
-    def answered(self, happening: Answered | OperationFailed | Fetched) -> None:
-        """The relay has answered."""
-        match happening:
+    def on_event(self, event: Answered | OperationFailed | Fetched) -> None:
+        """Pass an answer of the relay to the caller that waits for it."""
+        match event:
             case Answered(ref, result):
-                self._answers.resolve(ref, result)
+                self._sends.resolve(ref, result)
             case Fetched(ref):
-                self._fetches.resolve(ref, happening)
+                self._fetches.resolve(ref, event)
             case OperationFailed(ref, problem):
-                self._answers.fail(ref, problem)
+                self._sends.fail(ref, problem)
                 self._fetches.fail(ref, problem)
 
     def end(self, problem: Exception) -> None:
-        """No answers will come any more."""
+        """Fail every waiting caller, and every later one."""
         self._problem = problem
-        self._answers.fail_all(problem)
+        self._sends.fail_all(problem)
         self._fetches.fail_all(problem)
 
     def check_open(self) -> None:
-        """Raise whatever ended the agent, if something has."""
+        """Raise the problem that ended the agent, if it has ended."""
         if self._problem is not None:
             raise self._problem
 
@@ -171,15 +171,15 @@ class Sending:
         self.check_open()
         ref = self._session.send(message, message_id, wants_reply=wants_reply)
         self._wake()
-        return ref, self._answers.expect(ref)
+        return ref, self._sends.expect(ref)
 
-    def _give_up(self, ref: int, answer: asyncio.Future[PublishResult]) -> None:
+    def _withdraw(self, ref: int, answer: asyncio.Future[PublishResult]) -> None:
         self._session.withdraw(ref)
-        self._answers.forget(ref, answer)
+        self._sends.forget(ref, answer)
 
 
-async def _or_denied(answer: asyncio.Future[PublishResult]) -> PublishResult:
-    """The answer; access rules that forbid one of many make a rejection of it, as in the relay."""
+async def _result_or_denial(answer: asyncio.Future[PublishResult]) -> PublishResult:
+    """Return the result; turn `access_denied` into a rejection, as `Relay.publish_many` does."""
     try:
         return await answer
     except OperationRejected as rejected:
