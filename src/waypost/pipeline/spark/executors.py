@@ -9,11 +9,12 @@ Executors must have PyArrow, the same minor version of Python as the driver, and
 """
 
 import contextlib
+import importlib
 import importlib.util
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ def unpacked() -> None:
         if (root / _ARCHIVE).is_dir():
             sys.path.append(str(root / _ARCHIVE))
             return
+
+
+class ShippedFunction:
+    """A module-level generator function, called on executors after `unpacked()`.
+
+    Unpickling a function imports its module, which fails if that imports msgspec: nothing has
+    made it importable by then. So the function travels by name.
+    """
+
+    def __init__(self, function: Callable[..., Iterator[Any]], **arguments: Any) -> None:
+        self._module = function.__module__
+        self._name = function.__name__
+        self._arguments = arguments
+
+    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Run the function on `rows`."""
+        unpacked()
+        function = getattr(importlib.import_module(self._module), self._name)
+        yield from function(rows, **self._arguments)
 
 
 def _pack(package: str, target: Path, keep: str = "") -> Path:
