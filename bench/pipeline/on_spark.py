@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from waypost.pipeline.ingest.job import ingest as take_in
 from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
@@ -58,12 +60,8 @@ def backtest(spark: Session, lake: str, settings: str | None) -> tuple[float, Fo
     return seconds, {
         "messages": found.messages,
         "differences": found.differences,
-        **{f"{name}": int(value) for name, value in _replayed(found.settled).items()},
+        **msgspec.structs.asdict(found.scope),
     }
-
-
-def _replayed(settled: Any) -> Found:
-    return {name: getattr(settled, name) for name in settled.__struct_fields__}
 
 
 def _rows(lake: Lake) -> Found:

@@ -121,10 +121,10 @@ def test_journals_that_do_not_tell_what_mailboxes_weigh_are_replayed_as_exactly(
 
 
 def test_who_cannot_be_touched_is_not_replayed(past: Past) -> None:
-    settled = backtest(past.lake).settled
-    assert settled.senders > 50
-    assert settled.endpoints > 30
-    assert (settled.senders_replayed, settled.endpoints_replayed) == (0, 0)
+    scope = backtest(past.lake).scope
+    assert scope.senders > 50
+    assert scope.endpoints > 30
+    assert (scope.senders_replayed, scope.endpoints_replayed) == (0, 0)
 
 
 def test_settings_that_make_no_sense_are_rejected(past: Past) -> None:

@@ -1,10 +1,9 @@
-"""The policy run over history again: what would have been decided under other settings?
+"""The replay: the policy applied to recorded arrivals again, under other settings.
 
-    senders.py    by sender        rate limits                                    Python, sorted
-    pairs.py      by pair          who wrote to whom last, hence tiers            native
-    inboxes.py    by recipient     caps, quotas, breakers, budgets, evictions     Python, sorted
+    screening.py     finds the senders and endpoints that other settings can affect      native
+    rate_stage.py    by sender       rate limits                                         Python
+    tier_stage.py    by pair         tiers, from who last wrote to whom                  native
+    inbox_stage.py   by recipient    caps, quotas, breakers, budgets, evictions          Python
 
-`settled.py` finds, from the numbers that the relay wrote down with each arrival, whom other
-settings cannot touch; only the rest goes that way. In between, `keys.py` and `moved.py` keep on the
-driver who that is. The rules are in docs/backtest.md.
+`backtest.py` runs them in this order. The rules are in docs/backtest.md.
 """

@@ -1,11 +1,12 @@
-"""Arrivals as the replay sees them: each line that was judged, with what was decided about it.
+"""Arrivals: the events the replay decides again, each with its recorded decision.
 
-    old_reason   why it was refused; empty if it was accepted
-    kept         refused for what is not replayed: access rules, a full disk
-    limited      refused by its sender's rate limit, and so before its endpoints were looked up
-    goal         the endpoint it is judged at; empty if nobody was there, or nobody knows
+    old_reason     why it was rejected; empty if it was accepted
+    limited        rejected by the sender's rate limit, before any endpoint was looked up
+    not_replayed   rejected for a reason the replay does not decide again: access rules, a full disk
+    endpoint       the endpoint that decides; empty if there was none, or if it is not known
 
-Lines that stand for many refusals of a flood are none: when each of them happened is not known.
+An event that counts many rejections of a flood is not an arrival: the times of the single
+rejections are not known.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -14,75 +15,97 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.events import ARRIVALS
 
 LIMITED = "rate_limited"
-KEPT = ("access_denied", "storage_full")
+NOT_REPLAYED = ("access_denied", "storage_full")
 
-# What the stages judge by, and what is told of the result; `id` and `subject` are carried along
-# only if rows are to be written out.
-JUDGED = (
-    *("relay", "seq", "at_ms", "sender", "goal", "part", "publish", "old_reason", "limited"),
-    *("size", "tier", "ttl_ms", "deferred", "hop_count", "max_hops", "calls", "cycle"),
+# The columns that the stages read.
+STAGE_COLUMNS = (
+    "relay",
+    "seq",
+    "at_ms",
+    "sender",
+    "endpoint",
+    "part",
+    "publish",
+    "old_reason",
+    "limited",
+    "size",
+    "tier",
+    "ttl_ms",
+    "deferred",
+    "hop_count",
+    "max_hops",
+    "calls",
+    "cycle",
 )
-TOLD = ("relay", "seq", "at_ms", "sender", "goal", "tier", "old_reason")
-SHOWN = ("id", "subject")
+# The columns of a decision, beside `new_reason`. `OUTPUT_COLUMNS` are carried through the stages
+# only if every decision is written to a file.
+DECISION_COLUMNS = ("relay", "seq", "at_ms", "sender", "endpoint", "tier", "old_reason")
+OUTPUT_COLUMNS = ("id", "subject")
 
 
 def arrivals_of(events: DataFrame) -> DataFrame:
-    """The arrivals among `events`. A refusal by rate limit has no goal yet: see `with_goals`."""
-    return described(events.where(is_arrival()))
+    """Return the arrivals of `events`. Those that are `limited` have no endpoint yet."""
+    return with_arrival_columns(events.where(is_arrival()))
+
+
+def replayable_arrivals(events: DataFrame) -> DataFrame:
+    """Return the arrivals of `events` that the replay decides again."""
+    return arrivals_of(events).where(~F.col("not_replayed"))
 
 
 def is_arrival() -> Column:
-    """Whether an event is an arrival, and one by itself."""
+    """Return whether an event is an arrival, and not a count of many."""
     return F.col("kind").isin(*ARRIVALS) & (F.coalesce("since_us", F.lit(0)) == 0)
 
 
-def described(events: DataFrame) -> DataFrame:
-    """`events` with the further columns of arrivals."""
+def with_arrival_columns(events: DataFrame) -> DataFrame:
+    """Add the columns of arrivals to `events`."""
     rows = events.withColumns(
         {
             "at_ms": F.expr("at_us div 1000"),
             "old_reason": F.when(F.col("kind") == "rejected", F.col("reason")).otherwise(""),
-            "goal": F.col("endpoint"),
             "publish": F.col("id"),
             "deferred": F.coalesce("deferred", F.lit(False)),
             "calls": F.col("call_budget_remaining"),
-            "cycle": F.coalesce(in_chain(F.col("endpoint")), F.lit(False)),
+            "cycle": F.coalesce(_in_chain("endpoint"), F.lit(False)),
         }
     )
     return rows.withColumns(
         {
             "limited": F.col("old_reason") == LIMITED,
-            "kept": F.col("old_reason").isin(*KEPT),
+            "not_replayed": F.col("old_reason").isin(*NOT_REPLAYED),
         }
     )
 
 
-def in_chain(endpoint: Column) -> Column:
-    """Whether a delivery to `endpoint` would close a loop."""
-    return F.array_contains(F.col("ancestor_chain"), endpoint)
+def resolve_endpoints(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """Fill in the endpoint of arrivals that are `limited`.
 
-
-def with_goals(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Where refusals by rate limit would have gone: a literal subject goes to its endpoint, if
-    `known` (relay, subject) tells that there ever was one. A pattern's fan-out is not known."""
-    there = F.broadcast(known.select("relay", "subject", F.lit(True).alias("there")))
-    joined = rows.join(there, on=["relay", "subject"], how="left")
-    found = F.col("limited") & F.col("there")
+    A literal subject resolves to its endpoint if that is `known` (relay, name). The matches of a
+    pattern were not recorded, so its endpoint stays empty.
+    """
+    found = known.select("relay", F.col("name").alias("subject"), F.lit(True).alias("found"))
+    joined = rows.join(F.broadcast(found), on=["relay", "subject"], how="left")
+    resolved = F.col("limited") & F.col("found")
+    cycle = F.coalesce(_in_chain("subject"), F.lit(False))
     return joined.withColumns(
         {
-            "goal": F.when(found, F.col("subject")).otherwise(F.col("endpoint")),
-            "cycle": F.when(found, F.coalesce(in_chain(F.col("subject")), F.lit(False))).otherwise(
-                F.col("cycle")
-            ),
+            "endpoint": F.when(resolved, F.col("subject")).otherwise(F.col("endpoint")),
+            "cycle": F.when(resolved, cycle).otherwise(F.col("cycle")),
         }
-    ).drop("there")
+    ).drop("found")
 
 
-def overdrawn(hops: Column) -> Column:
-    """`policy.budgets.overdrawn`, natively, with `hops` for the most hops allowed."""
+def overdrawn(max_hops: Column) -> Column:
+    """Return `policy.budgets.overdrawn` as a native expression, under a limit of `max_hops`."""
     return (
-        (F.col("hop_count") >= hops)
+        (F.col("hop_count") >= max_hops)
         | F.col("cycle")
         | (F.col("at_ms") > F.col("ttl_ms"))
         | (F.col("calls") <= 0)
     )
+
+
+def _in_chain(endpoint: str) -> Column:
+    """Return whether a delivery to the column `endpoint` would close a loop."""
+    return F.array_contains(F.col("ancestor_chain"), F.col(endpoint))

@@ -1,243 +1,267 @@
-"""One inbox, replayed: the policy's own code, row by row.
+"""One inbox under replayed settings: the policy's own code, applied row by row.
 
-Rule 1  What leaves the mailbox when is history's word. Evictions are not: the replay has its own.
-Rule 2  A stray is a message whose end history cannot tell: one it refused, or one it evicted and
-        the replay did not. It leaves with the inbox's next acknowledgement, which is its success,
-        or when its time is up.
-Rule 3  A message of which the replay holds nothing changes nothing.
+Rule 1  History decides when a message leaves the mailbox. Evictions are the exception: the replay
+        makes its own.
+Rule 2  A counterfactual message is one whose end history cannot know: history rejected it, or
+        evicted it and the replay did not. It leaves with the next acknowledgement in the inbox,
+        which counts as its success, or when its time to live is over.
+Rule 3  An event of a message that the replayed mailbox does not hold changes nothing.
 """
 
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from typing import Any
 
-from waypost.pipeline.replay.in_force import SettingsInForce
-from waypost.pipeline.replay.steps import Step
+from waypost.pipeline.replay.settings_timeline import SettingsInForce
 from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
 from waypost.policy.breakers import CircuitBreakers
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy
 
-_ARRIVED, _REJECTED, _BURIED = int(Step.ARRIVED), int(Step.REJECTED), int(Step.BURIED)
-_ENDLESS = 1 << 62
-_HERE = "here"
-"""What the endpoint is called, to breakers and budgets: there is no other in its replay."""
 
-_FINE = Budget(ttl=_ENDLESS)
-"""Stands for every budget that is nowhere near its end."""
+class InboxEvent(IntEnum):
+    """The kind of a row. The first three are arrivals, by their decision in history."""
+
+    ACCEPTED = 0
+    REJECTED = 1
+    DEAD_LETTERED = 2
+    """Rejected, and stored as a dead letter."""
+    RATE_LIMITED = 3
+    """Rate-limited in the replay, although history stored it."""
+    LEASED = 4
+    ACKED = 5
+    RETURNED = 6
+    HANDLER_FAILED = 7
+    REMOVED = 8
+    """Left the mailbox without success or handler failure: expired, or failed otherwise."""
+    EVICTED = 9
+    REDRIVEN = 10
+    BREAKER_RESET = 11
+
+
+LAST_ARRIVAL = int(InboxEvent.DEAD_LETTERED)
+_ACCEPTED, _REJECTED = int(InboxEvent.ACCEPTED), int(InboxEvent.REJECTED)
+_RATE_LIMITED = int(InboxEvent.RATE_LIMITED)
+_NEVER_MS = 1 << 62
+
+_ENDPOINT = "endpoint"
+"""Placeholder name for breakers and budgets: each replayed inbox has exactly one endpoint."""
+
+_SUFFICIENT = Budget(ttl=_NEVER_MS)
+"""Stands for every budget that cannot be exceeded."""
 
 Row = tuple[Any, ...]
-"""seq, at_ms, step, size, tier, ttl_ms, letter, sender, deferred, and a budget that is doubtful."""
+"""seq, at_ms, event, size, tier, ttl_ms, message_key, sender, deferred, budget (None if it
+cannot be exceeded)."""
 
 
-class Letter:
-    """A message in the mailbox."""
+class ReplayMessage:
+    """A message in the replayed mailbox. `ttl_ms` is the time it expires at."""
 
-    __slots__ = ("leased", "probe", "sender", "size", "stray", "ttl")
+    __slots__ = ("counterfactual", "leased", "probe", "sender", "size", "ttl_ms")
 
-    def __init__(self, sender: str, size: int, ttl: int) -> None:
+    def __init__(self, sender: str, size: int, ttl_ms: int) -> None:
         self.sender = sender
         self.size = size
-        self.ttl = ttl
+        self.ttl_ms = ttl_ms
         self.leased = False
         self.probe = False
-        self.stray = False
+        self.counterfactual = False
 
 
-class _Judged:
-    """The arrival being judged."""
+class _Arrival:
+    """The arrival to decide, reused for all rows."""
 
     __slots__ = ("budget", "endpoint", "sender", "size", "tier")
 
     def __init__(self) -> None:
-        self.endpoint = _HERE
+        self.endpoint = _ENDPOINT
         self.sender = ""
-        self.budget = _FINE
+        self.budget = _SUFFICIENT
         self.size = 0
         self.tier = 1
 
 
 class Inbox:
-    """The mailbox and the breaker of one endpoint. `live` is in the mailbox's order."""
+    """The mailbox and the breaker of one endpoint. `messages` are in the order of the mailbox."""
 
     def __init__(self, in_force: SettingsInForce, relay: str) -> None:
         self._in_force = in_force
-        in_force.follow(relay)
+        in_force.start(relay)
         self.occupancy = Occupancy()
-        self.live: dict[str, Letter] = {}
-        self._strays: dict[str, Letter] = {}
-        self._strays_ttl = _ENDLESS
+        self.messages: dict[str, ReplayMessage] = {}
+        self._counterfactual: dict[str, ReplayMessage] = {}
+        self._next_expiry_ms = _NEVER_MS
+        """No counterfactual message expires before this."""
         self._deferred = False
-        self._known: dict[str, Letter] = {}
-        """What history has and could put back, whatever the replay did with it."""
-        self._judged = _Judged()
+        """Whether a handler was waiting when history last accepted a message."""
+        self._recorded: dict[str, ReplayMessage] = {}
+        """The messages that history stored and may redrive, whether the replay has them or not."""
+        self._arrival = _Arrival()
         self._breakers = CircuitBreakers()
-        self._enter_era()
-        self._steps = {
-            Step.STOPPED: self._stopped,
-            Step.LEASED: self._lease,
-            Step.ACKED: self._ack,
-            Step.RETURNED: self._return,
-            Step.RAISED: self._raised,
-            Step.GONE: self._gone,
-            Step.EVICTED: self._evicted,
-            Step.REDRIVEN: self._redriven,
-            Step.RESET: self._reset,
+        self._enter_period()
+        self._handlers = {
+            InboxEvent.LEASED: self._lease,
+            InboxEvent.ACKED: self._ack,
+            InboxEvent.RETURNED: self._return,
+            InboxEvent.HANDLER_FAILED: self._fail,
+            InboxEvent.REMOVED: self._discard,
+            InboxEvent.EVICTED: self._keep_evicted,
+            InboxEvent.REDRIVEN: self._redrive,
+            InboxEvent.BREAKER_RESET: self._reset_breaker,
         }
 
-    def follow(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Go through rows in order; gives for each arrival why it is refused, or ""."""
-        steps, in_force = self._steps, self._in_force
+    def replay(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Apply rows in order. Yield for each arrival why it is rejected, or "" if accepted."""
+        handlers, in_force = self._handlers, self._in_force
         for row in rows:
-            if row[0] >= in_force.until_seq:
-                self._enter_era(row[0])
-            step = row[2]
-            if step <= _BURIED:
+            seq, at_ms, event, size, _, ttl_ms, key, sender, _, _ = row
+            if seq >= in_force.until_seq:
+                self._enter_period(seq)
+            if event <= LAST_ARRIVAL:
                 yield self._arrive(row)
+            elif event == _RATE_LIMITED:
+                self._recorded[key] = ReplayMessage(sender, size, ttl_ms)
             else:
-                steps[step](row)
+                handlers[event](key, at_ms)
 
-    def _enter_era(self, seq: int = 0) -> None:
-        restarted = self._in_force.reach(seq)
+    def _enter_period(self, seq: int = 0) -> None:
+        restarted = self._in_force.advance(seq)
         settings = self._in_force.settings
         config, idle_ms = settings.circuit_breaker, settings.housekeeping.breaker_idle_ms
         if restarted:
             self._breakers = CircuitBreakers()
-            for letter in self.live.values():
-                letter.probe = False
+            for message in self.messages.values():
+                message.probe = False
         self._breakers.update_config(config, idle_ms)
 
     def _arrive(self, row: Row) -> str:
-        _, at_ms, step, size, tier, ttl, key, sender, deferred, budget = row
-        if step == _ARRIVED:
+        _, at_ms, event, size, tier, ttl_ms, key, sender, deferred, budget = row
+        if event == _ACCEPTED:
             self._deferred = deferred
-        if step != _REJECTED:
-            self._known[key] = Letter(sender, size, ttl)
-        if at_ms > self._strays_ttl:
-            self._expire_strays(at_ms)
-        judged, settings = self._judged, self._in_force.settings
-        judged.sender, judged.size, judged.tier = sender, size, tier
-        judged.budget = _FINE if budget is None else self._budget(budget, ttl)
-        verdict = admit_delivery(judged, self.occupancy, self._breakers, settings, at_ms)
+        if event != _REJECTED:
+            self._recorded[key] = ReplayMessage(sender, size, ttl_ms)
+        if at_ms > self._next_expiry_ms:
+            self._expire_counterfactual(at_ms)
+        arrival, settings = self._arrival, self._in_force.settings
+        arrival.sender, arrival.size, arrival.tier = sender, size, tier
+        arrival.budget = _SUFFICIENT if budget is None else self._budget(budget, ttl_ms)
+        verdict = admit_delivery(arrival, self.occupancy, self._breakers, settings, at_ms)
         if verdict.evict_bytes:
             self._make_room(verdict)
         if verdict.reason is not None:
             return verdict.reason.value
-        letter = Letter(sender, size, ttl)
-        letter.probe = verdict.probe and self._deferred
-        self._add(key, letter)
-        if step != _ARRIVED:
-            self._stray(key, letter)
+        message = ReplayMessage(sender, size, ttl_ms)
+        message.probe = verdict.probe and self._deferred
+        self._add(key, message)
+        if event != _ACCEPTED:
+            self._mark_counterfactual(key, message)
         if not self._deferred and self._breakers:
-            self._breakers.record_success(_HERE, at_ms)
+            self._breakers.record_success(_ENDPOINT, at_ms)
         return ""
 
-    def _budget(self, told: dict[str, Any], ttl: int) -> Budget:
-        max_hops = told["max_hops"]
-        new, was = self._in_force.settings.max_hops, self._in_force.recorded_max_hops
-        if new != was:
-            max_hops = new if max_hops == was else min(new, max_hops)
-        chain = (_HERE,) if told["cycle"] else ()
+    def _budget(self, recorded: dict[str, Any], ttl_ms: int) -> Budget:
+        max_hops = recorded["max_hops"]
+        new, old = self._in_force.settings.max_hops, self._in_force.recorded_max_hops
+        if new != old:
+            max_hops = new if max_hops == old else min(new, max_hops)
+        chain = (_ENDPOINT,) if recorded["cycle"] else ()
         return Budget(
-            hop_count=told["hop_count"],
+            hop_count=recorded["hop_count"],
             max_hops=max_hops,
             ancestor_chain=chain,
-            ttl=ttl,
-            call_budget_remaining=told["calls"],
+            ttl=ttl_ms,
+            call_budget_remaining=recorded["calls"],
         )
 
     def _make_room(self, verdict: DeliveryVerdict) -> None:
-        pending = [(key, letter) for key, letter in self.live.items() if not letter.leased]
-        sizes = [(letter.sender, letter.size) for _, letter in pending]
-        for position in make_room(verdict, _HERE, sizes, self._breakers):
-            self._abandon(pending[position][0])
+        pending = [(key, one) for key, one in self.messages.items() if not one.leased]
+        sizes = [(message.sender, message.size) for _, message in pending]
+        for position in make_room(verdict, _ENDPOINT, sizes, self._breakers):
+            self._discard(pending[position][0])
 
-    # What history tells of messages
+    # Recorded events of messages
 
-    def _lease(self, row: Row) -> None:
-        letter = self.live.get(row[6])
-        if letter is not None:
-            letter.leased = True
+    def _lease(self, key: str, at_ms: int) -> None:
+        message = self.messages.get(key)
+        if message is not None:
+            message.leased = True
 
-    def _return(self, row: Row) -> None:
-        letter = self.live.get(row[6])
-        if letter is not None:
-            letter.leased = False
+    def _return(self, key: str, at_ms: int) -> None:
+        message = self.messages.get(key)
+        if message is not None:
+            message.leased = False
 
-    def _ack(self, row: Row) -> None:
-        self._known.pop(row[6], None)
-        letter = self._remove(row[6])
-        if letter is not None and self._breakers:
-            self._succeed(letter, row[1])
-        if self._strays:
-            self._drain(row[1])
+    def _ack(self, key: str, at_ms: int) -> None:
+        self._recorded.pop(key, None)
+        message = self._remove(key)
+        if message is not None and self._breakers:
+            self._record_success(message, at_ms)
+        if self._counterfactual:
+            self._ack_counterfactual(at_ms)
 
-    def _raised(self, row: Row) -> None:
-        letter = self._remove(row[6])
-        if letter is not None:
-            self._breakers.record_outcome(_HERE, ok=False, probe=letter.probe, now_ms=row[1])
+    def _fail(self, key: str, at_ms: int) -> None:
+        message = self._remove(key)
+        if message is not None:
+            self._breakers.record_outcome(_ENDPOINT, ok=False, probe=message.probe, now_ms=at_ms)
 
-    def _gone(self, row: Row) -> None:
-        self._abandon(row[6])
+    def _keep_evicted(self, key: str, at_ms: int) -> None:
+        message = self.messages.get(key)
+        if message is not None:
+            message.leased = False
+            self._mark_counterfactual(key, message)
 
-    def _evicted(self, row: Row) -> None:
-        letter = self.live.get(row[6])
-        if letter is not None:
-            letter.leased = False
-            self._stray(row[6], letter)
+    def _redrive(self, key: str, at_ms: int) -> None:
+        recorded = self._recorded.get(key)
+        if recorded is not None:
+            self._add(key, ReplayMessage(recorded.sender, recorded.size, recorded.ttl_ms))
 
-    def _stopped(self, row: Row) -> None:
-        self._known[row[6]] = Letter(row[7], row[3], row[5])
-
-    def _redriven(self, row: Row) -> None:
-        known = self._known.get(row[6])
-        if known is not None:
-            self._add(row[6], Letter(known.sender, known.size, known.ttl))
-
-    def _reset(self, row: Row) -> None:
-        self._breakers.reset(_HERE)
+    def _reset_breaker(self, key: str, at_ms: int) -> None:
+        self._breakers.reset(_ENDPOINT)
 
     # The mailbox
 
-    def _add(self, key: str, letter: Letter) -> None:
-        if key in self.live:
-            self._remove(key)  # the same id again: one place in the mailbox
-        self.live[key] = letter
-        self.occupancy.add(letter.sender, letter.size)
+    def _add(self, key: str, message: ReplayMessage) -> None:
+        if key in self.messages:
+            self._remove(key)  # an id occurs once in a mailbox
+        self.messages[key] = message
+        self.occupancy.add(message.sender, message.size)
 
-    def _remove(self, key: str) -> Letter | None:
-        letter = self.live.pop(key, None)
-        if letter is not None:
-            self.occupancy.remove(letter.sender, letter.size)
-            if letter.stray:
-                del self._strays[key]
-        return letter
+    def _remove(self, key: str) -> ReplayMessage | None:
+        message = self.messages.pop(key, None)
+        if message is not None:
+            self.occupancy.remove(message.sender, message.size)
+            if message.counterfactual:
+                del self._counterfactual[key]
+        return message
 
-    def _abandon(self, key: str) -> None:
-        letter = self._remove(key)
-        if letter is not None and letter.probe:
-            self._breakers.release_probe(_HERE)
+    def _discard(self, key: str, at_ms: int = 0) -> None:
+        """Remove a message without an outcome for the breaker."""
+        message = self._remove(key)
+        if message is not None and message.probe:
+            self._breakers.release_probe(_ENDPOINT)
 
-    def _stray(self, key: str, letter: Letter) -> None:
-        letter.stray = True
-        self._strays[key] = letter
-        self._strays_ttl = min(self._strays_ttl, letter.ttl)
+    def _record_success(self, message: ReplayMessage, at_ms: int) -> None:
+        self._breakers.record_outcome(_ENDPOINT, ok=True, probe=message.probe, now_ms=at_ms)
 
-    def _expire_strays(self, at_ms: int) -> None:
-        for key in [key for key, letter in self._strays.items() if letter.ttl < at_ms]:
-            self._abandon(key)
-        left = (letter.ttl for letter in self._strays.values())
-        self._strays_ttl = min(left, default=_ENDLESS)
+    # Counterfactual messages
 
-    def _drain(self, at_ms: int) -> None:
-        for key, letter in [one for one in self.live.items() if one[1].stray]:
-            if letter.ttl < at_ms:
-                self._abandon(key)
+    def _mark_counterfactual(self, key: str, message: ReplayMessage) -> None:
+        message.counterfactual = True
+        self._counterfactual[key] = message
+        self._next_expiry_ms = min(self._next_expiry_ms, message.ttl_ms)
+
+    def _expire_counterfactual(self, at_ms: int) -> None:
+        for key in [key for key, one in self._counterfactual.items() if one.ttl_ms < at_ms]:
+            self._discard(key)
+        left = (message.ttl_ms for message in self._counterfactual.values())
+        self._next_expiry_ms = min(left, default=_NEVER_MS)
+
+    def _ack_counterfactual(self, at_ms: int) -> None:
+        for key, message in [one for one in self.messages.items() if one[1].counterfactual]:
+            if message.ttl_ms < at_ms:
+                self._discard(key)
             else:
                 self._remove(key)
-                self._succeed(letter, at_ms)
-        self._strays_ttl = _ENDLESS
-
-    # The breaker
-
-    def _succeed(self, letter: Letter, at_ms: int) -> None:
-        self._breakers.record_outcome(_HERE, ok=True, probe=letter.probe, now_ms=at_ms)
+                self._record_success(message, at_ms)
+        self._next_expiry_ms = _NEVER_MS

@@ -1,88 +1,191 @@
-"""The third stage: what each inbox would have taken.
+"""Stage 3, by recipient: decides which arrivals each replayed inbox accepts.
 
-Steps of one endpoint come one after another, in order of `seq`. Executors run this: what has to be
-unpacked there is imported inside.
+The rows of an inbox are its arrivals and the recorded events of its messages (`InboxEvent`). Those
+of one endpoint are consecutive and in order of `seq`; only the current inbox is in memory.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import reduce
 from itertools import islice, pairwise
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from waypost.pipeline.replay.arrivals import overdrawn
-from waypost.pipeline.replay.in_force import SettingsInForce
-from waypost.pipeline.replay.loud import by_key
-from waypost.pipeline.replay.places import Relays, numbers_of, runs, seqs_of
-from waypost.pipeline.replay.steps import Step
-from waypost.pipeline.spark.executors import unpacked
+from waypost.pipeline.lake.events import ARRIVALS
+from waypost.pipeline.replay.arrivals import is_arrival, overdrawn, with_arrival_columns
+from waypost.pipeline.replay.inbox import LAST_ARRIVAL, Inbox, InboxEvent
+from waypost.pipeline.replay.keys import KeySet, RelayIndex, partition_by_key, run_bounds, unpack
+from waypost.pipeline.replay.rate_stage import RateResult
+from waypost.pipeline.replay.settings_timeline import SettingsInForce, SettingsTimeline
+from waypost.pipeline.spark.executors import ShippedFunction
+from waypost.policy.breakers import Occasion
+from waypost.policy.reasons import DEAD_LETTERED
 
-_NUMBERS = ("at_ms", "step", "size", "tier", "ttl_ms")
-_TEXTS = ("letter", "sender", "deferred", "budget")
+_EVENT_KINDS = ("acked", "failed", "expired", "evicted", "redriven", "breaker")
+_LEASE_KINDS = ("leased", "returned")
+
+# The columns of a row of `Inbox.replay`, after its `seq`.
+_NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms")
+_OBJECTS = ("message_key", "sender", "deferred", "budget")
 _BUDGET = ("hop_count", "max_hops", "calls", "cycle")
-_TOLD = ("place", "at_ms", "sender", "tier", "old_reason")
+_RESULT = ("sort_key", "at_ms", "sender", "tier", "old_reason")
 
 
-def judge_inboxes(
-    steps: DataFrame, told: dict[str, Any], shown: tuple[str, ...], *, everything: bool
+def inbox_stage(
+    rows: DataFrame,
+    timeline: SettingsTimeline,
+    endpoints: KeySet,
+    output_columns: tuple[str, ...],
 ) -> DataFrame:
-    """Arrivals among `steps` with their `place`, `at_ms`, `sender`, `tier`, `old_reason`, what is
-    `shown`, and `new_reason`: why they would have been refused, or empty. All of them with
-    `everything`, else those that would have been decided otherwise.
+    """Return arrivals of `endpoints` with `new_reason`: why they are rejected; empty if accepted.
 
-    `steps` are from `steps.py`, with their `place` and the `hops` of their regime.
+    `rows` are from `inbox_rows`, with their replayed tiers. With `output_columns`, the result has
+    these and all arrivals; without, only arrivals whose decision changed.
     """
+    rows = timeline.attach(rows)
+    # Only a budget that may be exceeded goes to the executors.
     doubtful = overdrawn(F.least("max_hops", "hops"))
-    rows = steps.select(
-        *("place", "at_ms", "step", "letter", "sender", "deferred", "old_reason", *shown),
+    narrow = rows.select(
+        "sort_key",
+        "at_ms",
+        "event",
+        "message_key",
+        "sender",
+        "deferred",
+        "old_reason",
+        *output_columns,
         *(F.coalesce(name, F.lit(0)).alias(name) for name in ("size", "tier", "ttl_ms")),
         F.when(doubtful, F.struct(*_BUDGET)).alias("budget"),
     )
-    kept = (*_TOLD, *shown)
+    result = (*_RESULT, *output_columns)
     reason = StructField("new_reason", StringType())
-    schema = StructType([*(rows.schema[name] for name in kept), reason])
-    judge = partial(_judge, told=told, kept=kept, everything=everything)
-    return by_key(rows).mapInArrow(judge, schema)
+    schema = StructType([*(narrow.schema[name] for name in result), reason])
+    decide = ShippedFunction(
+        _decide,
+        settings_data=timeline.for_executors(endpoints.first_ids),
+        columns=result,
+        only_changed=not output_columns,
+    )
+    decided = partition_by_key(narrow).mapInArrow(decide, schema)
+    return endpoints.restore(decided, by="endpoint")
 
 
-def _judge(
+def _decide(
     batches: Iterable[pa.RecordBatch],
-    told: dict[str, Any],
-    kept: tuple[str, ...],
-    everything: bool,
+    settings_data: dict[str, Any],
+    columns: tuple[str, ...],
+    only_changed: bool,
 ) -> Iterator[pa.RecordBatch]:
-    unpacked()
-    from waypost.pipeline.replay.inbox import Inbox
-
-    in_force, relays = SettingsInForce(told), Relays(told["keys"])
+    in_force, relays = SettingsInForce(settings_data), RelayIndex(settings_data["first_ids"])
     inbox, current = None, -1
     for batch in batches:
-        numbers = numbers_of(batch.column("place").to_numpy())
-        rows = _rows(batch)
+        key_ids, seqs = unpack(batch.column("sort_key").to_numpy())
+        numbers = (batch.column(name).to_numpy().tolist() for name in _NUMBERS)
+        objects = (batch.column(name).to_pylist() for name in _OBJECTS)
+        rows = zip(seqs.tolist(), *numbers, *objects, strict=True)
         reasons: list[str] = []
-        for start, end in pairwise(runs(numbers)):
-            if inbox is None or numbers[start] != current:
-                current = int(numbers[start])
-                inbox = Inbox(in_force, relays.of(current))
-            reasons.extend(inbox.follow(islice(rows, end - start)))
-        arrived = pa.array(batch.column("step").to_numpy() <= Step.BURIED)
-        arrivals = batch.select(kept).filter(arrived)
+        for start, end in pairwise(run_bounds(key_ids)):
+            if inbox is None or key_ids[start] != current:
+                current = int(key_ids[start])
+                inbox = Inbox(in_force, relays.relay_of(current))
+            reasons.extend(inbox.replay(islice(rows, end - start)))
+        arrived = pa.array(batch.column("event").to_numpy() <= LAST_ARRIVAL)
+        arrivals = batch.select(columns).filter(arrived)
         arrivals = arrivals.append_column("new_reason", pa.array(reasons, pa.string()))
-        if not everything:
+        if only_changed:
             arrivals = arrivals.filter(
                 pc.not_equal(arrivals.column("old_reason"), arrivals.column("new_reason"))
             )
         yield arrivals
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """What `Inbox.follow` reads."""
-    seqs = seqs_of(batch.column("place").to_numpy()).tolist()
-    numbers = (batch.column(name).to_numpy().tolist() for name in _NUMBERS)
-    texts = (batch.column(name).to_pylist() for name in _TEXTS)
-    return zip(seqs, *numbers, *texts, strict=True)
+# The rows of an inbox
+
+
+def inbox_rows(
+    events: DataFrame,
+    rated: RateResult,
+    endpoints: KeySet,
+    columns: Iterable[str],
+    *,
+    with_leases: bool,
+    with_redrives: bool,
+) -> DataFrame:
+    """Return the rows of `endpoints`: `columns`, `sort_key`, `event` and `message_key`, unsorted.
+
+    Leases matter only if messages are evicted. Arrivals that no longer pass the rate limit matter
+    only if messages are redriven.
+    """
+    # Filtered by endpoint first: most events belong to endpoints that are not replayed.
+    own_events = endpoints.select(events, by="endpoint")
+    recorded = _recorded_rows(own_events, (*columns, "sort_key"), with_leases)
+    arrivals = rated.rows.where(F.col("endpoint") != "")
+    arrivals = endpoints.select(arrivals, by="endpoint")
+    parts = [
+        rated.senders.exclude(recorded, by="sender"),
+        _with_event(arrivals.where("passed"), _arrival_event()).select(*recorded.columns),
+    ]
+    if with_redrives:
+        stored = F.col("old_reason").isin("", *DEAD_LETTERED)
+        limited = arrivals.where(~F.col("passed") & stored)
+        parts.append(_with_event(limited, _lit(InboxEvent.RATE_LIMITED)).select(*recorded.columns))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _recorded_rows(events: DataFrame, columns: Iterable[str], with_leases: bool) -> DataFrame:
+    """Return the rows of all inboxes in history, in one pass over `events`.
+
+    Of arrivals, those that passed their sender's rate limit. Only arrivals have a `sender`.
+    """
+    kinds = (*ARRIVALS, *_EVENT_KINDS, *(_LEASE_KINDS if with_leases else ()))
+    rows = with_arrival_columns(events.where(F.col("kind").isin(*kinds)))
+    decided_here = (
+        is_arrival() & (F.col("endpoint") != "") & ~F.col("not_replayed") & ~F.col("limited")
+    )
+    event = F.when(decided_here, _arrival_event()).otherwise(_message_event(with_leases))
+    rows = _with_event(rows, event).withColumn("sender", F.when(decided_here, F.col("sender")))
+    return rows.where(F.col("event").isNotNull()).select(*columns, "event", "message_key")
+
+
+def _with_event(rows: DataFrame, event: Column) -> DataFrame:
+    # A rejected publish has no id, unless its sender chose one.
+    without_id = F.concat(F.lit(" "), F.col("seq").cast("string"))
+    key = F.when(F.col("publish") == "", without_id).otherwise(F.col("publish"))
+    return rows.withColumns({"event": event, "message_key": key})
+
+
+def _lit(event: InboxEvent) -> Column:
+    return F.lit(event.value)
+
+
+def _arrival_event() -> Column:
+    old_reason = F.col("old_reason")
+    return (
+        F.when(old_reason == "", _lit(InboxEvent.ACCEPTED))
+        .when(old_reason.isin(*DEAD_LETTERED), _lit(InboxEvent.DEAD_LETTERED))
+        .otherwise(_lit(InboxEvent.REJECTED))
+    )
+
+
+def _message_event(with_leases: bool) -> Column:
+    kind = F.col("kind")
+    handler_failed = (kind == "failed") & (F.col("via") == "handler")
+    expired = (kind == "expired") & (F.col("was") == "pending")
+    reset = F.col("occasion").isin(Occasion.RESET.value, Occasion.IDLE.value)
+    event = (
+        F.when(kind == "acked", _lit(InboxEvent.ACKED))
+        .when(handler_failed, _lit(InboxEvent.HANDLER_FAILED))
+        .when((kind == "failed") | expired, _lit(InboxEvent.REMOVED))
+        .when(kind == "evicted", _lit(InboxEvent.EVICTED))
+        .when(kind == "redriven", _lit(InboxEvent.REDRIVEN))
+        .when((kind == "breaker") & reset, _lit(InboxEvent.BREAKER_RESET))
+    )
+    if not with_leases:
+        return event
+    return event.when(kind == "leased", _lit(InboxEvent.LEASED)).when(
+        kind == "returned", _lit(InboxEvent.RETURNED)
+    )

@@ -1,103 +1,140 @@
-"""The first stage: who would have been within their rate limit.
+"""Stage 1, by sender: decides which arrivals are within their sender's rate limit.
 
-Rows of one sender come one after another, in order of `seq`. Its window is all that is kept, and
-goes on from one batch to the next.
-
-Executors run this: what has to be unpacked there is imported inside.
+The rows of one sender are consecutive and in order of `seq`. Only the rate window of the current
+sender is in memory; it carries over from one batch to the next.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from waypost.pipeline.replay.in_force import SettingsInForce
-from waypost.pipeline.replay.loud import by_key
-from waypost.pipeline.replay.places import Relays, numbers_of, runs
-from waypost.pipeline.spark.executors import unpacked
+from waypost.pipeline.replay.arrivals import replayable_arrivals, resolve_endpoints
+from waypost.pipeline.replay.keys import KeySet, RelayIndex, partition_by_key, run_bounds, unpack
+from waypost.pipeline.replay.settings_timeline import SettingsInForce, SettingsTimeline
+from waypost.pipeline.spark.executors import ShippedFunction
+from waypost.policy.admission import admit_sender
+from waypost.policy.rate_limits import RateWindows, resolve_limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def judge_senders(rows: DataFrame, told: dict[str, Any]) -> DataFrame:
-    """`rows` of arrivals with `passed`: whether they are within their sender's rate limit."""
+@dataclass(frozen=True)
+class RateResult:
+    """The result of stage 1: `rows` of `rate_stage`, and the `changed_pairs` of them."""
+
+    senders: KeySet
+    rows: DataFrame
+    changed: pa.Table
+
+    def passed(self, events: DataFrame) -> DataFrame:
+        """Return all arrivals of `events` within their sender's limit that have an endpoint."""
+        replayed = self.rows.where("passed").drop("passed", "sort_key")
+        recorded = replayable_arrivals(events).where(~F.col("limited"))
+        unaffected = self.senders.exclude(recorded, by="sender").select(*replayed.columns)
+        return unaffected.unionByName(replayed).where(F.col("endpoint") != "")
+
+
+def rate_stage(
+    events: DataFrame,
+    timeline: SettingsTimeline,
+    senders: KeySet,
+    columns: Iterable[str],
+    known_endpoints: pa.Table | None,
+) -> DataFrame:
+    """Return the arrivals of `senders`: `columns`, `sort_key` and `passed`.
+
+    `known_endpoints` (relay, name) are needed if arrivals were rate limited in history.
+    """
+    rows = replayable_arrivals(senders.select(events, by="sender"))
+    if senders.count and known_endpoints is not None:
+        rows = resolve_endpoints(rows, events.sparkSession.createDataFrame(known_endpoints))
+    rows = rows.select(*columns, "sort_key")
+    if not senders.count:
+        return rows.withColumn("passed", F.lit(True))
+    decide = ShippedFunction(_decide, settings_data=timeline.for_executors(senders.first_ids))
     schema = StructType([*rows.schema.fields, StructField("passed", BooleanType())])
-    return by_key(rows).mapInArrow(partial(_judge, told=told), schema)
+    return partition_by_key(rows).mapInArrow(decide, schema)
 
 
-def _judge(batches: Iterable[pa.RecordBatch], told: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    unpacked()
-    window = SenderWindow(SettingsInForce(told), Relays(told["keys"]))
+def changed_pairs(rows: DataFrame) -> DataFrame:
+    """Return the pairs (relay, sender, endpoint) whose rate-limit outcome changed.
+
+    `gained`: some of their arrivals pass that were rejected.
+    """
+    changed = rows.where(F.col("passed") == F.col("limited"))
+    pairs = changed.groupBy("relay", "sender", "endpoint")
+    return pairs.agg(F.bool_or("passed").alias("gained"))
+
+
+def _decide(
+    batches: Iterable[pa.RecordBatch], settings_data: dict[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    window = SenderWindow(SettingsInForce(settings_data), RelayIndex(settings_data["first_ids"]))
     for batch in batches:
         passed = np.ones(batch.num_rows, dtype=bool)
-        numbers = numbers_of(batch.column("place").to_numpy())
-        for start, end in pairwise(runs(numbers)):
+        key_ids, _ = unpack(batch.column("sort_key").to_numpy())
+        for start, end in pairwise(run_bounds(key_ids)):
             rows = batch.slice(start, end - start)
-            window.judge(int(numbers[start]), rows, passed[start:end])
+            window.decide(int(key_ids[start]), rows, passed[start:end])
         yield batch.append_column("passed", pa.array(passed))
 
 
 class SenderWindow:
-    """The rate window of the sender whose rows come now."""
+    """The rate window of the current sender."""
 
-    def __init__(self, in_force: SettingsInForce, relays: Relays) -> None:
+    def __init__(self, in_force: SettingsInForce, relays: RelayIndex) -> None:
         self._in_force = in_force
         self._relays = relays
-        self._key = -1
+        self._key_id = -1
 
-    def judge(self, key: int, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
-        """Fill in `passed`, which is all true so far, for rows of the sender that is `key`."""
-        if key != self._key:
-            self._begin(key, rows.column("sender")[0].as_py())
+    def decide(self, key_id: int, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
+        """Clear `passed`, all true so far, for the rows of sender `key_id` over the limit."""
+        if key_id != self._key_id:
+            self._start(key_id, rows.column("sender")[0].as_py())
         seqs = rows.column("seq").to_numpy()
         if seqs[0] >= self._in_force.until_seq:
-            self._in_force.reach(int(seqs[0]))
-        one_era = seqs[-1] < self._in_force.until_seq
-        if not (one_era and self._same_window and self._all_pass(rows)):
-            self._judge_each(rows, passed)
+            self._in_force.advance(int(seqs[0]))
+        one_period = seqs[-1] < self._in_force.until_seq
+        if not (one_period and self._one_rate_window and self._all_pass(rows)):
+            self._decide_each(rows, passed)
 
-    def _begin(self, key: int, sender: str) -> None:
-        from waypost.policy.rate_limits import RateWindows
-
-        self._key, self._sender = key, sender
+    def _start(self, key_id: int, sender: str) -> None:
+        self._key_id, self._sender = key_id, sender
         self._windows = RateWindows()
         self._recent: list[int] | None = None
-        """Instead of `_windows`, as long as nobody had to look closely."""
+        """The window as plain times, in place of `_windows`, until publishes are decided singly."""
         self._publish, self._passed = "", True
-        relay = self._relays.of(key)
-        self._in_force.follow(relay)
-        self._same_window = self._in_force.one_rate_window(relay)
+        relay = self._relays.relay_of(key_id)
+        self._in_force.start(relay)
+        self._one_rate_window = self._in_force.has_one_rate_window(relay)
 
     def _all_pass(self, rows: pa.RecordBatch) -> bool:
-        """Whether no publish has as many as the limit before it in its window."""
-        from waypost.policy.rate_limits import resolve_limit
-
+        """Return whether no publish finds its window full; computed for all rows at once."""
         sender, config = self._sender, self._in_force.settings.rate_limit
         limit, window_ms = resolve_limit(sender, config), config.window_secs * 1000
         part, at_ms = rows.column("part").to_numpy(), rows.column("at_ms").to_numpy()
         if part[0] != 0:
-            return False  # it belongs to a publish of the batch before
+            return False  # the rest of a publish that the last batch began
         if self._recent is None:
             self._recent = self._windows.snapshot(int(at_ms[0]), window_ms).get(sender, [])
-        instants = np.concatenate([np.array(self._recent, dtype=np.int64), at_ms[part == 0]])
-        if config.enabled and len(instants) > limit:
-            apart = instants[limit:] - instants[:-limit]
-            if (apart < window_ms).any():
+        times = np.concatenate([np.array(self._recent, dtype=np.int64), at_ms[part == 0]])
+        if config.enabled and len(times) > limit:
+            gaps = times[limit:] - times[:-limit]
+            if (gaps < window_ms).any():
                 return False
-        self._recent = instants[instants > at_ms[-1] - window_ms].tolist()
+        self._recent = times[times > at_ms[-1] - window_ms].tolist()
         self._publish, self._passed = rows.column("publish")[-1].as_py(), True
         return True
 
-    def _judge_each(self, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
-        from waypost.policy.admission import admit_sender
-        from waypost.policy.rate_limits import RateWindows
-
+    def _decide_each(self, rows: pa.RecordBatch, passed: "NDArray[np.bool_]") -> None:
         sender, in_force = self._sender, self._in_force
         if self._recent is not None:
             self._windows = RateWindows()
@@ -105,13 +142,13 @@ class SenderWindow:
                 self._windows.record(sender, at_ms)
             self._recent = None
         columns = (rows.column(name).to_pylist() for name in ("seq", "at_ms", "part", "publish"))
-        for place, (seq, at_ms, part, publish) in enumerate(zip(*columns, strict=True)):
+        for index, (seq, at_ms, part, publish) in enumerate(zip(*columns, strict=True)):
             if part == 0 or publish != self._publish:
                 if seq >= in_force.until_seq:
-                    in_force.reach(seq)
+                    in_force.advance(seq)
                 verdict = admit_sender(sender, self._windows, in_force.settings, at_ms)
                 self._publish, self._passed = publish, verdict.reason is None
                 if self._passed:
                     self._windows.record(sender, at_ms)
             if not self._passed:
-                passed[place] = False
+                passed[index] = False

@@ -1,14 +1,14 @@
-"""`recommend`: the tightest limits that wanted traffic hardly notices.
+"""`recommend`: finds the tightest limits that reject hardly any wanted traffic.
 
-Wanted are arrivals from senders that their recipient has written to (tier 2 or 3), unless the
-table `anomalies` names the sender on that day. For each limit the number that it is about is known
-for each arrival: how much its sender had sent within the rate window, what it had in the inbox,
-and how full that was. From how often each number occurs follows what any limit would have refused.
+Wanted are arrivals from senders that their recipient has written to (tier 2 or 3), unless the table
+`anomalies` names the sender on that day. Each limit is about a recorded number: publishes in the
+sender's rate window, messages and bytes of the sender in the inbox, messages in the inbox. The
+distribution of that number over all arrivals gives the share that any value of the limit rejects.
 
-That is exact for a limit by itself while it refuses nothing, and an upper bound otherwise: what is
-refused does not count towards the next. A message may fall to several limits at once, so each is
-first given the whole share that is allowed. All of them are replayed together, and if that refuses
-too much, each gets less: `measured` is what really would have happened.
+The share is exact for a single limit that rejects nothing, and an upper bound otherwise: a rejected
+message does not count towards the next. Several limits may reject the same message, so each limit
+first gets the whole allowed share. All of them are replayed together; if they reject too much,
+each gets a smaller share. `measured` is the share that the replay rejects.
 """
 
 from collections.abc import Iterable
@@ -20,31 +20,32 @@ from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
-from waypost.pipeline.replay.arrivals import LIMITED, arrivals_of
-from waypost.pipeline.replay.settings_timeline import Eras, read_eras
-from waypost.pipeline.replay.stages import Replay
+from waypost.pipeline.replay.arrivals import LIMITED, replayable_arrivals
+from waypost.pipeline.replay.backtest import Cache, replay
+from waypost.pipeline.replay.settings_timeline import SettingsTimeline, read_timeline
 from waypost.pipeline.replay.tier_stage import restored_pairs, with_tiers
 from waypost.pipeline.spark.partitioning import fit_shuffles
 from waypost.pipeline.tables import anomalies
 from waypost.policy.settings import Settings, to_config_document
 
 _KIB = 1024
-_POINTS = 12
-_LIMITED = ("rate_limited", "backpressure", "quota_exceeded")
+_CURVE_POINTS = 12
+_LIMIT_REASONS = ("rate_limited", "backpressure", "quota_exceeded")
 _TIERS_ON = b'{"qos": {"enabled": true}}'
 
 RATE, CAP = "reliability.rateLimit.maxPerWindow", "reliability.backpressure.maxMailboxSize"
 _COUNTS = {tier: f"qos.tier{tier}.maxEnvelopes" for tier in (2, 3)}
 _BYTES = {tier: f"qos.tier{tier}.maxBytes" for tier in (2, 3)}
-_PARTS = (1, 2, 4)
-"""Each limit gets the share divided by this. A message can fall to rate, cap, count or bytes, so
-with the last of them they stay within the share even if none falls to two."""
+_DIVISORS = (1, 2, 4)
+"""Each limit gets the allowed share divided by this. An arrival can be rejected by rate, cap, count
+or bytes, so with the last of these they stay within the share even if they never overlap."""
 
-_Counted = dict[str, list[tuple[int, int, int]]]
+_Histogram = list[tuple[int, int, int]]
+"""Limit values, each with the number of wanted and of unwanted arrivals that need just that."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """With this limit, these shares (0.0 to 1.0) of wanted and of other traffic are refused."""
+    """The shares (0.0 to 1.0) of wanted and of unwanted traffic that a limit rejects."""
 
     limit: int
     wanted: float
@@ -52,7 +53,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """A limit by its path in `config.json`, what it is now and should be, and the trade-off."""
+    """A limit by its path in `config.json`: its current and recommended value, and its curve."""
 
     path: str
     current: int
@@ -61,11 +62,11 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Recommendation(msgspec.Struct, kw_only=True):
-    """`settings` is ready for `config.json`. Shares are 0.0 to 1.0.
+    """The result of `recommend`. `settings` fits into `config.json`. Shares are 0.0 to 1.0.
 
-    `measured`: share of wanted arrivals that a replay with `settings` refuses for one of these
-    limits; `measured_before`: what history refused. Wanted are only arrivals that got past their
-    sender's rate limit: of others nobody knows the tier.
+    `measured`: share of wanted arrivals that a replay under `settings` rejects by one of these
+    limits; `measured_before`: the share that history rejected. Arrivals that were rate limited in
+    history are never wanted: their tier is not known.
     """
 
     reject_at_most: float
@@ -79,56 +80,64 @@ class Recommendation(msgspec.Struct, kw_only=True):
 
 
 def recommend(lake: Lake, reject_at_most: float) -> Recommendation:
-    """Limits that refuse at most the share `reject_at_most` of wanted arrivals."""
+    """Find limits that reject at most the share `reject_at_most` of wanted arrivals."""
     fit_shuffles(lake.spark, lake.manifest.events)
     events = lake.read(EVENTS_TABLE, EVENTS)
-    eras = read_eras(events, lake.manifest.relays, _TIERS_ON)
+    timeline = read_timeline(events, lake.manifest.relays, _TIERS_ON)
     flagged = lake.read("anomalies", anomalies.SCHEMA).select("day", "relay", "sender").distinct()
-    rows = _with_wanted(_arrivals(events, eras), flagged).persist()
-    try:
-        result = Recommendation(reject_at_most=reject_at_most, notes=_notes(eras))
+    result = Recommendation(reject_at_most=reject_at_most, notes=_notes(timeline))
+    with Cache() as cache:
+        rows = cache.keep(_with_wanted(_arrivals(events, timeline), flagged))
         wanted, unwanted, rejected = _totals(rows)
         result.wanted, result.unwanted = wanted, unwanted
         if not wanted:
-            result.notes.append("nobody answered anybody: there is no wanted traffic to judge by")
+            result.notes.append("no recipient ever wrote back: there is no wanted traffic")
             return result
         result.measured_before = rejected / wanted
-        counted, settings = _counted(rows), eras.regimes[-1].recorded
-        for parts in _PARTS:
-            result.limits = _limits(counted, settings, reject_at_most / parts)
-            before, result.settings = result.settings, _fragment(result.limits)
+        histograms, current = _histograms(rows), timeline.distinct[-1].recorded
+        for divisor in _DIVISORS:
+            result.limits = _choose_limits(histograms, current, reject_at_most / divisor)
+            before, result.settings = result.settings, _config_document(result.limits)
             if result.settings == before:
                 continue
-            chosen = msgspec.json.encode(result.settings)
-            replayed = read_eras(events, lake.manifest.relays, chosen)
-            more = _newly_rejected(Replay(events, replayed), flagged)
+            changes = msgspec.json.encode(result.settings)
+            replayed = read_timeline(events, lake.manifest.relays, changes)
+            more = _newly_rejected(events, replayed, flagged)
             result.measured = (rejected + more) / wanted
             if result.measured <= reject_at_most:
                 break
-        return result
-    finally:
-        rows.unpersist()
+    return result
 
 
-def _arrivals(events: DataFrame, eras: Eras) -> DataFrame:
-    """Arrivals at an endpoint, with their tier; where tiers were off, the one they would have."""
-    passed = arrivals_of(events).where((F.col("endpoint") != "") & ~F.col("kept"))
-    rows = eras.attach(passed)
-    return rows if eras.tiers_stand() else with_tiers(rows, restored_pairs(events))
+def _arrivals(events: DataFrame, timeline: SettingsTimeline) -> DataFrame:
+    """Return arrivals at an endpoint, with their tier; where tiers were off, the replayed one."""
+    rows = timeline.attach(replayable_arrivals(events).where(F.col("endpoint") != ""))
+    return rows if timeline.keeps_tiers() else with_tiers(rows, restored_pairs(events))
 
 
 def _with_wanted(rows: DataFrame, flagged: DataFrame) -> DataFrame:
-    named = F.broadcast(flagged.withColumn("named", F.lit(True)))
+    named = F.broadcast(flagged.withColumn("flagged", F.lit(True)))
     joined = rows.join(named, on=["day", "relay", "sender"], how="left")
     return joined.select(
-        *("relay", "seq", "part", "tier", "old_reason", "depth", "size"),
-        *("rate_count", "rate_bounded", "quota_count", "quota_bytes", "quota_known"),
-        ((F.col("tier") >= 2) & F.col("named").isNull()).alias("wanted"),
+        "relay",
+        "seq",
+        "part",
+        "tier",
+        "old_reason",
+        "depth",
+        "size",
+        "rate_count",
+        "rate_bounded",
+        "quota_count",
+        "quota_bytes",
+        "quota_known",
+        ((F.col("tier") >= 2) & F.col("flagged").isNull()).alias("wanted"),
     )
 
 
 def _totals(rows: DataFrame) -> tuple[int, int, int]:
-    rejected = F.col("old_reason").isin(*_LIMITED)
+    """Count wanted arrivals, unwanted ones, and wanted ones that a limit rejected in history."""
+    rejected = F.col("old_reason").isin(*_LIMIT_REASONS)
     row = rows.agg(
         F.count_if("wanted").alias("wanted"),
         F.count_if(~F.col("wanted")).alias("unwanted"),
@@ -137,78 +146,82 @@ def _totals(rows: DataFrame) -> tuple[int, int, int]:
     return row.wanted, row.unwanted, row.rejected
 
 
-# What a limit would have cost
+# What each limit rejects
 
 
-def _counted(rows: DataFrame) -> _Counted:
-    """How many wanted and other arrivals need each value of each limit to pass."""
-    counted: _Counted = {}
-    measures = rows.select("wanted", F.explode(_measures()).alias("measure"))
-    sums = measures.groupBy("measure.path", "measure.value").agg(
+def _histograms(rows: DataFrame) -> dict[str, _Histogram]:
+    """Count by limit, and by the least value of it that accepts an arrival."""
+    histograms: dict[str, _Histogram] = {}
+    needs = rows.select("wanted", F.explode(_needed_values()).alias("need"))
+    counts = needs.groupBy("need.path", "need.value").agg(
         F.count_if("wanted").alias("wanted"), F.count_if(~F.col("wanted")).alias("unwanted")
     )
-    for row in sums.where(F.col("path").isNotNull()).collect():
-        counted.setdefault(row.path, []).append((row.value, row.wanted, row.unwanted))
-    return counted
+    for row in counts.where(F.col("path").isNotNull()).collect():
+        histograms.setdefault(row.path, []).append((row.value, row.wanted, row.unwanted))
+    return histograms
 
 
-def _limits(counted: _Counted, settings: Settings, share: float) -> list[Limit]:
-    """The tightest limits that each refuse at most `share` of what is wanted."""
-    found = [
-        limit
-        for path, values in sorted(counted.items())
-        if (limit := _limit(path, sorted(values), _current(settings, path), share)) is not None
-    ]
-    return _in_order(found)
+def _needed_values() -> Column:
+    """Return for each limit its path and the least value that accepts an arrival.
 
-
-def _measures() -> Column:
-    """For each limit the least value that lets an arrival pass."""
+    The path is null where the number was not recorded.
+    """
     full = F.col("old_reason") == "backpressure"
-    told = F.col("quota_known") & ~full
+    recorded = F.col("quota_known") & ~full
     in_kib = (F.ceil((F.col("quota_bytes") + F.col("size")) / _KIB) * _KIB).cast("bigint")
 
-    def measure(path: Column, value: Column) -> Column:
+    def need(path: Column, value: Column) -> Column:
         return F.struct(path.alias("path"), value.cast("bigint").alias("value"))
 
     def by_tier(paths: dict[int, str]) -> Column:
-        path = F.when(told & (F.col("tier") == 2), paths[2])
-        return path.when(told & (F.col("tier") == 3), paths[3])
+        path = F.when(recorded & (F.col("tier") == 2), paths[2])
+        return path.when(recorded & (F.col("tier") == 3), paths[3])
 
-    first = (F.col("part") == 0) & F.col("rate_bounded")
+    first_part = (F.col("part") == 0) & F.col("rate_bounded")
     return F.array(
-        measure(F.when(first, RATE), F.col("rate_count") + 1),
-        measure(F.lit(CAP), F.col("depth") + 1),
-        measure(by_tier(_COUNTS), F.col("quota_count") + 1),
-        measure(by_tier(_BYTES), in_kib),
+        need(F.when(first_part, RATE), F.col("rate_count") + 1),
+        need(F.lit(CAP), F.col("depth") + 1),
+        need(by_tier(_COUNTS), F.col("quota_count") + 1),
+        need(by_tier(_BYTES), in_kib),
     )
 
 
-def _limit(
-    path: str, values: list[tuple[int, int, int]], current: int, share: float
-) -> Limit | None:
-    """The least limit that refuses at most `share` of what is wanted; None if nothing is."""
+def _choose_limits(
+    histograms: dict[str, _Histogram], settings: Settings, share: float
+) -> list[Limit]:
+    """Return the tightest limits that each reject at most `share` of wanted arrivals."""
+    found = [
+        limit
+        for path, values in sorted(histograms.items())
+        if (limit := _choose(path, sorted(values), _current(settings, path), share)) is not None
+    ]
+    return _ordered_by_tier(found)
+
+
+def _choose(path: str, values: _Histogram, current: int, share: float) -> Limit | None:
+    """Return the least limit that rejects at most `share`; None without wanted arrivals."""
     wanted, unwanted = sum(one[1] for one in values), sum(one[2] for one in values)
     if not wanted:
         return None
-    left, other = wanted, unwanted
+    wanted_left, unwanted_left = wanted, unwanted
     points = [Point(0, 1.0, 1.0 if unwanted else 0.0)]
-    for value, of_wanted, of_other in values:
-        left, other = left - of_wanted, other - of_other
-        points.append(Point(value, left / wanted, other / unwanted if unwanted else 0.0))
+    for value, of_wanted, of_unwanted in values:
+        wanted_left, unwanted_left = wanted_left - of_wanted, unwanted_left - of_unwanted
+        unwanted_share = unwanted_left / unwanted if unwanted else 0.0
+        points.append(Point(value, wanted_left / wanted, unwanted_share))
     chosen = next(point for point in points if point.wanted <= share and point.limit > 0)
-    return Limit(path, current, chosen.limit, _thinned(points[1:], chosen))
+    return Limit(path, current, chosen.limit, _sample_curve(points[1:], chosen))
 
 
-def _thinned(points: list[Point], chosen: Point) -> list[Point]:
-    """A few points of a curve, its ends and the chosen one among them."""
-    step = max(1, len(points) // _POINTS)
-    kept = {*points[::step], points[-1], chosen}
-    return sorted(kept, key=lambda point: point.limit)
+def _sample_curve(points: list[Point], chosen: Point) -> list[Point]:
+    """Return a few points of a curve, including its ends and the chosen one."""
+    step = max(1, len(points) // _CURVE_POINTS)
+    sampled = {*points[::step], points[-1], chosen}
+    return sorted(sampled, key=lambda point: point.limit)
 
 
-def _in_order(limits: list[Limit]) -> list[Limit]:
-    """Better known senders get at least as much as others."""
+def _ordered_by_tier(limits: list[Limit]) -> list[Limit]:
+    """Raise the limits of tier 3 to those of tier 2 where they are lower."""
     by_path = {limit.path: limit for limit in limits}
     for paths in (_COUNTS, _BYTES):
         low, high = by_path.get(paths[2]), by_path.get(paths[3])
@@ -217,7 +230,7 @@ def _in_order(limits: list[Limit]) -> list[Limit]:
     return list(by_path.values())
 
 
-# As settings, and what a replay says of them
+# The limits as settings, and their replay
 
 
 def _current(settings: Settings, path: str) -> int:
@@ -227,41 +240,38 @@ def _current(settings: Settings, path: str) -> int:
     return int(value)
 
 
-def _fragment(limits: Iterable[Limit]) -> dict[str, Any]:
+def _config_document(limits: Iterable[Limit]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for limit in limits:
-        *above, name = limit.path.split(".")
-        place = document
-        for one in above:
-            place = place.setdefault(one, {})
-        place[name] = limit.recommended
-        switch = document["qos"] if above[0] == "qos" else place
+        *parents, name = limit.path.split(".")
+        section = document
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[name] = limit.recommended
+        switch = document["qos"] if parents[0] == "qos" else section
         switch["enabled"] = True
     return document
 
 
-def _newly_rejected(replay: Replay, flagged: DataFrame) -> int:
-    """How many more wanted arrivals a replay refuses for these limits than history did."""
-    try:
-        changed = replay.changed().withColumn("day", F.to_date(F.timestamp_millis("at_ms")))
-        known = (F.col("tier") >= 2) & (F.col("old_reason") != LIMITED)
-        wanted = changed.where(known).join(
+def _newly_rejected(events: DataFrame, timeline: SettingsTimeline, flagged: DataFrame) -> int:
+    """Return how many more wanted arrivals these limits reject in a replay than in history."""
+    with Cache() as cache:
+        changes = replay(events, timeline, cache).changes()
+        changes = changes.withColumn("day", F.to_date(F.timestamp_millis("at_ms")))
+        tier_known = (F.col("tier") >= 2) & (F.col("old_reason") != LIMITED)
+        wanted = changes.where(tier_known).join(
             F.broadcast(flagged), on=["day", "relay", "sender"], how="left_anti"
         )
-        now = F.col("new_reason").isin(*_LIMITED).cast("bigint")
-        before = F.col("old_reason").isin(*_LIMITED).cast("bigint")
-        more = wanted.agg(F.coalesce(F.sum(now - before), F.lit(0)).alias("more"))
+        new = F.col("new_reason").isin(*_LIMIT_REASONS).cast("bigint")
+        old = F.col("old_reason").isin(*_LIMIT_REASONS).cast("bigint")
+        more = wanted.agg(F.coalesce(F.sum(new - old), F.lit(0)).alias("more"))
         return int(more.collect()[0].more)
-    finally:
-        replay.close()
 
 
-def _notes(eras: Eras) -> list[str]:
+def _notes(timeline: SettingsTimeline) -> list[str]:
     notes = []
-    if not all(era.recorded.rate_limit.enabled for era in eras.regimes):
-        notes.append("rate limits were off at times: what was sent then is not in their curve")
-    if not all(era.recorded.qos.enabled for era in eras.regimes):
-        notes.append(
-            "quotas were off at times: what senders had in inboxes then is not in their curves"
-        )
+    if not all(period.recorded.rate_limit.enabled for period in timeline.distinct):
+        notes.append("rate limits were off at times: their curve lacks the traffic of these times")
+    if not all(period.recorded.qos.enabled for period in timeline.distinct):
+        notes.append("quotas were off at times: their curves lack the traffic of these times")
     return notes

@@ -1,41 +1,47 @@
-"""Whom other settings cannot touch, found without replaying anything.
+"""Screening: finds senders and endpoints that other settings cannot affect, so need no replay.
 
-With each arrival the relay wrote down the numbers it judged by. As long as every decision about a
-key (a sender, or an endpoint) would have been the same, its state would have been the same too,
-and so those numbers. So a key is settled if each of its arrivals, judged under the replayed
-settings by the recorded numbers, comes out as it did: by induction, nothing changes. One that
-comes out otherwise, or whose numbers were not recorded and cannot be bounded, makes its key loud.
+The relay recorded with each arrival the state it decided by: window, mailbox, quota, breaker. While
+every decision about a key (a sender or an endpoint) stays the same, its state stays the same too,
+and so does what was recorded. Hence, by induction: a key is unaffected if each of its arrivals,
+decided under the replayed settings from the recorded state, gets the recorded decision. A key is
+affected if one arrival gets another decision, or if state that matters was not recorded and cannot
+be bounded.
 
-One look at the lake gives facts about every pair, and those of senders and endpoints are sums of
-them: hash aggregates over the lake as it is, no sorting, no Python.
+One pass over the lake computes facts about every pair of sender and endpoint; those about senders
+and endpoints are aggregates of these. No sort, no Python.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import ARRIVALS
-from waypost.pipeline.replay.arrivals import described, is_arrival
-from waypost.pipeline.replay.settings_timeline import Eras
+from waypost.pipeline.replay.arrivals import is_arrival, with_arrival_columns
+from waypost.pipeline.replay.settings_timeline import SettingsTimeline
 from waypost.policy.breakers import CircuitState
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import RELAY
 
-_NO_NUMBERS = ("failed", "breaker", "evicted", "redriven", "endpoint")
-_HUGE = 1 << 62
-COUNTS = ("lines", "counted", *(reason.value for reason in Reason))
+_OTHER_KINDS = ("failed", "breaker", "evicted", "redriven", "endpoint")
+_UNLIMITED = 1 << 62
+_UNCLEAR = "unclear"
+COUNTS = ("arrivals", "counted", *(reason.value for reason in Reason))
 
 
-def pair_facts(events: DataFrame, eras: Eras) -> DataFrame:
-    """By relay, sender and endpoint: what `sender_facts` and `endpoint_facts` add up."""
-    of_kind = F.col("kind")
-    rows = eras.attach(described(events).where(of_kind.isin(*ARRIVALS, *_NO_NUMBERS)))
-    rows = rows.withColumns({"limit": eras.limit(), "alone": is_arrival()})
-    return rows.groupBy("relay", "sender", "endpoint").agg(*_of_senders(), *_of_endpoints())
+def pair_facts(events: DataFrame, timeline: SettingsTimeline) -> DataFrame:
+    """Return by relay, sender and endpoint what the other functions here aggregate."""
+    kinds = F.col("kind").isin(*ARRIVALS, *_OTHER_KINDS)
+    rows = timeline.attach(with_arrival_columns(events).where(kinds))
+    rows = rows.withColumns({"limit": timeline.rate_limit(), "is_arrival": is_arrival()})
+    return rows.groupBy("relay", "sender", "endpoint").agg(
+        *_facts_about_senders(), *_facts_about_endpoints()
+    )
 
 
-def sender_facts(pairs: DataFrame) -> DataFrame:
-    """By relay and sender: `loud`, how many `lines` there are and for which reasons, and how many
-    refusals were only `counted`."""
+def screen_senders(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
+    """Return by relay and sender: `affected`, and the `COUNTS` of its arrivals.
+
+    Without `shortcut`, all are affected.
+    """
     facts = (
         pairs.where(F.col("sender").isNotNull())
         .groupBy("relay", "sender")
@@ -46,13 +52,17 @@ def sender_facts(pairs: DataFrame) -> DataFrame:
             *(F.sum(name).alias(name) for name in ("publishes", *COUNTS)),
         )
     )
-    # Nobody reaches a limit that is higher than everything they ever sent.
-    many = F.col("unknown") & (F.col("publishes") > F.col("limit"))
-    return facts.withColumn("loud", F.col("differs") | many)
+    # A limit above the number of all publishes of a sender is never reached.
+    reachable = F.col("unknown") & (F.col("publishes") > F.col("limit"))
+    affected = F.col("differs") | reachable if shortcut else F.lit(True)
+    return facts.withColumn("affected", affected)
 
 
-def endpoint_facts(pairs: DataFrame) -> DataFrame:
-    """By relay and endpoint: `loud`, `redriven` (lines), for all endpoints ever heard of."""
+def screen_endpoints(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
+    """Return by relay and endpoint: `affected`, and the number of `redriven` messages.
+
+    Includes every endpoint in the journal. Without `shortcut`, all are affected.
+    """
     facts = (
         pairs.where(F.col("endpoint") != "")
         .groupBy("relay", "endpoint")
@@ -63,61 +73,75 @@ def endpoint_facts(pairs: DataFrame) -> DataFrame:
             *(F.min(name).alias(name) for name in ("threshold", "bytes_max")),
         )
     )
-    # Failures add up over all eras, so one of another breaker concerns the others, too.
+    # A breaker counts failures across settings periods, so changed settings of one affect the next.
     opens = F.col("breaks") | (F.col("failures") >= F.col("threshold"))
     fills = (F.col("depth_most") + 1) * F.col("size_most") > F.col("bytes_max")
-    loud = (
+    affected = (
         F.coalesce("differs", F.lit(False))
         | F.col("evicts")
         | (F.col("breaker_new") & opens)
         | F.coalesce(fills, F.lit(False))
     )
-    return facts.select("relay", "endpoint", "redriven", loud.alias("loud"))
+    if not shortcut:
+        affected = F.lit(True)
+    return facts.select("relay", "endpoint", "redriven", affected.alias("affected"))
 
 
-def _of_senders() -> list[Column]:
+def sum_up(senders: DataFrame) -> DataFrame:
+    """Return one row: the sums of all `COUNTS`, the number of `senders`, and of those `affected`.
+
+    `senders` are from `screen_senders`.
+    """
+    return senders.agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS),
+        F.count(F.lit(1)).alias("senders"),
+        F.count_if("affected").alias("affected"),
+    )
+
+
+def _facts_about_senders() -> list[Column]:
     limited, over = F.col("limited"), F.col("rate_count") >= F.col("limit")
-    alone = F.col("alone")
-    judged = alone & ~F.col("kept")
-    free = ~F.col("rate_on") | (F.col("sender") == RELAY)
+    single = F.col("is_arrival")
+    replayed = single & ~F.col("not_replayed")
+    exempt = ~F.col("rate_on") | (F.col("sender") == RELAY)
     differs = (
-        F.when(free, limited)
+        F.when(exempt, limited)
         .when(F.col("rate_exact"), limited != over)
         .when(F.col("rate_bounded"), limited | over)
         .otherwise(limited)
     )
-    only_counted = F.col("kind").isin(*ARRIVALS) & ~alone
+    only_counted = F.col("kind").isin(*ARRIVALS) & ~single
     return [
-        F.max(judged & differs).alias("rate_differs"),
-        F.max(judged & ~free & ~F.col("rate_bounded")).alias("rate_unknown"),
+        F.max(replayed & differs).alias("rate_differs"),
+        F.max(replayed & ~exempt & ~F.col("rate_bounded")).alias("rate_unknown"),
         F.min("limit").alias("limit"),
-        F.count_if(judged & (F.col("part") == 0)).alias("publishes"),
-        F.count_if(alone).alias("lines"),
+        F.count_if(replayed & (F.col("part") == 0)).alias("publishes"),
+        F.count_if(single).alias("arrivals"),
         F.sum(F.when(only_counted, F.col("count")).otherwise(0)).alias("counted"),
         *(
-            F.count_if(alone & (F.col("old_reason") == reason.value)).alias(reason.value)
+            F.count_if(single & (F.col("old_reason") == reason.value)).alias(reason.value)
             for reason in Reason
         ),
     ]
 
 
-def _of_endpoints() -> list[Column]:
-    of_kind = F.col("kind")
-    judged = F.col("alone") & ~F.col("kept") & ~F.col("limited")
-    lower = F.col("qos_on") & ~F.col("quota_known")
+def _facts_about_endpoints() -> list[Column]:
+    kind = F.col("kind")
+    replayed = F.col("is_arrival") & ~F.col("not_replayed") & ~F.col("limited")
+    quota_new = F.col("qos_on") & ~F.col("quota_known")
     bytes_max = F.least(
         F.when(F.col("qos_on") & ~F.col("inbox_known"), F.col("inbox_max")),
-        F.when(lower, F.least("bytes_1", "bytes_2", "bytes_3")),
+        F.when(quota_new, F.least("bytes_1", "bytes_2", "bytes_3")),
     )
-    bytes_max = F.when(judged & ~_weighed(), bytes_max)
+    bytes_max = F.when(replayed & ~_depth_bytes_known(), bytes_max)
     return [
-        F.max(judged & (expected_reason() != F.col("old_reason"))).alias("differs"),
-        F.max((of_kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
-        F.max(of_kind == "breaker").alias("breaks"),
+        F.max(replayed & (expected_reason() != F.col("old_reason"))).alias("differs"),
+        F.max((kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
+        F.max(kind == "breaker").alias("breaks"),
         F.max(~F.col("breaker_known")).alias("breaker_new"),
-        F.count_if((of_kind == "failed") & (F.col("via") == "handler")).alias("failures"),
+        F.count_if((kind == "failed") & (F.col("via") == "handler")).alias("failures"),
         F.min("threshold").alias("threshold"),
-        F.count_if(of_kind == "redriven").alias("redriven"),
+        F.count_if(kind == "redriven").alias("redriven"),
         F.max("depth").alias("depth_most"),
         F.max("size").alias("size_most"),
         F.min(bytes_max).alias("bytes_max"),
@@ -125,64 +149,68 @@ def _of_endpoints() -> list[Column]:
 
 
 def expected_reason() -> Column:
-    """What comes of an arrival by its recorded numbers.
+    """Return why an arrival is rejected according to its recorded state; empty if accepted.
 
-    Where the mailbox was not weighed, the byte cap is taken to let it pass.
+    Where the bytes in the mailbox were not recorded, the byte cap counts as not reached.
     """
     tier, size = F.col("tier"), F.col("size")
     counts = (F.col("count_1"), F.col("count_2"), F.col("count_3"))
-    held = (F.col("bytes_1"), F.col("bytes_2"), F.col("bytes_3"))
+    sizes = (F.col("bytes_1"), F.col("bytes_2"), F.col("bytes_3"))
     count_max = F.when(F.col("tier_known"), _by_tier(tier, counts)).otherwise(F.least(*counts))
-    bytes_max = F.when(F.col("tier_known"), _by_tier(tier, held)).otherwise(F.least(*held))
+    bytes_max = F.when(F.col("tier_known"), _by_tier(tier, sizes)).otherwise(F.least(*sizes))
     recorded = (F.col("quota_count") >= count_max) | (F.col("quota_bytes") + size > bytes_max)
-    at_most = (F.col("depth") >= count_max) | (_weight() > bytes_max)
-    over = F.when(F.col("quota_known"), recorded).otherwise(at_most)
-    # A refusal by quota is only understood if the tier it was judged in still holds.
+    upper_bound = (F.col("depth") >= count_max) | (_bytes_after() > bytes_max)
+    over_quota = F.when(F.col("quota_known"), recorded).otherwise(upper_bound)
+    # A rejection by quota can be repeated only in the tier it was decided in.
     unclear = (F.col("old_reason") == Reason.QUOTA_EXCEEDED.value) & ~F.col("tier_known")
-    full = F.col("qos_on") & (_weight() > F.col("inbox_max"))
-    no_room = F.col("inbox_same") & (F.col("old_reason") == Reason.BACKPRESSURE.value)
-    turned_away = F.col("inbox_rejects") | (size > F.col("inbox_max")) | no_room
+    full = F.col("qos_on") & (_bytes_after() > F.col("inbox_max"))
+    no_victims = F.col("inbox_same") & (F.col("old_reason") == Reason.BACKPRESSURE.value)
+    rejected_when_full = F.col("inbox_rejects") | (size > F.col("inbox_max")) | no_victims
     return (
-        F.when(unclear, F.lit("unclear"))
-        .when(F.col("depth") >= F.coalesce("cap", F.lit(_HUGE)), Reason.BACKPRESSURE.value)
-        .when(full & turned_away, Reason.BACKPRESSURE.value)
-        .when(full & ~F.col("inbox_same"), F.lit("unclear"))  # other mail is evicted
-        .when(F.col("qos_on") & over, Reason.QUOTA_EXCEEDED.value)
-        .when(F.col("breaker_known") & _broken(), Reason.CIRCUIT_OPEN.value)
-        .when(_overdrawn(), Reason.BUDGET_EXCEEDED.value)
+        F.when(unclear, F.lit(_UNCLEAR))
+        .when(F.col("depth") >= F.coalesce("cap", F.lit(_UNLIMITED)), Reason.BACKPRESSURE.value)
+        .when(full & rejected_when_full, Reason.BACKPRESSURE.value)
+        .when(full & ~F.col("inbox_same"), F.lit(_UNCLEAR))  # other messages are evicted
+        .when(F.col("qos_on") & over_quota, Reason.QUOTA_EXCEEDED.value)
+        .when(F.col("breaker_known") & _breaker_rejects(), Reason.CIRCUIT_OPEN.value)
+        .when(_budget_exceeded(), Reason.BUDGET_EXCEEDED.value)
         .otherwise("")
     )
 
 
-def _weighed() -> Column:
-    """Whether it is known what the mailbox held; older journals do not tell."""
+def _depth_bytes_known() -> Column:
+    """Return whether the bytes in the mailbox are known; older journals lack `depth_bytes`."""
     return (F.col("depth") == 0) | (F.coalesce("depth_bytes", F.lit(0)) > 0)
 
 
-def _weight() -> Column:
-    """What the mailbox would weigh with the arrival; null if unknown."""
-    return F.when(_weighed(), F.coalesce("depth_bytes", F.lit(0)) + F.col("size"))
+def _bytes_after() -> Column:
+    """Return the bytes in the mailbox including the arrival; null if unknown."""
+    return F.when(_depth_bytes_known(), F.coalesce("depth_bytes", F.lit(0)) + F.col("size"))
 
 
-def _broken() -> Column:
-    """Whether the breaker, in its recorded state, lets an arrival not pass."""
-    waits = F.col("old_reason") == Reason.CIRCUIT_OPEN.value  # for the outcome of another probe
+def _breaker_rejects() -> Column:
+    """Return whether the breaker, in its recorded state, rejects the arrival."""
+    # Half open, it rejects arrivals while it waits for the outcome of a probe.
+    awaits_probe = F.col("old_reason") == Reason.CIRCUIT_OPEN.value
     half_open = F.col("breaker") == CircuitState.HALF_OPEN.value
-    return (F.col("breaker") == CircuitState.OPEN.value) | (half_open & waits)
+    return (F.col("breaker") == CircuitState.OPEN.value) | (half_open & awaits_probe)
 
 
-def _overdrawn() -> Column:
-    """Whether the budget lets an arrival not pass, which nothing but the hops can change: where
-    they are as they were, so is the answer. Where not, only refusals by hops are understood."""
+def _budget_exceeded() -> Column:
+    """Return whether the budget rejects the arrival.
+
+    Only `maxHops` can change that. While it is the same, the recorded decision holds; otherwise
+    the hops alone decide here.
+    """
     same = F.col("hops") == F.col("hops_recorded")
-    was = F.col("old_reason") == Reason.BUDGET_EXCEEDED.value
-    return F.when(same, was).otherwise(F.col("hop_count") >= _effective_hops())
+    recorded = F.col("old_reason") == Reason.BUDGET_EXCEEDED.value
+    return F.when(same, recorded).otherwise(F.col("hop_count") >= _effective_hops())
 
 
 def _effective_hops() -> Column:
-    """The most hops of a budget: a budget that had the relay's gets the replayed relay's."""
-    own, new, was = F.col("max_hops"), F.col("hops"), F.col("hops_recorded")
-    return F.when(new == was, own).when(own == was, new).otherwise(F.least(own, new))
+    """Return the hops a budget allows; one that had the relay's limit gets the replayed limit."""
+    own, new, old = F.col("max_hops"), F.col("hops"), F.col("hops_recorded")
+    return F.when(new == old, own).when(own == old, new).otherwise(F.least(own, new))
 
 
 def _by_tier(tier: Column, limits: tuple[Column, Column, Column]) -> Column:

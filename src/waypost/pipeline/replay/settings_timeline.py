@@ -1,11 +1,15 @@
-"""Which settings were in force when, and which would have been.
+"""The settings timeline: the settings in force at each event, as recorded and as replayed.
 
-An era begins with a `settings` line of a relay; before the first, the defaults hold. Many eras
-share their settings: those that do are one regime, whose numbers native expressions use as
-columns. Executors get the same as plain data, and read the settings from it themselves.
+A settings period begins with a `settings` event of a relay; the defaults hold before the first.
+Periods with the same recorded and replayed settings share a `settings_id`. Three readers use it:
+
+- native expressions get the settings as columns (`SettingsTimeline.attach`);
+- executors get them as plain data (`for_executors`), read by `SettingsInForce`;
+- the driver asks what they have in common (`uses_tiers`, `evicts`, `ignored_settings`).
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,13 +21,13 @@ from waypost.pipeline.lake.schemas import columns
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings, to_config_document
 
-_ENDLESS = 1 << 62
+_UNLIMITED = 1 << 62
 
-# What native expressions know of a regime. "Known": the relay recorded the number in question, and
-# nothing that it depends on is different now.
-NUMBERS = columns(
+# Settings of a period as columns. `…_known`, `…_exact`: the relay recorded the state that the check
+# reads, and no setting that the state depends on has changed.
+SETTINGS_COLUMNS = columns(
     """
-    regime int, rate_on boolean, rate_exact boolean, rate_bounded boolean, rate_max bigint,
+    settings_id int, rate_on boolean, rate_exact boolean, rate_bounded boolean, rate_max bigint,
     cap bigint, qos_on boolean, quota_known boolean, tier_known boolean, window_ms bigint,
     count_1 bigint, bytes_1 bigint, count_2 bigint, bytes_2 bigint, count_3 bigint, bytes_3 bigint,
     inbox_max bigint, inbox_known boolean, inbox_same boolean, inbox_rejects boolean,
@@ -31,11 +35,22 @@ NUMBERS = columns(
     """
 )
 
-_SPAN = columns("era_relay string, first_seq bigint, end_seq bigint")
+_PERIOD_COLUMNS = columns("period_relay string, first_seq bigint, end_seq bigint")
+
+# Paths in `config.json` that the replay applies; a change of any other is reported.
+_APPLIED = (
+    "maxHops",
+    "qos",
+    "reliability.rateLimit",
+    "reliability.circuitBreaker",
+    "reliability.backpressure.enabled",
+    "reliability.backpressure.maxMailboxSize",
+    "housekeeping.breakerIdleMs",
+)
 
 
 class SettingsPeriod(msgspec.Struct, frozen=True):
-    """From `first_seq` on: what was in force, and what would have been. `restart`: begun anew."""
+    """Settings from `first_seq` on, as recorded and as replayed. `restart`: the relay started."""
 
     first_seq: int
     restart: bool
@@ -43,162 +58,241 @@ class SettingsPeriod(msgspec.Struct, frozen=True):
     replayed: Settings
 
 
-class Eras:
-    """The eras of every relay in a lake."""
+class SettingsTimeline:
+    """The settings periods of every relay in a lake."""
 
     def __init__(
-        self, spark: SparkSession, by_relay: dict[str, list[SettingsPeriod]], first: SettingsPeriod
+        self,
+        spark: SparkSession,
+        by_relay: dict[str, list[SettingsPeriod]],
+        default: SettingsPeriod,
     ) -> None:
         self._spark = spark
         self.by_relay = by_relay
-        self.first = first
-        """What holds before a relay has said anything."""
-        every = [era for eras in by_relay.values() for era in eras] or [first]
-        pairs = {_identity(era): era for era in every}
-        self.regimes = list(pairs.values())
-        self._number = {pair: number for number, pair in enumerate(pairs)}
+        self.default = default
+        """The period before the first `settings` event of a relay."""
+        periods = [period for one in by_relay.values() for period in one] or [default]
+        distinct = {_identity(period): period for period in periods}
+        self.distinct = list(distinct.values())
+        """One period of each `settings_id`, in order."""
+        self._settings_ids = {pair: number for number, pair in enumerate(distinct)}
 
     def attach(self, rows: DataFrame) -> DataFrame:
-        """`rows`, which have `relay` and `seq`, with the numbers of the regime each is in."""
-        if len(self.regimes) == 1:
-            numbers = _numbers(0, self.regimes[0])
+        """Add `SETTINGS_COLUMNS` to `rows`, by their `relay` and `seq`."""
+        if len(self.distinct) == 1:
+            values = _column_values(0, self.distinct[0])
             return rows.select(
                 "*",
                 *(
                     F.lit(value).cast(field.dataType).alias(field.name)
-                    for field, value in zip(NUMBERS, numbers, strict=True)
+                    for field, value in zip(SETTINGS_COLUMNS, values, strict=True)
                 ),
             )
-        schema = StructType([*_SPAN, *NUMBERS])
-        span = F.broadcast(self._spark.createDataFrame(self._spans(), schema))
+        schema = StructType([*_PERIOD_COLUMNS, *SETTINGS_COLUMNS])
+        periods = F.broadcast(self._spark.createDataFrame(self._period_rows(), schema))
         within = (
-            (F.col("relay") == F.col("era_relay"))
+            (F.col("relay") == F.col("period_relay"))
             & (F.col("seq") >= F.col("first_seq"))
             & (F.col("seq") < F.col("end_seq"))
         )
-        joined = rows.join(span, on=within, how="inner")
-        return joined.drop("era_relay", "first_seq", "end_seq")
+        joined = rows.join(periods, on=within, how="inner")
+        return joined.drop("period_relay", "first_seq", "end_seq")
 
-    def limit(self) -> Column:
-        """The replayed rate limit of `sender`, as `resolve_limit` has it."""
+    def rate_limit(self) -> Column:
+        """Return the replayed rate limit of `sender`, as `resolve_limit` computes it."""
         limit = F.col("rate_max")
-        for number, era in enumerate(self.regimes):
-            overrides = era.replayed.rate_limit.per_sender_overrides
+        for settings_id, period in enumerate(self.distinct):
+            overrides = period.replayed.rate_limit.per_sender_overrides
             if not overrides:
                 continue
-            chosen = F.when(F.lit(False), F.col("rate_max"))
+            override = F.when(F.lit(False), F.col("rate_max"))
             for prefix in sorted(overrides, key=len, reverse=True):
-                chosen = chosen.when(F.col("sender").startswith(prefix), overrides[prefix])
-            mine = F.col("regime") == number
-            limit = F.when(mine, F.coalesce(chosen, F.col("rate_max"))).otherwise(limit)
+                override = override.when(F.col("sender").startswith(prefix), overrides[prefix])
+            in_period = F.col("settings_id") == settings_id
+            limit = F.when(in_period, F.coalesce(override, F.col("rate_max"))).otherwise(limit)
         return limit
 
-    def tiers_count(self) -> bool:
-        """Whether tiers would have had a say at any time."""
-        return any(era.replayed.qos.enabled for era in self.regimes)
+    def uses_tiers(self) -> bool:
+        """Return whether any replayed settings use tiers."""
+        return any(period.replayed.qos.enabled for period in self.distinct)
 
-    def tiers_stand(self) -> bool:
-        """Whether recorded tiers are those a replay would find, if all senders pass as they did."""
+    def keeps_tiers(self) -> bool:
+        """Return whether the recorded tiers hold, provided every sender passes as recorded."""
         return all(
             not new.enabled
             or (old.enabled and old.bidirectional_window_ms == new.bidirectional_window_ms)
-            for old, new in ((era.recorded.qos, era.replayed.qos) for era in self.regimes)
+            for old, new in ((one.recorded.qos, one.replayed.qos) for one in self.distinct)
         )
 
     def evicts(self) -> bool:
-        """Whether mail would have been evicted for other mail at any time."""
+        """Return whether any replayed settings evict messages to make room."""
         return any(
-            era.replayed.qos.enabled and era.replayed.qos.overflow == "evict_heaviest"
-            for era in self.regimes
+            period.replayed.qos.enabled and period.replayed.qos.overflow == "evict_heaviest"
+            for period in self.distinct
         )
 
-    def for_executors(self, keys: list[tuple[int, str]]) -> dict[str, object]:
-        """The same as text and numbers, for `SettingsInForce`; `keys` are for `Relays`."""
-        texts: dict[bytes, int] = {}
+    def ignored_settings(self) -> list[str]:
+        """Return the changed paths of `config.json` that the replay does not apply."""
+        return sorted({path for period in self.distinct for path in _ignored(period)})
 
-        def told(era: SettingsPeriod) -> tuple[int, bool, int, int]:
-            text = msgspec.json.encode(to_config_document(era.replayed))
-            place = texts.setdefault(text, len(texts))
-            return era.first_seq, era.restart, place, era.recorded.max_hops
+    def for_executors(self, first_ids: list[tuple[int, str]]) -> dict[str, Any]:
+        """Return the timeline as plain data for `SettingsInForce`, and `first_ids` with it."""
+        documents: dict[bytes, int] = {}
 
-        eras = {relay: [told(era) for era in eras] for relay, eras in self.by_relay.items()}
-        return {"first": told(self.first), "eras": eras, "texts": list(texts), "keys": keys}
+        def plain(period: SettingsPeriod) -> tuple[int, bool, int, int]:
+            document = msgspec.json.encode(to_config_document(period.replayed))
+            index = documents.setdefault(document, len(documents))
+            return period.first_seq, period.restart, index, period.recorded.max_hops
 
-    def _spans(self) -> list[tuple[object, ...]]:
-        spans: list[tuple[object, ...]] = []
-        for relay, eras in self.by_relay.items():
-            ends = [era.first_seq for era in eras[1:]] + [_ENDLESS]
-            for era, end in zip(eras, ends, strict=True):
-                numbers = _numbers(self._number[_identity(era)], era)
-                spans.append((relay, era.first_seq, end, *numbers))
-        return spans
+        by_relay = {relay: [plain(one) for one in some] for relay, some in self.by_relay.items()}
+        return {
+            "default": plain(self.default),
+            "by_relay": by_relay,
+            "documents": list(documents),
+            "first_ids": first_ids,
+        }
+
+    def _period_rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for relay, periods in self.by_relay.items():
+            ends = [period.first_seq for period in periods[1:]] + [_UNLIMITED]
+            for period, end in zip(periods, ends, strict=True):
+                values = _column_values(self._settings_ids[_identity(period)], period)
+                rows.append((relay, period.first_seq, end, *values))
+        return rows
 
 
-def read_eras(events: DataFrame, relays: Iterable[str], changes: bytes | None) -> Eras:
-    """The eras of all `relays`, each with `changes` (the text of a `config.json`) laid over it.
+class SettingsInForce:
+    """The replayed settings at the current event, on an executor.
 
-    Raises `InvalidSettings` if `changes` make no settings.
+    Reads the data of `SettingsTimeline.for_executors`. Call `start` first, then `advance` with
+    events in order.
     """
-    first = _era(0, False, Settings(), changes)
+
+    def __init__(self, settings_data: dict[str, Any]) -> None:
+        self._settings = [merge_settings(Settings(), one) for one in settings_data["documents"]]
+        self._default = settings_data["default"]
+        self._by_relay = settings_data["by_relay"]
+        self._ahead: list[tuple[int, bool, int, int]] = []
+        self.until_seq = 0
+        self.settings = self._settings[self._default[2]]
+        self.recorded_max_hops: int = self._default[3]
+
+    def start(self, relay: str) -> None:
+        """Go to the first event of `relay`."""
+        self._ahead = list(reversed(self._periods(relay)))
+        self.until_seq = 0
+        self.advance(0)
+
+    def advance(self, seq: int) -> bool:
+        """Go on to event `seq`, at or past `until_seq`. Return whether the relay restarted."""
+        restarted = False
+        while self._ahead and self._ahead[-1][0] <= seq:
+            _, restart, index, self.recorded_max_hops = self._ahead.pop()
+            self.settings = self._settings[index]
+            restarted = restarted or restart
+        self.until_seq = self._ahead[-1][0] if self._ahead else _UNLIMITED
+        return restarted
+
+    def has_one_rate_window(self, relay: str) -> bool:
+        """Return whether the rate window of `relay` has the same length in all its periods."""
+        indexes = {index for _, _, index, _ in self._periods(relay)}
+        return len({self._settings[index].rate_limit.window_secs for index in indexes}) == 1
+
+    def _periods(self, relay: str) -> list[tuple[int, bool, int, int]]:
+        return self._by_relay.get(relay) or [self._default]
+
+
+def read_timeline(
+    events: DataFrame, relays: Iterable[str], changes: bytes | None
+) -> SettingsTimeline:
+    """Read the settings periods of all `relays`, and apply `changes` (a `config.json`) to each.
+
+    Raise `InvalidSettings` if the result is not valid.
+    """
+    default = _period(0, False, Settings(), changes)
     by_relay: dict[str, list[SettingsPeriod]] = {}
-    lines = events.where(F.col("kind") == "settings").select("relay", "seq", "cause", "settings")
-    for line in sorted(lines.collect(), key=lambda row: (row.relay, row.seq)):
-        recorded = _recorded(line.settings, f"event {line.seq} of {line.relay}")
-        era = _era(line.seq, line.cause == "start", recorded, changes)
-        # Where a journal is whole, its first line tells the settings.
-        before = [] if line.seq == 1 else [first]
-        by_relay.setdefault(line.relay, before).append(era)
+    rows = events.where(F.col("kind") == "settings").select("relay", "seq", "cause", "settings")
+    for row in sorted(rows.collect(), key=lambda row: (row.relay, row.seq)):
+        recorded = _parse(row.settings, f"event {row.seq} of {row.relay}")
+        period = _period(row.seq, row.cause == "start", recorded, changes)
+        # A complete journal begins with its settings.
+        before = [] if row.seq == 1 else [default]
+        by_relay.setdefault(row.relay, before).append(period)
     for relay in relays:
-        by_relay.setdefault(relay, [first])
-    return Eras(events.sparkSession, by_relay, first)
+        by_relay.setdefault(relay, [default])
+    return SettingsTimeline(events.sparkSession, by_relay, default)
 
 
-def _identity(era: SettingsPeriod) -> tuple[bytes, bytes]:
+def _identity(period: SettingsPeriod) -> tuple[bytes, bytes]:
     encode = msgspec.json.encode
-    return encode(era.recorded), encode(era.replayed)
+    return encode(period.recorded), encode(period.replayed)
 
 
-def _era(
+def _period(
     first_seq: int, restart: bool, recorded: Settings, changes: bytes | None
 ) -> SettingsPeriod:
     replayed = recorded if changes is None else merge_settings(recorded, changes)
     return SettingsPeriod(first_seq, restart, recorded, replayed)
 
 
-def _recorded(text: str, where: str) -> Settings:
+def _parse(document: str, source: str) -> Settings:
     try:
-        return merge_settings(Settings(), text.encode())
+        return merge_settings(Settings(), document.encode())
     except InvalidSettings as problem:
-        raise LakeUnusable(f"the settings recorded as {where} are not valid: {problem}") from None
+        raise LakeUnusable(f"invalid settings recorded in {source}: {problem}") from None
 
 
-def _numbers(number: int, era: SettingsPeriod) -> tuple[object, ...]:
-    old, new = era.recorded, era.replayed
-    rate, was = new.rate_limit, old.rate_limit
+def _column_values(settings_id: int, period: SettingsPeriod) -> tuple[object, ...]:
+    """Return the values of `SETTINGS_COLUMNS`."""
+    old, new = period.recorded, period.replayed
+    rate, old_rate = new.rate_limit, old.rate_limit
     qos, circuit = new.qos, new.circuit_breaker
     quota_known = old.qos.enabled
     same_window = old.qos.bidirectional_window_ms == qos.bidirectional_window_ms
     inbox_known = quota_known and qos.enabled and old.qos.overflow == qos.overflow
-    idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
-    limits = (qos.tier1, qos.tier2, qos.tier3)
+    same_idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
+    tiers = (qos.tier1, qos.tier2, qos.tier3)
     return (
-        number,
+        settings_id,
         rate.enabled,
-        was.enabled and was.window_secs == rate.window_secs,
-        was.enabled and was.window_secs >= rate.window_secs,
+        old_rate.enabled and old_rate.window_secs == rate.window_secs,
+        old_rate.enabled and old_rate.window_secs >= rate.window_secs,
         rate.max_per_window,
         new.backpressure.max_mailbox_size if new.backpressure.enabled else None,
         qos.enabled,
         quota_known,
         quota_known and same_window,
         qos.bidirectional_window_ms,
-        *(number for tier in limits for number in (tier.max_envelopes, tier.max_bytes)),
+        *(limit for tier in tiers for limit in (tier.max_envelopes, tier.max_bytes)),
         qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
         qos.overflow == "reject",
-        old.circuit_breaker == circuit and idle,
-        circuit.failure_threshold if circuit.enabled else _ENDLESS,
+        old.circuit_breaker == circuit and same_idle,
+        circuit.failure_threshold if circuit.enabled else _UNLIMITED,
         new.max_hops,
         old.max_hops,
     )
+
+
+def _ignored(period: SettingsPeriod) -> list[str]:
+    old = _flatten(to_config_document(period.recorded))
+    new = _flatten(to_config_document(period.replayed))
+    return [
+        path
+        for path in old.keys() | new.keys()
+        if old.get(path) != new.get(path)
+        and not any(path == one or path.startswith(f"{one}.") for one in _APPLIED)
+    ]
+
+
+def _flatten(document: dict[str, object], above: str = "") -> dict[str, object]:
+    """Return each value of a document by its path, such as `reliability.rateLimit.enabled`."""
+    found: dict[str, object] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            found |= _flatten(value, f"{above}{name}.")
+        else:
+            found[above + name] = value
+    return found

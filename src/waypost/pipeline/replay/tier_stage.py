@@ -1,68 +1,141 @@
-"""The second stage: how well sender and recipient know each other, by who wrote to whom last.
+"""Stage 2, by pair: computes tiers from who last wrote to whom.
 
-Native throughout. A pair's rows, in both directions, lie in one partition in order of `seq`; what
-the recipient last sent to the sender is the newest instant of the other direction before it.
+All native. The rows of a pair, in both directions, are in one partition and in order of `seq`. The
+recipient's last message to the sender is the latest earlier row of the other direction.
 """
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from waypost.pipeline.replay.keys import KEY
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.tiers import Tier
 
+PAIR = ["relay", "sender", "endpoint"]
+NO_PAIRS = pa.table({name: pa.array([], pa.string()) for name in PAIR})
 
-def with_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
-    """`rows` with the tier they would have had; `others` are further arrivals to judge it by.
 
-    Both are arrivals with a goal that passed their sender's limit; `others` may be pairs that were
-    restored. `rows` have `qos_on` and `window_ms` of their regime; where tiers are off, the
-    recorded one stays.
+def tier_stage(rows: DataFrame, restored: DataFrame) -> DataFrame:
+    """Return the rows whose tier differs from the recorded one.
+
+    Both arguments are those of `with_tiers`. The result has `relay`, `seq`, `endpoint`, `new_tier`,
+    and `tier_known`: the recorded tier would still hold if the same arrivals had passed.
     """
-    judged = rows.withColumn("asked", F.lit(True))
-    both = judged.unionByName(others.withColumn("asked", F.lit(False)), allowMissingColumns=True)
-    sender, goal = F.col("sender"), F.col("goal")
-    line = (
-        Window.partitionBy("relay", F.least(sender, goal), F.greatest(sender, goal))
+    narrow = rows.select(
+        "relay",
+        "seq",
+        "at_ms",
+        "sender",
+        "endpoint",
+        "tier",
+        "qos_on",
+        "window_ms",
+        "tier_known",
+        F.col("tier").alias("recorded"),
+    )
+    changed = with_tiers(narrow, restored).where(F.col("tier") != F.col("recorded"))
+    return changed.select("relay", "seq", "endpoint", F.col("tier").alias("new_tier"), "tier_known")
+
+
+def with_tiers(rows: DataFrame, restored: DataFrame) -> DataFrame:
+    """Replace the tier of `rows` by the replayed one; where tiers are off, keep the recorded one.
+
+    `rows` are all arrivals within their sender's rate limit that have an endpoint, with `qos_on`
+    and `window_ms` of their settings period. `restored` pairs count as earlier arrivals.
+    """
+    arrivals = rows.withColumn("is_arrival", F.lit(True))
+    earlier = restored.withColumn("is_arrival", F.lit(False))
+    both = arrivals.unionByName(earlier, allowMissingColumns=True)
+    sender, endpoint = F.col("sender"), F.col("endpoint")
+    before = (
+        Window.partitionBy("relay", F.least(sender, endpoint), F.greatest(sender, endpoint))
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, -1)
     )
 
-    def last_from(one: Column) -> Column:
-        return F.max(F.when(sender == one, F.col("at_ms"))).over(line)
+    def last_from(name: Column) -> Column:
+        return F.max(F.when(sender == name, F.col("at_ms"))).over(before)
 
-    first_ms, second_ms = last_from(F.least(sender, goal)), last_from(F.greatest(sender, goal))
-    received = F.when(goal == F.least(sender, goal), first_ms).otherwise(second_ms)
-    seen = both.withColumn("received_ms", received).where("asked")
+    first, second = F.least(sender, endpoint), F.greatest(sender, endpoint)
+    received_ms = F.when(endpoint == first, last_from(first)).otherwise(last_from(second))
     tier = F.when(F.col("qos_on"), standing()).otherwise(F.col("tier"))
-    return seen.withColumn("tier", tier.cast("int")).drop("received_ms", "asked")
-
-
-def changed_tiers(rows: DataFrame, others: DataFrame) -> DataFrame:
-    """Of `rows`, as for `with_tiers`, those whose tier would not be the recorded one: `relay`,
-    `seq`, `goal`, `new_tier`, and whether the recorded one is `tier_known` in their regime."""
-    narrow = rows.select(
-        *("relay", "seq", "at_ms", "sender", "goal", "tier", "qos_on", "window_ms", "tier_known"),
-        F.col("tier").alias("recorded"),
-    )
-    found = with_tiers(narrow, others).where(F.col("tier") != F.col("recorded"))
-    return found.select("relay", "seq", "goal", F.col("tier").alias("new_tier"), "tier_known")
+    with_received = both.withColumn("received_ms", received_ms).where("is_arrival")
+    return with_received.withColumn("tier", tier.cast("int")).drop("received_ms", "is_arrival")
 
 
 def restored_pairs(events: DataFrame) -> DataFrame:
-    """Who wrote to whom as the relay was told by hand, in the shape of arrivals."""
-    told = events.where(F.col("kind") == "seen")
-    return told.select(
-        "relay", "seq", F.col("seen_ms").alias("at_ms"), "sender", F.col("endpoint").alias("goal")
+    """Return the pairs that were restored into the relay, with the columns of arrivals."""
+    restored = events.where(F.col("kind") == "seen")
+    return restored.select("relay", "seq", F.col("seen_ms").alias("at_ms"), "sender", "endpoint")
+
+
+def tiers_by_endpoint(tiers: DataFrame) -> DataFrame:
+    """Count the `arrivals` of `tier_stage` by relay and name of the endpoint.
+
+    `tier_known` is true where it is for one of them.
+    """
+    by_endpoint = tiers.groupBy("relay", F.col("endpoint").alias("name"))
+    return by_endpoint.agg(
+        F.count(F.lit(1)).alias("arrivals"), F.bool_or("tier_known").alias("tier_known")
     )
 
 
+def replace_tiers(rows: DataFrame, new_tiers: DataFrame | None) -> DataFrame:
+    """Replace the tier of `rows` by that in `new_tiers` (relay, seq, new_tier), if there is one."""
+    if new_tiers is None:
+        return rows
+    joined = rows.join(new_tiers, on=["relay", "seq"], how="left")
+    return joined.withColumn("tier", F.coalesce("new_tier", "tier")).drop("new_tier")
+
+
 def standing() -> Column:
-    """`policy.tiers.standing`, of columns `sender`, `received_ms`, `at_ms` and `window_ms`."""
-    fresh = F.col("received_ms") >= F.col("at_ms") - F.col("window_ms")
+    """Return `policy.tiers.standing` as a native expression.
+
+    Reads the columns `sender`, `received_ms`, `at_ms` and `window_ms`.
+    """
+    recent = F.col("received_ms") >= F.col("at_ms") - F.col("window_ms")
     return (
         F.when(F.col("sender") == RELAY, int(Tier.ACTIVE))
         .when(F.col("sender") == ANONYMOUS, int(Tier.UNKNOWN))
         .when(F.col("received_ms").isNull(), int(Tier.UNKNOWN))
-        .when(fresh, int(Tier.ACTIVE))
+        .when(recent, int(Tier.ACTIVE))
         .otherwise(int(Tier.ACKNOWLEDGED))
     )
+
+
+# Pairs whose rate-limit outcome changed, and the tiers this may affect
+
+
+def replies(changed: pa.Table, pairs: DataFrame) -> DataFrame:
+    """Return those of `pairs` that reply to a `changed` pair, written as the pair they reply to."""
+    reverse = changed.select(["relay", "endpoint", "sender"]).rename_columns(PAIR)
+    wanted = F.broadcast(pairs.sparkSession.createDataFrame(reverse))
+    found = pairs.join(wanted, on=PAIR, how="left_semi")
+    return found.select(
+        "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
+    )
+
+
+def uncertain_pairs(changed: pa.Table, replied: pa.Table) -> pa.Table:
+    """Return the `changed` pairs whose recorded tier may no longer hold.
+
+    A message that passes now has no recorded tier. A message that no longer passes matters only to
+    the tier of replies to it, and flooders get none. `replied` are the collected `replies`.
+    """
+    gained = changed.filter(changed["gained"]).select(PAIR)
+    return pa.concat_tables([gained, replied]).group_by(PAIR).aggregate([])
+
+
+def endpoints_of(pairs: pa.Table) -> pa.Table:
+    """Return the keys of the endpoints of `pairs`, with duplicates."""
+    return pairs.select(["relay", "endpoint"]).rename_columns(KEY)
+
+
+def of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Return the `rows` between the sender and the endpoint of one of `pairs`, either way."""
+    reverse = pairs.select(
+        "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
+    )
+    both_ways = pairs.unionByName(reverse).distinct()
+    return rows.join(F.broadcast(both_ways), on=PAIR, how="left_semi")
