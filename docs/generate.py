@@ -264,7 +264,7 @@ def metrics_page() -> str:
         "For Prometheus, open to whoever reaches the port; no label holds a name that an agent"
         " chose.\nCounters begin at zero with each start of the process, all but"
         " `waypost_journal_events_total`."
-        "\nWhat to watch: [serving.md](../serving.md#watching-it).",
+        "\nWhat to watch: [serving.md](../serving.md#monitoring).",
         "",
         "| metric | type | labels | |",
         "|---|---|---|---|",

@@ -67,7 +67,7 @@ def test_rules_on_the_page_are_taken() -> None:
 
 def test_limits_of_the_tiers_are_those_in_force() -> None:
     qos = SERVED_SETTINGS.qos
-    told = section(PAGE, "Limits, and what agents see").replace("\n", " ")
+    told = section(PAGE, "Limits and rejections").replace("\n", " ")
     for limits, unit in ((qos.tier1, 10), (qos.tier2, 20), (qos.tier3, 20)):
         size = f"{limits.max_bytes >> unit} {'KiB' if unit == 10 else 'MiB'}"
         assert re.search(rf"{limits.max_envelopes}( messages)? \({size}\)", told)

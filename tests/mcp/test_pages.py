@@ -42,7 +42,7 @@ async def test_every_tool_is_described_with_its_arguments(ann: Model) -> None:
 
 
 def test_every_reason_for_a_rejection_is_in_the_table() -> None:
-    assert first_column(section(MCP, "## What a model sees")) == set(Reason)
+    assert first_column(section(MCP, "## Output for the model")) == set(Reason)
 
 
 def test_every_option_of_the_command_is_described() -> None:
