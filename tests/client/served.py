@@ -83,7 +83,10 @@ async def served(data_dir: Path) -> AsyncIterator[ServedRelay]:
 
 
 class Wire:
-    """A way to the relay that can be cut, and closed for a while."""
+    """A way to the relay that can be cut, and closed for a while.
+
+    `connections` and `rejected` count attempts to connect, `carried` counts bytes both ways.
+    """
 
     def __init__(self, relay: ServedRelay) -> None:
         self._relay = relay
@@ -91,6 +94,8 @@ class Wire:
         self._server: asyncio.Server | None = None
         self.is_closed = False
         self.connections = 0
+        self.rejected = 0
+        self.carried = 0
 
     @property
     def url(self) -> str:
@@ -113,6 +118,7 @@ class Wire:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_closed:
+            self.rejected += 1
             writer.transport.abort()
             return
         self.connections += 1
@@ -124,18 +130,18 @@ class Wire:
         self._ends |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_carry(reader, far_writer))
-                tasks.create_task(_carry(far_reader, writer))
+                tasks.create_task(self._carry(reader, far_writer))
+                tasks.create_task(self._carry(far_reader, writer))
         finally:
             self._ends -= {writer, far_writer}
 
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while piece := await reader.read(65536):
-            writer.write(piece)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(65536):
+                self.carried += len(piece)
+                writer.write(piece)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.conftest import Dial
 from tests.client.served import ServedRelay
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually
 from waypost import InvalidInput
 from waypost.client import Agent, WrongReceiveMode
 
@@ -16,6 +16,12 @@ from waypost.client import Agent, WrongReceiveMode
 async def puller(dial: Dial) -> AsyncIterator[Agent]:
     async with dial("agent.bob", receive="pull") as agent:
         yield agent
+
+
+async def round_trip(agent: Agent) -> None:
+    """Return once the relay has read everything that `agent` has asked for so far."""
+    await event_loop_turns()
+    await agent.send("agent.other", None)
 
 
 async def test_sync_gives_small_messages_first_then_the_rest_then_ends(
@@ -64,7 +70,7 @@ async def test_nothing_is_pushed_to_an_agent_that_pulls(ann: Agent, puller: Agen
 
 async def test_a_fetch_waits_for_the_first_message(ann: Agent, puller: Agent) -> None:
     fetching = asyncio.create_task(puller.fetch(wait=5))
-    await asyncio.sleep(0.02)
+    await round_trip(puller)
     assert not fetching.done()
     await ann.send("agent.bob", "at last")
     assert [one.payload for one in await fetching] == ["at last"]
@@ -78,7 +84,7 @@ async def test_a_fetch_that_was_given_up_takes_no_messages_with_it(
         async with asyncio.timeout(0.02):
             await puller.fetch(wait=5)
     fetching = asyncio.create_task(puller.fetch(wait=5))
-    await asyncio.sleep(0.02)
+    await round_trip(puller)
     await ann.send("agent.bob", "still here")
     async with asyncio.timeout(5):
         assert [one.payload for one in await fetching] == ["still here"]
@@ -86,7 +92,7 @@ async def test_a_fetch_that_was_given_up_takes_no_messages_with_it(
 
 async def test_fetches_at_the_same_time_take_turns(ann: Agent, puller: Agent) -> None:
     fetching = [asyncio.create_task(puller.fetch(1, wait=5)) for _ in range(4)]
-    await asyncio.sleep(0.02)
+    await round_trip(puller)
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(4))
     fetched = await asyncio.gather(*fetching)
     assert [one.payload for messages in fetched for one in messages] == [0, 1, 2, 3]

@@ -19,7 +19,8 @@ async def test_sends_are_stored_once_however_often_the_wire_is_cut(
             ann.send_many({"subject": "agent.bob", "payload": number} for number in range(400))
         )
         while not sending.done() and wire.connections < 6:
-            await asyncio.sleep(0.002)
+            carried = wire.carried
+            await eventually(lambda carried=carried: wire.carried > carried or sending.done())
             wire.cut()
             await eventually(lambda: ann.is_connected or sending.done())
         results = await sending
@@ -83,7 +84,8 @@ async def test_a_send_made_while_away_waits_for_the_connection(
         wire.cut()
         await eventually(lambda: not ann.is_connected)
         sending = asyncio.create_task(ann.send("agent.bob", "later"))
-        await asyncio.sleep(0.05)
+        attempts = wire.rejected
+        await eventually(lambda: wire.rejected > attempts, "another attempt to connect")
         assert not sending.done()
         wire.is_closed = False
         assert (await sending).delivered_to == 1

@@ -9,7 +9,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.client.fake_relay import Line, not_found, pretend
 from tests.client.session_harness import message
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually, unchanged
 from waypost.client import (
     AgentClosed,
     AlreadyConnected,
@@ -88,15 +88,16 @@ async def test_nobody_there_is_told_in_time() -> None:
             pass
 
 
-async def test_a_relay_that_starts_late_is_waited_for() -> None:
+async def test_a_relay_that_starts_late_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
+    caplog.set_level("INFO", "waypost.client")
 
     async def let_in(line: Line) -> None:
         await line.let_in()
         await line.listen_on()
 
     async def start_late() -> None:
-        await asyncio.sleep(0.3)
+        await eventually(lambda: caplog.records, "a failed attempt to connect")
         async with pretend(let_in, port):
             await stop.wait()
 
@@ -198,10 +199,7 @@ async def test_a_flood_that_nobody_reads_is_not_taken_in(bound: dict[str, int]) 
         await line.listen_on()
 
     async with pretend(flood) as url, connect(url, ANN, options=quick(**bound)) as agent:
-        before = -1
-        while poured > before:  # until it stands still
-            before = poured
-            await asyncio.sleep(0.3)
+        await unchanged(lambda: poured, for_s=0.3)
         assert poured < 300
         for number in range(400):
             assert (await agent.receive(5)).id == f"m-{number}"
@@ -209,10 +207,13 @@ async def test_a_flood_that_nobody_reads_is_not_taken_in(bound: dict[str, int]) 
 
 
 async def test_an_answer_is_read_even_when_too_much_is_unread() -> None:
+    pushed = asyncio.Event()
+
     async def push_and_answer(line: Line) -> None:
         await line.let_in()
         for number in range(20):
             await line.say(message(f"m-{number}"))
+        pushed.set()
         while True:
             for asked in await line.hear():
                 if isinstance(asked, frames.Send):
@@ -220,17 +221,21 @@ async def test_an_answer_is_read_even_when_too_much_is_unread() -> None:
 
     options = quick(unread_max_messages=3, send_timeout_s=5.0)
     async with pretend(push_and_answer) as url, connect(url, ANN, options=options) as agent:
-        await asyncio.sleep(0.05)  # reading has stopped by now
+        await pushed.wait()
+        await event_loop_turns()  # until reading has stopped
         assert (await agent.send("agent.bob", 1)).delivered_to == 1
 
 
 async def test_closing_waits_for_a_slow_line_to_take_what_was_said() -> None:
     heard: list[frames.FromAgent] = []
+    lines: list[Line] = []
+    closing = asyncio.Event()
 
     async def slow(line: Line) -> None:
+        lines.append(line)
         await line.let_in(frame_max_bytes=2_000_000)
         await line.say(message("m-1"))
-        await asyncio.sleep(0.3)
+        await closing.wait()
         try:
             while True:
                 heard.extend(await line.hear())
@@ -242,8 +247,10 @@ async def test_closing_waits_for_a_slow_line_to_take_what_was_said() -> None:
             large = [{"subject": "agent.bob", "payload": "x" * 1_000_000} for _ in range(30)]
             sending = asyncio.create_task(agent.send_many(large))
             arrived = await agent.receive(5)
-            await asyncio.sleep(0.1)  # the line is full by now
+            transport = lines[0].websocket.transport
+            await eventually(lambda: not transport.is_reading(), "a full line")
             await arrived.ack()
+            closing.set()  # read only from now on
         with pytest.raises(AgentClosed):
             await sending
         assert frames.Ack(ids=["m-1"]) in heard

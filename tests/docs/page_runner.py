@@ -19,13 +19,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.e2e import transcripts
 from tests.e2e.test_readme import ROOT, read
+from tests.eventually import eventually_blocking
 
 PIECE = re.compile(r"^<!-- (.+?) -->$|^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVE = re.compile(r"waypost serve(?!.*--port).*")
@@ -180,11 +180,14 @@ class Reader:
         self._terminals[name] = process, log
         wanted = set(masked(expected))
         assert wanted, "a terminal prints something, which tells when it is ready"
-        until = time.monotonic() + PATIENCE_S
-        while absent := wanted - set(masked(self._told(log.read_text("utf-8")))):
-            late = time.monotonic() > until or process.poll() is not None
-            assert not late, f"{absent} is not in\n{log.read_text('utf-8')}"
-            time.sleep(0.05)
+
+        def is_ready() -> bool:
+            absent = wanted - set(masked(self._told(log.read_text("utf-8"))))
+            is_running = process.poll() is None
+            assert is_running or not absent, f"{absent} is not in\n{log.read_text('utf-8')}"
+            return not absent
+
+        eventually_blocking(is_ready, f"{wanted} in {log}", timeout_s=PATIENCE_S)
 
     def _stop(self, name: str) -> None:
         process, log = self._terminals.pop(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually
 from tests.faults import plain_journal
 from tests.faults.syncs import Syncs
 from waypost import RateLimitConfig, Relay, RelayStopped, Settings
@@ -206,7 +206,7 @@ async def test_housekeeping_of_a_stopped_relay_writes_nothing_down(
             relay.sweep()
         except RelayStopped:
             pass
-        await asyncio.sleep(0.01)
+        await event_loop_turns()
     await relay.close()
     async with Relay(tmp_path, settings=settings(storage)) as relay:
         assert [one.id for one in await relay.lease("agent.a")] == confirmed

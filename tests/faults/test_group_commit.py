@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually
 from tests.faults import plain_journal
 from tests.faults.syncs import Syncs
 from waypost import BackpressureConfig, RateLimitConfig, Relay, Settings
@@ -58,9 +58,8 @@ async def test_no_publish_returns_before_its_sync(
     first = [publish(relay, n) for n in range(20)]
     await eventually(lambda: syncs.begun > begun, "the first sync")
     later = [publish(relay, n) for n in range(20)]
-    for _ in range(50):
-        await asyncio.sleep(0.001)
-        assert not any(task.done() for task in first + later)
+    await event_loop_turns(50)
+    assert not any(task.done() for task in first + later)
     assert relay.metrics().by_status["pending"] == 40  # decided, and not yet promised
     syncs.release()
     await asyncio.gather(*first, *later)
@@ -85,7 +84,7 @@ async def test_what_is_not_durable_is_not_handed_out(
     ]
     await eventually(lambda: syncs.begun > begun, "the sync")
     for _ in range(20):
-        await asyncio.sleep(0.001)
+        await event_loop_turns(1)
         assert not waiting.done()
         assert await relay.lease("agent.a") == []
         assert not handled
@@ -110,9 +109,8 @@ async def test_no_handler_runs_before_its_claim_is_durable(
     begun = syncs.begun
     relay.subscribe("agent.a", lambda envelope: handled.append(envelope.id))
     await eventually(lambda: syncs.begun > begun, "the sync of the claim")
-    for _ in range(20):
-        await asyncio.sleep(0.001)
-        assert not handled
+    await event_loop_turns()
+    assert not handled
     syncs.release()
     await relay.idle()
     assert len(handled) == 1
@@ -140,9 +138,8 @@ async def test_no_other_answer_comes_before_its_sync(
         }[act]()
     )
     await eventually(lambda: syncs.begun > begun, "the sync")
-    for _ in range(20):
-        await asyncio.sleep(0.001)
-        assert not answer.done()
+    await event_loop_turns()
+    assert not answer.done()
     syncs.release()
     assert await answer == 1
     await relay.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.served import ServedRelay
-from tests.eventually import eventually
+from tests.eventually import event_loop_turns, eventually
 from tests.mcp.models import FENCE, Model, shown
 
 Sits = Callable[..., Any]
@@ -144,7 +144,8 @@ async def test_what_is_large_does_not_keep_an_answer_from_coming(
 
 async def test_a_wait_ends_with_the_first_message(ann: Model, bob: Model) -> None:
     waiting = asyncio.ensure_future(bob.read(wait_seconds=30))
-    await asyncio.sleep(0.05)
+    await event_loop_turns()
+    await bob.facts("relay_status")  # answered after the wait has begun
     assert not waiting.done()
     await ann.send("agent.bob", "at last")
     assert [text for _, text in await asyncio.wait_for(waiting, 5)] == ["at last"]

@@ -10,13 +10,15 @@ import re
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 
+from tests.eventually import eventually_blocking
+
 SPARK_HOME = Path(pyspark.__file__).parent
+STARTS_WITHIN_S = 120.0
 STOCK_PACKAGES = (
     *("pyspark", "py4j", "pyarrow", "pyarrow.libs", "numpy", "numpy.libs", "pandas", "pandas.libs"),
     *("dateutil", "six.py", "pytz", "tzdata", "zstandard"),
@@ -113,11 +115,12 @@ def _process(directory: Path, command: list[str]) -> Iterator[Path]:
 
 
 def _wait_for(log: Path, pattern: str) -> str:
-    """The first group of `pattern`, once the log has it."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        found = re.search(pattern, log.read_text(errors="replace"))
-        if found:
-            return found.group(1)
-        time.sleep(0.1)
-    raise AssertionError(f"{pattern!r} did not come:\n{log.read_text(errors='replace')[-3000:]}")
+    """Return the first group of `pattern` once it is in the log."""
+    found: list[str] = []
+
+    def is_there() -> bool:
+        found[:] = re.findall(pattern, log.read_text(errors="replace"))
+        return bool(found)
+
+    eventually_blocking(is_there, f"{pattern!r} in {log}", timeout_s=STARTS_WITHIN_S)
+    return found[0]

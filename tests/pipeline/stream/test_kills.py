@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.ingest.job import ingest
@@ -23,7 +23,7 @@ from waypost.pipeline.tables.build import build
 from waypost.testing import ManualClock
 
 KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
-STARTS_WITHIN_S = 180
+STARTS_WITHIN_S = 180.0
 KILLED_WITHIN_S = 4.0
 
 FOLLOWER = """
@@ -51,16 +51,17 @@ def started(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign)], start_new_session=True
     )
-    for _ in range(STARTS_WITHIN_S * 10):
-        if sign.exists():
-            return process
-        try:
-            process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    os.killpg(process.pid, signal.SIGKILL)
-    raise AssertionError("the stream did not start")
+    try:
+        eventually_blocking(
+            lambda: sign.exists() or process.poll() is not None,
+            "the start of the stream",
+            timeout_s=STARTS_WITHIN_S,
+        )
+        assert process.poll() is None, f"the stream ended with {process.returncode}"
+    except AssertionError:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return process
 
 
 def killed(process: "subprocess.Popen[bytes]", after_s: float) -> None:
@@ -80,14 +81,13 @@ def version_of(lake: Path) -> int:
 
 
 def wait_for_version(lake: Path, version: int) -> None:
-    for _ in range(STARTS_WITHIN_S * 10):
+    def is_there() -> bool:
         try:
-            if version_of(lake) >= version:
-                return
+            return version_of(lake) >= version
         except (OSError, ValueError):
-            pass  # being written
-        time.sleep(0.1)
-    raise AssertionError(f"the stream never came to version {version}")
+            return False  # being written
+
+    eventually_blocking(is_there, f"version {version} of the lake", timeout_s=STARTS_WITHIN_S)
 
 
 def tables_of(lake: Lake) -> dict[str, list[str]]:
