@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from waypost.pipeline.ingest.job import ingest as take_in
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest as replay
 from waypost.pipeline.spark.session import Session, SparkChoice, spark_session

@@ -13,7 +13,7 @@ import msgspec
 
 from waypost.cli.commands.pipeline.running import running
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest, remember
 from waypost.pipeline.reports.report import write_report

@@ -11,7 +11,7 @@ from tests.pipeline.journals import START_US, events_in, some_traffic, write_jou
 from waypost import Relay
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import Ingested, ingest
-from waypost.pipeline.ingest.journal_sources import JournalSource, parse_places
+from waypost.pipeline.journal.sources import JournalSource, parse_places
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.testing import ManualClock

@@ -32,7 +32,7 @@ ASK = """
 import os, sys
 from waypost.pipeline.tables.build import build
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
 from waypost.pipeline.spark.session import SparkChoice, spark_session

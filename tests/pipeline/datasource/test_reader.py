@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.datasource import register
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import open_lake
 from waypost.testing import ManualClock

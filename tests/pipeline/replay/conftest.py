@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.replay.histories import History
 from tests.pipeline.replay.sequential import read_journal
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.wire.events import AnyEvent
 

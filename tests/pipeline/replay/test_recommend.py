@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from waypost import QosConfig, RateLimitConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.recommend import Recommendation, recommend
 from waypost.policy.settings import merge_settings

@@ -14,7 +14,7 @@ from tests.pipeline.replay.oracle import Older, agrees, judged_plainly
 from tests.pipeline.replay.sequential import read_journal
 from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.rate_limits import RateLimitConfig

@@ -17,7 +17,7 @@ from waypost.pipeline.reports.formatting import (
     size,
     step,
 )
-from waypost.pipeline.reports.markup import Markup, escaped, joined, tag
+from waypost.pipeline.reports.html import Markup, escaped, joined, tag
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 
 from tests.pipeline.reports.sample_data import sample_facts
-from tests.pipeline.reports.test_html import hostile, quiet_facts
+from tests.pipeline.reports.test_page import hostile, quiet_facts
 from waypost.pipeline.reports.data import Facts
 from waypost.pipeline.reports.sections.every import every_section
 from waypost.pipeline.reports.sections.headline import headline

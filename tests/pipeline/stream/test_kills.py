@@ -16,8 +16,8 @@ from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
 from waypost.pipeline.jobs.stream import StreamOptions, stream
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.tables.build import build
 from waypost.testing import ManualClock
@@ -30,7 +30,7 @@ FOLLOWER = """
 import os
 import sys
 from pathlib import Path
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.spark.session import SparkChoice, spark_session
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import JournalSource, parse_places
 from waypost.pipeline.jobs.stream import StreamOptions, stream, take_in
+from waypost.pipeline.journal.sources import JournalSource, parse_places
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.testing import ManualClock

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.tables import journal_by_hand
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.lake.manifest import Manifest, decode_manifest, encode_manifest
 from waypost.pipeline.tables.build import Built, build

@@ -10,7 +10,7 @@ from tests.pipeline.tables.conftest import BuiltLake
 from tests.pipeline.tables.journal_by_hand import write_first_part
 from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.ingest.journal_sources import parse_places
+from waypost.pipeline.journal.sources import parse_places
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.lake.manifest import encode_manifest
 from waypost.pipeline.tables import loops

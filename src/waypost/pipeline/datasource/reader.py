@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from waypost.pipeline.datasource.files import (
+from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.journal.segments import (
     SegmentFile,
     journal_directory,
     read_bytes,
@@ -23,13 +24,12 @@ from waypost.pipeline.datasource.files import (
     size_of,
     whole_lines,
 )
-from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.spark.executors import unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from waypost.pipeline.datasource.columns import ReadBody
+    from waypost.pipeline.journal.columns import ReadBody
     from waypost.wire.journal_batches import NoBatch
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class JournalStreamReader(DataSourceStreamReader):
 def read_stretch(stretch: Stretch, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
     """The events of one stretch, on an executor, some thousands at a time."""
     unpacked()
-    from waypost.pipeline.datasource.columns import record_batch
+    from waypost.pipeline.journal.columns import record_batch
 
     segment = stretch.segment
 

@@ -36,7 +36,7 @@ class WaypostDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of `events`; with `payload=true` also the payload, as JSON text."""
         unpacked()
-        from waypost.pipeline.datasource.columns import schema_of
+        from waypost.pipeline.journal.columns import schema_of
 
         return schema_of(payload=_is_true(self._option("payload", "false")))
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waypost.pipeline.datasource.files import read_bytes, whole_lines
 from waypost.pipeline.ingest.results import Read
+from waypost.pipeline.journal.segments import read_bytes, whole_lines
 from waypost.pipeline.spark.executors import unpacked
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _parsed(lines: bytes, count: int, task: Task) -> "pa.RecordBatch":
     import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-    from waypost.pipeline.datasource.columns import record_batch
+    from waypost.pipeline.journal.columns import record_batch
 
     try:
         rows = record_batch(lines, task.relay, task.first_seq, None)

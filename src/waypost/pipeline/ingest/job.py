@@ -11,10 +11,10 @@ import msgspec
 from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.ingest.journal_sources import JournalSource, SegmentFile, list_segments
 from waypost.pipeline.ingest.results import Damage, Read, Taken
 from waypost.pipeline.ingest.spark_reader import take_lines
 from waypost.pipeline.ingest.whole import take_whole
+from waypost.pipeline.journal.sources import JournalSource, SegmentFile, list_segments
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest, Segment
 

@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from waypost.pipeline.ingest.journal_sources import SegmentFile
 from waypost.pipeline.ingest.results import Damage, Key, Read, Taken
+from waypost.pipeline.journal.sources import SegmentFile
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest

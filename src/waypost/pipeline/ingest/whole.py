@@ -11,10 +11,10 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from waypost.pipeline.datasource.files import local_path
 from waypost.pipeline.ingest.arrow_reader import FOUND, Task, write_segments
-from waypost.pipeline.ingest.journal_sources import SegmentFile
 from waypost.pipeline.ingest.results import Key, Read, Taken
+from waypost.pipeline.journal.segments import local_path
+from waypost.pipeline.journal.sources import SegmentFile
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change
 
 

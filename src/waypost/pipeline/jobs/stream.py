@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
-from waypost.pipeline.ingest.journal_sources import JournalSource
+from waypost.pipeline.journal.sources import JournalSource
 from waypost.pipeline.lake.compaction import PARTS_MAX, compacted, sweep
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Change, Lake, open_lake

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.ingest.journal_sources import JournalSource, list_segments
+from waypost.pipeline.journal.sources import JournalSource, list_segments
 from waypost.pipeline.lake.events import CORRUPT, EVENTS, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import Segment

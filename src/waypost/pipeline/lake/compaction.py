@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from waypost.pipeline.datasource.files import local_path
+from waypost.pipeline.journal.segments import local_path
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
 from waypost.pipeline.lake.manifest import Manifest

@@ -7,7 +7,7 @@ import msgspec
 
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import Facts
-from waypost.pipeline.reports.html import render_page
+from waypost.pipeline.reports.page import render_page
 from waypost.pipeline.reports.queries.asking import gather_facts
 from waypost.pipeline.reports.sections.headline import findings, headline
 

@@ -42,7 +42,7 @@ def run(
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.ingest.job import ingest as take_in
-    from waypost.pipeline.ingest.journal_sources import parse_places
+    from waypost.pipeline.journal.sources import parse_places
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.report import write_report
     from waypost.pipeline.tables.build import build as build_tables
@@ -79,7 +79,7 @@ def ingest(
     """
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.ingest.job import ingest as take_in
-    from waypost.pipeline.ingest.journal_sources import parse_places
+    from waypost.pipeline.journal.sources import parse_places
     from waypost.pipeline.lake.lake import open_lake
 
     places = parse_places(journal)
@@ -163,9 +163,9 @@ def stream(  # noqa: PLR0913 - each is something one may choose
     moment and started again; the tables are those that 'run' would make.
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.ingest.journal_sources import parse_places
     from waypost.pipeline.jobs.stream import StreamOptions, stopped_by_signals
     from waypost.pipeline.jobs.stream import stream as follow
+    from waypost.pipeline.journal.sources import parse_places
 
     places = parse_places(journal)
     options = StreamOptions(

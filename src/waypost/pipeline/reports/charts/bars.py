@@ -6,7 +6,7 @@ from waypost.pipeline.reports.charts.drawing import Look, boxes, drawing
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.rows import plan_rows
 from waypost.pipeline.reports.charts.scales import Linear
-from waypost.pipeline.reports.markup import Markup
+from waypost.pipeline.reports.html import Markup
 
 
 class Bar(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from waypost.pipeline.reports.charts.drawing import (
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.scales import Linear, Logarithmic, ticks
 from waypost.pipeline.reports.formatting import compact, instant, number
-from waypost.pipeline.reports.markup import Markup, joined
+from waypost.pipeline.reports.html import Markup, joined
 
 
 class Kind(msgspec.Struct, frozen=True):

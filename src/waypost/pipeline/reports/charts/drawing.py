@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from waypost.pipeline.reports.charts.scales import Linear, time_ticks
-from waypost.pipeline.reports.markup import Markup, coordinate, joined, tag
+from waypost.pipeline.reports.html import Markup, coordinate, joined, tag
 
 WIDE = 900
 NARROW = 350

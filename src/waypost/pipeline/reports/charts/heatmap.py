@@ -15,7 +15,7 @@ from waypost.pipeline.reports.charts.drawing import (
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.rows import plan_rows
 from waypost.pipeline.reports.formatting import instant
-from waypost.pipeline.reports.markup import Markup
+from waypost.pipeline.reports.html import Markup
 
 _BELOW_WARNING = 4
 

@@ -1,7 +1,7 @@
 """Which mark stands for what."""
 
 from waypost.pipeline.reports.charts.drawing import LETTER, label
-from waypost.pipeline.reports.markup import Markup, joined, tag
+from waypost.pipeline.reports.html import Markup, joined, tag
 
 HEIGHT = 26
 _MARK = 14

@@ -20,7 +20,7 @@ from waypost.pipeline.reports.charts.scales import (
     duration_ticks,
 )
 from waypost.pipeline.reports.formatting import duration, instant
-from waypost.pipeline.reports.markup import Markup, coordinate, joined, tag
+from waypost.pipeline.reports.html import Markup, coordinate, joined, tag
 
 LOGARITHMIC_FROM = 50
 """From this ratio of largest to smallest value on, equal steps would flatten all but one line."""

@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.pipeline.reports.charts.drawing import LETTER, Look, label
 from waypost.pipeline.reports.formatting import cut
-from waypost.pipeline.reports.markup import Markup, joined, tag
+from waypost.pipeline.reports.html import Markup, joined, tag
 
 _NAMES_WIDTH_MAX = 310
 

@@ -15,7 +15,7 @@ from waypost.pipeline.reports.charts.drawing import (
 from waypost.pipeline.reports.charts.rows import plan_rows
 from waypost.pipeline.reports.charts.scales import Linear
 from waypost.pipeline.reports.formatting import instant, number
-from waypost.pipeline.reports.markup import Markup
+from waypost.pipeline.reports.html import Markup
 
 
 class Strip(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from waypost.pipeline.reports.charts.drawing import (
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.rows import plan_rows
 from waypost.pipeline.reports.formatting import duration, instant
-from waypost.pipeline.reports.markup import Markup
+from waypost.pipeline.reports.html import Markup
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from waypost.pipeline.reports.incidents import (
     Loop,
     Oddities,
 )
-from waypost.pipeline.reports.queries.reading import largest, ms, table, total
+from waypost.pipeline.reports.queries.table_reader import largest, ms, table, total
 
 REASONS_MAX = 12
 INBOXES_MAX = 10

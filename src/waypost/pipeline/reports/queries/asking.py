@@ -20,7 +20,7 @@ from waypost.pipeline.reports.queries.connections import ask_connections
 from waypost.pipeline.reports.queries.inboxes import WARNING_AT, ask_pressure, ask_senders
 from waypost.pipeline.reports.queries.latency import ask_latency
 from waypost.pipeline.reports.queries.periods import find_period
-from waypost.pipeline.reports.queries.reading import table
+from waypost.pipeline.reports.queries.table_reader import table
 from waypost.pipeline.reports.queries.traffic import ask_rejections, ask_tiers, ask_traffic
 
 RELAYS_MAX = 10

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.incidents import Breaker, Breakers, BreakerSpan
-from waypost.pipeline.reports.queries.reading import largest, ms, only, table
+from waypost.pipeline.reports.queries.table_reader import largest, ms, only, table
 
 BREAKERS_MAX = 15
 SPANS_MAX = 40

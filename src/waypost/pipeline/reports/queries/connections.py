@@ -6,7 +6,7 @@ from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.incidents import ConnectedAgent, Connections, ConnectionStep
 from waypost.pipeline.reports.queries.periods import step_of
-from waypost.pipeline.reports.queries.reading import largest, ms, table
+from waypost.pipeline.reports.queries.table_reader import largest, ms, table
 
 AGENTS_MAX = 15
 

@@ -15,7 +15,7 @@ from waypost.pipeline.reports.data import (
     SenderTotal,
 )
 from waypost.pipeline.reports.queries.periods import step_of
-from waypost.pipeline.reports.queries.reading import largest, ms, only, table, total
+from waypost.pipeline.reports.queries.table_reader import largest, ms, only, table, total
 from waypost.policy.backpressure import BackpressureConfig
 
 FULLEST_MAX = 20

@@ -16,7 +16,7 @@ from waypost.pipeline.reports.data import (
     Period,
 )
 from waypost.pipeline.reports.queries.periods import calm_step, step_of
-from waypost.pipeline.reports.queries.reading import largest, ms, table
+from waypost.pipeline.reports.queries.table_reader import largest, ms, table
 
 INBOXES_MAX = 15
 _SHARES = [0.5, 0.95, 0.99]

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.formatting import DAY_MS, HOUR_MS, MINUTE_MS
-from waypost.pipeline.reports.queries.reading import ms, table
+from waypost.pipeline.reports.queries.table_reader import ms, table
 
 STEPS_MAX = 200
 COARSE_STEPS_MAX = 100

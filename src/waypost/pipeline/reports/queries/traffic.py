@@ -14,7 +14,7 @@ from waypost.pipeline.reports.data import (
 )
 from waypost.pipeline.reports.formatting import cut
 from waypost.pipeline.reports.queries.periods import step_of
-from waypost.pipeline.reports.queries.reading import largest, ms, table, total
+from waypost.pipeline.reports.queries.table_reader import largest, ms, table, total
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 
 TEXT_MAX = 200

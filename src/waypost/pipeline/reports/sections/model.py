@@ -6,7 +6,7 @@ import msgspec
 
 from waypost.pipeline.reports.charts.drawing import Look
 from waypost.pipeline.reports.data import Facts, Period
-from waypost.pipeline.reports.markup import Markup
+from waypost.pipeline.reports.html import Markup
 
 
 class Table(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from waypost.pipeline.reports.data import (
     Senders,
     Traffic,
 )
-from waypost.pipeline.reports.html import render_page
 from waypost.pipeline.reports.incidents import Breakers, Connections, DeadLetters, Oddities
+from waypost.pipeline.reports.page import render_page
 from waypost.pipeline.reports.sections.every import every_section
 from waypost.pipeline.reports.sections.headline import findings
 
