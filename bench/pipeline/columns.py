@@ -6,7 +6,7 @@ is their own.
 
 from typing import Final, NamedTuple
 
-MOVEMENTS: Final = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
+TRANSITIONS: Final = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
 
 
 class Default(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from bench.pipeline import polars_messages, polars_sums
-from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, MOVEMENTS, VIA
+from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, TRANSITIONS, VIA
 
 TABLES = (
     *("messages", "rejections", "traffic", "pairs", "pressure"),
@@ -44,7 +44,7 @@ def build(lake: str, out: str) -> dict[str, int]:
     arrivals = events.filter(pl.col("kind").is_in(["accepted", "rejected"])).with_columns(
         polars_sums.weight(), polars_sums.minute()
     )
-    transitions = events.filter(pl.col("kind").is_in(MOVEMENTS))
+    transitions = events.filter(pl.col("kind").is_in(TRANSITIONS))
     first = {
         "messages": polars_messages.messages(arrivals, transitions),
         "rejections": polars_sums.rejections(arrivals),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from waypost.pipeline.ingest.job import ingest as take_in
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest as replay
 from waypost.pipeline.spark.session import Session, SparkChoice, spark_session
@@ -34,7 +34,7 @@ def run(job: Callable[..., tuple[float, Found]], **arguments: Any) -> dict[str, 
 def ingest(spark: Session, data: str, lake: str, relays: list[str]) -> tuple[float, Found]:
     """Take in one journal under each of `relays`; those that `lake` has already are left out."""
     to = open_lake(spark, lake, create=True)
-    places = parse_places([f"{relay}={data}" for relay in relays])
+    places = parse_sources([f"{relay}={data}" for relay in relays])
     begin = time.perf_counter()
     taken = take_in(to, places)
     seconds = time.perf_counter() - begin

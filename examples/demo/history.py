@@ -13,7 +13,7 @@ import msgspec
 
 from waypost.cli.commands.pipeline.running import running
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest, remember
 from waypost.pipeline.reports.report import write_report
@@ -78,7 +78,7 @@ def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
     with running(LITTLE) as job:
         with job.step("building tables from the journal"):
             lake = open_lake(job.spark, str(lake_dir), create=True)
-            ingested = ingest(lake, parse_places([str(data_dir)]))
+            ingested = ingest(lake, parse_sources([str(data_dir)]))
             build(lake)
         with job.step("looking for what was confirmed"):
             states = look_for(lake, wanted)

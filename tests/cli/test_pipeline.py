@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from waypost.pipeline.ingest.job import Ingested
+from waypost.pipeline.ingest.job import IngestSummary
 from waypost.pipeline.jobs.import_trace import TraceSummary
-from waypost.pipeline.jobs.stream import Streamed
+from waypost.pipeline.jobs.stream import StreamSummary
 from waypost.pipeline.replay.backtest import Backtest
 from waypost.pipeline.replay.recommend import Recommendation
 from waypost.pipeline.reports.report import ReportSummary
-from waypost.pipeline.tables.build import Built
+from waypost.pipeline.tables.build import BuildSummary
 from waypost.simulate import Summary
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "pipeline-json.md"
 PRINTED = {
-    "ingest": Ingested,
-    "build": Built,
+    "ingest": IngestSummary,
+    "build": BuildSummary,
     "report": ReportSummary,
-    "stream": Streamed,
+    "stream": StreamSummary,
     "backtest": Backtest,
     "recommend": Recommendation,
     "import-trace": TraceSummary,

@@ -25,7 +25,9 @@ def waypost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return CommandLine(tmp_path / "relay")
 
 
-def test_from_a_journal_to_a_report_and_to_answers(waypost: CommandLine, tmp_path: Path) -> None:
+def test_the_commands_lead_from_a_journal_to_a_report_and_a_backtest(
+    waypost: CommandLine, tmp_path: Path
+) -> None:
     traffic, lake = tmp_path / "traffic", str(tmp_path / "lake")
     simulate(SimulationOptions(messages=1500, out=traffic, agents=40, seed=2))
     where = ("--lake", lake)
@@ -49,7 +51,9 @@ def test_from_a_journal_to_a_report_and_to_answers(waypost: CommandLine, tmp_pat
     assert waypost.json("verify")["ok"]
 
 
-def test_a_trace_becomes_a_relay_to_try_settings_on(waypost: CommandLine, tmp_path: Path) -> None:
+def test_settings_can_be_backtested_on_an_imported_trace(
+    waypost: CommandLine, tmp_path: Path
+) -> None:
     trace = tmp_path / "letters.txt"
     trace.write_text("src dst time\n" + "".join(f"1 2 {1_000_000 + n}\n" for n in range(40)))
     where = ("--lake", str(tmp_path / "lake"))

@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 from tests.pipeline.journals import START_US, events_in, some_traffic, write_journal
 from waypost import Relay
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.ingest.job import Ingested, ingest
-from waypost.pipeline.journal.sources import JournalSource, parse_places
+from waypost.pipeline.ingest.job import IngestSummary, ingest
+from waypost.pipeline.journal.sources import JournalSource, parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
 
 DAY_US = 24 * 3600 * 1_000_000
-TakeIn = Callable[[Lake, list[JournalSource]], Ingested]
+TakeIn = Callable[[Lake, list[JournalSource]], IngestSummary]
 
 
 @pytest.fixture(params=["whole segments", "line by line"])
@@ -45,7 +45,7 @@ def test_every_event_is_a_row_with_all_fields_of_its_header(
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    summary = take_in(lake, parse_places([str(tmp_path / "data")]))
+    summary = take_in(lake, parse_sources([str(tmp_path / "data")]))
     told, found = events_in(tmp_path / "data"), rows(lake)
     assert summary.events == len(told) == len(found)
     budget = {"hop_count": "hop_count", "max_hops": "max_hops", "ttl": "ttl_ms"}
@@ -67,12 +67,12 @@ def test_every_event_is_a_row_with_all_fields_of_its_header(
         assert row["relay"] == "data"
 
 
-def test_a_field_left_out_of_a_line_has_its_default_in_the_row(
+def test_a_field_omitted_from_a_line_has_its_default_in_the_row(
     spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    take_in(lake, parse_places([str(tmp_path / "data")]))
+    take_in(lake, parse_sources([str(tmp_path / "data")]))
     by_seq = {row["seq"]: row for row in rows(lake)}
     for event in events_in(tmp_path / "data"):
         row = by_seq[event.seq]
@@ -86,7 +86,7 @@ def test_a_field_left_out_of_a_line_has_its_default_in_the_row(
 def test_a_second_run_finds_nothing_to_do(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     ingest(lake, places)
     before, version = rows(lake), lake.manifest.version
     again = ingest(open_lake(spark, lake.path), places)
@@ -100,7 +100,7 @@ def test_a_run_that_died_before_its_commit_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     whole = open_lake(spark, str(tmp_path / "whole"), create=True)
     take_in(whole, places)
     lake = lake_of(spark, tmp_path)
@@ -110,10 +110,10 @@ def test_a_run_that_died_before_its_commit_leaves_nothing_behind(
     assert rows(open_lake(spark, lake.path)) == rows(whole)
 
 
-def test_an_open_segment_is_read_up_to_its_last_commit_and_finished_later(
+def test_an_open_segment_is_read_up_to_its_last_commit_and_completed_later(
     spark: SparkSession, tmp_path: Path, take_in: TakeIn
 ) -> None:
-    data, places = tmp_path / "data", parse_places([str(tmp_path / "data")])
+    data, places = tmp_path / "data", parse_sources([str(tmp_path / "data")])
     write_journal(data, some_traffic)
     (segment,) = (data / "journal").glob("*.open")
     committed = segment.read_bytes()
@@ -131,10 +131,10 @@ def test_an_open_segment_is_read_up_to_its_last_commit_and_finished_later(
     assert len(lake.manifest.days("events")) == 2
 
 
-def test_both_ways_of_reading_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_readers_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     write_journal(tmp_path / "data", sealed_traffic, start_us=START_US + DAY_US)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     whole = open_lake(spark, str(tmp_path / "whole"), create=True)
     lines = open_lake(spark, str(tmp_path / "lines"), create=True)
     assert ingest(whole, places) == ingest(lines, places, line_by_line=True)
@@ -142,19 +142,15 @@ def test_both_ways_of_reading_give_the_same_rows(spark: SparkSession, tmp_path: 
     assert whole.manifest == lines.manifest
 
 
-def test_whole_segments_are_read_where_files_are_given_by_their_address(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_arrow_reads_segments_given_as_file_addresses(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = open_lake(spark, f"file:{tmp_path / 'lake'}", create=True)
-    assert ingest(lake, parse_places([f"data=file:{tmp_path / 'data'}"])).events > 0
+    assert ingest(lake, parse_sources([f"data=file:{tmp_path / 'data'}"])).events > 0
     (file,) = (tmp_path / "lake" / "events").glob("day=*/batch=1/*.parquet")
     assert file.name == "data-1.parquet"
 
 
-def test_lines_that_cannot_be_read_are_counted_and_kept(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_corrupt_lines_are_counted_and_kept(spark: SparkSession, tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_journal(data, sealed_traffic)
     (segment,) = (data / "journal").glob("*.jsonl")
@@ -164,28 +160,28 @@ def test_lines_that_cannot_be_read_are_counted_and_kept(
     lines[20:20] = [b'{"valid": "json", "but": "no event"}\n']
     segment.write_bytes(b"".join(lines))
     lake = lake_of(spark, tmp_path)
-    summary = ingest(lake, parse_places([str(data)]))
+    summary = ingest(lake, parse_sources([str(data)]))
     assert (summary.corrupt, summary.missing) == (2, 1)
     kept = {row.line for row in spark.read.parquet(f"{lake.path}/corrupt").collect()}
     assert kept == {lines[10].decode().rstrip("\n"), lines[20].decode().rstrip("\n")}
     assert summary.events == len(rows(lake))
 
 
-def test_the_journals_of_many_relays_lie_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_journals_of_many_relays_share_a_lake(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "east", sealed_traffic)
     write_journal(tmp_path / "west", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    ingest(lake, parse_places([str(tmp_path / "east"), f"other={tmp_path / 'west'}"]))
+    ingest(lake, parse_sources([str(tmp_path / "east"), f"other={tmp_path / 'west'}"]))
     names = {row["relay"] for row in rows(lake)}
     assert names == {"east", "other"}
 
 
-def test_two_relays_of_one_name_are_rejected_before_anything_is_read(tmp_path: Path) -> None:
+def test_two_relays_with_one_name_are_rejected_before_any_read(tmp_path: Path) -> None:
     with pytest.raises(JournalUnusable, match="NAME=DIR"):
-        parse_places([str(tmp_path / "a" / "data"), str(tmp_path / "b" / "data")])
+        parse_sources([str(tmp_path / "a" / "data"), str(tmp_path / "b" / "data")])
 
 
-def test_another_relay_under_a_name_that_is_taken_is_rejected(
+def test_another_relay_under_an_existing_name_is_rejected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
@@ -196,13 +192,15 @@ def test_another_relay_under_a_name_that_is_taken_is_rejected(
 
     write_journal(tmp_path / "other", other_traffic)
     lake = lake_of(spark, tmp_path)
-    ingest(lake, parse_places([str(tmp_path / "data")]))
+    ingest(lake, parse_sources([str(tmp_path / "data")]))
     with pytest.raises(JournalUnusable, match="another relay"):
-        ingest(lake, parse_places([f"data={tmp_path / 'other'}"]))
+        ingest(lake, parse_sources([f"data={tmp_path / 'other'}"]))
 
 
-def test_a_place_without_a_journal_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_without_a_journal_is_named_in_the_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "empty" / "journal").mkdir(parents=True)
     for name in ("nothing", "empty"):
         with pytest.raises(JournalUnusable, match=name):
-            ingest(lake_of(spark, tmp_path), parse_places([str(tmp_path / name)]))
+            ingest(lake_of(spark, tmp_path), parse_sources([str(tmp_path / name)]))

@@ -64,7 +64,7 @@ def content(spark: SparkSession, lake: Path) -> dict[str, list[str]]:
     }
 
 
-def test_jobs_killed_at_random_moments_lose_and_double_nothing(
+def test_jobs_killed_at_random_moments_neither_lose_nor_duplicate_events(
     spark: SparkSession, journal: Path, tmp_path: Path
 ) -> None:
     undisturbed, lake = tmp_path / "undisturbed", tmp_path / "lake"

@@ -3,22 +3,22 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from waypost.pipeline.spark.partitioning import FITTED, PARTS, fit_shuffles
+from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS, fit_shuffles
 
 
 @pytest.mark.parametrize(("events", "parts"), [(0, 8), (20_000_000, 20), (1_000_000_000_000, 64)])
-def test_as_many_parts_as_there_is_to_move_and_two_cores_can_use(
+def test_the_number_of_partitions_follows_events_and_cores(
     spark: SparkSession, events: int, parts: int
 ) -> None:
     fit_shuffles(spark, events)
-    assert spark.conf.get(PARTS) == str(parts)
+    assert spark.conf.get(INITIAL_PARTITIONS) == str(parts)
 
 
-def test_what_somebody_asked_for_stays(spark: SparkSession) -> None:
+def test_a_number_set_by_the_user_stays(spark: SparkSession) -> None:
     fit_shuffles(spark, 0)
-    spark.conf.set(FITTED, "false")
+    spark.conf.set(FIT_SHUFFLES, "false")
     try:
         fit_shuffles(spark, 20_000_000)
-        assert spark.conf.get(PARTS) == "8"
+        assert spark.conf.get(INITIAL_PARTITIONS) == "8"
     finally:
-        spark.conf.set(FITTED, "true")
+        spark.conf.set(FIT_SHUFFLES, "true")

@@ -36,14 +36,14 @@ def told(conf: dict[str, str], environment: dict[str, str]) -> Any:
     return json.loads(telling.stdout.splitlines()[-1])
 
 
-def test_jobs_collect_for_throughput_in_a_heap_for_the_cores_there_are() -> None:
+def test_the_jvm_gets_the_parallel_collector_and_a_heap_for_its_cores() -> None:
     collectors, heap_mb = told({}, {})
     assert collectors == ["PS MarkSweep", "PS Scavenge"]
     assert heap_mb <= 1024 * max(2, os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize("by_environment", [False, True])
-def test_another_collector_and_heap_can_be_asked_for(by_environment: bool) -> None:
+def test_another_collector_and_heap_can_be_set(by_environment: bool) -> None:
     collector = "-XX:+UseSerialGC"
     conf = {"spark.driver.memory": "600m"}
     if not by_environment:

@@ -15,7 +15,7 @@ from tests.simulate.journals import events as lines
 from tests.simulate.journals import run
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
 from waypost.pipeline.jobs import synthesize as repeats
-from waypost.pipeline.jobs.synthesize import Repeated, repeat
+from waypost.pipeline.jobs.synthesize import SynthesisSummary, synthesize
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.backtest import backtest
@@ -34,7 +34,7 @@ class Made(msgspec.Struct):
     data: Path
     block: int
     lake: Lake
-    repeated: Repeated
+    repeated: SynthesisSummary
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     lake = open_lake(spark, str(root / "lake"), create=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats, "SPREAD_DAYS", 2)  # the third begins with the first
-        repeated = repeat(lake, str(root / "traffic" / "journal"), 2 * block + CUT, "sim-7")
+        repeated = synthesize(lake, str(root / "traffic" / "journal"), 2 * block + CUT, "sim-7")
     return Made(root / "traffic", block, lake, repeated)
 
 
@@ -54,7 +54,7 @@ def _events(made: Made) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows]
 
 
-def test_there_are_exactly_as_many_events_as_were_asked_for(made: Made) -> None:
+def test_the_number_of_events_is_exact(made: Made) -> None:
     assert made.repeated.relays == 3
     assert made.repeated.block == made.block
     counts = made.lake.read("events", EVENTS).groupBy("relay").count().collect()
@@ -65,14 +65,14 @@ def test_there_are_exactly_as_many_events_as_were_asked_for(made: Made) -> None:
     }
 
 
-def test_the_manifest_knows_what_it_holds_of_each_relay(made: Made) -> None:
+def test_the_manifest_lists_the_segments_of_each_relay(made: Made) -> None:
     held = made.lake.manifest.relays
     events = {relay: sum(one.events for one in held[relay].values()) for relay in held}
     assert sum(events.values()) == made.repeated.events
     assert events["sim-7-00003"] == max(one.last_seq for one in held["sim-7-00003"].values()) == CUT
 
 
-def test_the_first_copy_is_the_journal_but_for_its_ids(made: Made) -> None:
+def test_the_first_copy_equals_the_journal_except_for_ids(made: Made) -> None:
     first = [one for one in _events(made) if one["relay"] == "sim-7-00001"]
     for copied, line in zip(first, lines(made.data), strict=True):
         shown = {name: copied[name] for name in ("seq", "at_us", "kind")}
@@ -80,7 +80,7 @@ def test_the_first_copy_is_the_journal_but_for_its_ids(made: Made) -> None:
         assert str(copied["id"] or "")[14:] == str(line.get("id") or "")[14:]
 
 
-def test_a_later_copy_differs_in_its_days_and_ids_alone(made: Made) -> None:
+def test_a_later_copy_differs_only_in_days_and_ids(made: Made) -> None:
     rows = _events(made)
     first, second = rows[: made.block], rows[made.block : 2 * made.block]
     moved = {"relay", "day", "id", "parent", "at_us", "since_us", "until_us", "not_before_us"}
@@ -92,7 +92,7 @@ def test_a_later_copy_differs_in_its_days_and_ids_alone(made: Made) -> None:
         assert other["ttl_ms"] == (one["ttl_ms"] and one["ttl_ms"] + DAY_US // 1000)
 
 
-def test_every_id_is_one_message_of_one_relay_and_carries_its_time(made: Made) -> None:
+def test_every_id_belongs_to_one_message_and_contains_its_time(made: Made) -> None:
     arrivals = made.lake.read("events", EVENTS).where("kind = 'accepted' and id != ''")
     by_id = arrivals.groupBy("id").agg(
         F.count_distinct("relay").alias("relays"),
@@ -105,7 +105,7 @@ def test_every_id_is_one_message_of_one_relay_and_carries_its_time(made: Made) -
     assert all(ulid_time_ms(row.id) == row.at_us // 1000 for row in found)
 
 
-def test_whatever_happens_to_a_message_is_told_under_its_id(made: Made) -> None:
+def test_all_events_of_a_message_have_its_id(made: Made) -> None:
     events = made.lake.read("events", EVENTS).where("id != ''")
     arrived = events.where("kind in ('accepted', 'rejected')").select("relay", "id").distinct()
     told = events.where("kind in ('leased', 'acked', 'failed', 'expired')")
@@ -115,26 +115,26 @@ def test_whatever_happens_to_a_message_is_told_under_its_id(made: Made) -> None:
     assert parents.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
 
 
-def test_the_same_settings_decide_the_same_for_every_copy(made: Made) -> None:
+def test_a_backtest_with_the_same_settings_changes_nothing_in_any_copy(made: Made) -> None:
     build(made.lake)
     result = backtest(made.lake)
     assert result.messages > made.block // 3
     assert result.differences == 0
 
 
-def test_a_relay_that_the_lake_holds_already_is_rejected(made: Made) -> None:
+def test_a_relay_that_is_already_in_the_lake_is_rejected(made: Made) -> None:
     before = made.lake.manifest.version
-    with pytest.raises(LakeUnusable, match="already holds a relay 'sim-7-00001'"):
-        repeat(made.lake, str(made.data / "journal"), 10, "sim-7")
+    with pytest.raises(LakeUnusable, match="already holds relay 'sim-7-00001'"):
+        synthesize(made.lake, str(made.data / "journal"), 10, "sim-7")
     assert made.lake.manifest.version == before
 
 
-def test_without_a_journal_there_is_nothing_to_repeat(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(JournalUnusable, match="there is no journal"):
-        repeat(made.lake, str(tmp_path / "nowhere"), 10, "other")
+def test_a_missing_journal_is_an_error(made: Made, tmp_path: Path) -> None:
+    with pytest.raises(JournalUnusable, match="no journal"):
+        synthesize(made.lake, str(tmp_path / "nowhere"), 10, "other")
 
 
-def test_the_command_fills_a_lake_and_leaves_nothing_else(
+def test_the_command_fills_a_lake_and_leaves_no_other_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))

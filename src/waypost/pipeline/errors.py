@@ -1,18 +1,18 @@
-"""What can go wrong for whoever starts a job.
+"""Errors of pipeline jobs.
 
 PipelineError
-├── SparkUnavailable     no Java, too old a Java, no cluster at that address
-├── LakeUnusable         not a lake, a newer format, or changed by somebody else meanwhile
-├── JournalUnusable      no journal there, or two that cannot be told apart
-├── BadTrace             a trace file that cannot be read
-└── RelayRejected         a relay did not take what was written to it
+├── SparkUnavailable     no Java, a Java that is too old, or no cluster at the address
+├── LakeUnusable         not a lake, a newer format, or another job committed first
+├── JournalUnusable      no journal, or two with the same relay name
+├── BadTrace             an unreadable trace file
+└── RelayRejected        a relay rejected messages or a whole request
 """
 
 from waypost.policy.errors import WaypostError
 
 
 class PipelineError(WaypostError):
-    """A job cannot be done; the text says why and what to do."""
+    """A job failed; the text gives the cause and a remedy."""
 
 
 class SparkUnavailable(PipelineError):
@@ -20,16 +20,16 @@ class SparkUnavailable(PipelineError):
 
 
 class LakeUnusable(PipelineError):
-    """The lake cannot be read or written as asked."""
+    """The lake cannot be read or written."""
 
 
 class JournalUnusable(PipelineError):
-    """There is no journal to read, or it cannot be taken in."""
+    """The journal is missing or cannot be ingested."""
 
 
 class BadTrace(PipelineError):
-    """A trace file does not say what happened."""
+    """The trace file cannot be read."""
 
 
 class RelayRejected(PipelineError):
-    """The relay did not take some messages, or a whole request."""
+    """The relay rejected messages or a whole request."""

@@ -32,7 +32,7 @@ ASK = """
 import os, sys
 from waypost.pipeline.tables.build import build
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
 from waypost.pipeline.spark.session import SparkChoice, spark_session
@@ -43,7 +43,7 @@ choice = msgspec.json.decode(choice, type=SparkChoice)
 with spark_session(choice, os.environ) as spark:
     lake = open_lake(spark, directory + "/lake", create=True)
     answers = {
-        "ingested": ingest(lake, parse_places([journal])),
+        "ingested": ingest(lake, parse_sources([journal])),
         "built": build(lake),
         "backtest": backtest(lake, settings.encode(), shortcut=False),
     }

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.datasource import register
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import open_lake
 from waypost.testing import ManualClock
@@ -31,7 +31,9 @@ def rows_of(events: DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-async def test_it_reads_what_ingest_takes_in(spark: SparkSession, tmp_path: Path) -> None:
+async def test_the_source_reads_the_same_events_as_ingest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=2)
@@ -39,7 +41,7 @@ async def test_it_reads_what_ingest_takes_in(spark: SparkSession, tmp_path: Path
         await live(relay, clock, rounds=1)
         await relay.seal_journal()
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
-    ingest(lake, parse_places([str(tmp_path / "data")]))
+    ingest(lake, parse_sources([str(tmp_path / "data")]))
 
     source = spark.read.format("waypost").load(str(tmp_path / "data"))
     assert source.schema == EVENTS
@@ -50,7 +52,7 @@ async def test_it_reads_what_ingest_takes_in(spark: SparkSession, tmp_path: Path
     }
 
 
-async def test_payloads_come_on_request_from_wherever_they_lie(
+async def test_payloads_are_read_on_request_from_lines_and_body_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = ManualClock(START_US)
@@ -66,9 +68,7 @@ async def test_payloads_come_on_request_from_wherever_they_lie(
     assert {row.relay for row in rows} == {"home"}
 
 
-async def test_a_batch_that_is_not_whole_yet_is_not_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+async def test_an_unfinished_batch_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
@@ -99,10 +99,8 @@ async def test_damage_ends_the_job_unless_it_may_be_skipped(
     assert 0 < rest.count() < before
 
 
-def test_a_directory_without_a_journal_is_said_to_have_none(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with pytest.raises(PySparkException, match="there is no journal at"):
+def test_a_directory_without_a_journal_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PySparkException, match="no journal at"):
         spark.read.format("waypost").load(str(tmp_path)).count()
 
 
@@ -129,7 +127,7 @@ class Follower:
         return sorted(row.seq for row in rows)
 
 
-async def test_following_a_live_relay_loses_and_doubles_nothing(
+async def test_following_a_live_relay_neither_loses_nor_duplicates_events(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = ManualClock(START_US)
@@ -155,7 +153,7 @@ async def test_following_a_live_relay_loses_and_doubles_nothing(
     assert len(seen[-1]) == everything
 
 
-async def test_a_segment_that_was_dropped_unread_is_not_passed_over(
+async def test_a_segment_deleted_before_it_was_read_is_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = ManualClock(START_US)
@@ -175,5 +173,5 @@ async def test_a_segment_that_was_dropped_unread_is_not_passed_over(
     assert caught_up == list(range(1, len(caught_up) + 1))
     for path in (data / "journal").glob("*.jsonl"):
         path.unlink()
-    with pytest.raises(PySparkException, match="dropped them before they were read"):
+    with pytest.raises(PySparkException, match="deleted them before they were read"):
         follower.catch_up()

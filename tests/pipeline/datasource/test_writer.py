@@ -53,9 +53,7 @@ def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
     assert message["payload"] == {"n": 1.5, "word": "grüße"}
 
 
-def test_a_job_that_runs_again_sends_nothing_twice(
-    spark: SparkSession, served: ServedRelay
-) -> None:
+def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: ServedRelay) -> None:
     rows = spark.range(6).repartition(2).selectExpr("'agent.again' subject", "'0' payload")
     written(rows, served, job="nightly-7")
     written(rows, served, job="nightly-7")
@@ -64,14 +62,14 @@ def test_a_job_that_runs_again_sends_nothing_twice(
     assert all(one.startswith("nightly-7-") for one in ids)
 
 
-def test_rejections_end_the_job_with_how_many_and_why(
+def test_rejections_end_the_job_with_their_number_and_reasons(
     spark: SparkSession, served: ServedRelay
 ) -> None:
     # A stranger may have 20 messages waiting in one inbox.
     rows = (
         spark.range(23).coalesce(1).selectExpr("'agent.full' subject", "cast(id as string) payload")
     )
-    with pytest.raises(PySparkException, match="refused 3 of 23 messages \\(3 quota_exceeded\\)"):
+    with pytest.raises(PySparkException, match="rejected 3 of 23 messages \\(3 quota_exceeded\\)"):
         written(rows, served)
     assert len(stored_in(served, "agent.full")) == 20
     written(rows.limit(1), served, rejected="skip")
@@ -81,13 +79,14 @@ def test_rejections_end_the_job_with_how_many_and_why(
 @pytest.mark.parametrize(
     ("payload", "options", "words"),
     [
-        ("no JSON", {}, "a payload is not JSON text"),
-        ("1", {"token": "stolen"}, "the relay refused a request of 1 messages"),
-        ("1", {"refused": "perhaps"}, "option refused is 'fail' or 'skip'"),
-        ("1", {"url": "relay"}, "which relay"),
+        ("no JSON", {}, "payload is not valid JSON text"),
+        ("1", {"token": "stolen"}, "the relay rejected a request with 1 messages"),
+        ("1", {"rejected": "perhaps"}, "option rejected must be 'fail' or 'skip'"),
+        ("1", {"refused": "perhaps"}, "option refused must be 'fail' or 'skip'"),
+        ("1", {"url": "relay"}, "no relay given"),
     ],
 )
-def test_what_cannot_be_sent_is_said_to_be_so(
+def test_invalid_rows_and_options_are_errors(
     spark: SparkSession, served: ServedRelay, payload: str, options: dict[str, str], words: str
 ) -> None:
     rows = spark.createDataFrame([("agent.bad", payload)], "subject string, payload string")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.replay.histories import History
 from tests.pipeline.replay.sequential import read_journal
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.wire.events import AnyEvent
 
@@ -31,7 +31,7 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Past:
     root = tmp_path_factory.mktemp("past")
     events = asyncio.run(_histories(root))
     lake = open_lake(spark, str(root / "lake"), create=True)
-    ingest(lake, parse_places([str(root / relay) for relay in events]))
+    ingest(lake, parse_sources([str(root / relay) for relay in events]))
     return Past(events, lake)
 
 

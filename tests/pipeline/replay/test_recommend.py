@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from waypost import QosConfig, RateLimitConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.replay.recommend import Recommendation, recommend
 from waypost.policy.settings import merge_settings
@@ -52,7 +52,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     root = tmp_path_factory.mktemp("talk")
     asyncio.run(talk(root / "relay"))
     lake = open_lake(spark, str(root / "lake"), create=True)
-    ingest(lake, parse_places([str(root / "relay")]))
+    ingest(lake, parse_sources([str(root / "relay")]))
     return lake
 
 
@@ -114,7 +114,7 @@ def test_what_a_rate_limit_stopped_in_history_is_nobodys_wanted_mail(
 ) -> None:
     asyncio.run(talk_under_two_limits(tmp_path / "relay"))
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
-    ingest(lake, parse_places([str(tmp_path / "relay")]))
+    ingest(lake, parse_sources([str(tmp_path / "relay")]))
     advice = recommend(lake, 0.0)
     assert limit(advice, "reliability.rateLimit.maxPerWindow") == BURST
     assert (advice.measured_before, advice.measured) == (0.0, 0.0)

@@ -14,7 +14,7 @@ from tests.pipeline.replay.oracle import Older, agrees, judged_plainly
 from tests.pipeline.replay.sequential import read_journal
 from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.rate_limits import RateLimitConfig
@@ -89,7 +89,7 @@ def lived(
     def past(settings: Settings, life: Life) -> Past:
         asyncio.run(live(settings, life))
         lake = open_lake(spark, str(tmp_path / "lake"), create=True)
-        ingest(lake, parse_places([str(tmp_path / "relay")]))
+        ingest(lake, parse_sources([str(tmp_path / "relay")]))
         return Past({"relay": read_journal(tmp_path / "relay")}, lake)
 
     return past

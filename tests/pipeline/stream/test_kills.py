@@ -17,7 +17,7 @@ from tests.faults.seeds import seeded
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.tables.build import build
 from waypost.testing import ManualClock
@@ -30,7 +30,7 @@ FOLLOWER = """
 import os
 import sys
 from pathlib import Path
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.spark.session import SparkChoice, spark_session
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 
@@ -42,7 +42,7 @@ conf = {
 with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spark:
     Path(sys.argv[3]).touch()
     options = StreamOptions(every_s=0.2, build_every_s=0.0)
-    stream(spark, sys.argv[1], parse_places([sys.argv[2]]), options)
+    stream(spark, sys.argv[1], parse_sources([sys.argv[2]]), options)
 """
 
 
@@ -109,7 +109,7 @@ async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock, data = ManualClock(START_US), tmp_path / "data"
-    places = parse_places([str(data)])
+    places = parse_sources([str(data)])
     with seeded() as rng:
         async with relay_at(data, clock) as relay:
             for number in range(KILLS):

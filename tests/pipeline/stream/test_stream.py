@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from tests.pipeline.datasource.scenarios import START_US, live, relay_at
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.jobs.stream import StreamOptions, stream, take_in
-from waypost.pipeline.journal.sources import JournalSource, parse_places
+from waypost.pipeline.jobs.stream import StreamOptions, ingest_batch, stream
+from waypost.pipeline.journal.sources import JournalSource, parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
 from waypost.testing import ManualClock
@@ -43,11 +43,11 @@ def ingested(spark: SparkSession, path: Path, places: list[JournalSource]) -> La
     return lake
 
 
-async def test_a_stream_and_then_ingest_hold_what_ingest_alone_holds(
+async def test_a_stream_completed_by_ingest_equals_ingest_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock, other_clock = ManualClock(START_US), ManualClock(START_US)
-    places = parse_places([str(tmp_path / "north"), f"south={tmp_path / 'other'}"])
+    places = parse_sources([str(tmp_path / "north"), f"south={tmp_path / 'other'}"])
     streamed = str(tmp_path / "streamed")
     builds = Builds()
 
@@ -80,9 +80,9 @@ async def test_a_stream_and_then_ingest_hold_what_ingest_alone_holds(
     assert len(builds.versions) == 2  # at the end of each run that brought something
 
 
-async def test_a_lost_checkpoint_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+async def test_a_lost_checkpoint_duplicates_nothing(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     path = str(tmp_path / "lake")
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
@@ -94,11 +94,11 @@ async def test_a_lost_checkpoint_doubles_nothing(spark: SparkSession, tmp_path: 
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-async def test_a_stream_that_is_told_to_stop_builds_and_ends(
+async def test_a_stopped_stream_builds_the_tables_and_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = ManualClock(START_US)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     path = str(tmp_path / "lake")
     stop, builds = threading.Event(), Builds()
 
@@ -115,9 +115,9 @@ async def test_a_stream_that_is_told_to_stop_builds_and_ends(
     assert not open_lake(spark, path).manifest.unbuilt
 
 
-async def test_many_small_parts_of_a_day_become_one(spark: SparkSession, tmp_path: Path) -> None:
+async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
-    places = parse_places([str(tmp_path / "data")])
+    places = parse_sources([str(tmp_path / "data")])
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
         await relay.seal_journal()
@@ -125,9 +125,9 @@ async def test_many_small_parts_of_a_day_become_one(spark: SparkSession, tmp_pat
     events = whole.read("events", EVENTS)
     path, counts = str(tmp_path / "lake"), []
     for first in range(1, 61, 10):
-        lake = take_in(events.where(f"seq between {first} and {first + 9}"), path, parts_max=2)
+        lake = ingest_batch(events.where(f"seq between {first} and {first + 9}"), path, parts_max=2)
         counts.append(len(lake.manifest.tables[EVENTS_TABLE]["2026-01-01"]))
-    lake = take_in(events, path, parts_max=2)
+    lake = ingest_batch(events, path, parts_max=2)
     assert max(counts) == 3
     assert counts.count(1) == 2
     assert rows_of(lake) == rows_of(whole)
@@ -136,7 +136,7 @@ async def test_many_small_parts_of_a_day_become_one(spark: SparkSession, tmp_pat
     assert "batch=1" not in kept  # left unused by the first compaction, deleted by the second
 
 
-def test_a_stream_without_a_journal_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    places = parse_places([str(tmp_path / "nothing")])
-    with pytest.raises(JournalUnusable, match="there is no journal at"):
+def test_a_stream_without_a_journal_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    places = parse_sources([str(tmp_path / "nothing")])
+    with pytest.raises(JournalUnusable, match="no journal at"):
         stream(spark, str(tmp_path / "lake"), places, UNTIL_IDLE, build=Builds())

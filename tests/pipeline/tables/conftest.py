@@ -9,17 +9,17 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.tables import journal_by_hand
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.lake.manifest import Manifest, decode_manifest, encode_manifest
-from waypost.pipeline.tables.build import Built, build
+from waypost.pipeline.tables.build import BuildSummary, build
 from waypost.simulate import SimulationOptions, simulate
 
 
 class Step(msgspec.Struct):
     """What a build said, and the manifest after it."""
 
-    built: Built
+    built: BuildSummary
     manifest: Manifest
 
 
@@ -33,7 +33,7 @@ class BuiltLake(msgspec.Struct):
 
 
 def take_in_and_build(lake: Lake, relay: str, data: Path) -> Step:
-    ingest(lake, parse_places([f"{relay}={data}"]))
+    ingest(lake, parse_sources([f"{relay}={data}"]))
     built = build(lake)
     return Step(built, decode_manifest(encode_manifest(lake.manifest)))
 

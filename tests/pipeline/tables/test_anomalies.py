@@ -67,7 +67,7 @@ def found(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["sender"], row["kind"]): row.asDict() for row in rows.collect()}
 
 
-def test_only_what_is_past_its_threshold_stands_out(found: dict[tuple[str, str], Any]) -> None:
+def test_only_senders_past_a_threshold_are_anomalies(found: dict[tuple[str, str], Any]) -> None:
     assert set(found) == {
         ("limited", "flood"),
         ("counted", "flood"),
@@ -78,14 +78,14 @@ def test_only_what_is_past_its_threshold_stands_out(found: dict[tuple[str, str],
     }
 
 
-def test_a_flood_says_what_was_rejected(found: dict[tuple[str, str], Any]) -> None:
+def test_a_flood_states_its_rejections(found: dict[tuple[str, str], Any]) -> None:
     limited, counted = found["limited", "flood"], found["counted", "flood"]
-    assert limited["why"] == "tried to send 199 messages; 100 were refused, 100 by its rate limit"
-    assert counted["why"] == "tried to send 900 messages; 400 were refused"
+    assert limited["why"] == "tried to send 199 messages; 100 were rejected, 100 by its rate limit"
+    assert counted["why"] == "tried to send 900 messages; 400 were rejected"
     assert (limited["observed"], limited["expected"]) == (100.0, 99.5)
 
 
-def test_one_way_traffic_says_how_much_to_how_many(found: dict[tuple[str, str], Any]) -> None:
+def test_one_way_traffic_states_messages_and_recipients(found: dict[tuple[str, str], Any]) -> None:
     insistent = found["insistent", "one_way"]
     assert insistent["why"] == "sent 4,120 messages to 1 agent and got no answer"
     assert (insistent["observed"], insistent["expected"]) == (4120.0, 0.0)

@@ -35,7 +35,7 @@ def facts(row: dict[str, Any], **expected: Any) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-def test_a_message_given_back_counts_both_attempts(lives: dict[str, Rows]) -> None:
+def test_a_returned_message_counts_both_attempts(lives: dict[str, Rows]) -> None:
     (plain,) = lives["plain"]
     facts(plain, state="acked", attempts=2, returns=1, wait_ms=2000.0, total_ms=10_000.0)
 
@@ -46,7 +46,7 @@ def test_a_message_to_two_mailboxes_is_two_rows(lives: dict[str, Rows]) -> None:
     assert [here["total_ms"], there["total_ms"]] == [1000.0, 3000.0]
 
 
-def test_a_redriven_message_is_open_again_and_remembers_what_it_died_of(
+def test_a_redriven_message_is_pending_again_and_keeps_its_dead_letter_reason(
     lives: dict[str, Rows],
 ) -> None:
     (broken,) = lives["broken"]
@@ -54,20 +54,20 @@ def test_a_redriven_message_is_open_again_and_remembers_what_it_died_of(
     facts(broken, reason=None, finished_at=None, total_ms=None, died_of="handler failed")
 
 
-def test_a_purged_dead_letter_keeps_the_reason_of_its_death(lives: dict[str, Rows]) -> None:
+def test_a_purged_dead_letter_keeps_its_reason(lives: dict[str, Rows]) -> None:
     (thrown,) = lives["thrown"]
     facts(thrown, state="purged", reason="room", finished_at=instant(1, "10:02:00"))
     facts(thrown, died_at=instant(1, "10:01:00"))
 
 
-def test_an_id_that_comes_again_is_two_lives(lives: dict[str, Rows]) -> None:
+def test_a_repeated_id_is_two_messages(lives: dict[str, Rows]) -> None:
     rejected, stored = lives["again"]
     facts(rejected, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
     assert rejected["reason"].startswith("cycle detected")
     facts(stored, state="acked", attempts=1, total_ms=2000.0, died_at=None, reason=None)
 
 
-def test_a_life_keeps_what_happened_in_it_when_its_id_comes_again(
+def test_events_before_an_id_repeats_stay_with_the_first_message(
     lives: dict[str, Rows],
 ) -> None:
     over, open_still = lives["twice"]
@@ -75,7 +75,7 @@ def test_a_life_keeps_what_happened_in_it_when_its_id_comes_again(
     facts(open_still, state="leased", attempts=1, wait_ms=2000.0, total_ms=None)
 
 
-def test_an_id_that_comes_again_on_a_later_day_ends_the_earlier_letter(
+def test_an_id_repeated_on_a_later_day_purges_the_earlier_dead_letter(
     lives: dict[str, Rows],
 ) -> None:
     rejected, stored = lives["late"]
@@ -83,7 +83,7 @@ def test_an_id_that_comes_again_on_a_later_day_ends_the_earlier_letter(
     facts(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
 
 
-def test_a_message_that_expires_later_belongs_to_the_day_it_arrived(
+def test_a_message_that_expires_later_stays_on_its_day_of_arrival(
     lives: dict[str, Rows],
 ) -> None:
     (slow,) = lives["slow"]
@@ -91,7 +91,7 @@ def test_a_message_that_expires_later_belongs_to_the_day_it_arrived(
     facts(slow, finished_at=instant(4, "14:00:00"), died_at=None, wait_ms=None)
 
 
-def test_a_message_for_nobody_is_traffic_and_no_message(
+def test_a_publish_without_recipient_is_in_traffic_and_not_in_messages(
     by_hand: BuiltLake, lives: dict[str, Rows]
 ) -> None:
     assert "nobody" not in lives
@@ -108,19 +108,19 @@ def test_counted_rejections_count_in_full_in_the_minute_they_happened(by_hand: B
     facts(flood, publishes=300, rate_limited=300, busiest_minute=300, recipients=0)
 
 
-def test_ways_into_a_loop_are_one_loop(by_hand: BuiltLake) -> None:
+def test_different_ways_into_a_loop_are_one_loop(by_hand: BuiltLake) -> None:
     first, second = sorted(rows_of(by_hand, loops), key=lambda row: row["day"])
     facts(first, endpoint="agent.b", chain=["agent.b", "agent.c", "agent.b"], times=2, senders=1)
     assert first["why"] == "agent.b → agent.c → agent.b came back after 2 hops, stopped 2 times"
     assert second["why"] == "agent.b → agent.b came back after 1 hop, stopped once"
 
 
-def test_what_stands_out_is_said_in_words(by_hand: BuiltLake) -> None:
+def test_loops_and_anomalies_have_a_sentence(by_hand: BuiltLake) -> None:
     found = {
         (row["day"].day, row["sender"], row["kind"], row["endpoint"]): row["why"]
         for row in rows_of(by_hand, anomalies)
     }
-    flood = "tried to send 300 messages; 300 were refused, 300 by its rate limit"
+    flood = "tried to send 300 messages; 300 were rejected, 300 by its rate limit"
     looped = "sent to agent.b went in a loop and had to be stopped"
     assert found == {
         (1, "agent.flood", "flood", None): flood,

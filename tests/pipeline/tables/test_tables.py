@@ -10,7 +10,7 @@ from tests.pipeline.tables.conftest import BuiltLake
 from tests.pipeline.tables.journal_by_hand import write_first_part
 from tests.pipeline.tables.oracle import ANSWERED, Oracle, assert_same_rows, spark_rows
 from waypost.pipeline.ingest.job import ingest
-from waypost.pipeline.journal.sources import parse_places
+from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.lake.manifest import encode_manifest
 from waypost.pipeline.tables import loops
@@ -20,12 +20,12 @@ from waypost.pipeline.tables.registry import TABLES
 IN_WORDS = {"loops", "anomalies"}  # their sentences are tested one by one
 
 
-def test_every_table_without_sentences_has_an_oracle() -> None:
+def test_every_table_without_texts_has_an_oracle() -> None:
     assert set(ANSWERED) == set(TABLES) - IN_WORDS
 
 
 @pytest.mark.parametrize("table", ANSWERED)
-def test_a_simulated_table_is_what_sql_over_the_journal_says(
+def test_a_table_of_simulated_traffic_equals_sql_over_the_journal(
     simulated: BuiltLake, table: str
 ) -> None:
     wanted = Oracle(simulated.journal, simulated.relay).rows(table, TABLES[table])
@@ -34,16 +34,14 @@ def test_a_simulated_table_is_what_sql_over_the_journal_says(
 
 
 @pytest.mark.parametrize("table", ANSWERED)
-def test_a_table_of_rare_cases_is_what_sql_over_the_journal_says(
-    by_hand: BuiltLake, table: str
-) -> None:
+def test_a_table_of_rare_cases_equals_sql_over_the_journal(by_hand: BuiltLake, table: str) -> None:
     wanted = Oracle(by_hand.journal, by_hand.relay).rows(table, TABLES[table])
     assert_same_rows(spark_rows(by_hand.lake.read(table, TABLES[table])), wanted)
     assert wanted
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_built_in_steps_is_the_one_built_at_once(
+def test_a_table_built_in_steps_equals_one_built_at_once(
     simulated: BuiltLake, in_steps: BuiltLake, table: str
 ) -> None:
     at_once = spark_rows(simulated.lake.read(table, TABLES[table]))
@@ -56,7 +54,7 @@ def test_a_build_with_nothing_new_changes_nothing(in_steps: BuiltLake) -> None:
     assert in_steps.lake.manifest.version == before
 
 
-def test_a_day_that_nothing_new_concerns_keeps_its_directories(by_hand: BuiltLake) -> None:
+def test_an_unaffected_day_keeps_its_directories(by_hand: BuiltLake) -> None:
     first, second = (step.manifest.tables for step in by_hand.steps)
     of_all_days = {"breakers", "sessions"}
     kept = {
@@ -74,12 +72,12 @@ def test_a_build_counts_the_messages_it_wrote(by_hand: BuiltLake) -> None:
     assert by_hand.lake.manifest.unbuilt == []
 
 
-def test_a_table_that_fails_ends_the_others_and_leaves_the_lake_as_it_was(
+def test_a_failing_table_ends_the_others_and_leaves_the_lake_unchanged(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_first_part(tmp_path)
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
-    ingest(lake, parse_places([f"hand={tmp_path}"]))
+    ingest(lake, parse_sources([f"hand={tmp_path}"]))
     before = encode_manifest(lake.manifest)
 
     def fail(*_: object) -> None:

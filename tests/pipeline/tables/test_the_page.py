@@ -29,7 +29,7 @@ def test_the_page_names_exactly_the_tables() -> None:
     assert listed == list(TABLES)
 
 
-def test_the_page_tells_the_thresholds_of_anomalies() -> None:
+def test_the_page_states_the_thresholds_of_anomalies() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", _section("anomalies"), re.MULTILINE))
     told = {kind: [int(number) for number in re.findall(r"\d+", rows[kind])] for kind in rows}
     assert told["flood"] == [anomalies.FLOOD_REJECTIONS_MIN]
@@ -47,7 +47,7 @@ def test_the_page_tells_the_thresholds_of_anomalies() -> None:
     ]
 
 
-def test_the_directories_that_the_page_finds_are_the_table(by_hand: BuiltLake) -> None:
+def test_the_directories_found_as_on_the_page_make_up_the_table(by_hand: BuiltLake) -> None:
     (snippet,) = re.findall(r"```python\n(import json.*?)```", PAGE, flags=re.DOTALL)
     names: dict[str, object] = {}
     exec(snippet, names)

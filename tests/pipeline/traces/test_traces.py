@@ -67,7 +67,9 @@ def random_messages(seed: int, count: int) -> list[tuple[int, Message]]:
 
 
 @pytest.mark.parametrize("drain", [NEXT_ACTIVITY, 6500.0, 0.0])
-def test_events_are_those_of_a_plain_program(lake: Lake, tmp_path: Path, drain: Drain) -> None:
+def test_a_trace_gives_the_same_events_as_a_simple_program(
+    lake: Lake, tmp_path: Path, drain: Drain
+) -> None:
     messages = random_messages(seed=11, count=150)
     lines = [f"{a} {b} {at / 1e6:.6f} {size}" for _, (a, b, at, size) in messages]
     text = "\n".join(["src dst time size", *lines]) + "\n"
@@ -86,7 +88,7 @@ def test_events_are_those_of_a_plain_program(lake: Lake, tmp_path: Path, drain: 
     assert summary.read == sum(row["kind"] == "acked" for row in rows)
 
 
-def test_a_trace_opens_with_a_relay_that_has_no_limits(lake: Lake, tmp_path: Path) -> None:
+def test_a_trace_starts_with_settings_without_limits(lake: Lake, tmp_path: Path) -> None:
     text = "# a comment\n\nann, bob@work.org, 1082040961\nbob@work.org,ann,1082040962.5\n"
     summary, rows = taken_in(lake, text, tmp_path / "office mail.csv")
 
@@ -105,21 +107,21 @@ def test_a_trace_opens_with_a_relay_that_has_no_limits(lake: Lake, tmp_path: Pat
     assert {row["at_us"] for row in rows[4:]} == {1_082_040_962_500_000}
 
 
-def test_names_that_become_one_are_counted(lake: Lake, tmp_path: Path) -> None:
+def test_names_that_become_the_same_subject_are_counted(lake: Lake, tmp_path: Path) -> None:
     summary, _ = taken_in(lake, "a.b x 1\na_b x 2\na:b a.b 3\n", tmp_path / "t.txt")
     assert (summary.merged, summary.senders) == (2, 1)
 
 
-def test_a_trace_is_not_taken_in_twice(lake: Lake, tmp_path: Path) -> None:
+def test_a_trace_is_not_imported_twice(lake: Lake, tmp_path: Path) -> None:
     taken_in(lake, "a b 1\n", tmp_path / "once.txt")
     version = lake.manifest.version
-    with pytest.raises(LakeUnusable, match="already holds a relay 'once'"):
+    with pytest.raises(LakeUnusable, match="already holds relay 'once'"):
         import_trace(lake, str(tmp_path / "once.txt"))
     assert lake.manifest.version == version
     assert lake.read("events", EVENTS).count() == 3
 
 
-def test_a_few_bad_lines_are_told_and_left_out(lake: Lake, tmp_path: Path) -> None:
+def test_a_few_bad_lines_are_reported_and_skipped(lake: Lake, tmp_path: Path) -> None:
     lines = [f"a b {number}" for number in range(300)]
     lines[40:40] = ["a b yesterday", "a b"]
     summary, rows = taken_in(lake, "\n".join(lines), tmp_path / "nearly.txt")
@@ -136,7 +138,7 @@ def test_a_few_bad_lines_are_told_and_left_out(lake: Lake, tmp_path: Path) -> No
         ("src dst time\n", "no messages"),
     ],
 )
-def test_a_file_that_is_no_trace_is_rejected(
+def test_a_file_with_many_bad_lines_is_rejected(
     lake: Lake, tmp_path: Path, text: str, words: str
 ) -> None:
     with pytest.raises(BadTrace, match=words):
@@ -144,7 +146,7 @@ def test_a_file_that_is_no_trace_is_rejected(
     assert not lake.manifest.relays
 
 
-def test_line_numbers_hold_however_the_file_is_cut(
+def test_line_numbers_do_not_depend_on_file_blocks(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.files.maxPartitionBytes", "512")
@@ -159,12 +161,12 @@ def test_line_numbers_hold_however_the_file_is_cut(
     assert arrived == [(f"trace.a{number}", f"t-{number + 1}") for number in range(400)]
 
 
-def test_a_missing_file_is_said_to_be_missing(lake: Lake, tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match="there is no file"):
+def test_a_missing_trace_file_is_an_error(lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(BadTrace, match="no such file"):
         import_trace(lake, str(tmp_path / "nowhere.txt"))
 
 
 @pytest.mark.parametrize("drain", ["soon", -1.0, float("nan")])
-def test_a_delay_that_is_none_is_rejected(lake: Lake, drain: Drain) -> None:
-    with pytest.raises(BadTrace, match="drain is seconds"):
+def test_an_invalid_drain_is_rejected(lake: Lake, drain: Drain) -> None:
+    with pytest.raises(BadTrace, match="drain must be seconds"):
         import_trace(lake, "any.txt", drain=drain)

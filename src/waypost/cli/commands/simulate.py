@@ -140,14 +140,14 @@ def _fill(
     """Simulate a relay, then repeat its journal in a lake."""
     from waypost.cli.commands.pipeline.running import running
     from waypost.cli.rendering import console, simulation
-    from waypost.pipeline.jobs.synthesize import repeat
+    from waypost.pipeline.jobs.synthesize import synthesize
     from waypost.pipeline.lake.lake import open_lake
 
     summary = _run(options)
     journal = str(options.out.absolute() / "journal")
     with running(spark) as job, job.step("filling the lake"):
         opened = open_lake(job.spark, lake, create=True)
-        repeated = repeat(opened, journal, events, f"sim-{options.seed}")
+        repeated = synthesize(opened, journal, events, f"sim-{options.seed}")
     if json:
         console.print_json({"simulated": summary, "lake": repeated})
     else:

@@ -8,18 +8,18 @@ import msgspec
 from waypost.cli.rendering.console import console, note, plain, plural, table
 
 if TYPE_CHECKING:
-    from waypost.pipeline.ingest.job import Ingested
+    from waypost.pipeline.ingest.job import IngestSummary
     from waypost.pipeline.jobs.import_trace import TraceSummary
-    from waypost.pipeline.jobs.stream import Streamed
+    from waypost.pipeline.jobs.stream import StreamSummary
     from waypost.pipeline.replay.backtest import Backtest
     from waypost.pipeline.replay.recommend import Recommendation
     from waypost.pipeline.reports.report import ReportSummary
-    from waypost.pipeline.tables.build import Built
+    from waypost.pipeline.tables.build import BuildSummary
 
 _ROWS = 10
 
 
-def show_ingested(summary: "Ingested") -> None:
+def show_ingested(summary: "IngestSummary") -> None:
     """What was new in the journals, and what could not be read."""
     out = console()
     if not summary.segments:
@@ -36,7 +36,7 @@ def show_ingested(summary: "Ingested") -> None:
         note(f"{plural(summary.missing, 'event')} that the journal counts are not in it")
 
 
-def show_built(summary: "Built") -> None:
+def show_built(summary: "BuildSummary") -> None:
     """Which days were written."""
     if summary.nothing_new:
         console().print("The tables were up to date.")
@@ -56,7 +56,7 @@ def show_report(summary: "ReportSummary") -> None:
     out.print(f"Report: {summary.path}", soft_wrap=True)
 
 
-def show_streamed(summary: "Streamed") -> None:
+def show_streamed(summary: "StreamSummary") -> None:
     """What a stream took in."""
     console().print(
         f"Took in {plural(summary.events, 'event')} of {plural(summary.relays, 'relay')}."

@@ -15,7 +15,7 @@ from waypost.cli.rendering.console import at, console, duration, plural, table
 from waypost.simulate import ParallelSummary, Summary
 
 if TYPE_CHECKING:
-    from waypost.pipeline.jobs.synthesize import Repeated
+    from waypost.pipeline.jobs.synthesize import SynthesisSummary
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def show_several(several: ParallelSummary) -> None:
     )
 
 
-def show_repeated(summary: Summary, repeated: "Repeated", lake: str) -> None:
+def show_repeated(summary: Summary, repeated: "SynthesisSummary", lake: str) -> None:
     """What was added to a lake, and what it was made of."""
     out = console()
     out.print(Text(lake, style="bold"))

@@ -1,8 +1,7 @@
-"""A relay as a Spark data source, `waypost`: its journal to read and follow, its mailboxes to
-write to. `register(spark)` makes the name known to a session.
+"""The Spark data source `waypost`: read and follow a relay's journal, write to its mailboxes.
 
-What is imported here at the top runs on executors before anything was unpacked there, so it needs
-the standard library and PySpark only.
+`register(spark)` adds the format to a session. Modules here run on executors before anything is
+unpacked there, so their top-level imports need only the standard library and PySpark.
 """
 
 from waypost.pipeline.datasource.source import WaypostDataSource, register

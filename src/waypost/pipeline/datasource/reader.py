@@ -1,10 +1,10 @@
-"""Reading and following a journal with Spark: one task for each segment.
+"""Reads and follows a journal with Spark: one task for each segment.
 
-Rule 1  Only whole batches are read, also of the segment that is being written.
-Rule 2  A position is (segment, byte, event): everything before that byte was read. It is always
-        the end of a whole batch, so it survives sealing, restarts and torn writes.
-Rule 3  Nothing is passed over in silence: damage, and segments that were dropped before they were
-        read, end the job, or with `damaged=skip` are told in the log.
+Rule 1  Only valid batches are read, also of the segment that is being written.
+Rule 2  A position is (segment, byte, seq): everything before that byte was read. It is always
+        the end of a valid batch, so it survives sealing, restarts and torn writes.
+Rule 3  Nothing is skipped silently: damage, and segments deleted before they were read, end the
+        job, or with `damaged=skip` are logged.
 """
 
 import logging
@@ -18,13 +18,11 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.journal.segments import (
     SegmentFile,
-    journal_directory,
+    committed_lines,
+    list_local_segments,
     read_bytes,
-    segments_in,
-    size_of,
-    whole_lines,
 )
-from waypost.pipeline.spark.executors import unpacked
+from waypost.pipeline.spark.executors import import_shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -37,21 +35,25 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read, and what to do about what cannot be read."""
+    """Options of reading: which journal, which columns, and how to treat damage."""
 
     path: str
     relay: str
     payload: bool = False
     skip_damaged: bool = False
     start_segment: int | None = None
-    """Where a new stream begins; None is the first segment there is."""
+    """First segment of a new stream; None is the oldest one."""
 
     from_now: bool = False
-    """Whether a new stream leaves out what there is already."""
+    """Whether a new stream skips the events that already exist."""
+
+    def segments(self) -> list[SegmentFile]:
+        """Return the segments of the journal, in order. Raises `JournalUnusable`."""
+        return list_local_segments(self.relay, self.path)
 
 
-class Stretch(InputPartition):
-    """Bytes `start` to `end` of one segment; `end` None is all there is."""
+class SegmentRange(InputPartition):
+    """Bytes `start` to `end` of one segment; `end` None is the end of the file."""
 
     def __init__(self, segment: SegmentFile, start: int, end: int | None) -> None:
         super().__init__(None)
@@ -61,48 +63,46 @@ class Stretch(InputPartition):
 
 
 class JournalReader(DataSourceReader):
-    """The journal as it is when the query is planned."""
+    """Reads the journal as it is when the query is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def partitions(self) -> list[Stretch]:
-        """One for each segment; the one being written is read up to where it now ends."""
-        directory = journal_directory(self._options.path)
+    def partitions(self) -> list[SegmentRange]:
+        """Return a partition for each segment; an open one ends at its current length."""
         return [
-            Stretch(segment, 0, None if segment.sealed else size_of(segment.path))
-            for segment in segments_in(directory)
+            SegmentRange(segment, 0, None if segment.sealed else segment.bytes)
+            for segment in self._options.segments()
         ]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The events of one segment."""
-        assert isinstance(partition, Stretch)
-        return read_stretch(partition, self._options)
+        """Yield the events of one segment."""
+        assert isinstance(partition, SegmentRange)
+        return read_range(partition, self._options)
 
 
 class JournalStreamReader(DataSourceStreamReader):
-    """The journal as it grows."""
+    """Follows the journal as it grows."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._seen: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - named by Spark
-        """Where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint begins."""
         if self._options.from_now:
             return self.latestOffset()
-        segments = segments_in(journal_directory(self._options.path))
         wanted = self._options.start_segment or 0
-        later = [one.first_seq for one in segments if one.first_seq >= wanted]
+        later = [one.first_seq for one in self._options.segments() if one.first_seq >= wanted]
         first = min(later, default=wanted or 1)
         return {"segment": first, "offset": 0, "seq": first - 1}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
-        """The end of the last whole batch."""
-        unpacked()
+        """Return the end of the last valid batch."""
+        import_shipped()
         from waypost.wire.journal_batches import WholeBatch, whole_batches
 
-        segments = segments_in(journal_directory(self._options.path))
+        segments = self._options.segments()
         if not segments:
             return self._seen or self.initialOffset()
         last = segments[-1]
@@ -110,8 +110,11 @@ class JournalStreamReader(DataSourceStreamReader):
         if position is None or position["segment"] != last.first_seq:
             position = {"segment": last.first_seq, "offset": 0, "seq": last.first_seq - 1}
         offset = position["offset"]
-        if size_of(last.path) < offset:
-            raise JournalUnusable(f"{last.path} is shorter than what was read of it before")
+        if last.bytes < offset:
+            raise JournalUnusable(
+                f"{last.path} is shorter than before: {last.bytes} bytes, of which {offset} were"
+                " read earlier"
+            )
         ends = [
             (offset + piece.end, piece.commit.seq)
             for piece in whole_batches(read_bytes(last.path, offset, None))
@@ -122,57 +125,58 @@ class JournalStreamReader(DataSourceStreamReader):
         self._seen = position
         return position
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Stretch]:
-        """What lies between two positions, segment by segment."""
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[SegmentRange]:
+        """Return the segments between two positions."""
         segments = [
             segment
-            for segment in segments_in(journal_directory(self._options.path))
+            for segment in self._options.segments()
             if start["segment"] <= segment.first_seq <= end["segment"]
         ]
-        self._complain_of_gap(start, end, segments)
-        stretches = [
-            Stretch(
+        self._check_for_gap(start, end, segments)
+        ranges = [
+            SegmentRange(
                 segment,
                 start["offset"] if segment.first_seq == start["segment"] else 0,
                 end["offset"] if segment.first_seq == end["segment"] else None,
             )
             for segment in segments
         ]
-        return [one for one in stretches if one.end is None or one.end > one.start]
+        return [one for one in ranges if one.end is None or one.end > one.start]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The events of one stretch."""
-        assert isinstance(partition, Stretch)
-        return read_stretch(partition, self._options)
+        """Yield the events of one range."""
+        assert isinstance(partition, SegmentRange)
+        return read_range(partition, self._options)
 
-    def _complain_of_gap(
+    def _check_for_gap(
         self, start: dict[str, int], end: dict[str, int], segments: list[SegmentFile]
     ) -> None:
-        """A segment may be gone if all of it was read; the next one then follows on directly."""
+        """Report deleted segments, unless all of them were read: then the next one follows on."""
         first = segments[0].first_seq if segments else None
         if end["seq"] <= start["seq"] or first == start["segment"] or first == start["seq"] + 1:
             return
-        _tell(
+        _report(
             f"events {start['seq'] + 1} to {(first or end['seq'] + 1) - 1} of"
-            f" {self._options.path} are gone: the relay dropped them before they were read",
+            f" {self._options.path} are missing: the relay deleted them before they were read",
             self._options,
         )
 
 
-def read_stretch(stretch: Stretch, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """The events of one stretch, on an executor, some thousands at a time."""
-    unpacked()
+def read_range(part: SegmentRange, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
+    """On an executor: yield the events of a range, some thousands at a time."""
+    import_shipped()
     from waypost.pipeline.journal.columns import record_batch
 
-    segment = stretch.segment
+    segment = part.segment
 
-    def complain(piece: "NoBatch") -> None:
-        if not piece.unfinished or stretch.end is None:
-            _tell(_damage(segment, stretch.start, piece), options)
+    def on_damage(piece: "NoBatch") -> None:
+        if not piece.unfinished or part.end is None:
+            first, last = part.start + piece.start, part.start + piece.end
+            _report(f"{segment.path} is damaged: bytes {first} to {last}", options)
 
-    data = read_bytes(segment.path, stretch.start, stretch.end)
+    data = read_bytes(segment.path, part.start, part.end)
     read_body = _body_reader(segment) if options.payload else None
-    for lines, _ in whole_lines(data, complain):
+    for lines, _ in committed_lines(data, on_damage):
         yield record_batch(lines, options.relay, segment.first_seq, read_body)
 
 
@@ -181,11 +185,7 @@ def _body_reader(segment: SegmentFile) -> "ReadBody":
     return lambda offset, length: read_bytes(path, offset, offset + length)
 
 
-def _damage(segment: SegmentFile, start: int, piece: "NoBatch") -> str:
-    return f"{segment.path} is damaged: bytes {start + piece.start} to {start + piece.end}"
-
-
-def _tell(problem: str, options: ReadOptions) -> None:
+def _report(problem: str, options: ReadOptions) -> None:
     if not options.skip_damaged:
         raise JournalUnusable(f"{problem}; option damaged=skip reads the rest")
-    log.warning("%s; passed over", problem)
+    log.warning("%s; skipped", problem)

@@ -1,12 +1,12 @@
-"""Writing to a relay with Spark: each row is a message, published over HTTP.
+"""Writes to a relay with Spark: each row is a message, published over HTTP.
 
-Rule 1  Every message has an id chosen before it is sent, so that a task that runs again sends
-        nothing twice: the relay gives the first result again. Without a column `message_id`, ids
-        are made of the job's, the task's and the row's number.
-Rule 2  All tasks send what they have. What the relay refused is counted, and then ends the job,
-        unless `refused=skip`.
+Rule 1  Every message has an id before it is sent, so a retried task stores nothing twice: the
+        relay returns the first result again. Without a column `message_id`, the id is made of
+        job, task and row number.
+Rule 2  All tasks send all their rows. Rejections are counted, and end the job after that, unless
+        `rejected=skip`.
 
-Standard library only: executors need nothing of Waypost to send.
+Standard library and PySpark only: executors need no part of Waypost to send.
 """
 
 import http.client
@@ -30,12 +30,12 @@ _NEEDED = {"subject", "payload"}
 _TIMEOUT_S = 60
 _REQUEST_MAX_BYTES = 512 * 1024
 _REQUEST_MAX_MESSAGES = 1000
-_SHOWN_MAX_CHARS = 80
+_QUOTED_MAX_CHARS = 80
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where messages go, and as whom."""
+    """Options of writing: which relay, the sender's token, the source of ids, and rejections."""
 
     url: str
     token: str
@@ -46,8 +46,8 @@ class WriteOptions:
 
 
 @dataclass
-class Sent(WriterCommitMessage):
-    """What one task sent, and how many of it were refused, by reason."""
+class SendSummary(WriterCommitMessage):
+    """The messages that one task sent, and how many were rejected, by reason."""
 
     messages: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
@@ -56,16 +56,16 @@ class Sent(WriterCommitMessage):
 def write_options(
     options: dict[str, str], schema: StructType, *, skip_rejected: bool
 ) -> WriteOptions:
-    """Checks options and columns; raises `ValueError` saying what is wrong."""
+    """Check options and columns. Raises `ValueError`."""
     names = set(schema.fieldNames())
     if not _NEEDED <= names <= COLUMNS:
         raise ValueError(
-            "a relay takes the columns subject and payload (JSON text), and if you like reply_to"
-            f" and message_id; these are {', '.join(sorted(names))}"
+            "wrong columns: a relay takes subject and payload (JSON text), optionally reply_to and"
+            f" message_id, not {', '.join(sorted(names))}"
         )
     url = options.get("url", "")
     if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError("which relay? option url is like http://127.0.0.1:8080")
+        raise ValueError("no relay given: set option url, for example http://127.0.0.1:8080")
     return WriteOptions(
         url=url.rstrip("/"),
         token=options.get("token", ""),
@@ -77,33 +77,33 @@ def write_options(
 
 
 class RelayWriter(DataSourceWriter):
-    """A DataFrame's rows as messages."""
+    """Publishes the rows of a DataFrame."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Row]) -> Sent:
-        """Send the rows of one task."""
+    def write(self, iterator: Iterator[Row]) -> SendSummary:
+        """Publish the rows of one task."""
         return send(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task has sent; raises `RelayRejected` if not all was taken."""
-        complain(messages, self._options)
+        """Finish the job. Raises `RelayRejected` if messages were rejected."""
+        raise_if_rejected(messages, self._options)
 
 
 class RelayStreamWriter(DataSourceStreamWriter):
-    """A stream's rows as messages. Ids must be given: a batch may come twice."""
+    """Publishes the rows of a stream, which must have ids: a batch may be repeated."""
 
     def __init__(self, options: WriteOptions) -> None:
         if not options.chosen_ids:
             raise ValueError(
-                "a stream that writes to a relay needs a column message_id: after a restart its"
-                " last batch comes again, and only ids tell that it was sent"
+                "no column message_id: a stream that writes to a relay needs one, because its last"
+                " batch is repeated after a restart and duplicates are found by id"
             )
         self._options = options
 
-    def write(self, iterator: Iterator[Row]) -> Sent:
-        """Send the rows of one task."""
+    def write(self, iterator: Iterator[Row]) -> SendSummary:
+        """Publish the rows of one task."""
         return send(iterator, self._options)
 
     def commit(
@@ -111,51 +111,51 @@ class RelayStreamWriter(DataSourceStreamWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - named by Spark
     ) -> None:
-        """A batch was sent; raises `RelayRejected` if not all was taken."""
-        complain(messages, self._options)
+        """Finish a batch. Raises `RelayRejected` if messages were rejected."""
+        raise_if_rejected(messages, self._options)
 
 
-def send(rows: Iterator[Row], options: WriteOptions) -> Sent:
-    """Publish `rows` in as few requests as fit; raises `RelayRejected` if one fails as a whole."""
+def send(rows: Iterator[Row], options: WriteOptions) -> SendSummary:
+    """Publish `rows` in as few requests as possible. Raises `RelayRejected` if a request fails."""
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
     rejected: Counter[str] = Counter()
-    count = waiting = 0
+    count = size = 0
     bodies: list[bytes] = []
     connection = _Connection(options)
     try:
         for count, row in enumerate(rows, start=1):
             body = _message(row, options, f"{options.job}-{task}-{count - 1}")
             if bodies and (
-                waiting + len(body) > _REQUEST_MAX_BYTES or len(bodies) == _REQUEST_MAX_MESSAGES
+                size + len(body) > _REQUEST_MAX_BYTES or len(bodies) == _REQUEST_MAX_MESSAGES
             ):
                 rejected.update(connection.publish(bodies))
-                bodies, waiting = [], 0
+                bodies, size = [], 0
             bodies.append(body)
-            waiting += len(body)
+            size += len(body)
         if bodies:
             rejected.update(connection.publish(bodies))
     finally:
         connection.close()
-    return Sent(count, dict(rejected))
+    return SendSummary(count, dict(rejected))
 
 
-def complain(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Raises `RelayRejected` with all that was refused, unless that is to be passed over."""
-    sent = [one for one in messages if isinstance(one, Sent)]
+def raise_if_rejected(messages: list[WriterCommitMessage | None], options: WriteOptions) -> None:
+    """Raise `RelayRejected` if any task had rejections, unless options say to skip them."""
+    sent = [one for one in messages if isinstance(one, SendSummary)]
     rejected: Counter[str] = Counter()
     for one in sent:
         rejected.update(one.rejected)
     if rejected and not options.skip_rejected:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
         raise RelayRejected(
-            f"the relay refused {rejected.total()} of {sum(one.messages for one in sent)} messages"
-            f" ({reasons}); the others are there. Option refused=skip passes over refusals"
+            f"the relay rejected {rejected.total()} of {sum(one.messages for one in sent)} messages"
+            f" ({reasons}) and stored the rest; option rejected=skip ignores rejections"
         )
 
 
 class _Connection:
-    """One connection to a relay, made again when the relay has closed it."""
+    """One connection to a relay, reopened after the relay has closed it."""
 
     def __init__(self, options: WriteOptions) -> None:
         address = urlsplit(options.url)
@@ -168,39 +168,43 @@ class _Connection:
             self._headers["Authorization"] = f"Bearer {options.token}"
 
     def publish(self, bodies: list[bytes]) -> Counter[str]:
-        """Send messages; returns how many were refused, by reason."""
+        """Publish messages; returns the number of rejections by reason."""
         content = b'{"messages":[' + b",".join(bodies) + b"]}"
         try:
-            status, answer = self._ask(content)
+            status, response = self._post(content)
         except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
-            self._http.close()  # it was idle for too long; the ids make a second try harmless
-            status, answer = self._ask(content)
+            self._http.close()  # closed while idle; ids make a retry safe
+            status, response = self._post(content)
         if status != http.client.OK:
-            problem = answer.get("error", f"status {status}")
-            raise RelayRejected(f"the relay refused a request of {len(bodies)} messages: {problem}")
+            problem = response.get("error", f"status {status}")
+            raise RelayRejected(
+                f"the relay rejected a request with {len(bodies)} messages: {problem}"
+            )
         return Counter(
-            rejection["reason"] for result in answer["results"] for rejection in result["rejected"]
+            rejection["reason"]
+            for result in response["results"]
+            for rejection in result["rejected"]
         )
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._http.close()
 
-    def _ask(self, content: bytes) -> tuple[int, dict[str, Any]]:
+    def _post(self, content: bytes) -> tuple[int, dict[str, Any]]:
         self._http.request("POST", self._path, content, self._headers)
         response = self._http.getresponse()
         text = response.read()
         try:
-            answer = json.loads(text)
+            body = json.loads(text)
         except ValueError:
-            answer = None
-        return response.status, answer if isinstance(answer, dict) else {}
+            body = None
+        return response.status, body if isinstance(body, dict) else {}
 
 
-def _message(row: Row, options: WriteOptions, made_id: str) -> bytes:
-    """One message as JSON; the payload is JSON already, and stays as it is."""
+def _message(row: Row, options: WriteOptions, default_id: str) -> bytes:
+    """Return a message as JSON, with the payload's JSON text unchanged."""
     chosen = row["message_id"] if options.chosen_ids else None
-    header = {"subject": row["subject"], "message_id": chosen or made_id}
+    header = {"subject": row["subject"], "message_id": chosen or default_id}
     if options.with_reply_to and row["reply_to"]:
         header["reply_to"] = row["reply_to"]
     payload = "null" if row["payload"] is None else row["payload"]
@@ -208,6 +212,6 @@ def _message(row: Row, options: WriteOptions, made_id: str) -> bytes:
         json.loads(payload)
     except ValueError as problem:
         raise RelayRejected(
-            f"a payload is not JSON text ({problem}): {payload[:_SHOWN_MAX_CHARS]}"
+            f"payload is not valid JSON text ({problem}): {payload[:_QUOTED_MAX_CHARS]}"
         ) from None
     return f'{json.dumps(header)[:-1]},"payload":{payload}}}'.encode()

@@ -1,6 +1,6 @@
-"""Two ways to read segments into a batch of `events`, which give the same rows.
+"""Two ways to read segments into a batch of `events`, with the same rows as result.
 
-`whole.py` reads whole segments with Arrow, one task each, where they and the lake lie in a file
-system that Spark's Python shares, and leaves a journal with damage alone. `lines.py` reads line by
-line with Spark's own readers: from anywhere, and whatever the lines hold.
+`arrow_reader` reads whole segments with Arrow, one task each. It needs segments and lake on a file
+system that Spark's Python shares, and leaves damaged journals to the other. `spark_reader` reads
+line by line with Spark's own readers: from anywhere, whatever the lines contain.
 """

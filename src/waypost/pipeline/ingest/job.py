@@ -1,8 +1,8 @@
-"""`ingest`: the segments of any number of relays become `events`, each line exactly once.
+"""`ingest`: reads the segments of any number of relays into `events`, each line exactly once.
 
-What was taken in is in the manifest, which is written with the events in one commit: a run that
-is killed leaves the lake as it was, and one that is repeated finds nothing to do. Of a segment
-that is still open, what is committed is taken in, and the rest the next time.
+The manifest holds what was ingested, and is written with the events in one commit: a run that is
+killed leaves the lake unchanged, and a repeated run finds nothing to do. Of a segment that is
+still open, the committed part is ingested now and the rest by a later run.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,17 @@ import msgspec
 from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.ingest.results import Damage, Read, Taken
-from waypost.pipeline.ingest.spark_reader import take_lines
-from waypost.pipeline.ingest.whole import take_whole
-from waypost.pipeline.journal.sources import JournalSource, SegmentFile, list_segments
+from waypost.pipeline.ingest.arrow_reader import ingest_with_arrow
+from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentDamage
+from waypost.pipeline.ingest.spark_reader import ingest_with_spark
+from waypost.pipeline.journal.segments import SegmentFile, list_segments
+from waypost.pipeline.journal.sources import JournalSource
 from waypost.pipeline.lake.lake import Change, Lake
-from waypost.pipeline.lake.manifest import Manifest, Segment
+from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
 
 
-class Ingested(msgspec.Struct, kw_only=True):
-    """What a run took in. `missing`: events that commit lines tell of and nobody can read."""
+class IngestSummary(msgspec.Struct, kw_only=True):
+    """The result of a run. `missing`: committed events that cannot be read."""
 
     relays: int = 0
     segments: int = 0
@@ -31,20 +32,22 @@ class Ingested(msgspec.Struct, kw_only=True):
     days: list[str] = []
 
 
-def ingest(lake: Lake, places: Iterable[JournalSource], *, line_by_line: bool = False) -> Ingested:
-    """Take in what is new at `places`.
+def ingest(
+    lake: Lake, sources: Iterable[JournalSource], *, line_by_line: bool = False
+) -> IngestSummary:
+    """Ingest the new events of `sources`.
 
-    `line_by_line`: with Spark's readers and writers alone, as where files are not local.
+    `line_by_line`: use only Spark's readers and writers, as for files that are not local.
     """
-    change, places = lake.begin(), list(places)
-    found = [segment for place in places for segment in list_segments(lake.spark, place)]
+    change, sources = lake.begin(), list(sources)
+    found = [segment for source in sources for segment in list_segments(lake.spark, source)]
     new = [segment for segment in found if _is_new(segment, change.draft)]
     if not new:
-        return Ingested()
-    taken = None
-    if not line_by_line and _are_local(lake, places, new):
-        taken = take_whole(change, new)
-    summary = _note(change, new, taken or take_lines(change, new))
+        return IngestSummary()
+    batch = None
+    if not line_by_line and _are_local(lake, sources, new):
+        batch = ingest_with_arrow(change, new)
+    summary = _record(change, new, batch or ingest_with_spark(change, new))
     change.commit()
     return summary
 
@@ -58,45 +61,45 @@ def _is_new(segment: SegmentFile, manifest: Manifest) -> bool:
     if known.bytes == segment.bytes:
         return False
     raise JournalUnusable(
-        f"{segment.path} is not the segment {segment.first_seq} of relay {segment.relay!r} that"
-        " this lake already holds: if it is of another relay, name it with --journal NAME=DIR"
+        f"{segment.path} differs from segment {segment.first_seq} of relay {segment.relay!r} in"
+        " this lake: if it belongs to another relay, name that with --journal NAME=DIR"
     )
 
 
-def _are_local(lake: Lake, places: list[JournalSource], segments: list[SegmentFile]) -> bool:
-    """Whether lake and segments are files here.
+def _are_local(lake: Lake, sources: list[JournalSource], segments: list[SegmentFile]) -> bool:
+    """Return whether lake and segments are files on this machine.
 
-    Spark says in full where segments lie. A lake given as a path lies where journals given as
-    paths turned out to.
+    Spark returns full addresses of segments. A lake given as a path is in the same file system as
+    journals given as paths.
     """
     if is_remote() or not all(segment.path.startswith("file:") for segment in segments):
         return False
-    as_path = any(":" not in place.path for place in places)
+    as_path = any(":" not in source.path for source in sources)
     return lake.path.startswith("file:") or (as_path and ":" not in lake.path)
 
 
-def _note(change: Change, new: list[SegmentFile], taken: Taken) -> Ingested:
-    """Write into the draft what was taken in of each segment."""
-    summary = Ingested(
+def _record(change: Change, new: list[SegmentFile], batch: IngestedBatch) -> IngestSummary:
+    """Record in the draft manifest what was ingested of each segment."""
+    summary = IngestSummary(
         relays=len({segment.relay for segment in new}),
         segments=len(new),
         bytes=sum(segment.bytes for segment in new),
-        days=taken.days,
+        days=batch.days,
     )
     for one in new:
         key = (one.relay, one.first_seq)
         before = change.draft.known(*key)
-        read = taken.read.get(key, Read(before.last_seq, 0))
-        damage = taken.damaged.get(key, Damage(0, 0))
-        change.draft.relays.setdefault(one.relay, {})[one.first_seq] = Segment(
-            read.last_seq,
+        added = batch.new_events.get(key, NewEvents(before.last_seq, 0))
+        damage = batch.damage.get(key, SegmentDamage(0, 0))
+        change.draft.relays.setdefault(one.relay, {})[one.first_seq] = IngestedSegment(
+            added.last_seq,
             one.bytes,
-            before.events + read.events,
+            before.events + added.events,
             damage.corrupt,
             damage.missing,
             one.sealed,
         )
-        summary.events += read.events
+        summary.events += added.events
         summary.corrupt += damage.corrupt
         summary.missing += damage.missing
     return summary

@@ -1,28 +1,28 @@
-"""What came of reading segments."""
+"""Results of reading segments."""
 
 from typing import NamedTuple
 
-Key = tuple[str, int]
-"""A relay's name, and the first number of a segment of its journal."""
+SegmentKey = tuple[str, int]
+"""A relay's name, and the seq of a segment's first event."""
 
 
-class Read(NamedTuple):
-    """The new events of a segment, and the number of the last one."""
+class NewEvents(NamedTuple):
+    """The new events of a segment: the seq of the last one, and their number."""
 
     last_seq: int
     events: int
 
 
-class Damage(NamedTuple):
-    """Lines of a segment that are no events, and events that its commits tell of and it lacks."""
+class SegmentDamage(NamedTuple):
+    """Lines of a segment that are no events, and committed events that it lacks."""
 
     corrupt: int
     missing: int
 
 
-class Taken(NamedTuple):
-    """What was added to `events`: on which days, of which segments, and what was wrong there."""
+class IngestedBatch(NamedTuple):
+    """A batch added to `events`: its days, the new events of each segment, and the damage."""
 
     days: list[str]
-    read: dict[Key, Read]
-    damaged: dict[Key, Damage]
+    new_events: dict[SegmentKey, NewEvents]
+    damage: dict[SegmentKey, SegmentDamage]

@@ -1,6 +1,6 @@
-"""Segments line by line, with Spark's own readers and writers.
+"""Reads segments line by line, with Spark's own readers and writers.
 
-Lines that are no events are counted, and kept aside in the lake.
+Lines that are no events are counted, and kept in the lake's `corrupt` directory.
 """
 
 import operator
@@ -9,32 +9,37 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from waypost.pipeline.ingest.results import Damage, Key, Read, Taken
-from waypost.pipeline.journal.sources import SegmentFile
+from waypost.pipeline.ingest.results import (
+    IngestedBatch,
+    NewEvents,
+    SegmentDamage,
+    SegmentKey,
+)
+from waypost.pipeline.journal.segments import SegmentFile
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest
 
-SET_ASIDE = "corrupt"
+CORRUPT_LINES = "corrupt"
 
 
-def take_lines(change: Change, segments: list[SegmentFile]) -> Taken:
-    """Add what `change` does not know yet of `segments` to its events."""
+def ingest_with_spark(change: Change, segments: list[SegmentFile]) -> IngestedBatch:
+    """Add the new events of `segments` to `change`."""
     lines = _lines(change.lake.spark, segments)
     lines = lines.where(_committed(lines, segments))
-    watch = Observation()
+    counts = Observation()
     is_commit = F.col("kind") == "commit"
-    watched = lines.observe(
-        watch,
-        F.count_if(~_whole()).alias("corrupt"),
-        F.count_if(_whole() & ~is_commit).alias("whole"),
-        F.coalesce(F.sum(F.when(is_commit, F.col("count"))), F.lit(0)).alias("told"),
+    observed = lines.observe(
+        counts,
+        F.count_if(~_is_valid()).alias("corrupt"),
+        F.count_if(_is_valid() & ~is_commit).alias("events"),
+        _committed_events().alias("committed"),
     )
-    taken = watched.where(_whole() & ~is_commit & _unread(segments, change.draft))
-    days = change.append_events(from_lines(taken))
-    seen = watch.get
-    damaged = _look_closer(lines) if seen["corrupt"] or seen["told"] != seen["whole"] else {}
-    _set_aside(
+    new = observed.where(_is_valid() & ~is_commit & _is_new(segments, change.draft))
+    days = change.append_events(from_lines(new))
+    seen = counts.get
+    damaged = _find_damage(lines) if seen["corrupt"] or seen["committed"] != seen["events"] else {}
+    _keep_corrupt_lines(
         change.lake,
         [
             one
@@ -42,29 +47,29 @@ def take_lines(change: Change, segments: list[SegmentFile]) -> Taken:
             if (found := damaged.get((one.relay, one.first_seq))) and found.corrupt
         ],
     )
-    return Taken(days, _read(change, days), damaged)
+    return IngestedBatch(days, _count_new_events(change, days), damaged)
 
 
 def _lines(spark: SparkSession, segments: list[SegmentFile]) -> DataFrame:
-    """Every line of `segments`, parsed, with the segment it is from."""
+    """Return every line of `segments`, parsed, with its relay and segment."""
     paths: dict[str, list[str]] = {}
     for segment in segments:
         paths.setdefault(segment.relay, []).append(segment.path)
     reader = spark.read.schema(LINE).option("columnNameOfCorruptRecord", CORRUPT)
     first_seq = F.regexp_extract(F.col("_metadata.file_name"), r"^(\d+)\.", 1).cast("bigint")
-    of_each = [
+    by_relay = [
         reader.json(files).select(F.lit(relay).alias("relay"), first_seq.alias("segment"), "*")
         for relay, files in paths.items()
     ]
-    return reduce(DataFrame.unionByName, of_each)
+    return reduce(DataFrame.unionByName, by_relay)
 
 
 def _committed(lines: DataFrame, segments: list[SegmentFile]) -> Column:
-    """Leaves out what follows the last commit of open segments: it may yet be cut off."""
+    """Exclude what follows the last commit of an open segment: recovery may truncate it."""
     still_open = [one for one in segments if not one.sealed]
     if not still_open:
         return F.lit(True)
-    in_open = reduce(operator.or_, [_of(one) for one in still_open])
+    in_open = reduce(operator.or_, [_is_in(one) for one in still_open])
     commits = lines.where(in_open & (F.col("kind") == "commit"))
     last = {
         (row.relay, row.segment): row.seq
@@ -73,16 +78,16 @@ def _committed(lines: DataFrame, segments: list[SegmentFile]) -> Column:
     committed = F.lit(True)
     for one in still_open:
         until = last.get((one.relay, one.first_seq), 0)
-        committed &= ~_of(one) | F.coalesce(F.col("seq") <= until, F.lit(False))
+        committed &= ~_is_in(one) | F.coalesce(F.col("seq") <= until, F.lit(False))
     return committed
 
 
-def _of(segment: SegmentFile) -> Column:
+def _is_in(segment: SegmentFile) -> Column:
     return (F.col("relay") == segment.relay) & (F.col("segment") == segment.first_seq)
 
 
-def _whole() -> Column:
-    """Whether a line is an event that can be placed."""
+def _is_valid() -> Column:
+    """Return whether a line is an event with kind, seq and time."""
     return (
         F.col(CORRUPT).isNull()
         & F.col("kind").isNotNull()
@@ -91,44 +96,50 @@ def _whole() -> Column:
     )
 
 
-def _unread(segments: list[SegmentFile], manifest: Manifest) -> Column:
-    """Leaves out what a stream has read of a segment before it was sealed."""
-    unread = F.lit(True)
+def _is_new(segments: list[SegmentFile], manifest: Manifest) -> Column:
+    """Exclude events that a stream ingested before the segment was sealed."""
+    new = F.lit(True)
     for one in segments:
         known = manifest.relays.get(one.relay, {}).get(one.first_seq)
         if known is not None:
-            unread &= ~(_of(one) & (F.col("seq") <= known.last_seq))
-    return unread
+            new &= ~(_is_in(one) & (F.col("seq") <= known.last_seq))
+    return new
 
 
-def _look_closer(lines: DataFrame) -> dict[Key, Damage]:
-    """Corrupt lines and missing events of the segments that have any."""
-    whole, is_commit = _whole(), F.col("kind") == "commit"
+def _committed_events() -> Column:
+    """Return the number of events that the commit lines of a group count."""
+    return F.coalesce(F.sum(F.when(F.col("kind") == "commit", F.col("count"))), F.lit(0))
+
+
+def _find_damage(lines: DataFrame) -> dict[SegmentKey, SegmentDamage]:
+    """Return corrupt lines and missing events of the segments that have any."""
     counts = lines.groupBy("relay", "segment").agg(
-        F.count_if(~whole).alias("corrupt"),
-        F.count_if(whole & ~is_commit).alias("events"),
-        F.coalesce(F.sum(F.when(is_commit, F.col("count"))), F.lit(0)).alias("told"),
+        F.count_if(~_is_valid()).alias("corrupt"),
+        F.count_if(_is_valid() & (F.col("kind") != "commit")).alias("events"),
+        _committed_events().alias("committed"),
     )
     return {
-        (row.relay, row.segment): Damage(row.corrupt, max(0, row.told - row.events))
+        (row.relay, row.segment): SegmentDamage(row.corrupt, max(0, row.committed - row.events))
         for row in counts.collect()
-        if row.corrupt or row.told != row.events
+        if row.corrupt or row.committed != row.events
     }
 
 
-def _read(change: Change, days: list[str]) -> dict[Key, Read]:
+def _count_new_events(change: Change, days: list[str]) -> dict[SegmentKey, NewEvents]:
     added = change.read_batch(change.draft.version, days).groupBy("relay", "segment")
     counts = added.agg(F.max("seq").alias("last_seq"), F.count(F.lit(1)).alias("events"))
-    return {(row.relay, row.segment): Read(row.last_seq, row.events) for row in counts.collect()}
+    return {
+        (row.relay, row.segment): NewEvents(row.last_seq, row.events) for row in counts.collect()
+    }
 
 
-def _set_aside(lake: Lake, segments: list[SegmentFile]) -> None:
-    """Keep the lines that could not be read, with where they are from."""
+def _keep_corrupt_lines(lake: Lake, segments: list[SegmentFile]) -> None:
+    """Write the unreadable lines of `segments` to the lake, with relay and segment."""
     for one in segments:
         text = lake.spark.read.text(one.path)
         parsed = F.from_json("value", LINE, {"columnNameOfCorruptRecord": CORRUPT})
         lines = text.select("value", parsed.alias("line")).select("value", "line.*")
-        bad = lines.where(~_whole()).select(
+        bad = lines.where(~_is_valid()).select(
             F.lit(one.relay).alias("relay"),
             F.lit(one.first_seq).alias("segment"),
             F.col("value").alias("line"),
@@ -137,5 +148,5 @@ def _set_aside(lake: Lake, segments: list[SegmentFile]) -> None:
             bad.write.partitionBy("relay", "segment")
             .mode("overwrite")
             .option("partitionOverwriteMode", "dynamic")
-            .parquet(f"{lake.path}/{SET_ASIDE}")
+            .parquet(f"{lake.path}/{CORRUPT_LINES}")
         )

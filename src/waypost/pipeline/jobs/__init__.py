@@ -1,1 +1,1 @@
-"""Jobs beside build and backtest: stream, restore, synthesize, import-trace."""
+"""Jobs besides ingest, build, backtest and report: stream, restore, synthesize, import-trace."""

@@ -1,14 +1,14 @@
-"""`import-trace`: other people's traffic as the `events` of a relay that refused nobody.
+"""`import-trace`: imports a traffic trace as the `events` of a relay without limits.
 
-A trace has one message on each line: `src dst time [size]`, apart by blanks or commas, times in
-Unix seconds. It says who wrote to whom and when. When a message was read it does not say: that is
-assumed, with a fixed delay or at the recipient's next own activity.
+A trace has one message on each line: `src dst time [size]`, separated by blanks or commas, times
+in Unix seconds. It lacks the time at which a message was read, which is assumed: a fixed delay, or
+the recipient's next own message.
 
-Rule 1  Order is time, then line. At one instant, what leaves a mailbox leaves before anything
-        arrives; a message that is read at once leaves right after it arrived.
-Rule 2  Numbers count from 1 without gaps: settings, then the mailboxes, then the traffic.
-Rule 3  The settings on record have every limit off, since nobody was refused anything.
-Rule 4  A trace is taken in once: a relay that the lake already knows is an error.
+Rule 1  Events are ordered by time, then line. At the same instant, messages leave a mailbox before
+        others arrive; a message read without delay leaves directly after it arrived.
+Rule 2  `seq` counts from 1 without gaps: settings, then the mailboxes, then the traffic.
+Rule 3  The recorded settings have every limit off, because the trace has no rejections.
+Rule 4  A trace is imported once: a relay that the lake already holds is an error.
 """
 
 import re
@@ -24,7 +24,7 @@ from waypost.pipeline.errors import BadTrace, LakeUnusable
 from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.lake.manifest import Segment
+from waypost.pipeline.lake.manifest import IngestedSegment
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
@@ -36,18 +36,18 @@ Drain = float | str
 """Seconds, or `NEXT_ACTIVITY`."""
 
 DEFAULT_SIZE = 1024
-"""Bytes of a message whose size the trace does not tell."""
+"""Bytes of a message without a size in the trace."""
 
 BAD_SHARE_MAX = 0.01
 _SEGMENT = 1
 _DELAY_MAX_S = 10 * 365 * 24 * 3600
 _TTL_MS = 10 * 365 * 24 * 3_600_000
 _MAX_HOPS, _CALLS = 5, 10
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class TraceSummary(msgspec.Struct, kw_only=True):
-    """What was taken in. `merged`: names that are written differently and yet became one."""
+    """The result. `merged`: distinct names in the trace that became the same subject."""
 
     relay: str
     messages: int
@@ -69,21 +69,21 @@ def import_trace(
     drain: Drain = NEXT_ACTIVITY,
     relay: str | None = None,
 ) -> TraceSummary:
-    """Take in a trace as the events of `relay`, which is called as the file is unless named.
+    """Import a trace as the events of `relay`, by default named after the file.
 
-    `size`: bytes of messages without one. `drain`: after how many seconds a message is read, or
-    `"next-activity"`: when its recipient next sends something, and never if it does not.
+    `size`: bytes of messages without one. `drain`: seconds until a message is read, or
+    `"next-activity"`: when its recipient next sends a message; without one it stays unread.
     Raises `BadTrace` if more than 1 % of the lines cannot be read, `LakeUnusable` if the lake
-    has a relay of that name.
+    holds a relay of that name.
     """
     if size < 0:
-        raise BadTrace("a message cannot have fewer than 0 bytes")
+        raise BadTrace("size must be 0 bytes or more")
     delay_us = _delay_us(drain)
-    name = relay or _NOT_IN_A_NAME.sub("-", PurePosixPath(file).stem).strip("-.") or "trace"
+    name = relay or _INVALID_IN_NAME.sub("-", PurePosixPath(file).stem).strip("-.") or "trace"
     if name in lake.manifest.relays:
         raise LakeUnusable(
-            f"this lake already holds a relay {name!r}: nothing was added. To take the trace in"
-            " once more, give it another name"
+            f"the lake already holds relay {name!r}, and nothing was added: to import the trace"
+            " again, give it another name"
         )
     trace = _read(lake, file, size)
     steps = _steps(_with_drains(trace.messages, delay_us)).persist()
@@ -99,35 +99,35 @@ def _read(lake: Lake, file: str, size: int) -> TraceLines:
     except AnalysisException as problem:
         if problem.getCondition() != "PATH_NOT_FOUND":
             raise
-        raise BadTrace(f"there is no file {file}") from None
+        raise BadTrace(f"no such file: {file}") from None
     if trace.bad > BAD_SHARE_MAX * (trace.bad + trace.good):
-        shown = "".join(f"\n  {example}" for example in trace.bad_examples)
+        examples = "".join(f"\n  {example}" for example in trace.bad_examples)
         raise BadTrace(
-            f"{trace.bad:,} of {trace.bad + trace.good:,} lines of {file} are not"
-            f" `src dst time [size]` with times in Unix seconds:{shown}"
+            f"{trace.bad:,} of {trace.bad + trace.good:,} lines of {file} are not of the form"
+            f" `src dst time [size]` with times in Unix seconds:{examples}"
         )
     if not trace.good:
-        raise BadTrace(f"{file} has no messages")
+        raise BadTrace(f"no messages in {file}")
     return trace
 
 
 def _delay_us(drain: Drain) -> int | None:
-    """None for the next activity."""
+    """Return the delay, or None for the next activity."""
     if drain == NEXT_ACTIVITY:
         return None
     if isinstance(drain, str) or not 0 <= drain < _DELAY_MAX_S:
-        raise BadTrace(f"drain is seconds (0 or more) or {NEXT_ACTIVITY!r}, not {drain!r}")
+        raise BadTrace(f"drain must be seconds (0 or more) or {NEXT_ACTIVITY!r}, not {drain!r}")
     return round(drain * 1_000_000)
 
 
 def _with_drains(messages: DataFrame, delay_us: int | None) -> DataFrame:
-    """Adds `drained_us`: when a message is read, or null."""
+    """Add `drained_us`, the time at which a message is read, or null."""
     if delay_us is not None:
         return messages.withColumn("drained_us", F.col("at_us") + F.lit(delay_us))
     nothing = F.lit(None).cast("bigint")
     sent = messages.select(F.col("sender").alias("endpoint"), "at_us", F.col("at_us").alias("sent"))
     both = messages.withColumn("sent", nothing).unionByName(sent, allowMissingColumns=True)
-    # Backwards in time: a frame that grows is cheap, one that reaches to the end is not.
+    # Backwards in time: a growing frame is computed incrementally, a shrinking one is not.
     later = (
         Window.partitionBy("endpoint")
         .orderBy(F.col("at_us").desc())
@@ -138,7 +138,7 @@ def _with_drains(messages: DataFrame, delay_us: int | None) -> DataFrame:
 
 
 def _steps(messages: DataFrame) -> DataFrame:
-    """One row for each thing that happens, with `turn`: its order within an instant."""
+    """Return a row for each event of a message, with `turn`, its order within an instant."""
     at_once = F.col("drained_us") == F.col("at_us")
     arrival = _step("accepted", F.col("at_us"), F.lit(1), 0)
     drain_turn = F.when(at_once, 1).otherwise(0)
@@ -148,8 +148,8 @@ def _steps(messages: DataFrame) -> DataFrame:
     ]
     read = F.when(F.col("drained_us").isNotNull(), F.array(arrival, *leaving))
     exploded = messages.withColumn("step", F.explode(F.coalesce(read, F.array(arrival))))
-    facts = exploded.select("line", "sender", "endpoint", "size", "step.*")
-    return facts.withColumn("day", F.to_date(F.timestamp_micros("at_us")))
+    steps = exploded.select("line", "sender", "endpoint", "size", "step.*")
+    return steps.withColumn("day", F.to_date(F.timestamp_micros("at_us")))
 
 
 def _step(kind: str, at_us: Column, turn: Column, number: int) -> Column:
@@ -162,7 +162,7 @@ def _step(kind: str, at_us: Column, turn: Column, number: int) -> Column:
 
 
 def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> TraceSummary:
-    """Number the steps, add what comes before them, and commit."""
+    """Number the steps, prepend settings and mailboxes, and commit."""
     arrivals = steps.where(F.col("kind") == "accepted")
     mailboxes = arrivals.select("endpoint").distinct()
     counts = steps.groupBy("day").agg(
@@ -177,15 +177,15 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
     starts = lake.spark.createDataFrame(offsets, "day date, before bigint")
     traffic = _as_lines(_with_depth(_numbered(steps, starts)))
     lines = _first_lines(mailboxes, trace.first_us).unionByName(traffic, allowMissingColumns=True)
-    placed = lines.select(
+    segment = lines.select(
         F.lit(relay).alias("relay"),
         F.lit(_SEGMENT).cast("bigint").alias("segment"),
         *_line_columns(lines),
     )
     change = lake.begin()
-    events = from_lines(placed).repartition("day")  # one file a day, not one of each task
+    events = from_lines(segment).repartition("day")  # one file for each day, not for each task
     written = change.append_events(events.sortWithinPartitions("day", "seq"))
-    change.draft.relays[relay] = {_SEGMENT: Segment(before, trace.bytes, before)}
+    change.draft.relays[relay] = {_SEGMENT: IngestedSegment(before, trace.bytes, before)}
     change.commit()
     read = sum(row.read for row in days)
     return TraceSummary(
@@ -204,24 +204,24 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
 
 
 def _numbered(steps: DataFrame, starts: DataFrame) -> DataFrame:
-    """Adds `seq`. Days are numbered side by side, each from where the one before it ends."""
+    """Add `seq`. Days are numbered in parallel, each from the end of the day before."""
     in_order = Window.partitionBy("day").orderBy("at_us", "turn", "line", "number")
     known = steps.join(F.broadcast(starts), on="day", how="inner")
     return known.withColumn("seq", F.col("before") + F.row_number().over(in_order))
 
 
 def _with_depth(steps: DataFrame) -> DataFrame:
-    """Adds `depth`: how many messages were in the mailbox when one arrived."""
-    moved = F.when(F.col("kind") == "accepted", 1).when(F.col("kind") == "acked", -1).otherwise(0)
+    """Add `depth`, the number of messages in the mailbox on arrival."""
+    change = F.when(F.col("kind") == "accepted", 1).when(F.col("kind") == "acked", -1).otherwise(0)
     earlier = (
         Window.partitionBy("endpoint").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     )
-    depth = F.coalesce(F.sum(moved).over(earlier), F.lit(0))
+    depth = F.coalesce(F.sum(change).over(earlier), F.lit(0))
     return steps.withColumn("depth", F.when(F.col("kind") == "accepted", depth))
 
 
 def _as_lines(steps: DataFrame) -> DataFrame:
-    """Steps as lines of a journal."""
+    """Return the steps as journal lines."""
     arrived = F.col("kind") == "accepted"
     ttl = F.expr("at_us div 1000") + F.lit(_TTL_MS)
     budget = F.struct(
@@ -247,7 +247,7 @@ def _as_lines(steps: DataFrame) -> DataFrame:
 
 
 def _first_lines(mailboxes: DataFrame, at_us: int) -> DataFrame:
-    """The settings in force, and every recipient's mailbox."""
+    """Return the settings line, and one line for each recipient's mailbox."""
     spark = mailboxes.sparkSession
     settings = msgspec.json.encode(to_config_document(_NO_LIMITS)).decode()
     start = spark.createDataFrame(
@@ -266,7 +266,7 @@ def _first_lines(mailboxes: DataFrame, at_us: int) -> DataFrame:
 
 
 def _line_columns(lines: DataFrame) -> list[Column]:
-    """Every column a line may have, in order and with its type; null where there is nothing."""
+    """Return every column of a journal line, in order, typed, null where missing."""
     known = set(lines.columns)
     fields: StructType = LINE
     return [

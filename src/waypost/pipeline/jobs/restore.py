@@ -1,4 +1,4 @@
-"""`restore`: who has written to whom, and when last, as a relay would remember it."""
+"""`restore`: the last-seen times between senders and recipients, as a relay keeps them."""
 
 from pyspark.sql import functions as F
 
@@ -9,11 +9,11 @@ from waypost.pipeline.tables import pairs
 
 
 def last_seen_pairs(lake: Lake, relay: str | None) -> tuple[str, list[tuple[str, str, int]]]:
-    """The relay's name, and sender, recipient and time (ms) of all its pairs.
+    """Return the relay's name, and sender, recipient and last time (ms) of each of its pairs.
 
-    Without `relay`, the lake must hold only one. Raises `LakeUnusable`.
+    Without `relay`, the lake must hold exactly one. Raises `LakeUnusable`.
     """
-    name = _the_relay(lake, relay)
+    name = _choose_relay(lake, relay)
     columns = ("relay", "sender", "endpoint", "last_seen_ms")
     restored = lake.read(EVENTS_TABLE, EVENTS).where(F.col("kind") == "seen")
     rows = (
@@ -28,11 +28,15 @@ def last_seen_pairs(lake: Lake, relay: str | None) -> tuple[str, list[tuple[str,
     return name, [(row.sender, row.endpoint, row.last_seen_ms) for row in rows.toLocalIterator()]
 
 
-def _the_relay(lake: Lake, relay: str | None) -> str:
+def _choose_relay(lake: Lake, relay: str | None) -> str:
     known = sorted(lake.manifest.relays)
     if relay is None and len(known) == 1:
         return known[0]
     if relay in known:
         return relay
-    which = ", ".join(known) or "none"
-    raise LakeUnusable(f"say which relay's memory to restore with --relay; the lake holds: {which}")
+    if not known:
+        raise LakeUnusable(f"no relays in {lake.path}: ingest a journal first")
+    problem = "several relays" if relay is None else f"no relay {relay!r}"
+    raise LakeUnusable(
+        f"{problem} in {lake.path}: choose one with --relay NAME, of {', '.join(known)}"
+    )

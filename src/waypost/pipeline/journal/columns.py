@@ -1,7 +1,7 @@
-"""Lines of the journal as Arrow columns: the columns of `events`, and on request the payloads.
+"""Parses journal lines into Arrow columns: those of `events`, and optionally the payloads.
 
-Arrow's own parser reads the lines. It cannot keep a part of a line as text, so what must stay text
-(settings, rules, payloads) is quoted first.
+Arrow's own parser reads the lines. It cannot keep a nested value as text, so values that must stay
+text (settings, rules, payloads) are quoted first.
 """
 
 import io
@@ -20,7 +20,7 @@ from waypost.pipeline.lake.events import CORRUPT, DEFAULTS, EVENTS, LINE
 
 PAYLOAD = "payload"
 ReadBody = Callable[[int, int], bytes]
-"""Reads so many bytes from an offset of the file of large payloads."""
+"""Returns the bytes at an offset, of a length, of the file of large payloads."""
 
 _AS_TEXT = (b'{"kind":"settings"', b'{"kind":"rules"')
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -28,7 +28,7 @@ _BODY = msgspec.json.Decoder(tuple[int, int, int])
 
 
 def schema_of(*, payload: bool) -> StructType:
-    """The columns of the source."""
+    """Return the columns of the data source."""
     columns = StructType(list(EVENTS))
     return columns.add(PAYLOAD, StringType()) if payload else columns
 
@@ -36,14 +36,14 @@ def schema_of(*, payload: bool) -> StructType:
 def record_batch(
     lines: bytes, relay: str, segment: int, read_body: ReadBody | None
 ) -> pa.RecordBatch:
-    """Whole lines as rows; payloads only with `read_body`."""
+    """Parse complete lines; with `read_body`, include payloads."""
     if read_body is not None:
         lines = b"".join(_with_payload(line, read_body) for line in lines.splitlines(True))
     if any(mark in lines for mark in _AS_TEXT):
         lines = b"".join(_quoted(line) for line in lines.splitlines(True))
-    columns = _parsed(lines, payload=read_body is not None)
+    columns = _parse(lines, payload=read_body is not None)
     kind = columns["kind"]
-    _fill_in(columns)
+    _fill_in_defaults(columns)
     count = len(kind)
     columns["relay"] = pa.repeat(pa.scalar(relay), count)
     columns["segment"] = pa.repeat(pa.scalar(segment, pa.int64()), count)
@@ -54,19 +54,19 @@ def record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _fill_in(columns: dict[str, pa.Array]) -> None:
-    """Put in the defaults that lines leave out."""
+def _fill_in_defaults(columns: dict[str, pa.Array]) -> None:
+    """Add the default values that lines omit."""
     encoded = columns["kind"].dictionary_encode()
     for name, kinds, default in DEFAULTS:
         of_kinds = pc.is_in(encoded.dictionary, value_set=pa.array(kinds)).take(encoded.indices)
-        left_out = pc.and_(of_kinds, pc.is_null(columns[name]))
-        if pc.any(left_out).as_py():
+        omitted = pc.and_(of_kinds, pc.is_null(columns[name]))
+        if pc.any(omitted).as_py():
             value = pa.scalar(default, columns[name].type)
-            columns[name] = pc.if_else(left_out, value, columns[name])
+            columns[name] = pc.if_else(omitted, value, columns[name])
 
 
-def _parsed(lines: bytes, *, payload: bool) -> dict[str, pa.Array]:
-    """Columns as they stand in the lines, null where a line has nothing; budgets are unfolded."""
+def _parse(lines: bytes, *, payload: bool) -> dict[str, pa.Array]:
+    """Return the columns of the lines, null where a line lacks the field; budgets are flattened."""
     known = [field for field in LINE if field.name != CORRUPT]
     schema = to_arrow_schema(StructType(known))
     if payload:
@@ -79,8 +79,8 @@ def _parsed(lines: bytes, *, payload: bool) -> dict[str, pa.Array]:
     columns = {name: _one_chunk(table[name]) for name in table.column_names}
     budget = columns.pop("budget")
     for field in budget.type:
-        unfolded = pc.struct_field(budget, field.name)
-        columns["ttl_ms" if field.name == "ttl" else field.name] = unfolded
+        values = pc.struct_field(budget, field.name)
+        columns["ttl_ms" if field.name == "ttl" else field.name] = values
     return columns
 
 
@@ -89,14 +89,14 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _quoted(line: bytes) -> bytes:
-    """The line with settings or rules as text."""
+    """Return the line with settings or rules as text."""
     if not line.startswith(_AS_TEXT):
         return line
     return _requoted(_RAW.decode(line), ("settings", "rules"))
 
 
 def _with_payload(line: bytes, read_body: ReadBody) -> bytes:
-    """The line of an arrival with its payload as text, fetched if it lies elsewhere."""
+    """Return the line of an arrival with its payload as text, read from the body file if large."""
     if b'"payload":' not in line and b'"body":[' not in line:
         return line
     fields = _RAW.decode(line)

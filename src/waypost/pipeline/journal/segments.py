@@ -1,100 +1,148 @@
-"""A journal as files: where it lies, and its segments, which their relay may seal at any moment.
+"""Journal segments: listing them, and reading the committed batches of one.
 
-The directory must be readable wherever Spark runs Python: on one machine, or on a shared mount.
+A relay seals a segment by renaming `<first-seq>.open` to `<first-seq>.jsonl`, at any moment, also
+while a job reads it. Reading by path needs a directory that is visible wherever Spark runs Python:
+one machine, or a shared mount.
+
+Standard library and PySpark only at import: executors import this before anything is unpacked.
 """
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
 from waypost.pipeline.errors import JournalUnusable
+from waypost.pipeline.files import local_path
+from waypost.pipeline.journal.sources import JournalSource, journal_path
 
 if TYPE_CHECKING:
     from waypost.wire.journal_batches import NoBatch
 
-_LINES_AT_ONCE_BYTES = 4 * 1024 * 1024
+_SUFFIXES = (".jsonl", ".open")
+_CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class SegmentFile(NamedTuple):
-    """A segment: the number of its first event, and its file as it was last seen."""
+    """A segment of a relay, known by the seq of its first event; an open one may still grow."""
 
+    relay: str
     first_seq: int
     path: str
-    sealed: bool
+    bytes: int
+    sealed: bool = True
 
 
-def journal_directory(given: str) -> str:
-    """The journal of a data directory, which may be given itself. Raises `JournalUnusable`."""
-    path = Path(local_path(given))
-    journal = path if path.name == "journal" else path / "journal"
+def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFile]:
+    """Return the segments of a journal in order, wherever Spark can read it.
+
+    Raises `JournalUnusable` if there are none.
+    """
+    try:
+        files = (
+            spark.read.format("binaryFile")
+            .option("pathGlobFilter", "*.{jsonl,open}")
+            .load(source.path)
+            .select("path", "length")
+            .collect()
+        )
+    except AnalysisException as problem:
+        if problem.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise JournalUnusable(
+            f"no journal at {source.path}: give the data directory of a relay"
+        ) from None
+    found = _in_order(source.relay, ((row.path, row.length) for row in files))
+    if not found:
+        raise JournalUnusable(
+            f"no journal segments in {source.path}: give the data directory of a relay"
+        )
+    return found
+
+
+def list_local_segments(relay: str, given: str) -> list[SegmentFile]:
+    """Return the segments of a data directory or journal on this machine, without Spark.
+
+    Raises `JournalUnusable` if there is no journal; an empty one has no segments.
+    """
+    journal = Path(journal_path(local_path(given)))
     if not journal.is_dir():
         raise JournalUnusable(
-            f"there is no journal at {journal}: give the data directory of a relay, readable"
-            " wherever Spark runs"
+            f"no journal at {journal}: give the data directory of a relay, readable wherever"
+            " Spark runs"
         )
-    return str(journal)
+    segments = (path for path in journal.iterdir() if path.suffix in _SUFFIXES)
+    return _in_order(relay, ((str(path), _size(path)) for path in segments))
 
 
-def local_path(given: str) -> str:
-    """A path, or the address of a file, as a path."""
-    return given.removeprefix("file://").removeprefix("file:")
-
-
-def segments_in(directory: str) -> list[SegmentFile]:
-    """Every segment, in order."""
+def _in_order(relay: str, files: Iterable[tuple[str, int | None]]) -> list[SegmentFile]:
+    """Return the segments among `files`, given as path and bytes; None is a deleted file."""
     found: dict[int, SegmentFile] = {}
-    for path in Path(directory).iterdir():
-        if path.suffix in (".jsonl", ".open") and path.stem.isdigit():
-            segment = SegmentFile(int(path.stem), str(path), path.suffix == ".jsonl")
+    for name, size in files:
+        path = PurePosixPath(name)
+        if path.stem.isdigit() and size is not None:
+            segment = SegmentFile(relay, int(path.stem), name, size, path.suffix == ".jsonl")
             known = found.get(segment.first_seq)
-            # Seen under both names, it was sealed between two looks.
-            found[segment.first_seq] = segment if known is None or segment.sealed else known
+            # A segment sealed while the directory is listed can appear under both names.
+            if known is None or segment.sealed:
+                found[segment.first_seq] = segment
     return [found[first_seq] for first_seq in sorted(found)]
 
 
+def _size(path: Path) -> int | None:
+    for name in _names(str(path)):
+        try:
+            return Path(name).stat().st_size
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def _names(path: str) -> tuple[str, str]:
+    """Return the name of a segment as it was listed, and its name once sealed."""
+    return path, path.removesuffix(".open") + ".jsonl"
+
+
 def read_bytes(path: str, start: int, end: int | None) -> bytes:
-    """`path[start:end]`, wherever sealing has moved it. Raises `JournalUnusable` if it is gone."""
-    for name in (path, path.removesuffix(".open") + ".jsonl"):
+    """Return `path[start:end]`, also if the segment was sealed meanwhile.
+
+    Raises `JournalUnusable` if the relay has deleted it.
+    """
+    for name in _names(path):
         try:
             with open(name, "rb") as file:
                 file.seek(start)
                 return file.read() if end is None else file.read(max(0, end - start))
         except FileNotFoundError:
             continue
-    raise JournalUnusable(f"{path} is gone: the relay keeps its journal for a limited time only")
+    raise JournalUnusable(
+        f"{path} was deleted while it was read: the relay's journal retention has passed"
+    )
 
 
-def size_of(path: str) -> int:
-    """Bytes of a segment, wherever sealing has moved it. Raises `JournalUnusable`."""
-    for name in (path, path.removesuffix(".open") + ".jsonl"):
-        try:
-            return Path(name).stat().st_size
-        except FileNotFoundError:
-            continue
-    raise JournalUnusable(f"{path} is gone: the relay keeps its journal for a limited time only")
-
-
-def whole_lines(
-    data: bytes, complain: "Callable[[NoBatch], None]"
+def committed_lines(
+    data: bytes, on_damage: "Callable[[NoBatch], None]"
 ) -> "Iterator[tuple[bytes, int]]":
-    """Lines of the whole batches in `data`, some megabytes at a time, and how many they should be.
+    """Yield the lines of the valid batches in `data`, some megabytes at a time, and their number.
 
-    What lies between is told to `complain`, and passed over if that returns. On executors only
-    after `unpacked()`.
+    The number is that of the commit lines. Bytes that are no valid batch go to `on_damage`, and
+    are skipped if that returns. On executors, call `import_shipped()` first.
     """
     from waypost.wire.journal_batches import NoBatch, whole_batches
 
     pieces: list[bytes] = []
-    waiting = count = 0
+    pending_bytes = count = 0
     for piece in whole_batches(data):
         if isinstance(piece, NoBatch):
-            complain(piece)
+            on_damage(piece)
             continue
         pieces.append(data[piece.start : piece.stop])
-        waiting += piece.stop - piece.start
+        pending_bytes += piece.stop - piece.start
         count += piece.commit.count
-        if waiting >= _LINES_AT_ONCE_BYTES:
+        if pending_bytes >= _CHUNK_BYTES:
             yield b"".join(pieces), count
-            pieces, waiting, count = [], 0, 0
+            pieces, pending_bytes, count = [], 0, 0
     if pieces:
         yield b"".join(pieces), count

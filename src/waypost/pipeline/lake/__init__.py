@@ -1,1 +1,1 @@
-"""Where tables lie, and how they change without anybody seeing half of them."""
+"""Table storage: versions, atomic commits, and the schema of `events`."""

@@ -1,8 +1,8 @@
 """`events`: one row for each line of the journal, header columns only.
 
-`LINE` is how Spark reads a line, `EVENTS` what the lake holds. What a line leaves out because it
-has its default is filled in here, as the events themselves define it, so that nobody downstream has
-to know the defaults. Payloads are in neither: they are skipped while parsing.
+`LINE` is the schema of a line, `EVENTS` that of the lake. A field that a line omits because it has
+its default is filled in here, as `wire.events` defines it, so that no table has to know defaults.
+Payloads are in neither: the parser skips them.
 """
 
 from typing import get_args
@@ -58,7 +58,7 @@ EVENTS = columns(
 )
 
 ARRIVALS = ("accepted", "rejected")
-MOVEMENTS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
+TRANSITIONS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
 
 
 def _defaults() -> list[tuple[str, tuple[str, ...], object]]:
@@ -77,11 +77,11 @@ def _defaults() -> list[tuple[str, tuple[str, ...], object]]:
 
 
 DEFAULTS = _defaults()
-"""What a line leaves out: column, kinds of events that have it, and its value there."""
+"""Values that lines omit: column, the kinds of events that have it, and its default."""
 
 
 def from_lines(lines: DataFrame) -> DataFrame:
-    """`events` of parsed lines that also have `relay` and `segment`."""
+    """Return `events` for parsed lines, which also have `relay` and `segment`."""
     filled: dict[str, Column] = {}
     for name, kinds, value in DEFAULTS:
         known = filled.get(name, F.col(name))

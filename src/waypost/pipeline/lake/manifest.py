@@ -1,10 +1,10 @@
-"""What a lake holds at one version, as a small JSON document. Pure: no files, no Spark."""
+"""The contents of a lake at one version, as a small JSON document. Pure: no files, no Spark."""
 
 import msgspec
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
-    """A journal segment that was taken in: up to which event, and what was found in it."""
+class IngestedSegment(msgspec.Struct, frozen=True, array_like=True):
+    """How far a journal segment was ingested, and the damage in it."""
 
     last_seq: int
     bytes: int
@@ -17,28 +17,28 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 class Manifest(msgspec.Struct, kw_only=True):
     """One version of a lake.
 
-    `relays`: name → first seq of each segment taken in. `tables`: name → day → directories that
-    make up that day. `unbuilt`: batches of events that the other tables do not know yet.
+    `relays`: name → first seq → ingested segment. `tables`: name → day → directories that make up
+    that day. `unbuilt`: batches of events that are not in the other tables yet.
     """
 
     format: int = 1
     version: int = 0
-    relays: dict[str, dict[int, Segment]] = {}
+    relays: dict[str, dict[int, IngestedSegment]] = {}
     tables: dict[str, dict[str, list[str]]] = {}
     unbuilt: list[int] = []
 
     @property
     def events(self) -> int:
-        """How many there are."""
+        """Return the number of events."""
         return sum(one.events for relay in self.relays.values() for one in relay.values())
 
     def days(self, table: str) -> list[str]:
-        """The days a table has rows of, in order."""
+        """Return the days for which a table has rows, in order."""
         return sorted(self.tables.get(table, {}))
 
-    def known(self, relay: str, first_seq: int) -> Segment:
-        """What was taken in of a segment, which may be nothing."""
-        return self.relays.get(relay, {}).get(first_seq, Segment(0, 0, 0))
+    def known(self, relay: str, first_seq: int) -> IngestedSegment:
+        """Return how far a segment was ingested; a new one has no events."""
+        return self.relays.get(relay, {}).get(first_seq, IngestedSegment(0, 0, 0))
 
 
 FORMAT = 1

@@ -1,6 +1,6 @@
-"""Columns of a table, written as SQL writes them.
+"""Table schemas written as in SQL: `name type, …`.
 
-Spark's own parser of such text needs a running session; tables are described before there is one.
+Spark's own parser of such text needs a running session; schemas are defined before there is one.
 """
 
 from pyspark.sql.types import (
@@ -30,7 +30,7 @@ _TYPES: dict[str, DataType] = {
 
 
 def columns(text: str, **nested: StructType) -> StructType:
-    """The schema that `name type, …` stands for; a type may be one of `nested`."""
+    """Return the schema for `name type, …`; a type may be the name of one of `nested`."""
     types = {**_TYPES, **nested}
     pairs = (column.split() for column in text.split(","))
     return StructType([StructField(name, types[kind]) for name, kind in pairs])

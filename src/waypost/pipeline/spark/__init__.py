@@ -1,1 +1,1 @@
-"""Starting Spark: Java, the session, what executors need, and showing how far a job is."""
+"""Spark: session and Java, packages for the executors, shuffle partitions, progress."""

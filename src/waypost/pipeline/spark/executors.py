@@ -1,11 +1,11 @@
-"""What executors need of Waypost, sent along with the job, so that any cluster can run it.
+"""Ships Waypost and msgspec to the executors, so that any cluster can run a job.
 
-Two files go out with `addArtifacts`, which works alike on a cluster and over Spark Connect:
-Waypost itself as a zip of Python files, which Python imports from as it is, and msgspec as an
-archive, which Spark unpacks, since compiled code cannot be imported from a zip. A replay begins
-with `unpacked()`, which makes the latter importable.
+`addArtifacts` works alike on a cluster and over Spark Connect. It sends two files: Waypost as a
+zip of Python files, from which Python imports directly, and msgspec as an archive that Spark
+unpacks, because compiled code cannot be imported from a zip. Code that runs on executors calls
+`import_shipped()` first, which makes msgspec importable.
 
-Executors must have PyArrow, the same minor version of Python as the driver, and its platform.
+Executors must have PyArrow, and the driver's platform and minor version of Python.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ _ARCHIVE = "waypost_compiled"
 
 
 @contextlib.contextmanager
-def shipped(spark: Any) -> Iterator[None]:
-    """Send Waypost and msgspec to the executors of `spark`, which may fetch them until the end."""
+def ship_packages(spark: Any) -> Iterator[None]:
+    """Offer Waypost and msgspec to the executors of `spark` until the block ends."""
     with tempfile.TemporaryDirectory(prefix="waypost-ship-") as directory:
         package = _pack("waypost", Path(directory, "waypost_package.zip"), keep=".py")
         compiled = _pack("msgspec", Path(directory, f"{_ARCHIVE}.zip"))
@@ -32,8 +32,8 @@ def shipped(spark: Any) -> Iterator[None]:
         yield
 
 
-def unpacked() -> None:
-    """On an executor: make what was sent importable."""
+def import_shipped() -> None:
+    """On an executor: make the shipped packages importable."""
     if importlib.util.find_spec("msgspec") is not None:
         return
     from pyspark import SparkFiles
@@ -45,7 +45,7 @@ def unpacked() -> None:
 
 
 class ShippedFunction:
-    """A module-level generator function, called on executors after `unpacked()`.
+    """A module-level generator function, called on executors after `import_shipped()`.
 
     Unpickling a function imports its module, which fails if that imports msgspec: nothing has
     made it importable by then. So the function travels by name.
@@ -58,7 +58,7 @@ class ShippedFunction:
 
     def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
         """Run the function on `rows`."""
-        unpacked()
+        import_shipped()
         function = getattr(importlib.import_module(self._module), self._name)
         yield from function(rows, **self._arguments)
 

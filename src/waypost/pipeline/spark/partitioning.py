@@ -1,17 +1,20 @@
-"""Into how many parts rows are cut that move between tasks: each part costs every task something,
-so as few as hold what there is."""
+"""Chooses the number of shuffle partitions: as few as the data needs, because each one adds
+overhead to every task."""
 
 from pyspark.sql import SparkSession
 
-PARTS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-FITTED = "spark.waypost.fitShuffles"
-_EVENTS_EACH = 1_000_000
-_LEAST_PER_CORE, _MOST_PER_CORE = 4, 32
+INITIAL_PARTITIONS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+FIT_SHUFFLES = "spark.waypost.fitShuffles"
+"""Spark setting: whether Waypost chooses the number."""
+
+_EVENTS_PER_PARTITION = 1_000_000
+_PER_CORE_MIN = 4
+_PER_CORE_MAX = 32
 
 
 def fit_shuffles(spark: SparkSession, events: int) -> None:
-    """Be ready for a job over so many events, in a session that leaves this to Waypost."""
-    if spark.conf.get(FITTED, "") == "true":
+    """Set the number of shuffle partitions for a job over `events` events, if Waypost may."""
+    if spark.conf.get(FIT_SHUFFLES, "") == "true":
         cores = spark.sparkContext.defaultParallelism
-        most = min(events // _EVENTS_EACH, _MOST_PER_CORE * cores)
-        spark.conf.set(PARTS, str(max(_LEAST_PER_CORE * cores, most)))
+        needed = min(events // _EVENTS_PER_PARTITION, _PER_CORE_MAX * cores)
+        spark.conf.set(INITIAL_PARTITIONS, str(max(_PER_CORE_MIN * cores, needed)))

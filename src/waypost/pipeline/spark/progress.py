@@ -1,7 +1,7 @@
-"""How far Spark is, told by Spark itself: tasks done of the tasks it has begun.
+"""Reports the progress of Spark jobs: completed tasks and all tasks of the active stages.
 
-In this process and on a cluster the status tracker is asked a few times a second; a Spark Connect
-server reports by itself.
+In this process and on a cluster, Spark's status tracker is polled a few times a second. A Spark
+Connect server sends progress on its own.
 """
 
 import contextlib
@@ -15,60 +15,56 @@ from pyspark.sql import SparkSession
 _PERIOD_S = 0.2
 
 
-class TasksDone(msgspec.Struct, frozen=True):
-    """Of the stages now under way: tasks that are done, and all of them."""
+class TaskProgress(msgspec.Struct, frozen=True):
+    """Completed tasks, and all tasks, of the active stages."""
 
     done: int
     total: int
 
 
-Show = Callable[[TasksDone], None]
+OnProgress = Callable[[TaskProgress], None]
 
 
 @contextlib.contextmanager
-def watched(spark: SparkSession, show: Show) -> Iterator[None]:
-    """Call `show` while the block runs."""
+def report_progress(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
+    """Call `on_progress` repeatedly while the block runs."""
     over_connect = not hasattr(spark, "_jvm")
-    with _reported(spark, show) if over_connect else _asked(spark, show):
+    with _subscribe(spark, on_progress) if over_connect else _poll(spark, on_progress):
         yield
 
 
 @contextlib.contextmanager
-def _asked(spark: SparkSession, show: Show) -> Iterator[None]:
+def _poll(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
     tracker = spark.sparkContext.statusTracker()
-    over = threading.Event()
+    ended = threading.Event()
 
-    def look() -> None:
-        while not over.wait(_PERIOD_S):
+    def poll() -> None:
+        while not ended.wait(_PERIOD_S):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             known = [stage for stage in stages if stage is not None]
             if known:
                 done = sum(stage.numCompletedTasks for stage in known)
-                show(TasksDone(done, sum(stage.numTasks for stage in known)))
+                on_progress(TaskProgress(done, sum(stage.numTasks for stage in known)))
 
-    watcher = threading.Thread(target=look, name="spark-progress", daemon=True)
-    watcher.start()
+    poller = threading.Thread(target=poll, name="spark-progress", daemon=True)
+    poller.start()
     try:
         yield
     finally:
-        over.set()
-        watcher.join()
+        ended.set()
+        poller.join()
 
 
 @contextlib.contextmanager
-def _reported(spark: Any, show: Show) -> Iterator[None]:
-    def heard(stages: Any = (), **_: Any) -> None:
+def _subscribe(spark: Any, on_progress: OnProgress) -> Iterator[None]:
+    def on_stages(stages: Any = (), **_: Any) -> None:
         known = list(stages or ())
         if known:
-            show(
-                TasksDone(
-                    sum(stage.num_completed_tasks for stage in known),
-                    sum(stage.num_tasks for stage in known),
-                )
-            )
+            done = sum(stage.num_completed_tasks for stage in known)
+            on_progress(TaskProgress(done, sum(stage.num_tasks for stage in known)))
 
-    spark.registerProgressHandler(heard)
+    spark.registerProgressHandler(on_stages)
     try:
         yield
     finally:
-        spark.removeProgressHandler(heard)
+        spark.removeProgressHandler(on_stages)

@@ -1,8 +1,10 @@
-"""One Spark session for a job: in this process, on a cluster, or over Spark Connect."""
+"""Starts or joins the Spark session of a job: local, on a cluster, or over Spark Connect."""
 
 import contextlib
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -12,55 +14,60 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
-from waypost.pipeline.spark.executors import shipped
-from waypost.pipeline.spark.jvm import require_java
-from waypost.pipeline.spark.partitioning import FITTED, PARTS
+from waypost.pipeline.spark.executors import ship_packages
+from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
 LOCAL = "local[*]"
+JAVA_MIN = 17
+_JAVA_ADVICE = (
+    "install one with `apt-get install openjdk-17-jre-headless` (Debian), `brew install"
+    " openjdk@17` (macOS) or `pip install install-jdk && python -c 'import jdk;"
+    ' print(jdk.install("17", jre=True))\'`, and set JAVA_HOME if it is not found'
+)
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-# Most code of a job is over before it has paid for being compiled a second time, which took a third
-# of all work: only what runs 10 times longer than the JVM's own thresholds is.
+# Most code of a job ends before optimising it has paid off, which took a third of the CPU time: the
+# thresholds for the optimising compiler (tier 4) are 10 times the JVM's own.
 _JVM = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
-# Jobs want throughput; nobody waits for a single pause. Java refuses to start with two collectors.
+# Jobs need throughput, not short pauses. Java does not start with two collectors.
 _COLLECTOR = "-XX:+UseParallelGC"
-_ASKS_FOR_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_COLLECTOR_OPTION = re.compile(r"-XX:\+Use\w+GC\b")
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
-# Of the session, so that they hold on a cluster and over Connect alike.
+# Session settings, so that they apply on a cluster and over Connect alike.
 _SESSION = {
-    "spark.sql.session.timeZone": "UTC",  # days are UTC days, wherever a job runs
+    "spark.sql.session.timeZone": "UTC",  # days are UTC days, whatever the machine's time zone
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, not a null
     "spark.sql.adaptive.enabled": "true",
-    # A part of a shuffle is at most so large as a rule, and then joined by hash, without sorting.
+    # Shuffle partitions of at most this size are joined by hash, without sorting.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64m",
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
-    # What is found to be so small is sent to everybody (10 MB unless told), and nobody sorts.
+    # Broadcast a join side that turns out to be this small (Spark's default is 10 MB).
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what others read best, too
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # best supported by other readers
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    # So many days are written at the same time by a task; with more, it sorts by day first.
+    # Days that a task writes at the same time; with more, it sorts by day first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
-    # Groups are many here: a small map in front of the map only makes more code to compile.
+    # With many groups, the small first-level map only adds code to compile.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # Lists of a group are added to in a hash map; with more groups than this (128 unless told)
-    # rows are sorted first.
+    # Groups whose lists are collected in a hash map; with more (128 by default), rows are sorted
+    # first.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # Batches end by their rows, which have no payloads here. Watching their bytes, too, would
-    # measure them after every row.
+    # Limit Arrow batches by rows only: rows have no payloads here, and a limit in bytes would be
+    # checked after every row.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 
 
 class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job runs: `remote` (Spark Connect) or `master`, with further settings of Spark."""
+    """Where a job runs: `remote` (Spark Connect) or `master`, and additional Spark settings."""
 
     master: str = LOCAL
     remote: str | None = None
@@ -70,7 +77,7 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_this_process(self) -> bool:
-        """Whether executors share this machine, this Python and these packages."""
+        """Return whether executors share this machine, its Python and its packages."""
         return self.remote is None and self.master.startswith("local")
 
 
@@ -78,37 +85,37 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
 def spark_session(
     choice: SparkChoice, environment: MutableMapping[str, str]
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block. Raises `SparkUnavailable`.
+    """Open a session that ends with the block. Raises `SparkUnavailable`.
 
-    `environment` is `os.environ`: where Java is found, and where Spark is told which Python to use.
+    `environment` is `os.environ`: Java is looked up there, and Spark's Python is set there.
     """
     remote = choice.remote
-    session = _connected(remote, choice) if remote else _started(choice, environment)
+    session = _connect(remote, choice) if remote else _start(choice, environment)
     try:
-        with contextlib.nullcontext() if choice.in_this_process else shipped(session):
+        with contextlib.nullcontext() if choice.in_this_process else ship_packages(session):
             yield session
     finally:
         session.stop()
 
 
-def _connected(remote: str, choice: SparkChoice) -> SparkSession:
+def _connect(remote: str, choice: SparkChoice) -> SparkSession:
     builder = SparkSession.builder.remote(remote)
     for name, value in {**_SESSION, **choice.conf}.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-        session.version  # noqa: B018 - the first word with the server
+        session.version  # noqa: B018 - the first request to the server
     except Exception as problem:
         raise SparkUnavailable(
-            f"no Spark Connect server answers at {remote}: {_first_line(problem)}"
+            f"no Spark Connect server at {remote}: {_first_line(problem)}"
         ) from problem
     return session
 
 
-def _started(choice: SparkChoice, environment: MutableMapping[str, str]) -> SparkSession:
+def _start(choice: SparkChoice, environment: MutableMapping[str, str]) -> SparkSession:
     require_java(environment)
     if choice.in_this_process:
-        # Spark would take whatever `python3` is; it looks nowhere else for this.
+        # The only way to tell Spark; it would use `python3` from the PATH.
         environment["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(choice.master).appName("waypost")
     for name, value in _settings(choice, environment).items():
@@ -118,8 +125,8 @@ def _started(choice: SparkChoice, environment: MutableMapping[str, str]) -> Spar
             return builder.getOrCreate()
     except Exception as problem:
         raise SparkUnavailable(
-            f"Spark could not be started with master {choice.master}: {_first_line(problem)}"
-            " (--spark-log shows what it has to say)"
+            f"Spark did not start with master {choice.master}: {_first_line(problem)}"
+            " (--spark-log shows Spark's own log)"
         ) from problem
 
 
@@ -128,43 +135,45 @@ def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, 
         **_SESSION,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Where in Python a column was made: asked for with each, and nobody here wants to know.
+        # Skips recording the Python call site of every column expression.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        **_of_this_process(choice),
+        **_local_settings(choice),
         **choice.conf,
     }
     own = [
         *(_jvm_options(settings, environment) if choice.in_this_process else ()),
         *(() if choice.verbose else (f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",)),
     ]
-    # What somebody asked for comes last, where it counts.
+    # The user's options come last, so that they take precedence.
     options = " ".join([*own, settings.get(_JAVA_OPTIONS, "")]).strip()
     return {**settings, _JAVA_OPTIONS: options} if options else settings
 
 
 def _jvm_options(settings: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
-    asked = [settings.get(_JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
-    has_collector = any(_ASKS_FOR_COLLECTOR.search(options) for options in asked)
+    given = [settings.get(_JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
+    has_collector = any(_COLLECTOR_OPTION.search(options) for options in given)
     return [_JVM] if has_collector else [_JVM, _COLLECTOR]
 
 
-def _of_this_process(choice: SparkChoice) -> dict[str, str]:
+def _local_settings(choice: SparkChoice) -> dict[str, str]:
     if not choice.in_this_process:
         return {}
     cores = os.cpu_count() or 1
     return {
         "spark.driver.memory": f"{_driver_memory_mb(cores)}m",
-        "spark.driver.host": "127.0.0.1",  # nobody else needs to reach it
+        "spark.driver.host": "127.0.0.1",  # no other machine connects to it
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(2 * cores),
-        FITTED: str(PARTS not in choice.conf).lower(),
+        FIT_SHUFFLES: str(INITIAL_PARTITIONS not in choice.conf).lower(),
     }
 
 
 def _driver_memory_mb(cores: int) -> int:
-    """In local mode the driver does all the work: 1 GiB for each core, at least 2, as far as a
-    third of the machine goes. Java takes what it is given, and was no quicker with four times as
-    much."""
+    """Return 1 GiB for each core, at least 2 GiB, and at most a third of the machine's memory.
+
+    In local mode the driver does all the work. Java uses all it may, and was not faster with four
+    times as much.
+    """
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1024 * 1024)
     except (ValueError, OSError):
@@ -174,7 +183,7 @@ def _driver_memory_mb(cores: int) -> int:
 
 @contextlib.contextmanager
 def _quiet_launch(verbose: bool) -> Iterator[None]:
-    """Keep what the JVM prints on its own off the terminal: it inherits descriptor 2."""
+    """Keep the JVM's own messages off the terminal: it inherits file descriptor 2."""
     if verbose:
         yield
         return
@@ -186,6 +195,43 @@ def _quiet_launch(verbose: bool) -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def require_java(environment: Mapping[str, str]) -> Path:
+    """Return the `java` that Spark will start. Raises `SparkUnavailable` if older than 17."""
+    java = _find_java(environment)
+    if java is None:
+        raise SparkUnavailable(
+            f"no Java found: Spark needs Java {JAVA_MIN} or newer; {_JAVA_ADVICE}"
+        )
+    version = _java_version(java)
+    if version < JAVA_MIN:
+        found = f"Java {version}" if version else "not a working Java"
+        raise SparkUnavailable(
+            f"{java} is {found}: Spark needs Java {JAVA_MIN} or newer; {_JAVA_ADVICE}"
+        )
+    return java
+
+
+def _find_java(environment: Mapping[str, str]) -> Path | None:
+    home = environment.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        return java if java.is_file() else None
+    found = shutil.which("java", path=environment.get("PATH"))
+    return Path(found) if found else None
+
+
+def _java_version(java: Path) -> int:
+    """Return the major version: 8 for "1.8.0", 17 for "17.0.15", 0 if unknown."""
+    try:
+        result = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
+    return int(match.group(1)) if match else 0
 
 
 def _first_line(problem: BaseException) -> str:

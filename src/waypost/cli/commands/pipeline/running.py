@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from waypost.pipeline.spark.progress import TasksDone
+    from waypost.pipeline.spark.progress import TaskProgress
     from waypost.pipeline.spark.session import Session, SparkChoice
 
 
@@ -23,11 +23,11 @@ class Running:
     @contextlib.contextmanager
     def step(self, words: str) -> Iterator[None]:
         """Say what is done in the block, with the tasks that Spark has for it."""
-        from waypost.pipeline.spark.progress import watched
+        from waypost.pipeline.spark.progress import report_progress
 
         line = self._progress.add_task(words, total=None, tasks="")
 
-        def show(now: "TasksDone") -> None:
+        def show(now: "TaskProgress") -> None:
             self._progress.update(
                 line, completed=now.done, total=now.total, tasks=f"{now.done}/{now.total} tasks"
             )
@@ -36,7 +36,7 @@ class Running:
             if self._progress.disable:
                 yield
             else:
-                with watched(self.spark, show):
+                with report_progress(self.spark, show):
                     yield
         finally:
             self._progress.remove_task(line)

@@ -42,12 +42,12 @@ def run(
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.ingest.job import ingest as take_in
-    from waypost.pipeline.journal.sources import parse_places
+    from waypost.pipeline.journal.sources import parse_sources
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.report import write_report
     from waypost.pipeline.tables.build import build as build_tables
 
-    places = parse_places(journal)
+    places = parse_sources(journal)
     page = report or _beside(lake)
     with running(spark) as job:
         with job.step("reading journals"):
@@ -79,10 +79,10 @@ def ingest(
     """
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.ingest.job import ingest as take_in
-    from waypost.pipeline.journal.sources import parse_places
+    from waypost.pipeline.journal.sources import parse_sources
     from waypost.pipeline.lake.lake import open_lake
 
-    places = parse_places(journal)
+    places = parse_sources(journal)
     with running(spark) as job, job.step("reading journals"):
         summary = take_in(open_lake(job.spark, lake, create=True), places)
     _tell(summary, pipeline.show_ingested, json)
@@ -115,12 +115,12 @@ def report(
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.reports.queries.asking import gather_facts
+    from waypost.pipeline.reports.queries import query_report_data
     from waypost.pipeline.reports.report import write_page
     from waypost.pipeline.reports.terminal import render
 
     with running(spark) as job, job.step("asking the tables"):
-        facts = gather_facts(open_lake(job.spark, lake))
+        facts = query_report_data(open_lake(job.spark, lake))
     written = write_page(facts, out or _beside(lake))
     if json:
         console.print_json({"report": written, "facts": facts})
@@ -163,15 +163,15 @@ def stream(  # noqa: PLR0913 - each is something one may choose
     moment and started again; the tables are those that 'run' would make.
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.jobs.stream import StreamOptions, stopped_by_signals
+    from waypost.pipeline.jobs.stream import StreamOptions, stop_on_signals
     from waypost.pipeline.jobs.stream import stream as follow
-    from waypost.pipeline.journal.sources import parse_places
+    from waypost.pipeline.journal.sources import parse_sources
 
-    places = parse_places(journal)
+    places = parse_sources(journal)
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    with running(spark) as job, stopped_by_signals() as stop, job.step("following"):
+    with running(spark) as job, stop_on_signals() as stop, job.step("following"):
         summary = follow(job.spark, lake, places, options, stop=stop)
     _tell(summary, pipeline.show_streamed, json)
 
