@@ -1,4 +1,4 @@
-"""The tables of a lake: each module is a name, a schema, and how its rows come about.
+"""The tables of a lake: each module has a NAME, a SCHEMA and a `build` that makes the rows.
 
-`registry.TABLES` has them in the order in which they are built.
+`registry.TABLES` lists them in build order.
 """

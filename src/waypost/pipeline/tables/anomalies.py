@@ -1,17 +1,16 @@
-"""`anomalies`: one row for each sender and day that a person should look at, and why.
+"""`anomalies`: one row for each sender and day with conspicuous traffic, and why.
 
-Rule 1  A day is compared with the same sender's earlier days, at most two weeks of them.
-Rule 2  Every row says in words what was seen, with its numbers; `expected` is what would be usual.
-Rule 3  The relay itself is never an anomaly: what it has to say needs no answer.
+Rule 1  A day is compared with the same sender's earlier days, at most two weeks back.
+Rule 2  Every row has a sentence with the figures; `expected` is the usual value.
+Rule 3  The relay itself is never an anomaly: its notifications need no answer.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import times
-from waypost.pipeline.tables.loops import stopped
-from waypost.pipeline.tables.wording import counted, number, sentence
+from waypost.pipeline.tables.expressions import counted, number, sentence, times
+from waypost.pipeline.tables.loops import looping_arrivals
 from waypost.policy.reserved_names import RELAY
 
 NAME = "anomalies"
@@ -24,14 +23,14 @@ SCHEMA = columns(
 )
 
 EARLIER_DAYS = 14
-"""How far back a sender is compared with itself."""
+"""Days back for the comparison of a sender with itself."""
 
 FLOOD_REJECTIONS_MIN = 100
 FLOOD_SHARE_ABOVE = 0.5
 ONE_WAY_PUBLISHES_MIN = 50
 ONE_WAY_RECIPIENTS_MIN = 5
 ONE_WAY_SINGLE_MIN = 200
-"""Publishes to fewer recipients than `ONE_WAY_RECIPIENTS_MIN` that nobody answers."""
+"""Unanswered publishes, for fewer recipients than `ONE_WAY_RECIPIENTS_MIN`."""
 
 BURST_FACTOR = 5
 BURST_DAYS_MIN = 3
@@ -39,7 +38,7 @@ BURST_MINUTE_MIN = 50
 
 
 def build(senders: DataFrame, rejections: DataFrame, arrivals: DataFrame) -> DataFrame:
-    """What stands out among `senders`, which should begin `EARLIER_DAYS` before what is wanted.
+    """Return the anomalies among `senders`, which begin `EARLIER_DAYS` before the wanted days.
 
     `rejections` and `arrivals` are those of the wanted days.
     """
@@ -49,16 +48,19 @@ def build(senders: DataFrame, rejections: DataFrame, arrivals: DataFrame) -> Dat
         compared.withColumns(_earlier())
         .withColumn("median", _median(F.col("usual")))
         .select(
-            *("day", "relay", "sender", F.lit(None).cast("string").alias("endpoint")),
+            "day",
+            "relay",
+            "sender",
+            F.lit(None).cast("string").alias("endpoint"),
             F.inline(F.array_compact(kinds)),
         )
     )
-    rows = of_senders.unionByName(_loops(stopped(arrivals)))
+    rows = of_senders.unionByName(_loops(looping_arrivals(arrivals)))
     return rows.where(F.col("sender") != RELAY).select(*SCHEMA.names)
 
 
 def _only_counted(rejections: DataFrame) -> DataFrame:
-    """Refusals of a flood of which the journal only tells how many they were."""
+    """Return the rejections of floods that the journal only counts."""
     return (
         rejections.where(F.col("count") > 1)
         .groupBy("day", "relay", "sender")
@@ -67,7 +69,7 @@ def _only_counted(rejections: DataFrame) -> DataFrame:
 
 
 def _earlier() -> dict[str, Column]:
-    """What a sender's days up to this one tell; days on which it did not publish do not count."""
+    """Return values of a sender's earlier days; days without publishes do not count."""
     its_days = Window.partitionBy("relay", "sender").orderBy(F.unix_date("day"))
     before = its_days.rangeBetween(-EARLIER_DAYS, -1)
     so_far = its_days.rangeBetween(-EARLIER_DAYS, Window.currentRow)
@@ -78,14 +80,14 @@ def _earlier() -> dict[str, Column]:
 
 
 def _median(values: Column) -> Column:
-    """Of an array in order."""
+    """Return the median of a sorted array."""
     last = F.size(values) - 1
     low, high = F.floor(last / F.lit(2)), F.ceil(last / F.lit(2))
     lower = F.get(values, low.cast("int"))
     return (lower + F.get(values, high.cast("int"))) / F.lit(2.0)
 
 
-def _found(kind: str, observed: Column, expected: Column, why: Column) -> list[Column]:
+def _anomaly(kind: str, observed: Column, expected: Column, why: Column) -> list[Column]:
     return [
         F.lit(kind).alias("kind"),
         observed.cast("double").alias("observed"),
@@ -95,35 +97,35 @@ def _found(kind: str, observed: Column, expected: Column, why: Column) -> list[C
 
 
 def _flood() -> Column:
-    """Most of it was refused by the rate limit, or so much that it was only counted."""
-    limited, tried = F.col("rate_limited"), F.col("publishes")
-    by_share = (limited >= FLOOD_REJECTIONS_MIN) & (limited > tried * FLOOD_SHARE_ABOVE)
+    """Detect a flood: mostly rejected by the rate limit, or rejections that were only counted."""
+    limited, publishes = F.col("rate_limited"), F.col("publishes")
+    by_share = (limited >= FLOOD_REJECTIONS_MIN) & (limited > publishes * FLOOD_SHARE_ABOVE)
     why = sentence(
-        "tried to send ", counted(tried, "message"), "; ", number(F.col("rejected")),
-        " were refused",
+        "tried to send ", counted(publishes, "message"), "; ", number(F.col("rejected")),
+        " were rejected",
         F.when(limited > 0, sentence(", ", number(limited), " by its rate limit")).otherwise(
             F.lit("")
         ),
     )  # fmt: skip
-    found = _found("flood", F.col("rejected"), tried * (1 - FLOOD_SHARE_ABOVE), why)
+    found = _anomaly("flood", F.col("rejected"), publishes * (1 - FLOOD_SHARE_ABOVE), why)
     return F.when(by_share | F.col("counted").isNotNull(), F.struct(*found))
 
 
 def _one_way() -> Column:
-    """Much was sent, and nobody ever answered."""
+    """Detect one-way traffic: many messages and never an answer."""
     sent, recipients = F.col("publishes"), F.col("recipients")
-    many = (sent >= ONE_WAY_PUBLISHES_MIN) & (recipients >= ONE_WAY_RECIPIENTS_MIN)
-    insistent = (sent >= ONE_WAY_SINGLE_MIN) & (recipients >= 1)
+    to_many = (sent >= ONE_WAY_PUBLISHES_MIN) & (recipients >= ONE_WAY_RECIPIENTS_MIN)
+    to_few = (sent >= ONE_WAY_SINGLE_MIN) & (recipients >= 1)
     why = sentence(
         "sent ", counted(sent, "message"), " to ", counted(recipients, "agent"),
         " and got no answer",
     )  # fmt: skip
-    unanswered = (F.col("answers_so_far") == 0) & (many | insistent)
-    return F.when(unanswered, F.struct(*_found("one_way", sent, F.lit(0), why)))
+    unanswered = (F.col("answers_so_far") == 0) & (to_many | to_few)
+    return F.when(unanswered, F.struct(*_anomaly("one_way", sent, F.lit(0), why)))
 
 
 def _burst() -> Column:
-    """Far more in one minute than the sender's usual busiest minute."""
+    """Detect a burst: far more in one minute than in the sender's usual busiest minute."""
     busiest, median = F.col("busiest_minute"), F.col("median")
     known = F.size("usual") >= BURST_DAYS_MIN
     much_more = (busiest >= median * BURST_FACTOR) & (busiest >= BURST_MINUTE_MIN)
@@ -131,17 +133,17 @@ def _burst() -> Column:
         "sent ", counted(busiest, "message"), " in one minute; its busiest minute usually has ",
         number(median),
     )  # fmt: skip
-    return F.when(known & much_more, F.struct(*_found("burst", busiest, median, why)))
+    return F.when(known & much_more, F.struct(*_anomaly("burst", busiest, median, why)))
 
 
-def _loops(stopped_arrivals: DataFrame) -> DataFrame:
-    """What it sent came back to where it had been."""
-    senders = stopped_arrivals.groupBy("day", "relay", "sender", "endpoint").agg(
+def _loops(arrivals: DataFrame) -> DataFrame:
+    """Return the senders of messages that were stopped because they went in a loop."""
+    senders = arrivals.groupBy("day", "relay", "sender", "endpoint").agg(
         times(F.lit(True)).alias("times")
     )
     why = sentence(
         counted(F.col("times"), "message"), " it sent to ", F.col("endpoint"),
         " went in a loop and had to be stopped",
     )  # fmt: skip
-    found = _found("loop", F.col("times"), F.lit(0), why)
+    found = _anomaly("loop", F.col("times"), F.lit(0), why)
     return senders.select("day", "relay", "sender", "endpoint", *found)

@@ -1,4 +1,4 @@
-"""`breakers`: one row for each time a circuit breaker changed state, and how long that lasted."""
+"""`breakers`: one row for each state change of a circuit breaker, and how long it lasted."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -17,13 +17,13 @@ SCHEMA = columns(
 
 
 def build(events: DataFrame) -> DataFrame:
-    """Moves of breakers among `events`, which must be of all days: the next move may be later."""
-    its_moves = Window.partitionBy("relay", "endpoint").orderBy("seq")
-    until_us = F.lead("at_us").over(its_moves)
-    moves = events.where(F.col("kind") == "breaker").withColumns(
+    """Return the state changes among `events` of all days: the next one may be on a later day."""
+    of_breaker = Window.partitionBy("relay", "endpoint").orderBy("seq")
+    until_us = F.lead("at_us").over(of_breaker)
+    changes = events.where(F.col("kind") == "breaker").withColumns(
         {
             "at": F.timestamp_micros("at_us"),
             "lasted_ms": elapsed_ms(F.col("at_us"), until_us),
         }
     )
-    return moves.select(*SCHEMA.names)
+    return changes.select(*SCHEMA.names)

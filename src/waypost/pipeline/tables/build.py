@@ -1,11 +1,11 @@
-"""`build`: events become tables, and only the days are written that something new is known of.
+"""`build`: builds the tables from `events`, rewriting only the days affected by new events.
 
-Rule 1  Whatever the steps in which events came, the tables are those of one build over all.
-Rule 2  A day is touched if it has new events, or messages arrived on it that new events concern.
-Rule 3  What happens to a message may happen on later days, so movements are read from the first
-        touched day on; arrivals only of the touched days.
-Rule 4  Tables that do not need each other are written at the same time: while Spark plans one and
-        Java compiles it, tasks of another can run.
+Rule 1  The result does not depend on how events were split over runs: it equals one build of all.
+Rule 2  A day is affected if it has new events, or arrivals of messages that new events change.
+Rule 3  A message may change on later days, so transitions are read from the first affected day on;
+        arrivals only of the affected days.
+Rule 4  Independent tables are written at the same time: while Spark plans one and Java compiles
+        it, tasks of another can run.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.lake.events import EVENTS, MOVEMENTS
+from waypost.pipeline.lake.events import EVENTS, TRANSITIONS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
 from waypost.pipeline.spark.partitioning import fit_shuffles
 from waypost.pipeline.tables import (
@@ -36,14 +36,14 @@ from waypost.pipeline.tables import (
     sessions,
     traffic,
 )
-from waypost.pipeline.tables.expressions import KEY, arrivals_of, is_kept, movements_of
+from waypost.pipeline.tables.expressions import KEY, arrivals_of, leaves_message, transitions_of
+from waypost.pipeline.tables.registry import TABLES
 
-_AT_ONCE = 3
-"""Tables in the making at the same time."""
+_PARALLEL_TABLES = 3
 
 
-class Built(msgspec.Struct, kw_only=True):
-    """What a run built: batches of events that were new, and the days written for them."""
+class BuildSummary(msgspec.Struct, kw_only=True):
+    """The result of a run: new batches of events, and the days rewritten for them."""
 
     batches: int = 0
     days: list[str] = []
@@ -52,50 +52,51 @@ class Built(msgspec.Struct, kw_only=True):
 
     @property
     def nothing_new(self) -> bool:
-        """Whether the tables knew everything already."""
+        """Return whether the tables were already up to date."""
         return not self.batches
 
 
-def build(lake: Lake) -> Built:
+def build(lake: Lake) -> BuildSummary:
     """Bring the tables up to date with `events`, in one commit."""
     change = lake.begin()
     batches = list(change.draft.unbuilt)
     if not batches:
-        return Built()
+        return BuildSummary()
     fit_shuffles(lake.spark, change.draft.events)
-    days = touched_days(change, batches)
+    days = affected_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()
     change.commit()
-    return Built(batches=len(batches), days=days, messages=written)
+    return BuildSummary(batches=len(batches), days=days, messages=written)
 
 
-def touched_days(change: Change, batches: Iterable[int]) -> list[str]:
-    """The days to write, in order."""
+def affected_days(change: Change, batches: Iterable[int]) -> list[str]:
+    """Return the days to rewrite, in order."""
     known = change.draft.tables.get(EVENTS_TABLE, {})
     names = {f"batch={batch}" for batch in batches}
     with_new = {day for day, parts in known.items() if names.intersection(parts)}
     older = [day for day in change.draft.days(messages.NAME) if day not in with_new]
-    return sorted(with_new | (_concerned(change, batches, with_new, older) if older else set()))
+    changed = _days_of_changed_messages(change, batches, with_new, older) if older else set()
+    return sorted(with_new | changed)
 
 
-def _concerned(
+def _days_of_changed_messages(
     change: Change, batches: Iterable[int], with_new: set[str], older: list[str]
 ) -> set[str]:
-    """Which of the `older` days have messages that new events concern."""
+    """Return the `older` days with arrivals of messages that new events change."""
     new = reduce(DataFrame.unionByName, (change.read_batch(one, with_new) for one in batches))
-    comes_again = is_kept() & F.col("chosen_id")
-    moves = F.col("kind").isin(*MOVEMENTS)
-    moved = new.where(moves | comes_again).select(*KEY)
-    known = change.read(messages.NAME, messages.SCHEMA, older)
+    repeats_id = leaves_message() & F.col("chosen_id")
+    is_transition = F.col("kind").isin(*TRANSITIONS)
+    changed = new.where(is_transition | repeats_id).select(*KEY)
+    known = _read(change, messages.NAME, older)
     if not _out_of_order(change, new):
         known = known.where(F.col("state").isin(*messages.OPEN_STATES))
-    concerned = known.join(moved, on=[*KEY], how="left_semi").select("day").distinct()
-    return {str(row.day) for row in concerned.collect()}
+    days = known.join(changed, on=[*KEY], how="left_semi").select("day").distinct()
+    return {str(row.day) for row in days.collect()}
 
 
 def _out_of_order(change: Change, new: DataFrame) -> bool:
-    """Whether a relay's earlier segment came after a later one: then what is over may reopen."""
+    """Return whether an earlier segment came after a later one: final states may change then."""
     found: dict[str, set[int]] = {}
     for row in new.select("relay", "segment").distinct().collect():
         found.setdefault(row.relay, set()).add(row.segment)
@@ -107,29 +108,33 @@ def _out_of_order(change: Change, new: DataFrame) -> bool:
 
 
 def _write_tables(change: Change, days: list[str]) -> int:
-    """Write all tables for `days`; returns the number of rows of `messages`."""
-    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="build")
+    """Write all tables for `days`; returns the rows of `messages`."""
+    pool = ThreadPoolExecutor(_PARALLEL_TABLES, thread_name_prefix="build")
     try:
-        # In this order each waits only for what has begun before it.
-        of_messages = pool.submit(_write_messages, change, days)
-        of_arrivals = pool.submit(_write_arrivals, change, days)
-        of_lines = pool.submit(_write_lines, change, days)
-        ends = [
-            pool.submit(_write_lives, change, days, [of_messages]),
-            pool.submit(_write_inboxes, change, days, [of_messages, of_arrivals]),
-            pool.submit(_write_anomalies, change, days[0], [of_arrivals, of_lines]),
+        # In this order, each waits only for tables that were started before it.
+        first_messages = pool.submit(_write_messages, change, days)
+        first_arrivals = pool.submit(_write_arrival_tables, change, days)
+        first_events = pool.submit(_write_event_tables, change, days)
+        last = [
+            pool.submit(_write_outcome_tables, change, days, [first_messages]),
+            pool.submit(_write_inboxes, change, days, [first_messages, first_arrivals]),
+            pool.submit(_write_anomalies, change, days[0], [first_arrivals, first_events]),
         ]
-        _wait_for(ends)
-        return of_messages.result()
+        _wait_for(last)
+        return first_messages.result()
     finally:
-        # If one failed, the others end first: the next build writes to the same directories.
+        # After a failure, let the others end: the next build writes to the same directories.
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _wait_for(others: Iterable[Future[Any]]) -> None:
-    """Wait until `others` are written; raises what one of them raised."""
-    for other in others:
-        other.result()
+def _wait_for(tables: Iterable[Future[Any]]) -> None:
+    """Wait until `tables` are written; re-raises the error of any."""
+    for table in tables:
+        table.result()
+
+
+def _read(change: Change, name: str, days: Iterable[str] | None = None) -> DataFrame:
+    return change.read(name, TABLES[name], days)
 
 
 def _events(change: Change, days: Iterable[str] | None = None) -> DataFrame:
@@ -139,25 +144,24 @@ def _events(change: Change, days: Iterable[str] | None = None) -> DataFrame:
 def _write_messages(change: Change, days: list[str]) -> int:
     since = _events(change, [day for day in change.draft.days(EVENTS_TABLE) if day >= days[0]])
     arrivals = arrivals_of(_events(change, days))
-    chosen = arrivals_of(since).where(is_kept() & F.col("chosen_id"))
+    chosen = arrivals_of(since).where(leaves_message() & F.col("chosen_id"))
     some_repeat = not messages.repeated(chosen).isEmpty()
-    rows = messages.build(arrivals, movements_of(since), chosen, some_repeat=some_repeat)
+    rows = messages.build(arrivals, transitions_of(since), chosen, some_repeat=some_repeat)
     return change.rewrite(messages.NAME, rows, days)
 
 
-def _write_arrivals(change: Change, days: list[str]) -> None:
-    """Tables that add up what arrived."""
-    lines = _events(change, days)
-    arrivals = arrivals_of(lines)
+def _write_arrival_tables(change: Change, days: list[str]) -> None:
+    """Write the tables that aggregate arrivals."""
+    events = _events(change, days)
+    arrivals = arrivals_of(events)
     change.rewrite(pairs.NAME, pairs.build(arrivals), days)
-    of_pairs = change.read(pairs.NAME, pairs.SCHEMA, days)
-    change.rewrite(senders.NAME, senders.build(arrivals, of_pairs), days)
+    change.rewrite(senders.NAME, senders.build(arrivals, _read(change, pairs.NAME, days)), days)
     change.rewrite(pressure.NAME, pressure.build(arrivals), days)
-    change.rewrite(traffic.NAME, traffic.build(arrivals, movements_of(lines)), days)
+    change.rewrite(traffic.NAME, traffic.build(arrivals, transitions_of(events)), days)
 
 
-def _write_lines(change: Change, days: list[str]) -> None:
-    """Tables with a row for each line of a kind, and those of the rarest lines."""
+def _write_event_tables(change: Change, days: list[str]) -> None:
+    """Write the tables with a row for each event of a kind, and those of the rarest kinds."""
     arrivals = arrivals_of(_events(change, days))
     change.rewrite(rejections.NAME, rejections.build(arrivals), days)
     change.rewrite(loops.NAME, loops.build(arrivals), days)
@@ -165,33 +169,35 @@ def _write_lines(change: Change, days: list[str]) -> None:
     change.rewrite(sessions.NAME, sessions.build(_events(change)))
 
 
-def _write_lives(change: Change, days: list[str], first: Iterable[Future[Any]]) -> None:
-    """Tables that add up what became of messages."""
+def _write_outcome_tables(change: Change, days: list[str], first: Iterable[Future[Any]]) -> None:
+    """Write the tables that aggregate the outcomes of messages."""
     _wait_for(first)
-    of_messages = change.read(messages.NAME, messages.SCHEMA, days)
-    change.rewrite(latency.NAME, latency.build(of_messages), days)
-    change.rewrite(dead_letters.NAME, dead_letters.build(of_messages), days)
+    built = _read(change, messages.NAME, days)
+    change.rewrite(latency.NAME, latency.build(built), days)
+    change.rewrite(dead_letters.NAME, dead_letters.build(built), days)
 
 
 def _write_inboxes(change: Change, days: list[str], first: Iterable[Future[Any]]) -> None:
     _wait_for(first)
-    of_pairs = change.read(pairs.NAME, pairs.SCHEMA, days)
-    of_pressure = change.read(pressure.NAME, pressure.SCHEMA, days)
-    of_messages = change.read(messages.NAME, messages.SCHEMA, days)
-    movements = movements_of(_events(change, days))
-    change.rewrite(inboxes.NAME, inboxes.build(of_pairs, of_pressure, movements, of_messages), days)
+    rows = inboxes.build(
+        _read(change, pairs.NAME, days),
+        _read(change, pressure.NAME, days),
+        transitions_of(_events(change, days)),
+        _read(change, messages.NAME, days),
+    )
+    change.rewrite(inboxes.NAME, rows, days)
 
 
 def _write_anomalies(change: Change, first_day: str, first: Iterable[Future[Any]]) -> None:
-    """From the first touched day on, since a day is compared with those before it."""
+    """Write from the first affected day on, because a day is compared with those before it."""
     _wait_for(first)
     known = change.draft.days(senders.NAME)
     wanted = [day for day in known if day >= first_day]
-    furthest = str(date.fromisoformat(first_day) - timedelta(days=anomalies.EARLIER_DAYS))
-    read = change.read(senders.NAME, senders.SCHEMA, [day for day in known if day >= furthest])
-    rejected = change.read(rejections.NAME, rejections.SCHEMA, wanted)
-    arrivals = arrivals_of(_events(change, wanted))
-    found = anomalies.build(read, rejected, arrivals).where(
-        F.col("day") >= F.lit(first_day).cast("date")
+    earliest = str(date.fromisoformat(first_day) - timedelta(days=anomalies.EARLIER_DAYS))
+    found = anomalies.build(
+        _read(change, senders.NAME, [day for day in known if day >= earliest]),
+        _read(change, rejections.NAME, wanted),
+        arrivals_of(_events(change, wanted)),
     )
+    found = found.where(F.col("day") >= F.lit(first_day).cast("date"))
     change.rewrite(anomalies.NAME, found, wanted)

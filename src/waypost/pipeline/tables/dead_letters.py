@@ -1,6 +1,6 @@
-"""`dead_letters`: one row for each mailbox and reason: what became of messages that died of it.
+"""`dead_letters`: one row for each mailbox and reason, with the current states of its dead letters.
 
-A message counts once, with the reason it died of last, on the day it arrived.
+A message counts once, under its last reason, on the day it arrived.
 """
 
 from pyspark.sql import DataFrame
@@ -19,12 +19,12 @@ SCHEMA = columns(
 
 
 def build(messages: DataFrame) -> DataFrame:
-    """Those of `messages` that have been dead letters."""
+    """Return the dead letters among `messages`, redriven and purged ones included."""
     state = F.col("state")
-    letters = messages.where(F.col("died_at").isNotNull()).groupBy(
+    by_reason = messages.where(F.col("died_at").isNotNull()).groupBy(
         "day", "relay", "endpoint", F.col("died_of").alias("reason")
     )
-    return letters.agg(
+    return by_reason.agg(
         F.count(F.lit(1)).alias("letters"),
         F.countDistinct("sender").alias("senders"),
         F.count_if(F.col("redrives") > 0).alias("redriven"),

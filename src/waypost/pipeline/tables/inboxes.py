@@ -1,14 +1,13 @@
-"""`inboxes`: one row for each mailbox and day on which anything happened in it.
+"""`inboxes`: one row for each mailbox and day with any event in it.
 
-What arrived and what was done is counted on the day it happened; how long messages waited, on the
-day they arrived.
+Arrivals and transitions count on the day of the event, waiting times on the day of arrival.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.latency import in_order, percentiles
+from waypost.pipeline.tables.latency import percentiles, sorted_times
 
 NAME = "inboxes"
 
@@ -23,52 +22,60 @@ SCHEMA = columns(
 
 _GROUP = ("day", "relay", "endpoint")
 _COUNTS = (
-    *("arrivals", "stored", "rejected", "acked", "failed", "expired", "evicted"),
-    *("bytes", "senders", "depth_peak"),
+    "arrivals",
+    "stored",
+    "rejected",
+    "acked",
+    "failed",
+    "expired",
+    "evicted",
+    "bytes",
+    "senders",
+    "depth_peak",
 )
 
 
 def build(
-    pairs: DataFrame, pressure: DataFrame, movements: DataFrame, messages: DataFrame
+    pairs: DataFrame, pressure: DataFrame, transitions: DataFrame, messages: DataFrame
 ) -> DataFrame:
-    """Mailboxes, out of other tables of the same days and the `movements` on those days."""
-    whole = (
-        _came(pairs)
-        .join(_fullest(pressure), on=[*_GROUP], how="full")
-        .join(_done(movements), on=[*_GROUP], how="full")
-        .join(_times(messages), on=[*_GROUP], how="left")
+    """Return the mailboxes, from other tables and the `transitions` of the same days."""
+    inboxes = (
+        _arrivals(pairs)
+        .join(_peaks(pressure), on=[*_GROUP], how="full")
+        .join(_transitions(transitions), on=[*_GROUP], how="full")
+        .join(_waiting_times(messages), on=[*_GROUP], how="left")
     )
     zero = {name: F.coalesce(name, F.lit(0)) for name in _COUNTS}
     zero["pressure_peak"] = F.coalesce("pressure_peak", F.lit(0.0))
-    return whole.withColumns(zero).select(*SCHEMA.names)
+    return inboxes.withColumns(zero).select(*SCHEMA.names)
 
 
-def _came(pairs: DataFrame) -> DataFrame:
+def _arrivals(pairs: DataFrame) -> DataFrame:
     return pairs.groupBy(*_GROUP).agg(
         *(F.sum(name).alias(name) for name in ("arrivals", "stored", "rejected", "bytes")),
         F.count(F.lit(1)).alias("senders"),
     )
 
 
-def _fullest(pressure: DataFrame) -> DataFrame:
+def _peaks(pressure: DataFrame) -> DataFrame:
     return pressure.groupBy(*_GROUP).agg(
         F.max("depth_peak").alias("depth_peak"), F.max("pressure").alias("pressure_peak")
     )
 
 
-def _done(movements: DataFrame) -> DataFrame:
+def _transitions(transitions: DataFrame) -> DataFrame:
     kind = F.col("kind")
-    in_line = F.col("was") == "pending"  # what was dead is not expired but purged
-    return movements.groupBy(*_GROUP).agg(
+    was_pending = F.col("was") == "pending"  # a dead letter is purged, not expired
+    return transitions.groupBy(*_GROUP).agg(
         F.count_if(kind == "acked").alias("acked"),
         F.count_if(kind == "failed").alias("failed"),
-        F.count_if((kind == "expired") & in_line).alias("expired"),
+        F.count_if((kind == "expired") & was_pending).alias("expired"),
         F.count_if(kind == "evicted").alias("evicted"),
     )
 
 
-def _times(messages: DataFrame) -> DataFrame:
+def _waiting_times(messages: DataFrame) -> DataFrame:
     known = percentiles()
     wanted = [name for name in SCHEMA.names if name in known]
-    days = in_order(messages, _GROUP)
+    days = sorted_times(messages, _GROUP)
     return days.select(*_GROUP, *(known[name].alias(name) for name in wanted))

@@ -1,7 +1,7 @@
-"""`latency`: one row for each mailbox and hour: how long what arrived then took.
+"""`latency`: one row for each mailbox and hour, with the waiting times of its arrivals.
 
-Percentiles are exact, not estimates. Waiting ends with the first lease, the whole with the
-acknowledgement; messages that have not come so far yet count in neither.
+Percentiles are exact, not estimates. `wait` ends with the first lease, `total` with the ack;
+messages without a lease or ack do not count there.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -25,16 +25,16 @@ _SHARES = {50: 0.5, 95: 0.95, 99: 0.99}
 
 
 def build(messages: DataFrame) -> DataFrame:
-    """Hours of `messages`."""
+    """Return the mailboxes and hours of `messages`."""
     hours = messages.withColumn("hour", hour_of(F.col("arrived_at")))
-    found = in_order(hours, ("day", "relay", "endpoint", "hour"))
+    found = sorted_times(hours, ("day", "relay", "endpoint", "hour"))
     return found.withColumns(percentiles()).select(*SCHEMA.names)
 
 
-def in_order(messages: DataFrame, group: tuple[str, ...]) -> DataFrame:
-    """How many `messages`, and all their `wait` and `total` in ms, in order, by `group`.
+def sorted_times(messages: DataFrame, group: tuple[str, ...]) -> DataFrame:
+    """Return the number of `messages`, and sorted arrays of `wait` and `total` in ms, by `group`.
 
-    Spark's own `percentile` counts each value in a map of its own; to sort numbers is quicker.
+    Spark's own `percentile` counts values in a map for each group; sorting is faster.
     """
     return messages.groupBy(*group).agg(
         F.count(F.lit(1)).alias("messages"),
@@ -44,7 +44,7 @@ def in_order(messages: DataFrame, group: tuple[str, ...]) -> DataFrame:
 
 
 def percentiles() -> dict[str, Column]:
-    """`wait_pNN_ms` and `total_pNN_ms`, of the arrays `wait` and `total`, which are in order."""
+    """Return `wait_pNN_ms` and `total_pNN_ms` of the sorted arrays `wait` and `total`."""
     return {
         f"{what}_p{percent}_ms": _percentile(F.col(what), share)
         for what in ("wait", "total")
@@ -53,8 +53,8 @@ def percentiles() -> dict[str, Column]:
 
 
 def _percentile(values: Column, share: float) -> Column:
-    """Interpolated between the two neighbours of the place where it would be; null of nothing."""
-    place = (F.size(values) - 1) * F.lit(share)
-    low, high = F.floor(place), F.ceil(place)
+    """Interpolate between the two nearest values; null for an empty array."""
+    index = (F.size(values) - 1) * F.lit(share)
+    low, high = F.floor(index), F.ceil(index)
     lower, higher = F.get(values, low.cast("int")), F.get(values, high.cast("int"))
-    return lower + (higher - lower) * (place - low)
+    return lower + (higher - lower) * (index - low)

@@ -1,16 +1,15 @@
-"""`loops`: one row for each way on which messages came back to a mailbox they had been in.
+"""`loops`: one row for each chain on which messages returned to an earlier mailbox.
 
-A loop is what the budget stopped: the mailbox is among the message's ancestors, or the ancestors
-repeat themselves (which a message put back by hand can bring about). `chain` goes from the
-mailbox, the first time, to the same mailbox again.
+A loop is a message that its budget stopped: the mailbox is among its ancestors, or an ancestor
+appears twice (which a redriven message can cause). `chain` goes from the mailbox to the same
+mailbox again.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import rejected_for, total, weight
-from waypost.pipeline.tables.wording import counted
+from waypost.pipeline.tables.expressions import counted, rejected_for, total, weight
 from waypost.policy.reasons import Reason
 
 NAME = "loops"
@@ -26,9 +25,9 @@ _GROUP = ("day", "relay", "endpoint", "chain")
 
 
 def build(arrivals: DataFrame) -> DataFrame:
-    """Loops among `arrivals`."""
+    """Return the loops among `arrivals`."""
     loops = (
-        stopped(arrivals)
+        looping_arrivals(arrivals)
         .withColumn("chain", _chain())
         .groupBy(*_GROUP)
         .agg(
@@ -41,19 +40,19 @@ def build(arrivals: DataFrame) -> DataFrame:
     return loops.withColumn("why", _why()).select(*SCHEMA.names)
 
 
-def stopped(arrivals: DataFrame) -> DataFrame:
-    """Those of `arrivals` that were refused because they went in a loop."""
+def looping_arrivals(arrivals: DataFrame) -> DataFrame:
+    """Return the `arrivals` that were rejected because they went in a loop."""
     ancestors = F.col("ancestor_chain")
     repeats = F.size(F.array_distinct(ancestors)) < F.size(ancestors)
-    return arrivals.where(rejected_for(Reason.BUDGET_EXCEEDED) & (_came_back() | repeats))
+    return arrivals.where(rejected_for(Reason.BUDGET_EXCEEDED) & (_returned() | repeats))
 
 
-def _came_back() -> Column:
+def _returned() -> Column:
     return F.array_contains(F.col("ancestor_chain"), F.col("endpoint"))
 
 
 def _chain() -> Column:
-    """From the first time in this mailbox on, or the whole way if it never was."""
+    """Return the chain from this mailbox on, or all of it if the mailbox is not in it."""
     ancestors, endpoint = F.col("ancestor_chain"), F.col("endpoint")
     first = F.greatest(F.array_position(ancestors, endpoint), F.lit(1)).cast("int")
     return F.array_append(F.slice(ancestors, first, F.size(ancestors)), endpoint)
@@ -63,6 +62,7 @@ def _why() -> Column:
     chain = F.col("chain")
     closed = F.element_at(chain, 1) == F.col("endpoint")
     hops = counted(F.size(chain) - 1, "hop")
-    way = F.when(closed, F.lit(" came back after ")).otherwise(F.lit(" went round for "))
-    stopped = F.when(F.col("times") == 1, F.lit("once")).otherwise(counted(F.col("times"), "time"))
-    return F.concat(F.array_join(chain, " → "), way, hops, F.lit(", stopped "), stopped)
+    course = F.when(closed, F.lit(" came back after ")).otherwise(F.lit(" went round for "))
+    times = F.col("times")
+    how_often = F.when(times == 1, F.lit("once")).otherwise(counted(times, "time"))
+    return F.concat(F.array_join(chain, " → "), course, hops, F.lit(", stopped "), how_often)

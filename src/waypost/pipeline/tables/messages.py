@@ -1,21 +1,21 @@
-"""`messages`: one row for each message in each mailbox, with its whole life.
+"""`messages`: one row for each message in each mailbox, from arrival to final state.
 
-Law 1  A row is an arrival that left something behind: stored, or kept as a dead letter because its
-       budget was overdrawn. Its `day` is the day it arrived, whenever the rest happened.
-Law 2  What happens under an id belongs to the latest arrival of that id in that mailbox. Only ids
-       that senders choose can come again.
-Law 3  The last movement decides the state. A dead letter whose id was stored again is gone: the
-       relay has forgotten it, and here it is `purged`.
+Rule 1  A row is an arrival that left a message: stored, or dead-lettered because its budget was
+        exceeded. Its `day` is the day of arrival, whenever later events happened.
+Rule 2  Events of an id belong to the latest arrival of that id in that mailbox. Only ids that
+        senders choose can repeat.
+Rule 3  The last transition decides the state. A dead letter whose id was stored again is `purged`:
+        the relay no longer keeps it.
 
-Movements are added up in numbers only, which Spark can do without sorting them; the texts of the
-few that died or expired are joined to them afterwards.
+Transitions are aggregated as numbers only, which Spark does by hash, without sorting. The reason
+texts of the few messages that died or expired are joined afterwards.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_kept, is_rejected
+from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_rejected, leaves_message
 
 NAME = "messages"
 
@@ -30,73 +30,64 @@ SCHEMA = columns(
 )
 
 OPEN_STATES = ("pending", "leased", "dead")
-"""States from which a message can still move."""
+"""States with possible further transitions."""
 
-# The lowest bits of `last` say which movement it was, the others its seq.
-_BITS = 8
-_LEASED, _ACKED, _RETURNED, _DIED, _EXPIRED, _PURGED, _REDRIVEN = range(1, 8)
-_STATES = {
-    _LEASED: "leased",
-    _ACKED: "acked",
-    _RETURNED: "pending",
-    _DIED: "dead",
-    _EXPIRED: "expired",
-    _PURGED: "purged",
-    _REDRIVEN: "pending",
-}
-_TURN = "turn"
+# States by number: Spark aggregates numbers by hash, and would sort texts.
+_STATES = ("pending", "leased", "acked", "dead", "expired", "purged")
+_PENDING, _LEASED, _ACKED, _DEAD, _EXPIRED, _PURGED = range(len(_STATES))
+_ARRIVAL_SEQ = "arrival_seq"
 
 
 def build(
-    arrivals: DataFrame, movements: DataFrame, chosen: DataFrame, *, some_repeat: bool = True
+    arrivals: DataFrame, transitions: DataFrame, chosen: DataFrame, *, some_repeat: bool = True
 ) -> DataFrame:
-    """Messages of `arrivals`.
+    """Return the messages of `arrivals`.
 
-    `movements` are those since the first of them, and `chosen` the arrivals since then that left
-    a message behind under an id chosen by its sender. Whoever knows that none of their ids comes
-    twice (`repeated`) says so with `some_repeat`, and no row is looked up among them.
+    `transitions` are those since the first arrival, and `chosen` the arrivals since then that left
+    a message under an id chosen by its sender. If none of these ids repeats (`repeated`), pass
+    `some_repeat=False` to skip looking them up.
     """
-    turns = _turns(chosen) if some_repeat else None
-    # A turn that is always the same would have Spark shuffle the sums again for the join.
-    key = [*KEY, _TURN] if some_repeat else [*KEY]
-    kept = _with_turn(arrivals.where(is_kept()), turns, F.col("seq"))
-    moved = _with_turn(movements, turns, _arrival_before())
-    told = _sums(moved, key).join(_texts(moved, key), on=key, how="left")
-    return _closing(kept.join(told, on=key, how="left"))
+    repeats = _arrivals_of_repeated_ids(chosen) if some_repeat else None
+    # A constant key column would make Spark shuffle the aggregates again for the join.
+    key = [*KEY, _ARRIVAL_SEQ] if some_repeat else [*KEY]
+    messages = _with_arrival_seq(arrivals.where(leaves_message()), repeats, F.col("seq"))
+    moved = _with_arrival_seq(transitions, repeats, _seq_of_arrival_before())
+    totals = _aggregates(moved, key).join(_reasons(moved, key), on=key, how="left")
+    return _closing(messages.join(totals, on=key, how="left"))
 
 
 def repeated(chosen: DataFrame) -> DataFrame:
-    """Ids of `chosen` that came again to a mailbox. Few, if any."""
+    """Return the ids of `chosen` that arrived more than once in a mailbox. Few, if any."""
     times = F.count(F.lit(1)).alias("times")
     return chosen.groupBy(*KEY).agg(times).where(F.col("times") > 1).select(*KEY)
 
 
-def _turns(chosen: DataFrame) -> DataFrame:
-    """Ids that came again, with all their arrivals in order."""
-    all_of_them = chosen.select(*KEY, F.struct("seq", "at_us").alias("arrival")).join(
+def _arrivals_of_repeated_ids(chosen: DataFrame) -> DataFrame:
+    """Return the repeated ids, each with all its arrivals in order."""
+    arrivals = chosen.select(*KEY, F.struct("seq", "at_us").alias("arrival")).join(
         F.broadcast(repeated(chosen)), on=[*KEY], how="left_semi"
     )
-    in_order = F.sort_array(F.collect_list("arrival")).alias("turns")
-    return F.broadcast(all_of_them.groupBy(*KEY).agg(in_order))
+    in_order = F.sort_array(F.collect_list("arrival")).alias("repeats")
+    return F.broadcast(arrivals.groupBy(*KEY).agg(in_order))
 
 
-def _with_turn(rows: DataFrame, turns: DataFrame | None, its_own: Column) -> DataFrame:
-    """Tell apart what has the same id: by the seq of the arrival, 0 where the id came once."""
-    if turns is None:
+def _with_arrival_seq(rows: DataFrame, repeats: DataFrame | None, own_seq: Column) -> DataFrame:
+    """Distinguish the messages of one id by the seq of their arrival; 0 for an id used once."""
+    if repeats is None:
         none = F.lit(None).cast("array<struct<seq:bigint,at_us:bigint>>")
-        return rows.withColumn("turns", none)
-    turn = F.when(F.col("turns").isNull(), F.lit(0)).otherwise(its_own)
-    return rows.join(turns, on=[*KEY], how="left").withColumn(_TURN, turn.cast("bigint"))
+        return rows.withColumn("repeats", none)
+    seq = F.when(F.col("repeats").isNull(), F.lit(0)).otherwise(own_seq)
+    return rows.join(repeats, on=[*KEY], how="left").withColumn(_ARRIVAL_SEQ, seq.cast("bigint"))
 
 
-def _arrival_before() -> Column:
-    """The seq of the arrival a movement belongs to, among those of its id; null if of none."""
-    return F.array_max(F.filter("turns", lambda turn: turn["seq"] < F.col("seq")))["seq"]
+def _seq_of_arrival_before() -> Column:
+    """Return the seq of the arrival that a transition belongs to; null if there is none."""
+    return F.array_max(F.filter("repeats", lambda one: one["seq"] < F.col("seq")))["seq"]
 
 
 def _replaced_us() -> Column:
-    """When the same id came again, in µs; null if it did not."""
-    return F.array_min(F.filter("turns", lambda turn: turn["seq"] > F.col("seq")))["at_us"]
+    """Return when the same id arrived again, in µs; null if it did not."""
+    return F.array_min(F.filter("repeats", lambda one: one["seq"] > F.col("seq")))["at_us"]
 
 
 def _died() -> Column:
@@ -107,24 +98,24 @@ def _expired() -> Column:
     return (F.col("kind") == "expired") & (F.col("was") == "pending")
 
 
-def _code() -> Column:
+def _state_after() -> Column:
+    """Return the number of the state that a transition leads to."""
     kind = F.col("kind")
     return (
         F.when(kind == "leased", _LEASED)
         .when(kind == "acked", _ACKED)
-        .when(kind == "returned", _RETURNED)
-        .when(_died(), _DIED)
+        .when(_died(), _DEAD)
         .when(_expired(), _EXPIRED)
         .when(kind == "expired", _PURGED)
-        .otherwise(_REDRIVEN)
+        .otherwise(_PENDING)  # returned, redriven
     )
 
 
-def _sums(movements: DataFrame, key: list[str]) -> DataFrame:
-    """What the movements of each message come to."""
-    kind, at_us, seq = F.col("kind"), F.col("at_us"), F.col("seq")
-    return movements.groupBy(*key).agg(
-        F.max(seq * _BITS + _code()).alias("last"),
+def _aggregates(transitions: DataFrame, key: list[str]) -> DataFrame:
+    """Return the last state, the times and the counts of each message."""
+    kind, at_us = F.col("kind"), F.col("at_us")
+    return transitions.groupBy(*key).agg(
+        F.max_by(_state_after(), "seq").alias("last_state"),
         F.max(at_us).alias("last_us"),
         F.min(F.when(kind == "leased", at_us)).alias("leased_us"),
         F.max(F.when(_died(), at_us)).alias("died_us"),
@@ -134,38 +125,38 @@ def _sums(movements: DataFrame, key: list[str]) -> DataFrame:
     )
 
 
-def _texts(movements: DataFrame, key: list[str]) -> DataFrame:
-    """Why messages died or expired, last: by lists, since a greatest text would need sorting."""
-    ends = movements.where(_died() | _expired())
-    text = F.struct("seq", "reason")
+def _reasons(transitions: DataFrame, key: list[str]) -> DataFrame:
+    """Return the last reason to die or expire: from lists, because `max_by` of a text sorts."""
+    ends = transitions.where(_died() | _expired())
+    reason = F.struct("seq", "reason")
     return ends.groupBy(*key).agg(
-        F.array_max(F.collect_list(F.when(_died(), text)))["reason"].alias("death"),
-        F.array_max(F.collect_list(F.when(_expired(), text)))["reason"].alias("end"),
+        F.array_max(F.collect_list(F.when(_died(), reason)))["reason"].alias("death_reason"),
+        F.array_max(F.collect_list(F.when(_expired(), reason)))["reason"].alias("expiry_reason"),
     )
 
 
 def _last_state() -> Column:
-    """The state that the last movement left the message in."""
-    states = F.array(*(F.lit(_STATES.get(code)) for code in range(_BITS)))
-    moved_to = F.get(states, F.pmod(F.col("last"), F.lit(_BITS)).cast("int"))
+    """Return the state after the last transition, or after the arrival if there was none."""
+    names = F.array(*(F.lit(state) for state in _STATES))
+    moved_to = F.get(names, F.col("last_state"))
     return F.coalesce(moved_to, F.when(is_rejected(), "dead").otherwise("pending"))
 
 
-def _closing(lives: DataFrame) -> DataFrame:
-    # Step by step, so that each is found out once for a row.
-    at_us, forgotten_us = F.col("at_us"), F.col("forgotten_us")
-    left = lives.withColumn("last_state", _last_state())
-    seen = left.withColumn("forgotten_us", F.when(F.col("last_state") == "dead", _replaced_us()))
-    known = seen.withColumns(
+def _closing(messages: DataFrame) -> DataFrame:
+    # In steps, so that Spark computes each expression once for a row.
+    at_us, purged_us = F.col("at_us"), F.col("purged_us")
+    last = messages.withColumn("last_state", _last_state())
+    purged = last.withColumn("purged_us", F.when(F.col("last_state") == "dead", _replaced_us()))
+    known = purged.withColumns(
         {
-            "state": F.when(forgotten_us.isNotNull(), "purged").otherwise(F.col("last_state")),
-            "left_us": F.coalesce(forgotten_us, F.col("last_us"), at_us),
+            "state": F.when(purged_us.isNotNull(), "purged").otherwise(F.col("last_state")),
+            "left_us": F.coalesce(purged_us, F.col("last_us"), at_us),
             "died_us": F.coalesce(F.col("died_us"), F.when(is_rejected(), at_us)),
-            "died_of": F.coalesce(F.col("death"), F.when(is_rejected(), F.col("detail"))),
+            "died_of": F.coalesce(F.col("death_reason"), F.when(is_rejected(), F.col("detail"))),
         }
     )
     state = F.col("state")
-    reason = F.when(state == "expired", F.col("end"))
+    reason = F.when(state == "expired", F.col("expiry_reason"))
     ready = {
         "arrived_at": F.timestamp_micros(at_us),
         "first_leased_at": F.timestamp_micros("leased_us"),

@@ -1,4 +1,4 @@
-"""`pairs`: one row for each sender and mailbox it wrote to that day."""
+"""`pairs`: one row for each sender and mailbox with arrivals that day."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,12 +23,10 @@ SCHEMA = columns(
     """
 )
 
-_TIERS = 4  # 1 to 3, in the lowest bits of a number that sorts by seq
-
 
 def build(arrivals: DataFrame) -> DataFrame:
-    """Who wrote to whom among `arrivals`."""
-    at_us = F.col("at_us")
+    """Return the senders and mailboxes of `arrivals`."""
+    at_us, tier = F.col("at_us"), F.col("tier")
     seen_ms = F.when(passed_rate_limit(), F.floor(at_us / F.lit(1000)))
     sums = (
         arrivals.where(has_endpoint())
@@ -40,7 +38,7 @@ def build(arrivals: DataFrame) -> DataFrame:
             F.min(at_us).alias("first_us"),
             F.max(at_us).alias("last_us"),
             F.max(seen_ms).alias("last_seen_ms"),
-            F.max(F.col("seq") * _TIERS + F.col("tier")).alias("last"),
+            F.max_by(tier, F.when(tier.isNotNull(), F.col("seq"))).alias("last_tier"),
         )
     )
     return sums.select(
@@ -55,5 +53,5 @@ def build(arrivals: DataFrame) -> DataFrame:
         F.timestamp_micros("first_us").alias("first_at"),
         F.timestamp_micros("last_us").alias("last_at"),
         "last_seen_ms",
-        F.pmod(F.col("last"), F.lit(_TIERS)).cast("int").alias("last_tier"),
+        "last_tier",
     )

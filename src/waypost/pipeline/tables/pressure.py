@@ -1,4 +1,4 @@
-"""`pressure`: one row for each mailbox and minute with arrivals: how full they found it."""
+"""`pressure`: one row for each mailbox and minute with arrivals, with its fill level then."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ SCHEMA = columns(
 
 
 def build(arrivals: DataFrame) -> DataFrame:
-    """How full mailboxes were, as `arrivals` recorded it. Without a cap there is no pressure."""
+    """Return the fill levels that `arrivals` recorded. Without a cap, pressure is 0."""
     limited = F.col("depth_max") > 0
     share = F.when(limited, F.least(F.col("depth") / F.col("depth_max"), F.lit(1.0)))
     minutes = (

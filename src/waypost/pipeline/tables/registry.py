@@ -1,4 +1,4 @@
-"""All tables, in the order in which they are built: later ones read earlier ones."""
+"""All tables, in build order: later ones read earlier ones."""
 
 from typing import Final
 
@@ -21,9 +21,20 @@ from waypost.pipeline.tables import (
 )
 
 _MODULES = (
-    *(messages, rejections, breakers, sessions, traffic, pairs, pressure),
-    *(senders, inboxes, latency, dead_letters, loops, anomalies),
+    messages,
+    rejections,
+    breakers,
+    sessions,
+    traffic,
+    pairs,
+    pressure,
+    senders,
+    inboxes,
+    latency,
+    dead_letters,
+    loops,
+    anomalies,
 )
 
 TABLES: Final[dict[str, StructType]] = {module.NAME: module.SCHEMA for module in _MODULES}
-"""Columns of each table, by name."""
+"""The schema of each table, by name."""

@@ -1,4 +1,4 @@
-"""`rejections`: one row for each `rejected` line; a counted line is one row with its `count`."""
+"""`rejections`: one row for each `rejected` event; a counted one is a row with its `count`."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +17,6 @@ SCHEMA = columns(
 
 
 def build(arrivals: DataFrame) -> DataFrame:
-    """The refused among `arrivals`."""
+    """Return the rejected `arrivals`."""
     rejected = arrivals.where(is_rejected()).withColumn("at", F.timestamp_micros("at_us"))
     return rejected.select(*SCHEMA.names)

@@ -1,4 +1,4 @@
-"""`senders`: one row for each sender that published anything that day."""
+"""`senders`: one row for each sender with publishes that day."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -40,14 +40,14 @@ _REASONS = (
 
 
 def build(arrivals: DataFrame, pairs: DataFrame) -> DataFrame:
-    """Senders of `arrivals`; `pairs` of the same days tell whom they wrote to and who answered."""
+    """Return the senders of `arrivals`; `pairs` are those of the same days."""
     known = _sums(arrivals).join(_partners(pairs), on=[*_GROUP], how="left")
     counts = {name: F.coalesce(name, F.lit(0)) for name in ("recipients", "answers")}
     return known.withColumns(counts).select(*SCHEMA.names)
 
 
 def _sums(arrivals: DataFrame) -> DataFrame:
-    """By minute first, since the busiest is asked for."""
+    """Sum by minute first, for the busiest one."""
     tier = F.col("tier")
     sums = {
         "stored": times(is_stored()),
@@ -71,16 +71,16 @@ def _sums(arrivals: DataFrame) -> DataFrame:
 
 
 def _partners(pairs: DataFrame) -> DataFrame:
-    """How many each sender wrote to, and how much of that day's mail came from those."""
+    """Return the recipients of each sender, and the messages that came back from them that day."""
     back = pairs.select(
         "day",
         "relay",
         F.col("endpoint").alias("sender"),
         F.col("sender").alias("endpoint"),
-        F.col("arrivals").alias("answered"),
+        F.col("arrivals").alias("replies"),
     )
     both = pairs.join(back, on=[*_GROUP, "endpoint"], how="left")
     return both.groupBy(*_GROUP).agg(
         F.count(F.lit(1)).alias("recipients"),
-        F.coalesce(F.sum("answered"), F.lit(0)).alias("answers"),
+        F.coalesce(F.sum("replies"), F.lit(0)).alias("answers"),
     )

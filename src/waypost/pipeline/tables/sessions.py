@@ -1,7 +1,7 @@
 """`sessions`: one row for each connection of an agent to a served relay.
 
-A relay that is killed writes no end of the connections it had. Such a row has no
-`disconnected_at`, like one that still lasts.
+A relay that is killed records no end of its connections. Their rows have no `disconnected_at`,
+like open connections.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -21,12 +21,12 @@ SCHEMA = columns(
 
 
 def build(events: DataFrame) -> DataFrame:
-    """Connections among `events`, which must be of all days: one may end on a later day."""
+    """Return the connections among `events` of all days: one may end on a later day."""
     of_agent = Window.partitionBy("relay", "subject").orderBy("seq")
     next_is_end = F.lead("action").over(of_agent) == "disconnected"
     ended_us = F.when(next_is_end, F.lead("at_us").over(of_agent))
-    lines = events.where(F.col("kind") == "session").withColumn("ended_us", ended_us)
-    sessions = lines.where(F.col("action") == "connected").withColumns(
+    changes = events.where(F.col("kind") == "session").withColumn("ended_us", ended_us)
+    sessions = changes.where(F.col("action") == "connected").withColumns(
         {
             "connected_at": F.timestamp_micros("at_us"),
             "disconnected_at": F.timestamp_micros("ended_us"),

@@ -1,4 +1,4 @@
-"""`traffic`: one row for each minute in which anything happened to messages of a relay."""
+"""`traffic`: one row for each relay and minute with any event of a message."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,10 +27,10 @@ SCHEMA = columns(
 _GROUP = ("day", "relay", "minute_us")
 
 
-def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
-    """Minutes of `arrivals`, and of the `movements` of the same days."""
+def build(arrivals: DataFrame, transitions: DataFrame) -> DataFrame:
+    """Return the minutes of `arrivals` and of the `transitions` of the same days."""
     unclaimed = ~is_rejected() & ~has_endpoint()
-    came = (
+    arrived = (
         arrivals.withColumn("minute_us", minute_of(happened_us()))
         .groupBy(*_GROUP)
         .agg(
@@ -42,8 +42,8 @@ def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
         )
     )
     kind = F.col("kind")
-    moved = (
-        movements.where(kind.isin("acked", "failed"))
+    ended = (
+        transitions.where(kind.isin("acked", "failed"))
         .withColumn("minute_us", minute_of(F.col("at_us")))
         .groupBy(*_GROUP)
         .agg(
@@ -51,7 +51,7 @@ def build(arrivals: DataFrame, movements: DataFrame) -> DataFrame:
             F.count_if(kind == "failed").alias("failed"),
         )
     )
-    minutes = came.join(moved, on=[*_GROUP], how="full")
+    minutes = arrived.join(ended, on=[*_GROUP], how="full")
     counts = ("publishes", "stored", "unclaimed", "rejected", "acked", "failed", "bytes")
     return minutes.select(
         "day",
