@@ -4,10 +4,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory
-from waypost.pipeline.reports.data import Facts
-from waypost.pipeline.reports.queries.asking import gather_facts
+from waypost.pipeline.reports.data import ReportData
+from waypost.pipeline.reports.queries import query_report_data
 
 
 @pytest.fixture(scope="package")
-def small_facts(spark: SparkSession) -> Facts:
-    return gather_facts(LakeInMemory(spark, SMALL))
+def small_report(spark: SparkSession) -> ReportData:
+    return query_report_data(LakeInMemory(spark, SMALL))

@@ -4,12 +4,23 @@ import math
 import random
 
 from waypost.pipeline.reports.data import (
+    AgentConnections,
+    Anomaly,
+    AnomalySummary,
+    Breaker,
+    BreakerSpan,
+    BreakerSummary,
     BusyInbox,
-    Facts,
+    ConnectionStep,
+    ConnectionSummary,
+    DeadInbox,
+    DeadLetterSummary,
+    DeadReason,
     InboxSender,
     Latency,
     LatencyInbox,
     LatencyStep,
+    Loop,
     Percentiles,
     Period,
     Pressure,
@@ -18,26 +29,13 @@ from waypost.pipeline.reports.data import (
     ReasonStep,
     ReasonTotal,
     Rejections,
+    ReportData,
     Scope,
-    Senders,
+    SenderSummary,
     SenderTotal,
     TierTotal,
     Traffic,
     TrafficStep,
-)
-from waypost.pipeline.reports.incidents import (
-    Anomaly,
-    Breaker,
-    Breakers,
-    BreakerSpan,
-    ConnectedAgent,
-    Connections,
-    ConnectionStep,
-    DeadInbox,
-    DeadLetters,
-    DeadReason,
-    Loop,
-    Oddities,
 )
 
 FIRST_MS = 1_767_398_400_000  # 3 Jan 2026
@@ -48,11 +46,11 @@ LAST_MS = FIRST_MS + STEPS * STEP_MS
 LONG_NAME = "agent.accounting.reconciliation.quarterly.statements.archive-of-2026"
 
 
-def sample_facts() -> Facts:
+def sample_report() -> ReportData:
     """Three days and a bit, with something in every section."""
     made = random.Random(7)
     steps = [_traffic_step(place, made) for place in range(STEPS)]
-    return Facts(
+    return ReportData(
         scope=Scope(lake_version=7, days=4, relays=["north"], senders=148, inboxes=61),
         period=Period(FIRST_MS, LAST_MS, STEP_MS, COARSE_MS),
         traffic=_traffic(steps),
@@ -63,7 +61,7 @@ def sample_facts() -> Facts:
         senders=_senders(),
         breakers=_breakers(),
         dead_letters=_dead_letters(),
-        oddities=_oddities(),
+        anomalies=_anomalies(),
         connections=_connections(made),
     )
 
@@ -167,7 +165,7 @@ def _pressure(made: random.Random) -> Pressure:
     return Pressure(warning_at=0.8, inboxes=inboxes, steps=cells, more=47, warned=3)
 
 
-def _senders() -> Senders:
+def _senders() -> SenderSummary:
     senders = [
         SenderTotal(
             "north",
@@ -197,10 +195,10 @@ def _senders() -> Senders:
         )
         for name in ("agent.planner", "agent.billing.refunds", "agent.search")
     ]
-    return Senders(senders=senders, more=133, inboxes=inboxes, inboxes_more=58)
+    return SenderSummary(senders=senders, more=133, inboxes=inboxes, inboxes_more=58)
 
 
-def _breakers() -> Breakers:
+def _breakers() -> BreakerSummary:
     spans = [
         BreakerSpan(_at(30), _at(33), "OPEN"),
         BreakerSpan(_at(33), _at(34), "HALF_OPEN"),
@@ -213,7 +211,7 @@ def _breakers() -> Breakers:
         BreakerSpan(_at(60) + place * 900_000, _at(60) + place * 900_000 + 30_000, "OPEN")
         for place in range(9)
     ]
-    return Breakers(
+    return BreakerSummary(
         breakers=[
             Breaker("north", "agent.billing.refunds", 3, 18_000_000, "CLOSED", spans, 0),
             Breaker("north", LONG_NAME, 1, 18_000_000, "OPEN", late, 0),
@@ -223,7 +221,7 @@ def _breakers() -> Breakers:
     )
 
 
-def _dead_letters() -> DeadLetters:
+def _dead_letters() -> DeadLetterSummary:
     texts = [
         ("handler failed: ConnectionError: payment service is away", 61, 40),
         ("time to live is over", 22, 22),
@@ -231,15 +229,15 @@ def _dead_letters() -> DeadLetters:
         ("cycle detected: agent.b is in its own chain", 14, 14),
     ]
     reasons = [
-        DeadReason(text, letters, waiting, letters - waiting, 0, 2, _at(30), _at(140))
-        for text, letters, waiting in texts
+        DeadReason(text, messages, waiting, messages - waiting, 0, 2, _at(30), _at(140))
+        for text, messages, waiting in texts
     ]
     inboxes = [
         DeadInbox("north", "agent.billing.refunds", 61, 40),
         DeadInbox("north", "agent.b", 45, 36),
     ]
-    return DeadLetters(
-        letters=106,
+    return DeadLetterSummary(
+        messages=106,
         waiting=76,
         redriven=30,
         purged=0,
@@ -249,7 +247,7 @@ def _dead_letters() -> DeadLetters:
     )
 
 
-def _oddities() -> Oddities:
+def _anomalies() -> AnomalySummary:
     loop = Loop("north", "agent.b", ["agent.b", "agent.c", "agent.b"], 14, 2, _at(110), _at(112))
     anomalies = [
         Anomaly(
@@ -271,15 +269,15 @@ def _oddities() -> Oddities:
             FIRST_MS,
         ),
     ]
-    return Oddities(loops=[loop], anomalies=anomalies)
+    return AnomalySummary(loops=[loop], anomalies=anomalies)
 
 
-def _connections(made: random.Random) -> Connections:
+def _connections(made: random.Random) -> ConnectionSummary:
     steps = [ConnectionStep(_at(place), made.randrange(1, 9)) for place in range(0, STEPS, 2)]
     agents = [
-        ConnectedAgent("north", f"agent.mobile-{place}", 90 - place * 5, 7_000_000.0, place % 2)
+        AgentConnections("north", f"agent.mobile-{place}", 90 - place * 5, 7_000_000.0, place % 2)
         for place in range(12)
     ]
-    return Connections(
-        connections=402, still=6, median_ms=84_000.0, agents=agents, more=4, steps=steps
+    return ConnectionSummary(
+        connections=402, open=6, median_ms=84_000.0, agents=agents, more=4, steps=steps
     )

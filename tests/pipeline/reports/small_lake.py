@@ -172,14 +172,14 @@ SMALL: dict[str, Sequence[dict[str, Any]]] = {
         {
             "endpoint": endpoint,
             "reason": reason,
-            "letters": letters,
+            "letters": messages,
             "redriven": 1,
             "purged": 0,
-            "waiting": letters - 1,
+            "waiting": messages - 1,
             "first_at": at(1),
             "last_at": at(2),
         }
-        for endpoint, reason, letters in (
+        for endpoint, reason, messages in (
             ("agent.a", HOSTILE, 4),
             ("agent.b", HOSTILE, 2),
             ("agent.b", "time to live is over", 3),

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.pipeline.reports.charts.bars import Bar, Bars, draw_bars
-from waypost.pipeline.reports.charts.columns import Columns, Kind, draw_columns
-from waypost.pipeline.reports.charts.drawing import NARROW, WIDE, Look, Times
+from waypost.pipeline.reports.charts.columns import (
+    Columns,
+    Series,
+    Strip,
+    Strips,
+    draw_columns,
+    draw_strips,
+)
 from waypost.pipeline.reports.charts.heatmap import Cell, Heatmap, draw_heatmap, heat_class
 from waypost.pipeline.reports.charts.lines import Line, Lines, draw_lines
 from waypost.pipeline.reports.charts.scales import (
@@ -20,7 +26,7 @@ from waypost.pipeline.reports.charts.scales import (
     ticks,
     time_ticks,
 )
-from waypost.pipeline.reports.charts.strips import Strip, Strips, draw_strips
+from waypost.pipeline.reports.charts.svg import NARROW, WIDE, Canvas, Times
 from waypost.pipeline.reports.charts.timeline import Span, Timeline, TimelineRow, draw_timeline
 from waypost.pipeline.reports.formatting import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -29,8 +35,8 @@ TIMES = Times(FIRST, FIRST + HOUR_MS, MINUTE_MS)
 sizes = st.floats(min_value=1e-6, max_value=1e12)
 
 
-def look(width: int = WIDE) -> Look:
-    return Look("chart", "A title", "What it shows", width)
+def canvas(width: int = WIDE) -> Canvas:
+    return Canvas("chart", "A title", "What it shows", width)
 
 
 def draw(steps: dict[int, float], width: int) -> list[str]:
@@ -39,13 +45,13 @@ def draw(steps: dict[int, float], width: int) -> list[str]:
     spans = [Span(at, at + 1, "open", "open") for at in steps]
     cells = [Cell(0, at, min(1.0, value)) for at, value in steps.items()]
     return [
-        draw_columns(look(width), Columns(TIMES, [Kind("a", "stored", steps)])),
-        draw_lines(look(width), Lines(TIMES, [Line("a", "line p50", steps)])),
-        draw_strips(look(width), Strips(TIMES, [Strip("a", steps, "note")])),
-        draw_heatmap(look(width), Heatmap(TIMES, [("a", "note")], cells, 0.8)),
-        draw_timeline(look(width), Timeline(TIMES, [TimelineRow("a", spans, "")], [])),
+        draw_columns(canvas(width), Columns(TIMES, [Series("a", "stored", steps)])),
+        draw_lines(canvas(width), Lines(TIMES, [Line("a", "line p50", steps)])),
+        draw_strips(canvas(width), Strips(TIMES, [Strip("a", steps, "note")])),
+        draw_heatmap(canvas(width), Heatmap(TIMES, [("a", "note")], cells, 0.8)),
+        draw_timeline(canvas(width), Timeline(TIMES, [TimelineRow("a", spans, "")], [])),
         draw_bars(
-            look(width),
+            canvas(width),
             Bars([Bar(str(at < last), [("stored", one)], "") for at, one in steps.items()]),
         ),
     ]
@@ -64,13 +70,13 @@ def test_ticks_are_even_steps_from_zero_past_the_top(top: float, most: int, whol
 
 
 @pytest.mark.parametrize("top", [0, -3, float("nan"), float("inf")])
-def test_ticks_of_nothing_still_are_an_axis(top: float) -> None:
+def test_ticks_without_values_still_form_an_axis(top: float) -> None:
     marks = ticks(top)
     assert (marks[0], marks[-1]) == (0, 1)
 
 
 @given(st.floats(0, 1e11))
-def test_ticks_of_durations_are_whole_in_a_unit_people_use(top_ms: float) -> None:
+def test_ticks_of_durations_are_whole_in_a_common_unit(top_ms: float) -> None:
     marks = duration_ticks(top_ms, 4)
     assert marks[-1] >= top_ms * (1 - 1e-6)
     assert 2 <= len(marks) <= 5
@@ -133,27 +139,27 @@ def test_a_day_begins_with_its_date_and_hours_are_hours() -> None:
 )
 def test_charts_of_any_numbers_are_drawn_inside_their_size(width: int, values: list[float]) -> None:
     steps = {FIRST + place * MINUTE_MS: float(value) for place, value in enumerate(values)}
-    for svg in draw(steps, width):
-        assert "nan" not in svg
-        assert "inf" not in svg
-        size = re.search(r'viewBox="0 0 \d+ ([\d.]+)"', svg)
+    for picture in draw(steps, width):
+        assert "nan" not in picture
+        assert "inf" not in picture
+        size = re.search(r'viewBox="0 0 \d+ ([\d.]+)"', picture)
         assert size is not None
         high = float(size.group(1))
-        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", svg):
+        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", picture):
             assert -0.1 <= float(x) <= width + 0.1
             assert -0.1 <= float(y) <= high + 0.1
 
 
 def test_columns_stand_on_each_other_and_are_as_high_as_their_numbers() -> None:
-    kinds = [Kind("a", "stored", {FIRST: 75.0}), Kind("b", "refused", {FIRST: 25.0})]
-    svg = draw_columns(look(), Columns(TIMES, kinds))
+    kinds = [Series("a", "stored", {FIRST: 75.0}), Series("b", "rejected", {FIRST: 25.0})]
+    picture = draw_columns(canvas(), Columns(TIMES, kinds))
     heights = {
         kind: float(height)
         for height, kind in re.findall(
-            r'd="M[\d.]+ [\d.]+h[\d.]+v([\d.]+)h[^"]*" class="(\w+)"', svg
+            r'd="M[\d.]+ [\d.]+h[\d.]+v([\d.]+)h[^"]*" class="(\w+)"', picture
         )
     }
-    assert heights["stored"] == pytest.approx(3 * heights["refused"], abs=0.3)
+    assert heights["stored"] == pytest.approx(3 * heights["rejected"], abs=0.3)
 
 
 def test_a_line_is_broken_where_there_is_no_value() -> None:
@@ -161,18 +167,18 @@ def test_a_line_is_broken_where_there_is_no_value() -> None:
     gap = {at: value for at, value in whole.items() if at != FIRST + 2 * MINUTE_MS}
 
     def pieces(values: dict[int, float]) -> int:
-        svg = draw_lines(look(), Lines(TIMES, [Line("a", "line p50", values)]))
-        return _path(svg).count("M")
+        picture = draw_lines(canvas(), Lines(TIMES, [Line("a", "line p50", values)]))
+        return _path(picture).count("M")
 
     assert (pieces(whole), pieces(gap)) == (1, 2)
 
 
 def test_a_value_on_its_own_is_a_dot() -> None:
-    svg = draw_lines(look(), Lines(TIMES, [Line("a", "line p50", {FIRST: 5.0})]))
-    assert svg.count("<circle") == 1
+    picture = draw_lines(canvas(), Lines(TIMES, [Line("a", "line p50", {FIRST: 5.0})]))
+    assert picture.count("<circle") == 1
 
 
-def test_a_cell_from_the_warning_on_is_marked_and_not_by_colour_alone() -> None:
+def test_a_cell_above_the_warning_has_a_mark_besides_its_colour() -> None:
     assert [heat_class(value, 0.8) for value in (0, 0.79, 0.8, 1)] == [
         "heat heat0",
         "heat heat3",
@@ -180,24 +186,24 @@ def test_a_cell_from_the_warning_on_is_marked_and_not_by_colour_alone() -> None:
         "heat full",
     ]
     cells = [Cell(0, FIRST, 0.79), Cell(0, FIRST + MINUTE_MS, 0.8)]
-    svg = draw_heatmap(look(), Heatmap(TIMES, [("a", "")], cells, 0.8))
-    (marks,) = re.findall(r'd="([^"]*)" class="mark"', svg)
+    picture = draw_heatmap(canvas(), Heatmap(TIMES, [("a", "")], cells, 0.8))
+    (marks,) = re.findall(r'd="([^"]*)" class="mark"', picture)
     assert marks.count("M") == 1
 
 
-def test_a_short_span_can_still_be_seen() -> None:
+def test_a_short_span_stays_visible() -> None:
     row = TimelineRow("a", [Span(TIMES.last_ms - 1, TIMES.last_ms, "open", "open")], "")
-    svg = draw_timeline(look(), Timeline(TIMES, [row], [("open", "open")]))
-    (width,) = re.findall(r'd="M[\d.]+ [\d.]+h([\d.]+)v[^"]*" class="open"', svg)
+    picture = draw_timeline(canvas(), Timeline(TIMES, [row], [("open", "open")]))
+    (width,) = re.findall(r'd="M[\d.]+ [\d.]+h([\d.]+)v[^"]*" class="open"', picture)
     assert float(width) >= 2
 
 
-def test_a_long_name_is_cut_and_told_in_full_when_pointed_at() -> None:
+def test_a_long_name_is_shortened_and_shown_in_full_on_hover() -> None:
     name = "agent." + "very-long." * 20 + "end"
-    svg = draw_bars(look(NARROW), Bars([Bar(name, [("stored", 1)], "100%")]))
-    assert f"<title>{name}</title>" in svg
-    assert "ng.end</text>" in svg
+    picture = draw_bars(canvas(NARROW), Bars([Bar(name, [("stored", 1)], "100%")]))
+    assert f"<title>{name}</title>" in picture
+    assert "ng.end</text>" in picture
 
 
-def _path(svg: str) -> str:
-    return "".join(re.findall(r'd="([^"]*L[^"]*)"', svg))
+def _path(picture: str) -> str:
+    return "".join(re.findall(r'd="([^"]*L[^"]*)"', picture))

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from waypost.pipeline.reports.formatting import (
     compact,
-    cut,
     duration,
     instant,
-    listed,
+    join_names,
     number,
     plural,
     printable,
     share,
+    shorten,
     size,
     step,
 )
@@ -36,7 +36,7 @@ from waypost.pipeline.reports.html import Markup, escaped, joined, tag
         (74 * 3_600_000, "3 d 2 h"),
     ],
 )
-def test_a_duration_has_the_unit_that_fits(ms: float, words: str) -> None:
+def test_a_duration_has_a_fitting_unit(ms: float, words: str) -> None:
     assert duration(ms) == words
 
 
@@ -53,7 +53,7 @@ def test_a_duration_has_the_unit_that_fits(ms: float, words: str) -> None:
         (5, 5, "100%"),
     ],
 )
-def test_a_share_never_hides_what_is_there(part: int, whole: int, words: str) -> None:
+def test_a_share_is_0_or_100_percent_only_if_exact(part: int, whole: int, words: str) -> None:
     assert share(part, whole) == words
 
 
@@ -67,12 +67,16 @@ def test_counts_sizes_and_times() -> None:
     )
     assert instant(1_767_449_100_000) == "3 Jan 2026 14:05"
     assert (step(60_000), step(300_000), step(7 * 86_400_000)) == ("minute", "5 minutes", "7 days")
-    assert (listed([]), listed(["a"]), listed(["a", "b", "c"])) == ("", "a", "a, b and c")
+    assert (join_names([]), join_names(["a"]), join_names(["a", "b", "c"])) == (
+        "",
+        "a",
+        "a, b and c",
+    )
 
 
 @given(st.text(), st.integers(4, 40))
-def test_a_cut_text_keeps_both_ends_and_its_length(text: str, most: int) -> None:
-    short = cut(text, most)
+def test_a_shortened_text_keeps_both_ends(text: str, most: int) -> None:
+    short = shorten(text, most)
     assert len(short) <= most
     assert short == text or (short[0] == text[0] and "…" in short)
 

@@ -1,4 +1,4 @@
-"""The page: whole, readable by all, and harmless whatever agents wrote."""
+"""The page: complete, accessible, and safe from text that agents wrote."""
 
 import re
 from html.parser import HTMLParser
@@ -6,28 +6,31 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tests.pipeline.reports.sample_data import sample_facts
+from tests.pipeline.reports.sample_data import sample_report
 from tests.pipeline.reports.small_lake import HOSTILE
 from waypost.pipeline.reports.data import (
-    Facts,
+    AnomalySummary,
+    BreakerSummary,
+    ConnectionSummary,
+    DeadLetterSummary,
     Latency,
     Period,
     Pressure,
     Rejections,
+    ReportData,
     Scope,
-    Senders,
+    SenderSummary,
     Traffic,
 )
-from waypost.pipeline.reports.incidents import Breakers, Connections, DeadLetters, Oddities
 from waypost.pipeline.reports.page import render_page
-from waypost.pipeline.reports.sections.every import every_section
-from waypost.pipeline.reports.sections.headline import findings
+from waypost.pipeline.reports.sections import all_sections
+from waypost.pipeline.reports.sections.headline import highlights
 
-HOLLOW = {"meta", "link"}
+VOID = {"meta", "link"}
 
 
 class Outline(HTMLParser):
-    """Elements of a page; fails if one is closed that is not open."""
+    """The elements of a page; fails on an end tag without a start tag."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -38,7 +41,7 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in HOLLOW:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -52,18 +55,18 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def facts() -> Facts:
-    return sample_facts()
+def report() -> ReportData:
+    return sample_report()
 
 
 @pytest.fixture(scope="module")
-def page(facts: Facts) -> str:
-    return render_page(facts)
+def page(report: ReportData) -> str:
+    return render_page(report)
 
 
-def quiet_facts() -> Facts:
-    """A period in which nothing happened."""
-    return Facts(
+def quiet_report() -> ReportData:
+    """A period without events."""
+    return ReportData(
         scope=Scope(relays=["north"]),
         period=Period(0, 60_000, 60_000, 60_000),
         traffic=Traffic(),
@@ -71,16 +74,16 @@ def quiet_facts() -> Facts:
         latency=Latency(),
         pressure=Pressure(warning_at=0.8),
         tiers=[],
-        senders=Senders(),
-        breakers=Breakers(),
-        dead_letters=DeadLetters(),
-        oddities=Oddities(),
-        connections=Connections(),
+        senders=SenderSummary(),
+        breakers=BreakerSummary(),
+        dead_letters=DeadLetterSummary(),
+        anomalies=AnomalySummary(),
+        connections=ConnectionSummary(),
     )
 
 
 def hostile(value: object) -> object:
-    """`value` with every text in it replaced by one that wants to be obeyed."""
+    """Return `value` with every text replaced by a hostile one."""
     match value:
         case str():
             return HOSTILE
@@ -91,28 +94,28 @@ def hostile(value: object) -> object:
     return value
 
 
-def test_every_section_has_a_heading_and_a_link_to_it(facts: Facts, page: str) -> None:
+def test_every_section_has_a_heading_and_a_link_to_it(report: ReportData, page: str) -> None:
     outline = Outline(page)
     linked = {one["href"] for one in outline.all("a")}
-    for section in every_section(facts):
+    for section in all_sections(report):
         assert f"#{section.anchor}" in linked
         assert any(one.get("id") == section.anchor for one in outline.all("section"))
         assert f">{section.title}</h2>" in page
 
 
-def test_all_that_is_opened_is_closed_and_no_id_comes_twice(page: str) -> None:
+def test_every_element_is_closed_and_every_id_unique(page: str) -> None:
     outline = Outline(page)
     assert outline.open == []
     ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
 
 
-def test_every_chart_has_a_name_a_description_and_its_numbers(facts: Facts, page: str) -> None:
+def test_every_chart_has_a_title_a_description_and_its_data(report: ReportData, page: str) -> None:
     outline = Outline(page)
     charts = [one for one in outline.all("svg") if one.get("role") == "img"]
-    figures = sum(len(section.figures) for section in every_section(facts))
+    figures = sum(len(section.figures) for section in all_sections(report))
     ids = {attributes.get("id") for _, attributes in outline.elements}
-    assert len(charts) == 2 * figures  # one for desks, one for phones
+    assert len(charts) == 2 * figures  # one for desktops, one for phones
     for chart in charts:
         assert set((chart["aria-labelledby"] or "").split()) <= ids
     assert len(outline.all("details")) == figures
@@ -126,18 +129,18 @@ def test_every_table_has_a_caption_and_can_be_reached_by_keyboard(page: str) -> 
     assert all(one["tabindex"] == "0" for one in regions)
 
 
-def test_what_agents_wrote_is_text_and_never_markup(facts: Facts) -> None:
-    told = msgspec.convert(hostile(msgspec.to_builtins(facts)), Facts)
-    outline = Outline(render_page(told))
+def test_text_from_agents_never_becomes_markup(report: ReportData) -> None:
+    hostile_report = msgspec.convert(hostile(msgspec.to_builtins(report)), ReportData)
+    outline = Outline(render_page(hostile_report))
     assert outline.all("script") == []
     assert outline.open == []
     assert {name for name, _ in outline.elements} == {
-        name for name, _ in Outline(render_page(facts)).elements
+        name for name, _ in Outline(render_page(report)).elements
     }
 
 
-def test_what_agents_wrote_can_still_be_read(facts: Facts) -> None:
-    page = render_page(msgspec.convert(hostile(msgspec.to_builtins(facts)), Facts))
+def test_text_from_agents_stays_readable(report: ReportData) -> None:
+    page = render_page(msgspec.convert(hostile(msgspec.to_builtins(report)), ReportData))
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;so&quot; on\\x1b[31m" in page
 
 
@@ -158,7 +161,7 @@ def test_colours_exist_for_light_dark_and_paper(page: str) -> None:
     assert "@media print" in style
 
 
-def test_charts_use_classes_that_the_style_knows_and_no_colours_of_their_own(page: str) -> None:
+def test_charts_use_classes_of_the_style_sheet_and_no_colours_of_their_own(page: str) -> None:
     style = page[page.index("<style>") : page.index("</style>")]
     drawn = "".join(re.findall(r'<svg class="(?:wide|narrow)".*?</svg>', page, re.DOTALL))
     used = {one for several in re.findall(r'class="([^"]+)"', drawn) for one in several.split()}
@@ -166,28 +169,28 @@ def test_charts_use_classes_that_the_style_knows_and_no_colours_of_their_own(pag
     assert re.findall(r'(?:fill|stroke|style)="', drawn) == []
 
 
-def test_the_takeaways_are_computed_from_the_numbers(facts: Facts, page: str) -> None:
+def test_the_takeaways_follow_from_the_data(report: ReportData, page: str) -> None:
     assert "The busiest minute was 12:05 on 4 Jan with 412 publishes." in page
-    assert "5,763 refusals; the most frequent reason was rate limit (93.7%, 1 sender)." in page
-    assert "3 inboxes reached the warning at 80% of the cap." in page
+    assert "5,763 rejections; the most frequent reason was rate limit (93.7%, 1 sender)." in page
+    assert "3 inboxes reached the warning level of 80% of the cap." in page
     assert "All times are UTC." in page
     assert "… and 133 more senders" in page
-    assert [one.kind for one in findings(facts)][:3] == ["loop", "flood", "one way"]
+    assert [one.kind for one in highlights(report)][:3] == ["loop", "flood", "one way"]
 
 
-def test_a_quiet_period_is_told_in_words_without_charts() -> None:
-    page = render_page(quiet_facts())
+def test_a_quiet_period_has_sentences_and_no_charts() -> None:
+    page = render_page(quiet_report())
     assert "Nothing stands out in this period." in page
     assert 'role="img"' not in page
-    assert page.count('class="takeaway"') == len(every_section(quiet_facts()))
-    assert "Nothing was refused in this period." in page
+    assert page.count('class="takeaway"') == len(all_sections(quiet_report()))
+    assert "Nothing was rejected in this period." in page
 
 
-def test_subjects_are_told_with_their_relay_only_if_there_are_several(facts: Facts) -> None:
-    assert "agent.planner @ north" not in render_page(facts)
-    scope = msgspec.structs.replace(facts.scope, relays=["north", "south"])
-    assert "agent.planner @ north" in render_page(msgspec.structs.replace(facts, scope=scope))
+def test_subjects_are_shown_with_their_relay_only_if_there_are_several(report: ReportData) -> None:
+    assert "agent.planner @ north" not in render_page(report)
+    scope = msgspec.structs.replace(report.scope, relays=["north", "south"])
+    assert "agent.planner @ north" in render_page(msgspec.structs.replace(report, scope=scope))
 
 
-def test_the_same_facts_give_the_same_page(facts: Facts, page: str) -> None:
-    assert render_page(facts) == page
+def test_the_same_data_gives_the_same_page(report: ReportData, page: str) -> None:
+    assert render_page(report) == page

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory, as_rows, at
 from waypost.pipeline.lake.lake import open_lake
-from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import DAY_MS, MINUTE_MS
-from waypost.pipeline.reports.queries.asking import gather_facts
-from waypost.pipeline.reports.queries.periods import STEPS_MAX, calm_step, period_of, step_for
+from waypost.pipeline.reports.queries import query_report_data
+from waypost.pipeline.reports.queries.periods import STEPS_MAX, period_of, smooth_step, step_for
 from waypost.pipeline.reports.report import write_page, write_report
 from waypost.pipeline.tables.registry import TABLES
 
@@ -20,38 +20,34 @@ MANY = 5_000
 BYTES_MAX = 1_500_000
 
 
-def test_a_page_is_one_file_and_its_summary_says_what_is_in_it(
-    small_facts: Facts, tmp_path: Path
-) -> None:
+def test_a_page_is_one_file_with_a_summary(small_report: ReportData, tmp_path: Path) -> None:
     out = tmp_path / "reports" / "report.html"
-    summary = write_page(small_facts, out)
+    summary = write_page(small_report, out)
     assert [out] == list(out.parent.iterdir())
     assert summary.bytes == out.stat().st_size
     assert (summary.messages, summary.relays, summary.days) == (13, 2, 1)
     assert summary.headline in out.read_text(encoding="utf-8")
-    assert summary.findings[0].startswith("agent.b → agent.c → agent.b @ north came round 17 times")
+    assert summary.findings[0].startswith("agent.b → agent.c → agent.b @ north looped 17 times")
 
 
-def test_a_page_that_cannot_be_written_leaves_nothing_behind(
-    small_facts: Facts, tmp_path: Path
-) -> None:
+def test_a_failed_write_leaves_no_file_behind(small_report: ReportData, tmp_path: Path) -> None:
     taken = tmp_path / "report.html"
     taken.mkdir()
     with pytest.raises(OSError, match="directory"):
-        write_page(small_facts, taken)
+        write_page(small_report, taken)
     assert list(tmp_path.iterdir()) == [taken]
 
 
-def test_an_empty_lake_is_said_to_be_empty(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_report_of_an_empty_lake_states_that(spark: SparkSession, tmp_path: Path) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
     summary = write_report(lake, tmp_path / "empty.html")
     page = (tmp_path / "empty.html").read_text(encoding="utf-8")
-    assert summary.headline == "This lake has no traffic to tell of yet."
+    assert summary.headline == "This lake has no traffic yet."
     assert summary.headline in page
     assert 'role="img"' not in page
 
 
-def test_a_report_is_made_of_what_the_lake_holds(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_report_shows_the_contents_of_the_lake(spark: SparkSession, tmp_path: Path) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
     change = lake.begin()
     rows = spark.createDataFrame(as_rows("traffic", SMALL["traffic"]), TABLES["traffic"])
@@ -62,24 +58,22 @@ def test_a_report_is_made_of_what_the_lake_holds(spark: SparkSession, tmp_path: 
     assert "version 1 of the lake" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_facts_and_page_stay_small_however_much_there_is(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    facts = gather_facts(LakeInMemory(spark, _many()))
-    assert facts.rejections.more + len(facts.rejections.reasons) == MANY
-    assert facts.pressure.more + len(facts.pressure.inboxes) == MANY
-    assert facts.pressure.warned == MANY
-    assert facts.latency.more + len(facts.latency.inboxes) == MANY
-    assert facts.senders.more + len(facts.senders.senders) == MANY
-    assert facts.senders.inboxes_more + len(facts.senders.inboxes) == MANY
-    assert facts.breakers.more + len(facts.breakers.breakers) == MANY
-    assert facts.dead_letters.reasons_more + len(facts.dead_letters.reasons) == MANY
-    assert facts.oddities.anomalies_more + len(facts.oddities.anomalies) == MANY
-    assert facts.oddities.loops_more + len(facts.oddities.loops) == MANY
-    assert facts.connections.more + len(facts.connections.agents) == MANY
-    assert len(facts.traffic.steps) <= STEPS_MAX
-    assert len(msgspec.json.encode(facts)) < 500_000
-    assert write_page(facts, tmp_path / "report.html").bytes < BYTES_MAX
+def test_data_and_page_stay_small_for_any_lake(spark: SparkSession, tmp_path: Path) -> None:
+    report = query_report_data(LakeInMemory(spark, _many()))
+    assert report.rejections.more + len(report.rejections.reasons) == MANY
+    assert report.pressure.more + len(report.pressure.inboxes) == MANY
+    assert report.pressure.warned == MANY
+    assert report.latency.more + len(report.latency.inboxes) == MANY
+    assert report.senders.more + len(report.senders.senders) == MANY
+    assert report.senders.inboxes_more + len(report.senders.inboxes) == MANY
+    assert report.breakers.more + len(report.breakers.breakers) == MANY
+    assert report.dead_letters.reasons_more + len(report.dead_letters.reasons) == MANY
+    assert report.anomalies.anomalies_more + len(report.anomalies.anomalies) == MANY
+    assert report.anomalies.loops_more + len(report.anomalies.loops) == MANY
+    assert report.connections.more + len(report.connections.agents) == MANY
+    assert len(report.traffic.steps) <= STEPS_MAX
+    assert len(msgspec.json.encode(report)) < 500_000
+    assert write_page(report, tmp_path / "report.html").bytes < BYTES_MAX
 
 
 def _many() -> dict[str, list[dict[str, Any]]]:
@@ -123,14 +117,14 @@ def test_a_period_has_a_bounded_number_of_steps(first_ms: int, span_ms: int) -> 
     assert period.known_from_ms == first_ms
 
 
-def test_a_step_is_as_narrow_as_the_bound_allows() -> None:
+def test_a_step_is_as_short_as_the_bound_allows() -> None:
     assert step_for(3 * 60 * MINUTE_MS, 200) == MINUTE_MS
     assert step_for(4 * 60 * MINUTE_MS, 200) == 2 * MINUTE_MS
     assert step_for(30 * DAY_MS, 200) == 6 * 60 * MINUTE_MS
 
 
-def test_percentiles_of_few_messages_are_taken_over_longer_steps() -> None:
+def test_percentiles_of_few_messages_use_longer_steps() -> None:
     period = period_of(1_767_448_800_000, 1_767_448_800_000 + 2 * DAY_MS)
-    assert calm_step(period, 1_000_000) == period.step_ms
-    assert calm_step(period, 2_400) == 60 * MINUTE_MS
-    assert calm_step(period, 1) == 2 * 60 * MINUTE_MS
+    assert smooth_step(period, 1_000_000) == period.step_ms
+    assert smooth_step(period, 2_400) == 60 * MINUTE_MS
+    assert smooth_step(period, 1) == 2 * 60 * MINUTE_MS

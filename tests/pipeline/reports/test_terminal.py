@@ -1,53 +1,53 @@
-"""The report in a terminal: the same sentences and tables, and nothing that moves the cursor."""
+"""The report in a terminal: the same sentences and tables, and no control characters."""
 
 import io
 
 import msgspec
 from rich.console import Console
 
-from tests.pipeline.reports.sample_data import sample_facts
-from tests.pipeline.reports.test_page import hostile, quiet_facts
-from waypost.pipeline.reports.data import Facts
-from waypost.pipeline.reports.sections.every import every_section
+from tests.pipeline.reports.sample_data import sample_report
+from tests.pipeline.reports.test_page import hostile, quiet_report
+from waypost.pipeline.reports.data import ReportData
+from waypost.pipeline.reports.sections import all_sections
 from waypost.pipeline.reports.sections.headline import headline
 from waypost.pipeline.reports.terminal import render
 
 
-def printed(facts: Facts, width: int = 200) -> str:
+def printed(report: ReportData, width: int = 200) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False)
-    for piece in render(facts):
+    for piece in render(report):
         console.print(piece)
     return out.getvalue()
 
 
-def test_every_section_is_told_with_its_takeaway() -> None:
-    facts = sample_facts()
-    told = " ".join(printed(facts, 400).split())
-    assert headline(facts) in told
-    for section in every_section(facts):
-        assert section.title in told
-        assert section.takeaway in told
+def test_every_section_is_printed_with_its_takeaway() -> None:
+    report = sample_report()
+    output = " ".join(printed(report, 400).split())
+    assert headline(report) in output
+    for section in all_sections(report):
+        assert section.title in output
+        assert section.takeaway in output
 
 
 def test_tables_hold_the_numbers_of_the_page() -> None:
-    told = printed(sample_facts())
-    assert "agent.sender-0" in told
-    assert "and 133 more senders" in told
-    assert "5,400" in told
+    output = printed(sample_report())
+    assert "agent.sender-0" in output
+    assert "and 133 more senders" in output
+    assert "5,400" in output
 
 
-def test_text_from_agents_is_shown_and_not_obeyed() -> None:
-    told = printed(msgspec.convert(hostile(msgspec.to_builtins(sample_facts())), Facts))
-    assert "\x1b" not in told
-    assert "\\x1b[31m" in told
+def test_control_characters_from_agents_are_escaped() -> None:
+    output = printed(msgspec.convert(hostile(msgspec.to_builtins(sample_report())), ReportData))
+    assert "\x1b" not in output
+    assert "\\x1b[31m" in output
 
 
-def test_a_quiet_period_is_told_in_words() -> None:
-    told = printed(quiet_facts())
-    assert "Nothing stands out in this period." in told
-    assert "No breaker opened in this period." in told
+def test_a_quiet_period_is_described_in_sentences() -> None:
+    output = printed(quiet_report())
+    assert "Nothing stands out in this period." in output
+    assert "No breaker opened in this period." in output
 
 
 def test_it_fits_a_narrow_terminal() -> None:
-    assert max(map(len, printed(sample_facts(), 80).splitlines())) <= 80
+    assert max(map(len, printed(sample_report(), 80).splitlines())) <= 80

@@ -1,12 +1,12 @@
-"""What a lake has to say to people: one page, and the same in a terminal.
+"""Reports about a lake: one HTML page, and the same content in a terminal.
 
-    queries/     the lake → facts: small numbers, whatever the lake's size
-    facts.py     what was found, as plain values
-    sections/    facts → sentences, charts and tables, said once for page and terminal
-    charts/      plain numbers → drawings
+    queries/     the lake → report data: a bounded number of values, whatever the lake's size
+    data.py      the report data, as plain values
+    sections/    report data → sentences, charts and tables, for page and terminal alike
+    charts/      plain numbers → SVG
     page.py, terminal.py   sections → HTML, sections → Rich
 
-Rule 1  Nothing here grows with the lake: lists have a length, time has a number of steps.
-Rule 2  Whatever agents wrote is text. Only `markup.py` makes markup, and it escapes.
-Rule 3  The same lake gives the same page: nothing here asks what time it is.
+Rule 1  The size of a report does not grow with the lake: lists and time steps are limited.
+Rule 2  Text from agents is only text. Only `html.py` makes markup, and it escapes.
+Rule 3  The same lake gives the same page: nothing here reads the clock.
 """

@@ -1,28 +1,27 @@
-"""What a report knows: plain values, a bounded number of them.
+"""The data of a report: plain values, bounded in number.
 
-Times are milliseconds since the epoch and end in `_ms`, as lengths of time do. A list of the
-largest comes with `more`, which says how many it leaves out.
+Times are milliseconds since the epoch and end in `_ms`, as durations do. A list of the largest
+items comes with `more`, the number of omitted ones. Some fields keep an older name in JSON, which
+`waypost pipeline report --json` prints.
 """
 
 import msgspec
 
-from waypost.pipeline.reports.incidents import Breakers, Connections, DeadLetters, Oddities
-
 
 class Period(msgspec.Struct, frozen=True):
-    """From `first_ms` on, where a step begins, and before `last_ms`, in steps of `step_ms`."""
+    """A time span that begins at `first_ms`, at the start of a step, and ends before `last_ms`."""
 
     first_ms: int
     last_ms: int
     step_ms: int
     coarse_step_ms: int
-    """For charts that show many inboxes below each other."""
+    """Step of charts with a row for each inbox."""
     known_from_ms: int = 0
-    """The first instant that anything is known of, some time after the first step began."""
+    """Time of the first event, at or after the start of the first step."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report is about."""
+    """What the report covers."""
 
     lake_version: int = 0
     days: int = 0
@@ -33,7 +32,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrafficStep(msgspec.Struct, frozen=True):
-    """What arrived and what was done in one step."""
+    """Arrivals and outcomes in one step."""
 
     at_ms: int
     publishes: int
@@ -46,7 +45,7 @@ class TrafficStep(msgspec.Struct, frozen=True):
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
-    """Arrivals over time. `total` adds up all steps."""
+    """Arrivals over time. `total` is the sum of all steps."""
 
     steps: list[TrafficStep] = []
     total: TrafficStep = TrafficStep(0, 0, 0, 0, 0, 0, 0, 0)
@@ -55,12 +54,12 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arrivals(self) -> int:
-        """Whatever arrived: stored, refused, or for nobody."""
+        """Return all arrivals: stored, rejected, or without recipient."""
         return self.total.stored + self.total.unclaimed + self.total.rejected
 
 
 class ReasonTotal(msgspec.Struct, frozen=True):
-    """Refusals for one reason. `example`: the newest detail, in the relay's words."""
+    """Rejections for one reason. `example`: the newest detail text of the relay."""
 
     reason: str
     rejections: int
@@ -70,7 +69,7 @@ class ReasonTotal(msgspec.Struct, frozen=True):
 
 
 class ReasonStep(msgspec.Struct, frozen=True):
-    """Refusals for one reason in one step."""
+    """Rejections for one reason in one step."""
 
     at_ms: int
     reason: str
@@ -78,7 +77,7 @@ class ReasonStep(msgspec.Struct, frozen=True):
 
 
 class Rejections(msgspec.Struct, frozen=True, kw_only=True):
-    """Refusals by reason, most frequent first."""
+    """Rejections by reason, most frequent first."""
 
     reasons: list[ReasonTotal] = []
     more: int = 0
@@ -86,7 +85,7 @@ class Rejections(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """How long messages waited to be handed out, and until they were done; None: none were."""
+    """Times from arrival to first delivery (wait) and to ack (total); None without messages."""
 
     messages: int
     wait_p50_ms: float | None
@@ -98,14 +97,14 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class LatencyStep(msgspec.Struct, frozen=True):
-    """Messages that arrived in one step."""
+    """Waiting times of the messages that arrived in one step."""
 
     at_ms: int
     wait: Percentiles
 
 
 class LatencyInbox(msgspec.Struct, frozen=True):
-    """One inbox. `waited_ms` adds up all waits of all its messages."""
+    """Waiting times of one inbox. `waited_ms` is the sum over its messages."""
 
     relay: str
     endpoint: str
@@ -114,19 +113,19 @@ class LatencyInbox(msgspec.Struct, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """How long messages took; inboxes where most time was spent waiting first."""
+    """Waiting times over time and by inbox, largest sum first."""
 
     overall: Percentiles = Percentiles(0, None, None, None, None, None, None)
     steps: list[LatencyStep] = []
     step_ms: int = 0
-    """As long as the period's, or longer: of a handful of messages, percentiles only jump."""
+    """The period's step or longer: percentiles of few messages are noise."""
     inboxes: list[LatencyInbox] = []
     more: int = 0
     waited_ms: float = 0.0
 
 
 class PressureInbox(msgspec.Struct, frozen=True):
-    """How full one inbox was at its fullest. `minutes_warned`: minutes at the warning or above."""
+    """The peak of one inbox. `minutes_warned`: minutes at or above the warning level."""
 
     relay: str
     endpoint: str
@@ -138,7 +137,7 @@ class PressureInbox(msgspec.Struct, frozen=True):
 
 
 class PressureStep(msgspec.Struct, frozen=True):
-    """The highest pressure of an inbox (its place in the list) in one coarse step."""
+    """The highest pressure of an inbox (its index in the list) in one coarse step."""
 
     inbox: int
     at_ms: int
@@ -146,7 +145,7 @@ class PressureStep(msgspec.Struct, frozen=True):
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True):
-    """The fullest inboxes. `warned`: how many of all reached the warning."""
+    """The fullest inboxes. `warned`: number of inboxes that reached the warning level."""
 
     warning_at: float
     inboxes: list[PressureInbox] = []
@@ -164,7 +163,7 @@ class TierTotal(msgspec.Struct, frozen=True):
 
 
 class InboxSender(msgspec.Struct, frozen=True):
-    """One sender at one inbox; `tier` as of its last arrival, 0 if that is not known."""
+    """One sender at one inbox; `tier` as of its last arrival, 0 if unknown."""
 
     sender: str
     arrivals: int
@@ -173,7 +172,7 @@ class InboxSender(msgspec.Struct, frozen=True):
 
 
 class BusyInbox(msgspec.Struct, frozen=True):
-    """An inbox and who wrote to it most; `more` senders wrote the rest."""
+    """An inbox and its most frequent senders; `more` others sent the rest."""
 
     relay: str
     endpoint: str
@@ -183,7 +182,7 @@ class BusyInbox(msgspec.Struct, frozen=True):
 
 
 class SenderTotal(msgspec.Struct, frozen=True):
-    """What one sender did in the whole period."""
+    """Totals of one sender in the period."""
 
     relay: str
     sender: str
@@ -195,8 +194,8 @@ class SenderTotal(msgspec.Struct, frozen=True):
     busiest_minute: int
 
 
-class Senders(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote most, and to whom."""
+class SenderSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The most active senders, and the busiest inboxes."""
 
     senders: list[SenderTotal] = []
     more: int = 0
@@ -204,8 +203,132 @@ class Senders(msgspec.Struct, frozen=True, kw_only=True):
     inboxes_more: int = 0
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a report says. Without a period, the lake has no traffic to tell of."""
+class BreakerSpan(msgspec.Struct, frozen=True):
+    """A span in which a breaker was `state`, OPEN or HALF_OPEN; without `to_ms` it lasts."""
+
+    from_ms: int
+    to_ms: int | None
+    state: str
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """The breaker of one endpoint, with its longest spans."""
+
+    relay: str
+    endpoint: str
+    opened: int
+    open_ms: float
+    last_state: str
+    spans: list[BreakerSpan]
+    spans_more: int
+
+
+class BreakerSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Breakers that opened, longest open first. `opened`: total number of openings."""
+
+    breakers: list[Breaker] = []
+    more: int = 0
+    opened: int = 0
+
+
+class DeadReason(msgspec.Struct, frozen=True):
+    """Dead letters with one reason text, shortened if long."""
+
+    reason: str
+    messages: int = msgspec.field(name="letters")
+    waiting: int
+    redriven: int
+    purged: int
+    inboxes: int
+    first_ms: int
+    last_ms: int
+
+
+class DeadInbox(msgspec.Struct, frozen=True):
+    """Dead letters of one inbox."""
+
+    relay: str
+    endpoint: str
+    messages: int = msgspec.field(name="letters")
+    waiting: int
+
+
+class DeadLetterSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals of dead letters, and the largest groups by reason and inbox."""
+
+    messages: int = msgspec.field(default=0, name="letters")
+    waiting: int = 0
+    redriven: int = 0
+    purged: int = 0
+    reasons: list[DeadReason] = []
+    reasons_more: int = 0
+    inboxes: list[DeadInbox] = []
+    inboxes_more: int = 0
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """Messages that returned to an earlier mailbox, along one chain of endpoints."""
+
+    relay: str
+    endpoint: str
+    chain: list[str]
+    times: int
+    senders: int
+    first_ms: int
+    last_ms: int
+
+
+class Anomaly(msgspec.Struct, frozen=True):
+    """A conspicuous sender on its worst day; `days`: number of such days."""
+
+    relay: str
+    sender: str
+    kind: str
+    endpoint: str | None
+    why: str
+    days: int
+    worst_day_ms: int
+
+
+class AnomalySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Loops and conspicuous senders."""
+
+    loops: list[Loop] = []
+    loops_more: int = 0
+    anomalies: list[Anomaly] = []
+    anomalies_more: int = 0
+
+
+class ConnectionStep(msgspec.Struct, frozen=True):
+    """New connections in one step."""
+
+    at_ms: int
+    connected: int
+
+
+class AgentConnections(msgspec.Struct, frozen=True):
+    """The connections of one agent. `connected_ms`: total duration of those that ended."""
+
+    relay: str
+    subject: str
+    connections: int
+    connected_ms: float
+    open: int = msgspec.field(name="still")
+
+
+class ConnectionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """WebSocket sessions, most frequent agents first. `median_ms`: duration of those that ended."""
+
+    connections: int = 0
+    open: int = msgspec.field(default=0, name="still")
+    median_ms: float | None = None
+    agents: list[AgentConnections] = []
+    more: int = 0
+    steps: list[ConnectionStep] = []
+
+
+class ReportData(msgspec.Struct, frozen=True, kw_only=True):
+    """All data of a report. Without a period, the lake has no traffic."""
 
     scope: Scope
     period: Period | None = None
@@ -214,8 +337,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     latency: Latency
     pressure: Pressure
     tiers: list[TierTotal]
-    senders: Senders
-    breakers: Breakers
-    dead_letters: DeadLetters
-    oddities: Oddities
-    connections: Connections
+    senders: SenderSummary
+    breakers: BreakerSummary
+    dead_letters: DeadLetterSummary
+    anomalies: AnomalySummary = msgspec.field(name="oddities")
+    connections: ConnectionSummary

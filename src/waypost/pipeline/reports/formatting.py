@@ -1,4 +1,4 @@
-"""Numbers, times and names as people write them. Pure; all times are UTC."""
+"""Formats numbers, times and names for people. Pure; all times are UTC."""
 
 from datetime import UTC, datetime
 
@@ -9,14 +9,14 @@ DAY_MS = 24 * HOUR_MS
 
 
 def number(value: float) -> str:
-    """1,234 or 0.25: whole numbers whole, others with three digits that count."""
+    """Format a number: whole ones as 1,234, others with three significant digits."""
     if float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def compact(value: float) -> str:
-    """12,500 as 12.5k: for axes."""
+    """Format a number for an axis: 12,500 as 12.5k."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size * (10 if unit == "k" else 1):
             return f"{value / size:.3g}{unit}"
@@ -24,12 +24,12 @@ def compact(value: float) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """`3 messages`, `1 message`."""
+    """Format a count with its noun: `3 messages`, `1 message`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def share(part: float, whole: float) -> str:
-    """`part` of `whole` in percent; what is there is never called 0%, nor what is missing 100%."""
+    """Format `part` of `whole` in percent; 0% and 100% only if exact."""
     if whole <= 0 or part <= 0:
         return "0%"
     percent = 100 * part / whole
@@ -41,7 +41,7 @@ def share(part: float, whole: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """A length of time in the unit that fits: 350 ms, 1.2 s, 3 min 5 s, 2 h 4 min, 3 d 2 h."""
+    """Format a duration in a fitting unit: 350 ms, 1.2 s, 3 min 5 s, 2 h 4 min, 3 d 2 h."""
     if ms < 999.5:
         return f"{ms:.3g} ms"
     if ms < 59_950:
@@ -61,7 +61,7 @@ def _two_units(ms: int, large: str, large_ms: int, small: str, small_ms: int) ->
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that fits."""
+    """Format bytes in a fitting unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"
@@ -70,50 +70,50 @@ def size(count: float) -> str:
 
 
 def when(at_ms: int) -> datetime:
-    """The instant, in UTC."""
+    """Return the time in UTC."""
     return datetime.fromtimestamp(at_ms / SECOND_MS, UTC)
 
 
 def instant(at_ms: int) -> str:
-    """3 Jan 2026 14:05"""
+    """Format a time as `3 Jan 2026 14:05`."""
     at = when(at_ms)
     return f"{at.day} {at:%b %Y %H:%M}"
 
 
 def at_minute(at_ms: int) -> str:
-    """14:05 on 3 Jan"""
+    """Format a time as `14:05 on 3 Jan`."""
     at = when(at_ms)
     return f"{at:%H:%M} on {at.day} {at:%b}"
 
 
 def day(at_ms: int) -> str:
-    """3 Jan 2026"""
+    """Format a day as `3 Jan 2026`."""
     at = when(at_ms)
     return f"{at.day} {at:%b %Y}"
 
 
 def step(width_ms: int) -> str:
-    """The width of a time step: `minute`, `5 minutes`, `hour`, `7 days`."""
+    """Format the length of a time step: `minute`, `5 minutes`, `hour`, `7 days`."""
     for name, unit in (("day", DAY_MS), ("hour", HOUR_MS), ("minute", MINUTE_MS)):
         if width_ms % unit == 0:
             return name if width_ms == unit else f"{width_ms // unit:,} {name}s"
     return duration(width_ms)
 
 
-def listed(names: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+def join_names(names: list[str]) -> str:
+    """Join names: `a`, `a and b`, `a, b and c`."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with whatever is not printable shown as an escape."""
+    """Return `text` on one line, with unprintable characters as escapes."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
-def cut(text: str, most: int) -> str:
-    """At most `most` characters of `text`: the middle goes first, since both ends tell it apart."""
+def shorten(text: str, most: int) -> str:
+    """Shorten `text` to `most` characters, in the middle: the ends distinguish names."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 2

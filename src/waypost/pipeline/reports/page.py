@@ -1,56 +1,56 @@
-"""Sections as one HTML file: no network, no script, nothing but text, tables and drawings."""
+"""Renders the sections as one HTML file: text, tables and SVG, no scripts, no network."""
 
 from pathlib import Path
 from string import Template
 
-from waypost.pipeline.reports.charts.drawing import NARROW, WIDE, Look
-from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.charts.svg import NARROW, WIDE, Canvas
+from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import day
 from waypost.pipeline.reports.html import Markup, joined, tag
-from waypost.pipeline.reports.sections.every import every_section
-from waypost.pipeline.reports.sections.headline import Finding, findings, headline, tiles
-from waypost.pipeline.reports.sections.model import Figure, Section, Table
+from waypost.pipeline.reports.sections import all_sections
+from waypost.pipeline.reports.sections.headline import Highlight, headline, highlights, tiles
+from waypost.pipeline.reports.sections.model import Figure, ReportTable, Section
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _STYLE = Path(__file__).with_name("page.css")
 
 
-def render_page(facts: Facts) -> str:
-    """The whole page. The same facts give the same page."""
-    sections = every_section(facts)
-    period = period_words(facts)
+def render_page(report: ReportData) -> str:
+    """Render the page. The same data gives the same page."""
+    sections = all_sections(report)
+    period = period_text(report)
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=joined(f"Waypost report: {period}"),
         style=_STYLE.read_text(encoding="utf-8").strip(),
         period=joined(period),
-        headline=joined(headline(facts)),
-        tiles=_tiles(facts) if facts.period else "",
-        contents=_contents(sections) if facts.period else "",
-        findings=_findings(findings(facts)) if facts.period else "",
-        sections="\n".join(_section(one) for one in sections) if facts.period else "",
-        colophon=joined(_colophon(facts)),
+        headline=joined(headline(report)),
+        tiles=_tiles(report) if report.period else "",
+        contents=_contents(sections) if report.period else "",
+        highlights=_highlights(highlights(report)) if report.period else "",
+        sections="\n".join(_section(one) for one in sections) if report.period else "",
+        colophon=joined(_colophon(report)),
     )
 
 
-def period_words(facts: Facts) -> str:
-    """The days a report is about."""
-    if facts.period is None:
+def period_text(report: ReportData) -> str:
+    """Return the days that a report covers."""
+    if report.period is None:
         return "no traffic yet"
     first, last = (
-        day(facts.period.first_ms),
-        day(max(facts.period.first_ms, facts.period.last_ms - 1)),
+        day(report.period.first_ms),
+        day(max(report.period.first_ms, report.period.last_ms - 1)),
     )
     return first if first == last else f"{first} to {last}"
 
 
-def _colophon(facts: Facts) -> str:
+def _colophon(report: ReportData) -> str:
     return (
-        f"All times are UTC. Made from version {facts.scope.lake_version} of the lake. Percentiles"
-        " of waiting times are values that occurred, right to 1 rank in 10,000."
+        f"All times are UTC. Built from version {report.scope.lake_version} of the lake."
+        " Percentiles of waiting times are actual values, with a rank error of at most 1 in 10,000."
     )
 
 
-def _tiles(facts: Facts) -> Markup:
+def _tiles(report: ReportData) -> Markup:
     return tag(
         "dl",
         *(
@@ -60,7 +60,7 @@ def _tiles(facts: Facts) -> Markup:
                 tag("dd", one.value, class_="value"),
                 tag("dd", one.note, class_="note"),
             )
-            for one in tiles(facts)
+            for one in tiles(report)
         ),
         class_="tiles",
     )
@@ -71,24 +71,26 @@ def _contents(sections: list[Section]) -> Markup:
     return tag("nav", tag("ul", *links), aria_label="Sections")
 
 
-def _findings(found: list[Finding]) -> Markup:
-    title = tag("h2", "What to look at", id="look")
+def _highlights(found: list[Highlight]) -> Markup:
+    title = tag("h2", "Highlights", id="highlights")
     if not found:
-        calm = tag("p", "Nothing stands out in this period.")
-        return tag("section", title, calm, class_="look calm", aria_labelledby="look")
+        quiet = tag("p", "Nothing stands out in this period.")
+        return tag("section", title, quiet, class_="highlights quiet", aria_labelledby="highlights")
     entries = [
         tag("li", tag("a", one.kind, href=f"#{one.anchor}"), tag("span", one.words))
         for one in found
     ]
-    return tag("section", title, tag("ul", *entries), class_="look", aria_labelledby="look")
+    return tag(
+        "section", title, tag("ul", *entries), class_="highlights", aria_labelledby="highlights"
+    )
 
 
 def _section(section: Section) -> Markup:
     figures = [
-        _figure(one, f"{section.anchor}-{place}") for place, one in enumerate(section.figures)
+        _figure(one, f"{section.anchor}-{index}") for index, one in enumerate(section.figures)
     ]
     drawn = tag("div", *figures, class_="many") if len(figures) > 1 else joined(*figures)
-    # What unfolds below a figure need not be said twice.
+    # A figure's own table is not repeated below it.
     drawn_data = [one.data for one in section.figures]
     title = f"{section.anchor}-heading"
     return tag(
@@ -107,20 +109,20 @@ def _section(section: Section) -> Markup:
 
 
 def _figure(figure: Figure, name: str) -> Markup:
-    looks = [
-        Look(f"{name}-{kind}", figure.title, figure.description, width)
+    canvases = [
+        Canvas(f"{name}-{kind}", figure.title, figure.description, width)
         for kind, width in (("wide", WIDE), ("narrow", NARROW))
     ]
     note = tag("small", figure.note) if figure.note else Markup("")
     return tag(
         "figure",
         tag("figcaption", figure.title, note),
-        *(figure.draw(look) for look in looks),
-        tag("details", tag("summary", "The numbers"), _table(figure.data)),
+        *(figure.draw(canvas) for canvas in canvases),
+        tag("details", tag("summary", "Data"), _table(figure.data)),
     )
 
 
-def _table(table: Table) -> Markup:
+def _table(table: ReportTable) -> Markup:
     head = tag(
         "tr", *(tag("th", one, scope="col", class_=_kind(table, one)) for one in table.columns)
     )
@@ -129,14 +131,14 @@ def _table(table: Table) -> Markup:
             "tr",
             *(
                 tag("th", cell, scope="row")
-                if not place
-                else tag("td", cell, class_=_kind(table, table.columns[place]) or "words")
-                for place, cell in enumerate(row)
+                if not index
+                else tag("td", cell, class_=_kind(table, table.columns[index]) or "words")
+                for index, cell in enumerate(row)
             ),
         )
         for row in table.rows
     ]
-    # A region that scrolls must be reachable by keyboard.
+    # A scrolling region must be reachable by keyboard.
     return joined(
         tag(
             "div",
@@ -161,5 +163,5 @@ def _table(table: Table) -> Markup:
     )
 
 
-def _kind(table: Table, column: str) -> str | None:
+def _kind(table: ReportTable, column: str) -> str | None:
     return "number" if column in table.numbers else None

@@ -1,19 +1,19 @@
-"""`report`: what a lake has to say, as one HTML file."""
+"""`report`: queries a lake and writes the report as one HTML file."""
 
-import os
 from pathlib import Path
 
 import msgspec
 
+from waypost.pipeline.files import replace_file
 from waypost.pipeline.lake.lake import Lake
-from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.page import render_page
-from waypost.pipeline.reports.queries.asking import gather_facts
-from waypost.pipeline.reports.sections.headline import findings, headline
+from waypost.pipeline.reports.queries import query_report_data
+from waypost.pipeline.reports.sections.headline import headline, highlights
 
 
 class ReportSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Which file was written, how large it is, and what it says in short."""
+    """The file that was written, its size, and its main statements."""
 
     path: str
     bytes: int
@@ -25,27 +25,22 @@ class ReportSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_report(lake: Lake, out: str | Path) -> ReportSummary:
-    """Ask the lake and write the page to `out`, whole or not at all. Raises `OSError`."""
-    return write_page(gather_facts(lake), out)
+    """Query the lake and write the page to `out`, whole or not at all. Raises `OSError`."""
+    return write_page(query_report_data(lake), out)
 
 
-def write_page(facts: Facts, out: str | Path) -> ReportSummary:
-    """Write the page of `facts` to `out`, whole or not at all. Raises `OSError`."""
+def write_page(report: ReportData, out: str | Path) -> ReportSummary:
+    """Write the page for `report` to `out`, whole or not at all. Raises `OSError`."""
     path = Path(out)
-    page = render_page(facts).encode()
+    page = render_page(report).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_bytes(page)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    replace_file(path, page)
     return ReportSummary(
         path=str(path),
         bytes=len(page),
-        headline=headline(facts),
-        findings=[one.words for one in findings(facts)],
-        days=facts.scope.days,
-        relays=len(facts.scope.relays) + facts.scope.relays_more,
-        messages=facts.traffic.total.stored,
+        headline=headline(report),
+        findings=[one.words for one in highlights(report)],
+        days=report.scope.days,
+        relays=len(report.scope.relays) + report.scope.relays_more,
+        messages=report.traffic.total.stored,
     )

@@ -1,6 +1,6 @@
-"""Sections for a terminal: the sentences and the tables, without the drawings.
+"""Renders the sections for a terminal: sentences and tables, without the charts.
 
-Text from agents is never trusted: control characters and markup in it are shown, not obeyed.
+Text from agents is never trusted: control characters and markup are shown, not interpreted.
 """
 
 from rich import box
@@ -9,35 +9,35 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import printable
-from waypost.pipeline.reports.sections.every import every_section
-from waypost.pipeline.reports.sections.headline import findings, headline
-from waypost.pipeline.reports.sections.model import Table
+from waypost.pipeline.reports.sections import all_sections
+from waypost.pipeline.reports.sections.headline import headline, highlights
+from waypost.pipeline.reports.sections.model import ReportTable
 
 ROWS_MAX = 20
 
 
-def render(facts: Facts) -> list[RenderableType]:
-    """What to print, one below the other."""
-    shown: list[RenderableType] = [Text(printable(headline(facts)), style="bold")]
-    if facts.period is None:
-        return shown
-    shown += _findings(facts)
-    for section in every_section(facts):
-        shown.append(Text(""))
-        shown.append(Text(section.title, style="bold cyan"))
-        shown.append(Text(printable(section.takeaway)))
+def render(report: ReportData) -> list[RenderableType]:
+    """Return what to print, in order."""
+    output: list[RenderableType] = [Text(printable(headline(report)), style="bold")]
+    if report.period is None:
+        return output
+    output += _highlights(report)
+    for section in all_sections(report):
+        output.append(Text(""))
+        output.append(Text(section.title, style="bold cyan"))
+        output.append(Text(printable(section.takeaway)))
         for table in section.tables:
-            shown.append(Padding(_table(table), (1, 0, 0, 2), expand=False))
+            output.append(Padding(_table(table), (1, 0, 0, 2), expand=False))
             if table.after:
-                shown.append(Padding(Text(printable(table.after), style="dim"), (0, 0, 0, 2)))
-    shown.append(Text("\nAll times are UTC.", style="dim"))
-    return shown
+                output.append(Padding(Text(printable(table.after), style="dim"), (0, 0, 0, 2)))
+    output.append(Text("\nAll times are UTC.", style="dim"))
+    return output
 
 
-def _findings(facts: Facts) -> list[RenderableType]:
-    found = findings(facts)
+def _highlights(report: ReportData) -> list[RenderableType]:
+    found = highlights(report)
     if not found:
         return [Text("\nNothing stands out in this period.", style="green")]
     rows = RichTable.grid(padding=(0, 2, 0, 0))
@@ -45,10 +45,10 @@ def _findings(facts: Facts) -> list[RenderableType]:
     rows.add_column(overflow="fold")
     for one in found:
         rows.add_row(Text(printable(one.kind)), Text(printable(one.words)))
-    return [Text("\nWhat to look at", style="bold"), Padding(rows, (0, 0, 0, 2))]
+    return [Text("\nHighlights", style="bold"), Padding(rows, (0, 0, 0, 2))]
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: ReportTable) -> RichTable:
     made = RichTable(
         title=Text(table.caption, style="italic"),
         title_justify="left",

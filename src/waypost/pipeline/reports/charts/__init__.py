@@ -1,6 +1,6 @@
-"""Drawings out of plain numbers, as SVG that stands in a page.
+"""Charts as inline SVG, drawn from plain numbers.
 
-Rule 1  Colours are classes. The page says what they look like, in light, in dark and on paper.
-Rule 2  Nothing is told by colour alone: there is a label, a hatching, a dash or a mark as well.
-Rule 3  A drawing is made for a width, so that its letters have the size of the page's.
+Rule 1  Colours are classes. The page's style sheet defines them, for light, dark and print.
+Rule 2  Colour is never the only mark: there is a label, a hatching, a dash or a sign as well.
+Rule 3  A chart is drawn for a width, so that its text has the size of the page's.
 """

@@ -1,19 +1,19 @@
-"""How full many things were over time. A mark says where it is too much, besides the colour."""
+"""Heat map: values from 0 to 1 of many rows over time; a mark shows those above the warning."""
 
 import msgspec
 
-from waypost.pipeline.reports.charts.drawing import (
-    AXIS_HEIGHT,
-    Look,
-    Times,
-    boxes,
-    drawing,
-    hover,
-    line,
-    time_axis,
-)
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.rows import plan_rows
+from waypost.pipeline.reports.charts.svg import (
+    AXIS_HEIGHT,
+    Canvas,
+    Times,
+    boxes,
+    line,
+    svg,
+    time_axis,
+    tooltip,
+)
 from waypost.pipeline.reports.formatting import instant
 from waypost.pipeline.reports.html import Markup
 
@@ -21,7 +21,7 @@ _BELOW_WARNING = 4
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value, 0 to 1, of a row (by its place) in the step that begins at `at_ms`."""
+    """A value, 0 to 1, of a row (by its index) in the step that begins at `at_ms`."""
 
     row: int
     at_ms: int
@@ -29,7 +29,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Heatmap(msgspec.Struct, frozen=True):
-    """Rows by name, with a note each. From `warning_at` on, a cell is marked."""
+    """Rows with name and note. Cells at or above `warning_at` are marked."""
 
     times: Times
     rows: list[tuple[str, str]]
@@ -37,14 +37,14 @@ class Heatmap(msgspec.Struct, frozen=True):
     warning_at: float
 
 
-def draw_heatmap(look: Look, data: Heatmap) -> Markup:
-    """One row of cells below the other, over one time axis."""
-    above, top = legend(_legend(data.warning_at), look.width)
-    plan = plan_rows(look, top, 18, 6 if look.narrow else 4, data.rows)
+def draw_heatmap(canvas: Canvas, data: Heatmap) -> Markup:
+    """Draw the rows of cells over one time axis."""
+    above, top = legend(_legend(data.warning_at), canvas.width)
+    plan = plan_rows(canvas, top, 18, 6 if canvas.narrow else 4, data.rows)
     bottom = plan.bottom(len(data.rows))
     x = data.times.scale(plan.left, plan.right)
     by_kind: dict[str, list[tuple[float, float, float, float]]] = {}
-    marks, hovers = [], []
+    marks, tooltips = [], []
     for cell in data.cells:
         start, end = x.at(cell.at_ms), x.at(cell.at_ms + data.times.step_ms)
         y, width = plan.y(cell.row), max(1.0, end - start - (0.6 if end - start > 3 else 0))
@@ -52,29 +52,29 @@ def draw_heatmap(look: Look, data: Heatmap) -> Markup:
         by_kind.setdefault(kind, []).append((start, y, width, plan.thick))
         if cell.value >= data.warning_at:
             marks.append((start, y + plan.thick - 4, width, 4))
-        if not look.narrow:
-            words = f"{data.rows[cell.row][0]}, {instant(cell.at_ms)}: {cell.value:.0%}"
-            hovers.append(hover(start, y, width, plan.thick, words))
-    bare = [
+        if not canvas.narrow:
+            text = f"{data.rows[cell.row][0]}, {instant(cell.at_ms)}: {cell.value:.0%}"
+            tooltips.append(tooltip(start, y, width, plan.thick, text))
+    base_lines = [
         line(plan.left, y, plan.right, y)
-        for y in (plan.y(place) + plan.thick / 2 for place in range(len(data.rows)))
+        for y in (plan.y(index) + plan.thick / 2 for index in range(len(data.rows)))
     ]
-    names = [plan.names(place, name, note) for place, (name, note) in enumerate(data.rows)]
-    return drawing(
-        look,
+    names = [plan.names(index, name, note) for index, (name, note) in enumerate(data.rows)]
+    return svg(
+        canvas,
         bottom + AXIS_HEIGHT,
         above,
-        *bare,
-        *(boxes(places, kind) for kind, places in sorted(by_kind.items())),
+        *base_lines,
+        *(boxes(cells, kind) for kind, cells in sorted(by_kind.items())),
         boxes(marks, "mark"),
         time_axis(data.times, x, bottom - 4, bottom),
         *names,
-        *hovers,
+        *tooltips,
     )
 
 
 def heat_class(value: float, warning_at: float) -> str:
-    """The class of a cell: four shades below the warning, two from there on."""
+    """Return the class of a cell: four shades below the warning level, two above."""
     if value >= 1:
         return "heat full"
     if value >= warning_at:

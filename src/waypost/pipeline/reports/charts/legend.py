@@ -1,6 +1,6 @@
-"""Which mark stands for what."""
+"""The legend of a chart."""
 
-from waypost.pipeline.reports.charts.drawing import LETTER, label
+from waypost.pipeline.reports.charts.svg import CHAR_WIDTH, label
 from waypost.pipeline.reports.html import Markup, joined, tag
 
 HEIGHT = 26
@@ -9,16 +9,16 @@ _GAP = 18
 
 
 def legend(entries: list[tuple[str, str]], width: float) -> tuple[Markup, float]:
-    """Marks (kind, name) in rows no wider than `width`, and how high that is."""
+    """Return entries (kind, name) in rows at most `width` wide, and their height."""
     x, y = 0.0, 0.0
     pieces = []
     for kind, name in entries:
-        needs = _MARK + 6 + len(name) * LETTER + _GAP
-        if x and x + needs - _GAP > width:
+        entry_width = _MARK + 6 + len(name) * CHAR_WIDTH + _GAP
+        if x and x + entry_width - _GAP > width:
             x, y = 0.0, y + 20
         pieces.append(_mark(x, y, kind))
         pieces.append(label(x + _MARK + 6, y + 12, name, kind="name"))
-        x += needs
+        x += entry_width
     return joined(*pieces), y + HEIGHT
 
 

@@ -1,17 +1,8 @@
-"""Lengths of time over time: one line for each kind, broken where there is none."""
+"""Durations over time: one line for each series, interrupted where values are missing."""
 
 import msgspec
 
 from waypost.pipeline.reports.charts.columns import value_axis
-from waypost.pipeline.reports.charts.drawing import (
-    AXIS_HEIGHT,
-    LETTER,
-    Look,
-    Times,
-    drawing,
-    hover,
-    time_axis,
-)
 from waypost.pipeline.reports.charts.legend import legend
 from waypost.pipeline.reports.charts.scales import (
     Linear,
@@ -19,15 +10,24 @@ from waypost.pipeline.reports.charts.scales import (
     duration_decades,
     duration_ticks,
 )
+from waypost.pipeline.reports.charts.svg import (
+    AXIS_HEIGHT,
+    CHAR_WIDTH,
+    Canvas,
+    Times,
+    svg,
+    time_axis,
+    tooltip,
+)
 from waypost.pipeline.reports.formatting import duration, instant
 from waypost.pipeline.reports.html import Markup, coordinate, joined, tag
 
 LOGARITHMIC_FROM = 50
-"""From this ratio of largest to smallest value on, equal steps would flatten all but one line."""
+"""Ratio of largest to smallest value from which the scale is logarithmic."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line: its name, its class, and its value by the beginning of a step."""
+    """One line: its name, its class, and its value by start of step."""
 
     name: str
     kind: str
@@ -41,21 +41,21 @@ class Lines(msgspec.Struct, frozen=True):
     lines: list[Line]
 
 
-def draw_lines(look: Look, data: Lines) -> Markup:
-    """Lines with a legend above and the time below."""
-    above, top = legend([(one.kind, one.name) for one in data.lines], look.width)
-    bottom = top + (170 if look.narrow else 220)
+def draw_lines(canvas: Canvas, data: Lines) -> Markup:
+    """Draw lines with a legend above and a time axis below."""
+    above, top = legend([(one.kind, one.name) for one in data.lines], canvas.width)
+    bottom = top + (170 if canvas.narrow else 220)
     values = [value for one in data.lines for value in one.values.values()]
     y, marks = _value_scale(values, bottom, top + 6)
-    left = max(len(duration(mark)) for mark in marks) * LETTER + 10
-    x = data.times.scale(left, look.width - 4)
-    content = [above, value_axis(marks, y, left, look.width, duration)]
+    left = max(len(duration(mark)) for mark in marks) * CHAR_WIDTH + 10
+    x = data.times.scale(left, canvas.width - 4)
+    content = [above, value_axis(marks, y, left, canvas.width, duration)]
     content.append(time_axis(data.times, x, top + 6, bottom))
     content += [_line(one, data.times.step_ms, x, y) for one in data.lines]
-    if not look.narrow:
+    if not canvas.narrow:
         steps = sorted({at_ms for one in data.lines for at_ms in one.values})
-        content += [_told(data, at_ms, x, (top, bottom)) for at_ms in steps]
-    return drawing(look, bottom + AXIS_HEIGHT, *content)
+        content += [_tooltip(data, at_ms, x, (top, bottom)) for at_ms in steps]
+    return svg(canvas, bottom + AXIS_HEIGHT, *content)
 
 
 def _value_scale(
@@ -71,26 +71,26 @@ def _value_scale(
 
 def _line(line: Line, step_ms: int, x: Linear, y: Linear | Logarithmic) -> Markup:
     path = []
-    alone = []
+    dots = []
     before: int | None = None
     steps = sorted(line.values)
-    for place, at_ms in enumerate(steps):
+    for index, at_ms in enumerate(steps):
         follows = before is not None and at_ms - before == step_ms
-        continues = place + 1 < len(steps) and steps[place + 1] - at_ms == step_ms
+        continues = index + 1 < len(steps) and steps[index + 1] - at_ms == step_ms
         across, up = x.at(at_ms + step_ms / 2), y.at(line.values[at_ms])
         if not follows and not continues:
-            alone.append(tag("circle", cx=across, cy=up, r=2.5, class_=f"dot {line.kind}"))
+            dots.append(tag("circle", cx=across, cy=up, r=2.5, class_=f"dot {line.kind}"))
         else:
             path.append(f"{'L' if follows else 'M'}{coordinate(across)} {coordinate(up)}")
         before = at_ms
     drawn = tag("path", d="".join(path), class_=line.kind) if path else Markup("")
-    return joined(drawn, *alone)
+    return joined(drawn, *dots)
 
 
-def _told(data: Lines, at_ms: int, x: Linear, between: tuple[float, float]) -> Markup:
+def _tooltip(data: Lines, at_ms: int, x: Linear, between: tuple[float, float]) -> Markup:
     start, end = x.at(at_ms), x.at(at_ms + data.times.step_ms)
-    said = ", ".join(
+    values = ", ".join(
         f"{one.name} {duration(one.values[at_ms])}" for one in data.lines if at_ms in one.values
     )
-    words = f"{instant(at_ms)}: {said}"
-    return hover(start, between[0], max(1.0, end - start), between[1] - between[0], words)
+    text = f"{instant(at_ms)}: {values}"
+    return tooltip(start, between[0], max(1.0, end - start), between[1] - between[0], text)

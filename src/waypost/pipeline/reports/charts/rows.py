@@ -1,18 +1,18 @@
-"""Drawings with one row for each thing: names beside the rows, or above them on a phone."""
+"""Layout of charts with rows: names beside the rows, or above them on a phone."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-from waypost.pipeline.reports.charts.drawing import LETTER, Look, label
-from waypost.pipeline.reports.formatting import cut
+from waypost.pipeline.reports.charts.svg import CHAR_WIDTH, Canvas, label
+from waypost.pipeline.reports.formatting import shorten
 from waypost.pipeline.reports.html import Markup, joined, tag
 
 _NAMES_WIDTH_MAX = 310
 
 
 class RowPlan(msgspec.Struct, frozen=True):
-    """Where rows and what belongs to them stand. Rows begin at `top`."""
+    """Positions of rows, names and notes. Rows begin at `top`."""
 
     width: int
     narrow: bool
@@ -24,23 +24,23 @@ class RowPlan(msgspec.Struct, frozen=True):
 
     @property
     def each(self) -> float:
-        """From one row to the next."""
+        """Return the distance from one row to the next."""
         return self.thick + self.gap + (17 if self.narrow else 0)
 
-    def y(self, place: int) -> float:
-        """The upper edge of what is drawn in a row."""
-        return self.top + place * self.each + (17 if self.narrow else 0)
+    def y(self, row: int) -> float:
+        """Return the upper edge of the content of a row."""
+        return self.top + row * self.each + (17 if self.narrow else 0)
 
     def bottom(self, rows: int) -> float:
-        """Below the last row."""
+        """Return the lower edge of the last row."""
         return self.top + rows * self.each
 
-    def names(self, place: int, name: str, note: str = "") -> Markup:
-        """What a row is called, and what is said at its end."""
-        y = self.y(place)
+    def names(self, row: int, name: str, note: str = "") -> Markup:
+        """Return the name of a row, and the note at its end."""
+        y = self.y(row)
         baseline = y - 5 if self.narrow else y + self.thick / 2 + 4
-        space = self.width - len(note) * LETTER - 12 if self.narrow else self.left - 12
-        shown = cut(name, max(8, int(space / LETTER)))
+        space = self.width - len(note) * CHAR_WIDTH - 12 if self.narrow else self.left - 12
+        shown = shorten(name, max(8, int(space / CHAR_WIDTH)))
         whole = tag("title", name) if shown != name else Markup("")
         own = tag("text", whole, shown, x=0, y=baseline, class_="name")
         if not note:
@@ -50,15 +50,15 @@ class RowPlan(msgspec.Struct, frozen=True):
 
 
 def plan_rows(
-    look: Look, top: float, thick: float, gap: float, texts: Iterable[tuple[str, str]]
+    canvas: Canvas, top: float, thick: float, gap: float, texts: Iterable[tuple[str, str]]
 ) -> RowPlan:
-    """Room for `texts`: names on the left and notes on the right, or both above on a phone."""
-    if look.narrow:
-        return RowPlan(look.width, True, top, thick, gap, 0, look.width)
+    """Plan rows for `texts`: names on the left and notes on the right, or both above on a phone."""
+    if canvas.narrow:
+        return RowPlan(canvas.width, True, top, thick, gap, 0, canvas.width)
     names, notes = (max(map(len, column), default=0) for column in _columns(texts))
-    left = min(_NAMES_WIDTH_MAX, names * LETTER + 14)
-    right = look.width - (notes * LETTER + 12 if notes else 0)
-    return RowPlan(look.width, False, top, thick, gap, left, right)
+    left = min(_NAMES_WIDTH_MAX, names * CHAR_WIDTH + 14)
+    right = canvas.width - (notes * CHAR_WIDTH + 12 if notes else 0)
+    return RowPlan(canvas.width, False, top, thick, gap, left, right)
 
 
 def _columns(texts: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:

@@ -1,6 +1,6 @@
-"""The fullest inboxes, the busiest ones, and who fills them."""
+"""Queries for the fullest inboxes, the busiest inboxes, and the most active senders."""
 
-from pyspark.sql import Row, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
@@ -11,11 +11,11 @@ from waypost.pipeline.reports.data import (
     Pressure,
     PressureInbox,
     PressureStep,
-    Senders,
+    SenderSummary,
     SenderTotal,
 )
 from waypost.pipeline.reports.queries.periods import step_of
-from waypost.pipeline.reports.queries.table_reader import largest, ms, only, table, total
+from waypost.pipeline.reports.queries.table_reader import largest, ms, rows_of_inboxes, table, total
 from waypost.policy.backpressure import BackpressureConfig
 
 FULLEST_MAX = 20
@@ -26,8 +26,8 @@ WARNING_AT = BackpressureConfig().pressure_warning_at
 _INBOX = ("relay", "endpoint")
 
 
-def ask_pressure(lake: Lake, period: Period) -> Pressure:
-    """The inboxes that were fullest, as seen by what arrived."""
+def query_pressure(lake: Lake, period: Period) -> Pressure:
+    """Return the fullest inboxes, as measured on arrivals."""
     rows = table(lake, "pressure")
     fullest_minute = F.max(F.struct("pressure", -ms("minute"), "depth_max"))
     by_inbox = rows.groupBy(*_INBOX).agg(
@@ -38,7 +38,10 @@ def ask_pressure(lake: Lake, period: Period) -> Pressure:
     fullest, more = largest(
         by_inbox,
         FULLEST_MAX,
-        *(F.desc("peak.pressure"), F.desc("warned"), F.col("relay"), F.col("endpoint")),
+        F.desc("peak.pressure"),
+        F.desc("warned"),
+        F.col("relay"),
+        F.col("endpoint"),
     )
     inboxes = [
         PressureInbox(
@@ -55,30 +58,35 @@ def ask_pressure(lake: Lake, period: Period) -> Pressure:
     warned = sum(one.minutes_warned > 0 for one in inboxes)
     if more and warned == len(inboxes):
         warned = by_inbox.where("warned > 0").count()
-    places = {(one.relay, one.endpoint): place for place, one in enumerate(inboxes)}
-    steps = (
-        only(lake, rows, fullest)
-        .groupBy(*_INBOX, step_of(period, ms("minute"), period.coarse_step_ms))
-        .agg(F.max("pressure").alias("pressure"))
-        .orderBy(*_INBOX, "at_ms")
-        .collect()
-        if fullest
-        else []
-    )
     return Pressure(
         warning_at=WARNING_AT,
         inboxes=inboxes,
-        steps=[
-            PressureStep(places[row["relay"], row["endpoint"]], row["at_ms"], row["pressure"])
-            for row in steps
-        ],
+        steps=_pressure_steps(period, rows_of_inboxes(lake, rows, fullest), inboxes),
         more=more,
         warned=warned,
     )
 
 
-def ask_senders(lake: Lake) -> Senders:
-    """Who wrote most, and who wrote to the busiest inboxes."""
+def _pressure_steps(
+    period: Period, rows: DataFrame, inboxes: list[PressureInbox]
+) -> list[PressureStep]:
+    if not inboxes:
+        return []
+    indexes = {(one.relay, one.endpoint): index for index, one in enumerate(inboxes)}
+    steps = (
+        rows.groupBy(*_INBOX, step_of(period, ms("minute"), period.coarse_step_ms))
+        .agg(F.max("pressure").alias("pressure"))
+        .orderBy(*_INBOX, "at_ms")
+        .collect()
+    )
+    return [
+        PressureStep(indexes[row["relay"], row["endpoint"]], row["at_ms"], row["pressure"])
+        for row in steps
+    ]
+
+
+def query_senders(lake: Lake) -> SenderSummary:
+    """Return the most active senders, and the senders to the busiest inboxes."""
     by_sender = (
         table(lake, "senders")
         .groupBy("relay", "sender")
@@ -94,10 +102,12 @@ def ask_senders(lake: Lake) -> Senders:
     busiest, inboxes_more = largest(
         pairs.groupBy(*_INBOX).agg(total("arrivals")),
         BUSIEST_MAX,
-        *(F.desc("arrivals"), F.col("relay"), F.col("endpoint")),
+        F.desc("arrivals"),
+        F.col("relay"),
+        F.col("endpoint"),
     )
     columns = ("relay", "sender", "publishes", "stored", "rejected", "answers", "bytes")
-    return Senders(
+    return SenderSummary(
         senders=[
             SenderTotal(*(row[one] for one in (*columns, "busiest_minute"))) for row in senders
         ],
@@ -109,7 +119,7 @@ def ask_senders(lake: Lake) -> Senders:
 
 def _busy_inboxes(lake: Lake, busiest: list[Row]) -> list[BusyInbox]:
     by_pair = (
-        only(lake, table(lake, "pairs"), busiest)
+        rows_of_inboxes(lake, table(lake, "pairs"), busiest)
         .groupBy(*_INBOX, "sender")
         .agg(
             total("arrivals"),
@@ -120,11 +130,11 @@ def _busy_inboxes(lake: Lake, busiest: list[Row]) -> list[BusyInbox]:
     of_inbox = Window.partitionBy(*_INBOX)
     ranked = (
         by_pair.withColumn(
-            "place", F.row_number().over(of_inbox.orderBy(F.desc("arrivals"), "sender"))
+            "rank", F.row_number().over(of_inbox.orderBy(F.desc("arrivals"), "sender"))
         )
         .withColumn("senders", F.count(F.lit(1)).over(of_inbox))
-        .where(F.col("place") <= SENDERS_OF_INBOX_MAX)
-        .orderBy("place")
+        .where(F.col("rank") <= SENDERS_OF_INBOX_MAX)
+        .orderBy("rank")
         .collect()
     )
     found = []

@@ -1,7 +1,7 @@
-"""How long messages took, over time and by inbox.
+"""Queries for waiting times, over time and by inbox.
 
-Percentiles of percentiles mean nothing, so they are asked of the messages themselves. They are
-`percentile_approx`: a real value of the data whose rank is off by at most 1 in 10,000.
+Percentiles cannot be combined, so they are computed from the messages themselves, with
+`percentile_approx`: an actual value whose rank is off by at most 1 in 10,000.
 """
 
 from pyspark.sql import Column, Row
@@ -15,35 +15,40 @@ from waypost.pipeline.reports.data import (
     Percentiles,
     Period,
 )
-from waypost.pipeline.reports.queries.periods import calm_step, step_of
+from waypost.pipeline.reports.queries.periods import smooth_step, step_of
 from waypost.pipeline.reports.queries.table_reader import largest, ms, table
 
 INBOXES_MAX = 15
 _SHARES = [0.5, 0.95, 0.99]
 
 
-def ask_latency(lake: Lake, period: Period, messages: int) -> Latency:
-    """Waits of those of about so many messages that were handed out, by when they arrived."""
-    step_ms = calm_step(period, messages)
-    handed_out = (
+def query_latency(lake: Lake, period: Period, messages: int) -> Latency:
+    """Return waiting times of delivered messages by arrival; `messages` is roughly their number."""
+    step_ms = smooth_step(period, messages)
+    delivered = (
         table(lake, "messages")
         .where(F.col("wait_ms").isNotNull())
         .select(
-            *("relay", "endpoint", "wait_ms", "total_ms"),
+            "relay",
+            "endpoint",
+            "wait_ms",
+            "total_ms",
             step_of(period, ms("arrived_at"), step_ms),
         )
     )
-    steps = handed_out.rollup("at_ms").agg(*_measured()).orderBy("at_ms").collect()
-    of_all = [row for row in steps if row["at_ms"] is None]
-    if not of_all or not of_all[0]["messages"]:
+    steps = delivered.rollup("at_ms").agg(*_measures()).orderBy("at_ms").collect()
+    overall = [row for row in steps if row["at_ms"] is None]
+    if not overall or not overall[0]["messages"]:
         return Latency()
     inboxes, more = largest(
-        handed_out.groupBy("relay", "endpoint").agg(*_measured()),
+        delivered.groupBy("relay", "endpoint").agg(*_measures()),
         INBOXES_MAX,
-        *(F.desc("waited_ms"), F.col("relay"), F.col("endpoint")),
+        F.desc("waited_ms"),
+        F.col("relay"),
+        F.col("endpoint"),
     )
     return Latency(
-        overall=_percentiles(of_all[0]),
+        overall=_percentiles(overall[0]),
         steps=[
             LatencyStep(row["at_ms"], _percentiles(row))
             for row in steps
@@ -55,19 +60,19 @@ def ask_latency(lake: Lake, period: Period, messages: int) -> Latency:
             for row in inboxes
         ],
         more=more,
-        waited_ms=of_all[0]["waited_ms"],
+        waited_ms=overall[0]["waited_ms"],
     )
 
 
-def _measured() -> list[Column]:
+def _measures() -> list[Column]:
     return [
         F.count(F.lit(1)).alias("messages"),
         F.sum("wait_ms").alias("waited_ms"),
         F.percentile_approx("wait_ms", _SHARES).alias("wait"),
-        F.percentile_approx("total_ms", _SHARES).alias("done"),
+        F.percentile_approx("total_ms", _SHARES).alias("total"),
     ]
 
 
 def _percentiles(row: Row) -> Percentiles:
     nothing = [None, None, None]
-    return Percentiles(row["messages"], *(row["wait"] or nothing), *(row["done"] or nothing))
+    return Percentiles(row["messages"], *(row["wait"] or nothing), *(row["total"] or nothing))

@@ -1,4 +1,4 @@
-"""From when to when a lake tells of something, and how that time is cut into steps."""
+"""The time span that a lake covers, and its division into steps."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +12,7 @@ STEPS_MAX = 200
 COARSE_STEPS_MAX = 100
 COUNT_MIN = 50
 FEW_STEPS = 24
-"""Steps are not made so long that fewer than this remain."""
+"""Longer steps are not used if fewer than this would remain."""
 _STEPS_MS = [
     *(minutes * MINUTE_MS for minutes in (1, 2, 5, 10, 15, 30)),
     *(hours * HOUR_MS for hours in (1, 2, 3, 6, 12)),
@@ -21,7 +21,7 @@ _STEPS_MS = [
 
 
 def step_for(span_ms: int, most: int) -> int:
-    """The narrowest step, in ms, of which at most `most` cover a span."""
+    """Return the shortest step, in ms, of which at most `most` cover a span."""
     for step_ms in _STEPS_MS:
         if span_ms <= step_ms * (most - 1):  # the first step may begin before the span does
             return step_ms
@@ -29,8 +29,8 @@ def step_for(span_ms: int, most: int) -> int:
     return _STEPS_MS[-1] * months
 
 
-def calm_step(period: Period, count: int) -> int:
-    """A step, in ms, in which `COUNT_MIN` of `count` things fall if they are spread evenly."""
+def smooth_step(period: Period, count: int) -> int:
+    """Return a step, in ms, with `COUNT_MIN` of `count` evenly spread items."""
     span_ms = period.last_ms - period.first_ms
     for step_ms in _STEPS_MS:
         long_enough = step_ms >= period.step_ms and step_ms * count >= COUNT_MIN * span_ms
@@ -40,7 +40,7 @@ def calm_step(period: Period, count: int) -> int:
 
 
 def find_period(lake: Lake) -> Period | None:
-    """The time that arrivals, breakers and sessions are known from; None if there are none."""
+    """Return the time span of arrivals, breakers and sessions; None without any."""
     instants = (
         _span(table(lake, "traffic"), "minute", MINUTE_MS)
         .unionAll(_span(table(lake, "breakers"), "at", 1))
@@ -53,7 +53,7 @@ def find_period(lake: Lake) -> Period | None:
 
 
 def period_of(first_ms: int, last_ms: int) -> Period:
-    """The period with its steps; it begins where a step does."""
+    """Return the period with its steps; it begins at the start of a step."""
     span_ms = last_ms - first_ms
     step_ms, coarse_ms = step_for(span_ms, STEPS_MAX), step_for(span_ms, COARSE_STEPS_MAX)
     begins_ms = first_ms - first_ms % min(coarse_ms, DAY_MS)
@@ -63,7 +63,7 @@ def period_of(first_ms: int, last_ms: int) -> Period:
 
 
 def step_of(period: Period, at_ms: Column, step_ms: int | None = None) -> Column:
-    """The beginning, in ms, of the step that an instant falls into: the period's, or another."""
+    """Return the start, in ms, of a time's step: the period's, or one of `step_ms`."""
     width_ms = F.lit(step_ms or period.step_ms)
     return (at_ms - F.pmod(at_ms - F.lit(period.first_ms), width_ms)).alias("at_ms")
 

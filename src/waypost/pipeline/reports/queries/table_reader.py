@@ -1,4 +1,4 @@
-"""Tables of a lake as questions need them: times as milliseconds, and only the largest."""
+"""Reads tables for queries: times in milliseconds, sums, and the largest rows only."""
 
 from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
@@ -9,12 +9,12 @@ from waypost.pipeline.tables.registry import TABLES
 
 
 def table(lake: Lake, name: str) -> DataFrame:
-    """All days of a table; no rows if it was never built."""
+    """Return all days of a table; no rows if it was never built."""
     return lake.read(name, TABLES[name])
 
 
-def only(lake: Lake, rows: DataFrame, inboxes: list[Row]) -> DataFrame:
-    """The rows of some inboxes."""
+def rows_of_inboxes(lake: Lake, rows: DataFrame, inboxes: list[Row]) -> DataFrame:
+    """Return the rows of some inboxes."""
     names = lake.spark.createDataFrame(
         [(one["relay"], one["endpoint"]) for one in inboxes],
         columns("relay string, endpoint string"),
@@ -23,17 +23,17 @@ def only(lake: Lake, rows: DataFrame, inboxes: list[Row]) -> DataFrame:
 
 
 def ms(column: str) -> Column:
-    """A timestamp as milliseconds since the epoch, which no time zone can bend."""
+    """Return a timestamp as milliseconds since the epoch, independent of time zones."""
     return F.unix_millis(F.col(column))
 
 
 def total(column: str) -> Column:
-    """The sum of a column, 0 if there are no rows, under the column's name."""
+    """Return the sum of a column under its own name, 0 without rows."""
     return F.coalesce(F.sum(F.col(column)), F.lit(0)).alias(column)
 
 
 def largest(rows: DataFrame, most: int, *order: Column) -> tuple[list[Row], int]:
-    """The first `most` rows in `order`, and how many rows there are besides."""
+    """Return the first `most` rows in `order`, and the number of all other rows."""
     seen = Observation()
     counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
     found = counted.orderBy(*order).limit(most).collect()

@@ -1,9 +1,12 @@
-"""Arrivals and refusals over time, and by tier."""
+"""Queries for arrivals, rejections and connections over time, and for tiers."""
 
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import (
+    AgentConnections,
+    ConnectionStep,
+    ConnectionSummary,
     Period,
     ReasonStep,
     ReasonTotal,
@@ -12,19 +15,20 @@ from waypost.pipeline.reports.data import (
     Traffic,
     TrafficStep,
 )
-from waypost.pipeline.reports.formatting import cut
+from waypost.pipeline.reports.formatting import shorten
 from waypost.pipeline.reports.queries.periods import step_of
 from waypost.pipeline.reports.queries.table_reader import largest, ms, table, total
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 
+AGENTS_MAX = 15
 TEXT_MAX = 200
 REASONS_MAX = 12
-"""More than there are; a lake may come from a relay that knows others."""
+"""More than Waypost has today; a lake may come from a newer relay."""
 _COUNTS = ("publishes", "stored", "unclaimed", "rejected", "acked", "failed", "bytes")
 
 
-def ask_traffic(lake: Lake, period: Period) -> Traffic:
-    """Arrivals in each step, and the busiest minute of all relays together."""
+def query_traffic(lake: Lake, period: Period) -> Traffic:
+    """Return the arrivals of each step, and the busiest minute of all relays together."""
     rows = table(lake, "traffic").withColumn("minute_ms", ms("minute"))
     minutes = rows.groupBy("minute_ms").agg(*(total(name) for name in _COUNTS))
     peak = F.max(F.struct("publishes", -F.col("minute_ms")))
@@ -49,8 +53,8 @@ def ask_traffic(lake: Lake, period: Period) -> Traffic:
     )
 
 
-def ask_rejections(lake: Lake, period: Period) -> Rejections:
-    """Refusals by reason; lines that count a flood stand where the count was written."""
+def query_rejections(lake: Lake, period: Period) -> Rejections:
+    """Return rejections by reason; a counted one is at the time it was written."""
     rows = table(lake, "rejections")
     at_an_inbox = F.when(F.col("endpoint") != "", F.struct("relay", "endpoint"))
     by_reason = rows.groupBy("reason").agg(
@@ -60,9 +64,9 @@ def ask_rejections(lake: Lake, period: Period) -> Rejections:
         F.max_by("detail", F.struct("at", "relay", "seq")).alias("example"),
     )
     totals, more = largest(by_reason, REASONS_MAX, F.desc("count"), F.col("reason"))
-    told = F.col("reason").isin([row["reason"] for row in totals])
+    is_shown = F.col("reason").isin([row["reason"] for row in totals])
     steps = (
-        rows.where(told)
+        rows.where(is_shown)
         .groupBy("reason", step_of(period, ms("at")))
         .agg(total("count"))
         .orderBy("at_ms", "reason")
@@ -75,7 +79,7 @@ def ask_rejections(lake: Lake, period: Period) -> Rejections:
                 row["count"],
                 row["senders"],
                 row["inboxes"],
-                cut(row["example"] or "", TEXT_MAX),
+                shorten(row["example"] or "", TEXT_MAX),
             )
             for row in totals
         ],
@@ -84,15 +88,15 @@ def ask_rejections(lake: Lake, period: Period) -> Rejections:
     )
 
 
-def ask_tiers(lake: Lake) -> list[TierTotal]:
-    """Arrivals at inboxes by tier. What was refused before that has no tier yet."""
-    kept = F.col("reason").isin([str(one) for one in DEAD_LETTERED])
+def query_tiers(lake: Lake) -> list[TierTotal]:
+    """Return arrivals at inboxes by tier. Messages rejected earlier have no tier."""
+    dead_lettered = F.col("reason").isin([str(one) for one in DEAD_LETTERED])
     rejections = table(lake, "rejections").where(
         ~F.col("reason").isin([str(one) for one in UNCOUNTED])
     )
-    # A refusal that keeps the message is in both tables, and is one arrival.
+    # A rejection with a dead letter is in both tables, and is one arrival.
     rejected = rejections.select(
-        "tier", F.when(kept, 0).otherwise(F.col("count")).alias("arrivals"), "count"
+        "tier", F.when(dead_lettered, 0).otherwise(F.col("count")).alias("arrivals"), "count"
     )
     stored = table(lake, "messages").groupBy("tier").agg(F.count(F.lit(1)).alias("arrivals"))
     rows = (
@@ -104,3 +108,49 @@ def ask_tiers(lake: Lake) -> list[TierTotal]:
         .collect()
     )
     return [TierTotal(row["tier"], row["arrivals"], row["count"]) for row in rows]
+
+
+def query_connections(lake: Lake, period: Period) -> ConnectionSummary:
+    """Return connections over time and by agent."""
+    rows = table(lake, "sessions").select(
+        "relay",
+        "subject",
+        "disconnected_at",
+        "lasted_ms",
+        step_of(period, ms("connected_at")),
+    )
+    connections = F.count(F.lit(1)).alias("connections")
+    still_open = F.count_if(F.col("disconnected_at").isNull()).alias("open")
+    median = F.percentile_approx("lasted_ms", 0.5).alias("median")
+    steps = rows.rollup("at_ms").agg(connections, still_open, median).orderBy("at_ms").collect()
+    totals = [row for row in steps if row["at_ms"] is None]
+    if not totals or not totals[0]["connections"]:
+        return ConnectionSummary()
+    agents, more = largest(
+        rows.groupBy("relay", "subject").agg(
+            connections,
+            still_open,
+            F.coalesce(F.sum(F.col("lasted_ms").cast("double")), F.lit(0.0)).alias("lasted"),
+        ),
+        AGENTS_MAX,
+        F.desc("connections"),
+        F.col("relay"),
+        F.col("subject"),
+    )
+    return ConnectionSummary(
+        connections=totals[0]["connections"],
+        open=totals[0]["open"],
+        median_ms=totals[0]["median"],
+        agents=[
+            AgentConnections(
+                row["relay"], row["subject"], row["connections"], row["lasted"], row["open"]
+            )
+            for row in agents
+        ],
+        more=more,
+        steps=[
+            ConnectionStep(row["at_ms"], row["connections"])
+            for row in steps
+            if row["at_ms"] is not None
+        ],
+    )

@@ -1,28 +1,28 @@
-"""The report in a few sentences, and what to look at first."""
+"""The report in a few sentences, and its highlights."""
 
 import msgspec
 
-from waypost.pipeline.reports.data import Facts
+from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.formatting import (
     at_minute,
     duration,
     instant,
-    listed,
+    join_names,
     number,
     plural,
     share,
 )
-from waypost.pipeline.reports.sections.incidents import KINDS, chain_in_short
-from waypost.pipeline.reports.sections.model import named
-from waypost.pipeline.reports.sections.traffic import reason_words
+from waypost.pipeline.reports.sections.incidents import KINDS, short_chain
+from waypost.pipeline.reports.sections.model import qualified_name
+from waypost.pipeline.reports.sections.traffic import reason_label
 
-FINDINGS_MAX = 8
-REJECTED_SHARE_NOTED = 0.05
-OPEN_NOTED_MS = 60_000
+HIGHLIGHTS_MAX = 8
+REJECTED_SHARE_MIN = 0.05
+OPEN_MIN_MS = 60_000
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """Something to look at: what it is in a word, what happened, and which section has more."""
+class Highlight(msgspec.Struct, frozen=True):
+    """A conspicuous event: its kind, a sentence about it, and the section with details."""
 
     kind: str
     words: str
@@ -30,135 +30,135 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """A number that stands for the whole period."""
+    """A key figure of the period."""
 
     name: str
     value: str
     note: str = ""
 
 
-def headline(facts: Facts) -> str:
-    """Period, relays, messages, refusals and waiting times in words."""
-    period = facts.period
+def headline(report: ReportData) -> str:
+    """Summarise period, relays, messages, rejections and waiting times."""
+    period = report.period
     if period is None:
-        return "This lake has no traffic to tell of yet."
-    scope, traffic = facts.scope, facts.traffic
+        return "This lake has no traffic yet."
+    scope, traffic = report.scope, report.traffic
     relays = (
         f"relay {scope.relays[0]}"
         if len(scope.relays) == 1
         else plural(len(scope.relays) + scope.relays_more, "relay")
     )
     first_ms = max(period.first_ms, period.known_from_ms)
-    said = (
+    text = (
         f"From {instant(first_ms)} to {instant(period.last_ms)} UTC, {relays} stored"
-        f" {plural(traffic.total.stored, 'message')} of {plural(scope.senders, 'sender')} for"
+        f" {plural(traffic.total.stored, 'message')} from {plural(scope.senders, 'sender')} for"
         f" {plural(scope.inboxes, 'inbox', 'inboxes')}."
     )
     if traffic.total.rejected:
-        said += f" {share(traffic.total.rejected, traffic.arrivals)} of all arrivals were refused."
+        text += f" {share(traffic.total.rejected, traffic.arrivals)} of all arrivals were rejected."
     else:
-        said += " Nothing was refused."
-    wait = facts.latency.overall
+        text += " Nothing was rejected."
+    wait = report.latency.overall
     if wait.wait_p50_ms is not None and wait.wait_p95_ms is not None:
-        said += (
-            f" Half of the messages were handed out within {duration(wait.wait_p50_ms)},"
+        text += (
+            f" Half of the messages were delivered within {duration(wait.wait_p50_ms)},"
             f" 95% within {duration(wait.wait_p95_ms)}."
         )
-    return said
+    return text
 
 
-def tiles(facts: Facts) -> list[Tile]:
-    """The numbers people look for first."""
-    traffic, wait = facts.traffic, facts.latency.overall
-    relays = listed([*facts.scope.relays[:3]])
-    hidden = len(facts.scope.relays) + facts.scope.relays_more - 3
+def tiles(report: ReportData) -> list[Tile]:
+    """Return the key figures."""
+    traffic, wait = report.traffic, report.latency.overall
+    relays = join_names([*report.scope.relays[:3]])
+    hidden = len(report.scope.relays) + report.scope.relays_more - 3
     if hidden > 0:
-        relays = f"{', '.join(facts.scope.relays[:3])} and {number(hidden)} more"
+        relays = f"{', '.join(report.scope.relays[:3])} and {number(hidden)} more"
     return [
         Tile(
-            "Messages stored", number(traffic.total.stored), f"on {plural(facts.scope.days, 'day')}"
+            "Messages stored",
+            number(traffic.total.stored),
+            f"on {plural(report.scope.days, 'day')}",
         ),
         Tile(
-            "Refused",
+            "Rejected",
             share(traffic.total.rejected, traffic.arrivals),
             f"{number(traffic.total.rejected)} of {plural(traffic.arrivals, 'arrival')}",
         ),
-        Tile("Wait, half within", _time(wait.wait_p50_ms), f"95% within {_time(wait.wait_p95_ms)}"),
+        Tile("Median wait", _time(wait.wait_p50_ms), f"95% within {_time(wait.wait_p95_ms)}"),
         Tile(
-            "Dead letters waiting",
-            number(facts.dead_letters.waiting),
-            f"of {number(facts.dead_letters.letters)}",
+            "Dead letters open",
+            number(report.dead_letters.waiting),
+            f"of {number(report.dead_letters.messages)}",
         ),
         Tile(
             "Inboxes",
-            number(facts.scope.inboxes),
-            f"written to by {plural(facts.scope.senders, 'sender')}",
+            number(report.scope.inboxes),
+            f"with messages from {plural(report.scope.senders, 'sender')}",
         ),
-        Tile("Relays", number(len(facts.scope.relays) + facts.scope.relays_more), relays),
+        Tile("Relays", number(len(report.scope.relays) + report.scope.relays_more), relays),
     ]
 
 
-def findings(facts: Facts) -> list[Finding]:
-    """What stands out, loops and odd senders first; at most `FINDINGS_MAX`."""
-    found = [*_loops(facts), *_anomalies(facts), *_troubles(facts)]
-    return found[:FINDINGS_MAX]
+def highlights(report: ReportData) -> list[Highlight]:
+    """Return what stands out, loops and anomalies first; at most `HIGHLIGHTS_MAX`."""
+    found = [*_loops(report), *_anomalies(report), *_problems(report)]
+    return found[:HIGHLIGHTS_MAX]
 
 
-def _loops(facts: Facts) -> list[Finding]:
+def _loops(report: ReportData) -> list[Highlight]:
     return [
-        Finding(
+        Highlight(
             "loop",
-            f"{named(facts, one.relay, chain_in_short(one))} came round"
+            f"{qualified_name(report, one.relay, short_chain(one))} looped"
             f" {plural(one.times, 'time')} and was stopped.",
             "loops",
         )
-        for one in facts.oddities.loops[:2]
+        for one in report.anomalies.loops[:2]
     ]
 
 
-def _anomalies(facts: Facts) -> list[Finding]:
-    told = [one for one in facts.oddities.anomalies if one.kind != "loop"]
+def _anomalies(report: ReportData) -> list[Highlight]:
+    senders = [one for one in report.anomalies.anomalies if one.kind != "loop"]
     return [
-        Finding(
+        Highlight(
             KINDS.get(one.kind, one.kind),
-            f"{named(facts, one.relay, one.sender)} {one.why}.",
+            f"{qualified_name(report, one.relay, one.sender)} {one.why}.",
             "anomalies",
         )
-        for one in told[:3]
+        for one in senders[:3]
     ]
 
 
-def _troubles(facts: Facts) -> list[Finding]:
+def _problems(report: ReportData) -> list[Highlight]:
     found = []
-    if facts.pressure.warned:
-        first = facts.pressure.inboxes[0]
+    if report.pressure.warned:
+        first = report.pressure.inboxes[0]
         found.append(
-            Finding(
+            Highlight(
                 "pressure",
-                f"{plural(facts.pressure.warned, 'inbox', 'inboxes')} reached"
-                f" {facts.pressure.warning_at:.0%} of the cap; fullest was"
-                f" {named(facts, first.relay, first.endpoint)} ({first.peak:.0%} at"
+                f"{plural(report.pressure.warned, 'inbox', 'inboxes')} reached"
+                f" {report.pressure.warning_at:.0%} of the cap; fullest was"
+                f" {qualified_name(report, first.relay, first.endpoint)} ({first.peak:.0%} at"
                 f" {at_minute(first.peak_ms)}).",
                 "pressure",
             )
         )
-    for breaker in facts.breakers.breakers[:1]:
-        if breaker.open_ms >= OPEN_NOTED_MS:
-            name = named(facts, breaker.relay, breaker.endpoint)
-            words = f"{name} was cut off for {duration(breaker.open_ms)} in all."
-            found.append(Finding("breaker", words, "breakers"))
-    if facts.dead_letters.waiting:
-        words = f"{plural(facts.dead_letters.waiting, 'dead letter')} wait for somebody to look."
-        if facts.dead_letters.waiting == 1:
-            words = "1 dead letter waits for somebody to look."
-        found.append(Finding("dead letters", words, "dead-letters"))
-    rejected = facts.traffic.total.rejected
-    if rejected > REJECTED_SHARE_NOTED * facts.traffic.arrivals and facts.rejections.reasons:
+    for breaker in report.breakers.breakers[:1]:
+        if breaker.open_ms >= OPEN_MIN_MS:
+            name = qualified_name(report, breaker.relay, breaker.endpoint)
+            words = f"{name} had its circuit breaker open for {duration(breaker.open_ms)} in total."
+            found.append(Highlight("breaker", words, "breakers"))
+    if report.dead_letters.waiting:
+        words = f"{plural(report.dead_letters.waiting, 'dead letter')} open: redrive or purge."
+        found.append(Highlight("dead letters", words, "dead-letters"))
+    rejected = report.traffic.total.rejected
+    if rejected > REJECTED_SHARE_MIN * report.traffic.arrivals and report.rejections.reasons:
         words = (
-            f"{share(rejected, facts.traffic.arrivals)} of arrivals were refused, most for:"
-            f" {reason_words(facts.rejections.reasons[0].reason)}."
+            f"{share(rejected, report.traffic.arrivals)} of arrivals were rejected, most often:"
+            f" {reason_label(report.rejections.reasons[0].reason)}."
         )
-        found.append(Finding("refusals", words, "refusals"))
+        found.append(Highlight("rejections", words, "rejections"))
     return found
 
 

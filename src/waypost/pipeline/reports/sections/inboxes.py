@@ -1,9 +1,9 @@
-"""How inboxes did: how long messages waited in them, and how full they were."""
+"""Sections on inboxes: waiting times and fill levels."""
 
-from waypost.pipeline.reports.charts.drawing import Times
 from waypost.pipeline.reports.charts.heatmap import Cell, Heatmap, draw_heatmap
 from waypost.pipeline.reports.charts.lines import Line, Lines, draw_lines
-from waypost.pipeline.reports.data import Facts, Percentiles
+from waypost.pipeline.reports.charts.svg import Times
+from waypost.pipeline.reports.data import Percentiles, ReportData
 from waypost.pipeline.reports.formatting import (
     at_minute,
     duration,
@@ -15,37 +15,37 @@ from waypost.pipeline.reports.formatting import (
 )
 from waypost.pipeline.reports.sections.model import (
     Figure,
+    ReportTable,
     Section,
-    Table,
-    and_more,
-    known_period,
-    named,
+    omitted,
+    qualified_name,
+    require_period,
 )
 
 _PERCENTILES = ["p50", "p95", "p99"]
 
 
-def latency_section(facts: Facts) -> Section:
-    """How long messages waited."""
+def latency_section(report: ReportData) -> Section:
+    """Describe the waiting times of messages."""
     title = "Waiting times"
-    latency = facts.latency
+    latency = report.latency
     if not latency.steps:
-        return Section("latency", title, "No message was handed out in this period.")
+        return Section("latency", title, "No message was delivered in this period.")
     worst = max(latency.steps, key=lambda one: one.wait.wait_p95_ms or 0)
     width = step(latency.step_ms)
     takeaway = (
-        f"Half of {plural(latency.overall.messages, 'message')} were handed out within"
+        f"Half of {plural(latency.overall.messages, 'message')} were delivered within"
         f" {_time(latency.overall.wait_p50_ms)}, 95% within {_time(latency.overall.wait_p95_ms)}."
         f" The slowest {width} began at {at_minute(worst.at_ms)}: 95% within"
         f" {_time(worst.wait.wait_p95_ms)}."
     )
-    return Section("latency", title, takeaway, [_latency_figure(facts)], [_latency_table(facts)])
+    return Section("latency", title, takeaway, [_latency_figure(report)], [_latency_table(report)])
 
 
-def _latency_figure(facts: Facts) -> Figure:
-    steps = facts.latency.steps
-    period = known_period(facts)
-    times = Times(period.first_ms, period.last_ms, facts.latency.step_ms)
+def _latency_figure(report: ReportData) -> Figure:
+    steps = report.latency.steps
+    period = require_period(report)
+    times = Times(period.first_ms, period.last_ms, report.latency.step_ms)
     percentiles = {
         "p50": {one.at_ms: one.wait.wait_p50_ms for one in steps},
         "p95": {one.at_ms: one.wait.wait_p95_ms for one in steps},
@@ -57,25 +57,25 @@ def _latency_figure(facts: Facts) -> Figure:
     ]
     width = step(times.step_ms)
     return Figure(
-        f"Wait until handed out, per {width}",
-        "Three lines over time: half (p50), 95% (p95) and 99% (p99) of messages waited at most"
-        " this long.",
-        lambda look: draw_lines(look, Lines(times, lines)),
-        Table(
-            f"Wait per {width}, by when a message arrived",
+        f"Wait until delivery, per {width}",
+        "Three lines over time: the longest wait of 50% (p50), 95% (p95) and 99% (p99) of the"
+        " messages.",
+        lambda canvas: draw_lines(canvas, Lines(times, lines)),
+        ReportTable(
+            f"Wait per {width}, by time of arrival",
             ["From", "Messages", *_PERCENTILES],
             [[instant(one.at_ms), number(one.wait.messages), *_waits(one.wait)] for one in steps],
             frozenset({"Messages", *_PERCENTILES}),
         ),
-        "The scale is logarithmic where values lie far apart.",
+        "The scale is logarithmic if the values differ widely.",
     )
 
 
-def _latency_table(facts: Facts) -> Table:
-    latency = facts.latency
+def _latency_table(report: ReportData) -> ReportTable:
+    latency = report.latency
     rows = [
         [
-            named(facts, one.relay, one.endpoint),
+            qualified_name(report, one.relay, one.endpoint),
             number(one.wait.messages),
             share(one.waited_ms, latency.waited_ms),
             *_waits(one.wait),
@@ -84,13 +84,21 @@ def _latency_table(facts: Facts) -> Table:
         ]
         for one in latency.inboxes
     ]
-    numbers = ["Messages", "Of all waiting", "Wait p50", "p95", "p99", "Done p50", "Done p95"]
-    return Table(
-        "Inboxes where most time was spent waiting; done is from arrival to acknowledgement",
+    numbers = [
+        "Messages",
+        "Share",
+        "Wait p50",
+        "p95",
+        "p99",
+        "Total p50",
+        "Total p95",
+    ]
+    return ReportTable(
+        "Inboxes with the largest share of all waiting; total is from arrival to ack",
         ["Inbox", *numbers],
         rows,
         frozenset(numbers),
-        and_more(latency.more, "inbox", "inboxes"),
+        omitted(latency.more, "inbox", "inboxes"),
     )
 
 
@@ -102,27 +110,29 @@ def _time(ms: float | None) -> str:
     return "–" if ms is None else duration(ms)
 
 
-def pressure_section(facts: Facts) -> Section:
-    """How full inboxes were."""
+def pressure_section(report: ReportData) -> Section:
+    """Describe the fill levels of inboxes."""
     title = "Pressure"
-    pressure = facts.pressure
+    pressure = report.pressure
     if not pressure.inboxes:
         return Section("pressure", title, "Nothing arrived at any inbox in this period.")
     first = pressure.inboxes[0]
-    name = named(facts, first.relay, first.endpoint)
+    name = qualified_name(report, first.relay, first.endpoint)
     warned = (
-        f"{plural(pressure.warned, 'inbox', 'inboxes')} reached the warning at"
+        f"{plural(pressure.warned, 'inbox', 'inboxes')} reached the warning level of"
         f" {pressure.warning_at:.0%} of the cap."
         if pressure.warned
-        else f"No inbox reached the warning at {pressure.warning_at:.0%} of the cap."
+        else f"No inbox reached the warning level of {pressure.warning_at:.0%} of the cap."
     )
     takeaway = (
-        f"{warned} The fullest was {name}, {_full(first.peak)} at {at_minute(first.peak_ms)}."
+        f"{warned} The fullest was {name}, {_fill_level(first.peak)} at {at_minute(first.peak_ms)}."
     )
-    return Section("pressure", title, takeaway, [_pressure_figure(facts)], [_pressure_table(facts)])
+    return Section(
+        "pressure", title, takeaway, [_pressure_figure(report)], [_pressure_table(report)]
+    )
 
 
-def _full(pressure: float) -> str:
+def _fill_level(pressure: float) -> str:
     return (
         "full"
         if pressure >= 1
@@ -132,11 +142,11 @@ def _full(pressure: float) -> str:
     )
 
 
-def _pressure_figure(facts: Facts) -> Figure:
-    pressure, period = facts.pressure, known_period(facts)
+def _pressure_figure(report: ReportData) -> Figure:
+    pressure, period = report.pressure, require_period(report)
     times = Times(period.first_ms, period.last_ms, period.coarse_step_ms)
     width = step(period.coarse_step_ms)
-    names = [named(facts, one.relay, one.endpoint) for one in pressure.inboxes]
+    names = [qualified_name(report, one.relay, one.endpoint) for one in pressure.inboxes]
     data = Heatmap(
         times,
         [(name, f"peak {one.peak:.0%}") for name, one in zip(names, pressure.inboxes, strict=True)],
@@ -145,9 +155,9 @@ def _pressure_figure(facts: Facts) -> Figure:
     )
     return Figure(
         f"Highest pressure per {width}, fullest inboxes first",
-        f"A row for each inbox and a cell for each {width}; the stronger its colour, the fuller.",
-        lambda look: draw_heatmap(look, data),
-        Table(
+        f"A row for each inbox and a cell for each {width}; a stronger colour is a fuller inbox.",
+        lambda canvas: draw_heatmap(canvas, data),
+        ReportTable(
             f"Highest pressure per {width}",
             ["Inbox", "From", "Pressure"],
             [
@@ -156,23 +166,23 @@ def _pressure_figure(facts: Facts) -> Figure:
             ],
             frozenset({"Pressure"}),
         ),
-        "Pressure is seen when something arrives; where nothing did, the row is bare.",
+        "Pressure is measured on arrival; a row is empty where nothing arrived.",
     )
 
 
-def _pressure_table(facts: Facts) -> Table:
-    columns = ["Inbox", "Peak", "At", "Most messages", "Cap", "Minutes at the warning"]
+def _pressure_table(report: ReportData) -> ReportTable:
+    columns = ["Inbox", "Peak", "At", "Most messages", "Cap", "Minutes at warning level"]
     rows = [
         [
-            named(facts, one.relay, one.endpoint),
+            qualified_name(report, one.relay, one.endpoint),
             f"{one.peak:.0%}",
             instant(one.peak_ms),
             number(one.depth_peak),
             number(one.depth_max) if one.depth_max else "–",
             number(one.minutes_warned),
         ]
-        for one in facts.pressure.inboxes
+        for one in report.pressure.inboxes
     ]
-    numbers = frozenset({"Peak", "Most messages", "Cap", "Minutes at the warning"})
-    after = and_more(facts.pressure.more, "inbox", "inboxes")
-    return Table("The fullest inboxes", columns, rows, numbers, after)
+    numbers = frozenset({"Peak", "Most messages", "Cap", "Minutes at warning level"})
+    after = omitted(report.pressure.more, "inbox", "inboxes")
+    return ReportTable("The fullest inboxes", columns, rows, numbers, after)

@@ -1,45 +1,44 @@
-"""What went wrong, and who was there: breakers, dead letters, loops, oddities, connections."""
+"""Sections on problems: circuit breakers, dead letters, loops and anomalies."""
 
 from waypost.pipeline.reports.charts.bars import Bar, Bars, draw_bars
-from waypost.pipeline.reports.charts.columns import Columns, Kind, draw_columns
 from waypost.pipeline.reports.charts.timeline import Span, Timeline, TimelineRow, draw_timeline
-from waypost.pipeline.reports.data import Facts
-from waypost.pipeline.reports.formatting import day, duration, instant, number, plural, share, step
-from waypost.pipeline.reports.incidents import Breaker, DeadLetters, Loop
+from waypost.pipeline.reports.data import Breaker, DeadLetterSummary, Loop, ReportData
+from waypost.pipeline.reports.formatting import day, duration, instant, number, plural, share
 from waypost.pipeline.reports.sections.model import (
     Figure,
+    ReportTable,
     Section,
-    Table,
-    and_more,
-    known_period,
-    named,
+    omitted,
+    qualified_name,
+    require_period,
 )
-from waypost.pipeline.reports.sections.traffic import fine_times
+from waypost.pipeline.reports.sections.traffic import fine_steps
 
 _STATES = {"OPEN": ("open", "open"), "HALF_OPEN": ("half-open", "half open")}
 KINDS = {"flood": "flood", "one_way": "one way", "burst": "burst", "loop": "loop"}
 
 
-def breakers_section(facts: Facts) -> Section:
-    """Which endpoints were given a rest, and when."""
+def breakers_section(report: ReportData) -> Section:
+    """Describe when and where circuit breakers were open."""
     title = "Circuit breakers"
-    breakers = facts.breakers
+    breakers = report.breakers
     if not breakers.breakers:
         return Section("breakers", title, "No breaker opened in this period.")
     first = breakers.breakers[0]
+    longest = qualified_name(report, first.relay, first.endpoint)
     count = len(breakers.breakers) + breakers.more
     takeaway = (
         f"Breakers opened {plural(breakers.opened, 'time')} at"
-        f" {plural(count, 'endpoint')}. Longest open was that of"
-        f" {named(facts, first.relay, first.endpoint)}: {duration(first.open_ms)} in all."
+        f" {plural(count, 'endpoint')}. The longest open was {longest}:"
+        f" {duration(first.open_ms)} in total."
     )
     columns = ["Endpoint", "Opened", "Open for", "Last state"]
-    table = Table(
+    table = ReportTable(
         "Breakers by time open",
         columns,
         [
             [
-                named(facts, one.relay, one.endpoint),
+                qualified_name(report, one.relay, one.endpoint),
                 number(one.opened),
                 duration(one.open_ms),
                 _state(one.last_state),
@@ -47,25 +46,27 @@ def breakers_section(facts: Facts) -> Section:
             for one in breakers.breakers
         ],
         frozenset({"Opened", "Open for"}),
-        and_more(breakers.more, "endpoint"),
+        omitted(breakers.more, "endpoint"),
     )
-    return Section("breakers", title, takeaway, [_breakers_figure(facts)], [table])
+    return Section("breakers", title, takeaway, [_breakers_figure(report)], [table])
 
 
-def _breakers_figure(facts: Facts) -> Figure:
-    rows = [_timeline_row(facts, one) for one in facts.breakers.breakers]
-    hidden = sum(one.spans_more for one in facts.breakers.breakers)
+def _breakers_figure(report: ReportData) -> Figure:
+    rows = [_timeline_row(report, one) for one in report.breakers.breakers]
+    hidden = sum(one.spans_more for one in report.breakers.breakers)
     data = [
-        [name.name, span.words, instant(span.from_ms), duration(span.to_ms - span.from_ms)]
-        for name in rows
-        for span in name.spans
+        [row.name, span.name, instant(span.from_ms), duration(span.to_ms - span.from_ms)]
+        for row in rows
+        for span in row.spans
     ]
-    note = f"Only the longest spans are drawn; {number(hidden)} shorter ones are not."
+    note = f"Only the longest spans are shown; {number(hidden)} shorter ones are not."
     return Figure(
         "When breakers were open",
         "A row for each endpoint; a filled span is open, a hatched one half open.",
-        lambda look: draw_timeline(look, Timeline(fine_times(facts), rows, [*_STATES.values()])),
-        Table(
+        lambda canvas: draw_timeline(
+            canvas, Timeline(fine_steps(report), rows, [*_STATES.values()])
+        ),
+        ReportTable(
             "When breakers were open",
             ["Endpoint", "State", "From", "For"],
             data,
@@ -75,15 +76,15 @@ def _breakers_figure(facts: Facts) -> Figure:
     )
 
 
-def _timeline_row(facts: Facts, breaker: Breaker) -> TimelineRow:
-    last_ms = known_period(facts).last_ms
+def _timeline_row(report: ReportData, breaker: Breaker) -> TimelineRow:
+    last_ms = require_period(report).last_ms
     spans = [
         Span(one.from_ms, last_ms if one.to_ms is None else one.to_ms, *_STATES[one.state])
         for one in breaker.spans
         if one.state in _STATES
     ]
     return TimelineRow(
-        named(facts, breaker.relay, breaker.endpoint), spans, duration(breaker.open_ms)
+        qualified_name(report, breaker.relay, breaker.endpoint), spans, duration(breaker.open_ms)
     )
 
 
@@ -91,82 +92,86 @@ def _state(state: str) -> str:
     return state.lower().replace("_", " ")
 
 
-def dead_letters_section(facts: Facts) -> Section:
-    """Messages that could not be delivered."""
+def dead_letters_section(report: ReportData) -> Section:
+    """Describe the messages that could not be delivered."""
     title = "Dead letters"
-    dead = facts.dead_letters
-    if not dead.letters:
+    dead = report.dead_letters
+    if not dead.messages:
         return Section("dead-letters", title, "There were no dead letters in this period.")
     first = dead.reasons[0]
     takeaway = (
-        f"{plural(dead.letters, 'dead letter')}: {number(dead.waiting)} waiting for somebody to"
-        f" look, {number(dead.redriven)} put back, {number(dead.purged)} purged. The most frequent"
-        f" reason was “{first.reason}” ({share(first.letters, dead.letters)})."
+        f"{plural(dead.messages, 'dead letter')}: {number(dead.waiting)} open,"
+        f" {number(dead.redriven)} redriven, {number(dead.purged)} purged. The most frequent"
+        f" reason was “{first.reason}” ({share(first.messages, dead.messages)})."
     )
     figure = Figure(
         "Dead letters by reason",
-        "A bar for each reason, made of letters still waiting and others.",
-        lambda look: draw_bars(look, _dead_bars(dead)),
+        "A bar for each reason: open dead letters, and all others.",
+        lambda canvas: draw_bars(canvas, _dead_bars(dead)),
         _reasons_table(dead),
     )
-    inboxes = Table(
-        "Inboxes with most dead letters",
-        ["Inbox", "Letters", "Waiting"],
+    inboxes = ReportTable(
+        "Inboxes with the most dead letters",
+        ["Inbox", "Dead letters", "Open"],
         [
-            [named(facts, one.relay, one.endpoint), number(one.letters), number(one.waiting)]
+            [
+                qualified_name(report, one.relay, one.endpoint),
+                number(one.messages),
+                number(one.waiting),
+            ]
             for one in dead.inboxes
         ],
-        frozenset({"Letters", "Waiting"}),
-        and_more(dead.inboxes_more, "inbox", "inboxes"),
+        frozenset({"Dead letters", "Open"}),
+        omitted(dead.inboxes_more, "inbox", "inboxes"),
     )
     return Section("dead-letters", title, takeaway, [figure], [_reasons_table(dead), inboxes])
 
 
-def _dead_bars(dead: DeadLetters) -> Bars:
+def _dead_bars(dead: DeadLetterSummary) -> Bars:
     bars = [
         Bar(
             one.reason,
-            [("refused", one.waiting), ("unclaimed", one.letters - one.waiting)],
-            f"{number(one.letters)}, {number(one.waiting)} waiting",
+            [("rejected", one.waiting), ("unclaimed", one.messages - one.waiting)],
+            f"{number(one.messages)}, {number(one.waiting)} open",
         )
         for one in dead.reasons
     ]
-    kinds = [("refused", "waiting"), ("unclaimed", "put back, purged or expired")]
+    kinds = [("rejected", "open"), ("unclaimed", "redriven, purged or expired")]
     return Bars(bars, kinds=kinds)
 
 
-def _reasons_table(dead: DeadLetters) -> Table:
-    numbers = ["Letters", "Waiting", "Put back", "Purged", "Inboxes"]
+def _reasons_table(dead: DeadLetterSummary) -> ReportTable:
+    numbers = ["Dead letters", "Open", "Redriven", "Purged", "Inboxes"]
     rows = [
         [
             one.reason,
-            *map(number, (one.letters, one.waiting, one.redriven, one.purged, one.inboxes)),
+            *map(number, (one.messages, one.waiting, one.redriven, one.purged, one.inboxes)),
             instant(one.last_ms),
         ]
         for one in dead.reasons
     ]
-    after = and_more(dead.reasons_more, "reason")
+    after = omitted(dead.reasons_more, "reason")
     columns = ["Reason", *numbers, "Last"]
-    return Table("Dead letters by reason", columns, rows, frozenset(numbers), after)
+    return ReportTable("Dead letters by reason", columns, rows, frozenset(numbers), after)
 
 
-def loops_section(facts: Facts) -> Section:
-    """Messages that came back to where they had been."""
+def loops_section(report: ReportData) -> Section:
+    """Describe the loops that budgets stopped."""
     title = "Loops"
-    loops = facts.oddities.loops
+    loops = report.anomalies.loops
     if not loops:
-        return Section("loops", title, "No message went round in a circle.")
+        return Section("loops", title, "No message went in a loop.")
     first = loops[0]
     takeaway = (
-        f"{plural(len(loops) + facts.oddities.loops_more, 'loop')}. Most often stopped:"
-        f" {chain_in_short(first)}, {plural(first.times, 'time')}."
+        f"{plural(len(loops) + report.anomalies.loops_more, 'loop')}. The most frequent one:"
+        f" {short_chain(first)}, {plural(first.times, 'time')}."
     )
-    table = Table(
+    table = ReportTable(
         "Loops by how often they were stopped",
         ["Chain", "Stopped", "Senders", "First", "Last"],
         [
             [
-                _with_relay(facts, one),
+                _with_relay(report, one),
                 number(one.times),
                 number(one.senders),
                 instant(one.first_ms),
@@ -175,45 +180,45 @@ def loops_section(facts: Facts) -> Section:
             for one in loops
         ],
         frozenset({"Stopped", "Senders"}),
-        and_more(facts.oddities.loops_more, "loop"),
+        omitted(report.anomalies.loops_more, "loop"),
     )
     return Section("loops", title, takeaway, [], [table])
 
 
-def chain_words(loop: Loop) -> str:
-    """a → b → a"""
+def chain_text(loop: Loop) -> str:
+    """Format the chain of a loop: a → b → a."""
     ends = loop.chain and loop.chain[-1] == loop.endpoint
     return " → ".join(loop.chain if ends else [*loop.chain, loop.endpoint])
 
 
-def chain_in_short(loop: Loop) -> str:
-    """a → b → … → a, if it is long."""
-    chain = chain_words(loop).split(" → ")
+def short_chain(loop: Loop) -> str:
+    """Format a chain, shortened if it is long: a → b → … → a."""
+    chain = chain_text(loop).split(" → ")
     return " → ".join(chain if len(chain) <= 4 else [*chain[:2], "…", chain[-1]])
 
 
-def _with_relay(facts: Facts, loop: Loop) -> str:
-    return named(facts, loop.relay, chain_words(loop))
+def _with_relay(report: ReportData, loop: Loop) -> str:
+    return qualified_name(report, loop.relay, chain_text(loop))
 
 
-def anomalies_section(facts: Facts) -> Section:
-    """Senders that did not behave as senders do."""
-    title = "Senders that stand out"
-    anomalies = facts.oddities.anomalies
+def anomalies_section(report: ReportData) -> Section:
+    """Describe the conspicuous senders."""
+    title = "Anomalies"
+    anomalies = report.anomalies.anomalies
     if not anomalies:
         return Section("anomalies", title, "No sender stood out.")
-    count = len(anomalies) + facts.oddities.anomalies_more
+    count = len(anomalies) + report.anomalies.anomalies_more
     first = anomalies[0]
     takeaway = (
-        f"{plural(count, 'case')}. Most striking: {named(facts, first.relay, first.sender)}"
+        f"{plural(count, 'case')}. The largest: {qualified_name(report, first.relay, first.sender)}"
         f" {first.why}."
     )
-    table = Table(
-        "Cases, each on its worst day",
+    table = ReportTable(
+        "Anomalies, each on its worst day",
         ["Sender", "Kind", "What happened", "Worst day", "Days"],
         [
             [
-                named(facts, one.relay, one.sender),
+                qualified_name(report, one.relay, one.sender),
                 KINDS.get(one.kind, one.kind),
                 one.why,
                 day(one.worst_day_ms),
@@ -222,51 +227,6 @@ def anomalies_section(facts: Facts) -> Section:
             for one in anomalies
         ],
         frozenset({"Days"}),
-        and_more(facts.oddities.anomalies_more, "case"),
+        omitted(report.anomalies.anomalies_more, "case"),
     )
     return Section("anomalies", title, takeaway, [], [table])
-
-
-def connections_section(facts: Facts) -> Section:
-    """Agents that came by WebSocket."""
-    title = "Connections"
-    found = facts.connections
-    if not found.connections:
-        return Section("connections", title, "No agent connected by WebSocket in this period.")
-    agents = len(found.agents) + found.more
-    takeaway = (
-        f"{plural(found.connections, 'connection')} of {plural(agents, 'agent')};"
-        f" {number(found.still)} had not ended."
-    )
-    if found.median_ms is not None:
-        takeaway += f" Half of those that ended lasted at most {duration(found.median_ms)}."
-    times = fine_times(facts)
-    width = step(times.step_ms)
-    connected = Kind("connected", "stored", {one.at_ms: one.connected for one in found.steps})
-    figure = Figure(
-        f"New connections per {width}",
-        f"Columns for each {width}: how many agents connected.",
-        lambda look: draw_columns(look, Columns(times, [connected])),
-        Table(
-            f"New connections per {width}",
-            ["From", "Connected"],
-            [[instant(one.at_ms), number(one.connected)] for one in found.steps],
-            frozenset({"Connected"}),
-        ),
-    )
-    table = Table(
-        "Agents that connected most often",
-        ["Agent", "Connections", "Connected for", "Not ended"],
-        [
-            [
-                named(facts, one.relay, one.subject),
-                number(one.connections),
-                duration(one.connected_ms),
-                number(one.still),
-            ]
-            for one in found.agents
-        ],
-        frozenset({"Connections", "Connected for", "Not ended"}),
-        and_more(found.more, "agent"),
-    )
-    return Section("connections", title, takeaway, [figure], [table])

@@ -1,60 +1,60 @@
-"""What a section is made of. Page and terminal show the same sections, each in its own way."""
+"""The parts of a section. Page and terminal render the same sections, each in its own way."""
 
 from collections.abc import Callable
 
 import msgspec
 
-from waypost.pipeline.reports.charts.drawing import Look
-from waypost.pipeline.reports.data import Facts, Period
+from waypost.pipeline.reports.charts.svg import Canvas
+from waypost.pipeline.reports.data import Period, ReportData
 from waypost.pipeline.reports.html import Markup
 
 
-class Table(msgspec.Struct, frozen=True):
-    """Words in rows. A column whose name is in `numbers` is set to the right."""
+class ReportTable(msgspec.Struct, frozen=True):
+    """A table of texts. Columns named in `numbers` are right-aligned."""
 
     caption: str
     columns: list[str]
     rows: list[list[str]]
     numbers: frozenset[str] = frozenset()
     after: str = ""
-    """A line below: what was left out."""
+    """A line below the table, such as the number of omitted rows."""
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A drawing for any width, what it shows in a sentence, and the numbers in it."""
+    """A chart for any width, its description in a sentence, and its data as a table."""
 
     title: str
     description: str
-    draw: Callable[[Look], Markup]
-    data: Table
+    draw: Callable[[Canvas], Markup]
+    data: ReportTable
     note: str = ""
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A part of the report. `takeaway` is what to remember of it, and all if it is empty."""
+    """A section. `takeaway` is its main statement, and its only content without data."""
 
     anchor: str
     title: str
     takeaway: str
     figures: list[Figure] = []
-    tables: list[Table] = []
+    tables: list[ReportTable] = []
 
 
-def named(facts: Facts, relay: str, name: str) -> str:
-    """A subject; with its relay, if there are several."""
-    several = len(facts.scope.relays) > 1
+def qualified_name(report: ReportData, relay: str, name: str) -> str:
+    """Return a subject, with its relay if there are several."""
+    several = len(report.scope.relays) > 1
     return f"{name} @ {relay}" if several else name
 
 
-def and_more(count: int, one: str, many: str = "") -> str:
-    """`and 312 more inboxes`, or nothing."""
+def omitted(count: int, one: str, many: str = "") -> str:
+    """Return `and 312 more inboxes`, or an empty text."""
     if not count:
         return ""
     return f"and {count:,} more {one if count == 1 else many or one + 's'}"
 
 
-def known_period(facts: Facts) -> Period:
-    """The period of facts that have any."""
-    if facts.period is None:
-        raise ValueError("there is nothing to show in an empty period")
-    return facts.period
+def require_period(report: ReportData) -> Period:
+    """Return the period of a report. Raises `ValueError` if it has none."""
+    if report.period is None:
+        raise ValueError("the report has no period: the lake has no traffic")
+    return report.period

@@ -1,123 +1,146 @@
-"""Traffic and refusals over time."""
+"""Sections on traffic, rejections and connections over time."""
 
-from waypost.pipeline.reports.charts.columns import Columns, Kind, draw_columns
-from waypost.pipeline.reports.charts.drawing import Times
-from waypost.pipeline.reports.charts.strips import Strip, Strips, draw_strips
-from waypost.pipeline.reports.data import Facts, ReasonTotal
+from waypost.pipeline.reports.charts.columns import (
+    Columns,
+    Series,
+    Strip,
+    Strips,
+    draw_columns,
+    draw_strips,
+)
+from waypost.pipeline.reports.charts.svg import Times
+from waypost.pipeline.reports.data import ReasonTotal, ReportData
 from waypost.pipeline.reports.formatting import (
     at_minute,
+    duration,
     instant,
-    listed,
+    join_names,
     number,
     plural,
     share,
     size,
     step,
 )
-from waypost.pipeline.reports.sections.model import Figure, Section, Table, and_more, known_period
+from waypost.pipeline.reports.sections.model import (
+    Figure,
+    ReportTable,
+    Section,
+    omitted,
+    qualified_name,
+    require_period,
+)
 
 REASONS = {
     "rate_limited": "rate limit",
     "backpressure": "mailbox full",
     "quota_exceeded": "sender quota",
     "circuit_open": "breaker open",
-    "budget_exceeded": "budget used up",
+    "budget_exceeded": "budget exceeded",
     "storage_full": "disk full",
     "access_denied": "access denied",
 }
 
 
-def fine_times(facts: Facts) -> Times:
-    """The period in its narrow steps."""
-    period = known_period(facts)
+def fine_steps(report: ReportData) -> Times:
+    """Return the period in its short steps."""
+    period = require_period(report)
     return Times(period.first_ms, period.last_ms, period.step_ms)
 
 
-def traffic_section(facts: Facts) -> Section:
-    """What arrived, and whether it was taken."""
+def traffic_section(report: ReportData) -> Section:
+    """Describe arrivals: stored, rejected, or without recipient."""
     title = "Traffic"
-    traffic = facts.traffic
+    traffic = report.traffic
     if not traffic.arrivals:
         return Section("traffic", title, "Nothing was published in this period.")
     takeaway = (
         f"The busiest minute was {at_minute(traffic.busiest_minute_ms)} with"
         f" {plural(traffic.busiest_publishes, 'publish', 'publishes')}."
         f" Of {plural(traffic.arrivals, 'arrival')} {share(traffic.total.stored, traffic.arrivals)}"
-        f" were stored and {share(traffic.total.rejected, traffic.arrivals)} refused."
+        f" were stored and {share(traffic.total.rejected, traffic.arrivals)} rejected."
     )
-    return Section("traffic", title, takeaway, [_traffic_figure(facts)], [_traffic_table(facts)])
+    return Section("traffic", title, takeaway, [_traffic_figure(report)], [_traffic_table(report)])
 
 
-def _traffic_figure(facts: Facts) -> Figure:
-    traffic, times = facts.traffic, fine_times(facts)
-    kinds = [
-        Kind("stored", "stored", {one.at_ms: one.stored for one in traffic.steps}),
-        Kind("for nobody", "unclaimed", {one.at_ms: one.unclaimed for one in traffic.steps}),
-        Kind("refused", "refused", {one.at_ms: one.rejected for one in traffic.steps}),
+def _traffic_figure(report: ReportData) -> Figure:
+    traffic, times = report.traffic, fine_steps(report)
+    steps = traffic.steps
+    series = [
+        Series("stored", "stored", {one.at_ms: one.stored for one in steps}),
+        Series("without recipient", "unclaimed", {one.at_ms: one.unclaimed for one in steps}),
+        Series("rejected", "rejected", {one.at_ms: one.rejected for one in steps}),
     ]
-    shown = [kind for kind in kinds if any(kind.values.values())]
-    columns = ["From", "Publishes", "Stored", "For nobody", "Refused", "Acked", "Failed"]
+    shown = [one for one in series if any(one.values.values())]
+    columns = ["From", "Publishes", "Stored", "No recipient", "Rejected", "Acked", "Failed"]
     rows = [
         [
             instant(one.at_ms),
-            *map(number, (one.publishes, one.stored, one.unclaimed)),
-            *map(number, (one.rejected, one.acked, one.failed)),
+            number(one.publishes),
+            number(one.stored),
+            number(one.unclaimed),
+            number(one.rejected),
+            number(one.acked),
+            number(one.failed),
         ]
         for one in traffic.steps
     ]
     width = step(times.step_ms)
     return Figure(
         f"Arrivals per {width}",
-        f"Columns for each {width}: " + listed([kind.name for kind in shown]) + " arrivals.",
-        lambda look: draw_columns(look, Columns(times, shown)),
-        Table(f"Arrivals per {width}", columns, rows, frozenset(columns[1:])),
+        f"A stacked column for each {width}: "
+        + join_names([kind.name for kind in shown])
+        + " arrivals.",
+        lambda canvas: draw_columns(canvas, Columns(times, shown)),
+        ReportTable(f"Arrivals per {width}", columns, rows, frozenset(columns[1:])),
     )
 
 
-def _traffic_table(facts: Facts) -> Table:
-    total = facts.traffic.total
-    arrivals = facts.traffic.arrivals
+def _traffic_table(report: ReportData) -> ReportTable:
+    total = report.traffic.total
+    arrivals = report.traffic.arrivals
     rows = [
         ["Stored", number(total.stored), share(total.stored, arrivals)],
-        ["For nobody", number(total.unclaimed), share(total.unclaimed, arrivals)],
-        ["Refused", number(total.rejected), share(total.rejected, arrivals)],
+        ["No recipient", number(total.unclaimed), share(total.unclaimed, arrivals)],
+        ["Rejected", number(total.rejected), share(total.rejected, arrivals)],
         ["Acknowledged", number(total.acked), share(total.acked, total.stored) + " of stored"],
         ["Failed", number(total.failed), share(total.failed, total.stored) + " of stored"],
     ]
-    after = f"{size(total.bytes)} were stored, {size(_each(total.bytes, total.stored))} a message."
-    return Table(
+    after = (
+        f"{size(total.bytes)} were stored, {size(_mean(total.bytes, total.stored))} per message."
+    )
+    return ReportTable(
         "All arrivals", ["", "Messages", "Share"], rows, frozenset({"Messages", "Share"}), after
     )
 
 
-def _each(total: int, count: int) -> float:
+def _mean(total: int, count: int) -> float:
     return total / count if count else 0
 
 
-def rejections_section(facts: Facts) -> Section:
-    """What was refused, when and why."""
-    title = "Refusals"
-    rejections = facts.rejections
+def rejections_section(report: ReportData) -> Section:
+    """Describe rejections over time and by reason."""
+    title = "Rejections"
+    rejections = report.rejections
     if not rejections.reasons:
-        return Section("refusals", title, "Nothing was refused in this period.")
+        return Section("rejections", title, "Nothing was rejected in this period.")
     most = rejections.reasons[0]
     total = sum(one.rejections for one in rejections.reasons)
     takeaway = (
-        f"{plural(total, 'rejection')}; the most frequent reason was {reason_words(most.reason)}"
+        f"{plural(total, 'rejection')}; the most frequent reason was {reason_label(most.reason)}"
         f" ({share(most.rejections, total)}, {plural(most.senders, 'sender')})."
     )
-    times = fine_times(facts)
+    times = fine_steps(report)
     width = step(times.step_ms)
-    strips = [_strip(facts, one, total) for one in rejections.reasons]
+    strips = [_strip(report, one, total) for one in rejections.reasons]
     steps = sorted({one.at_ms for one in rejections.steps})
     by_step = {(one.at_ms, one.reason): one.rejections for one in rejections.steps}
-    columns = ["From", *(reason_words(one.reason) for one in rejections.reasons)]
+    columns = ["From", *(reason_label(one.reason) for one in rejections.reasons)]
     figure = Figure(
-        f"Refusals per {width}, by reason",
+        f"Rejections per {width}, by reason",
         "A row of columns for each reason, most frequent first. " + takeaway,
-        lambda look: draw_strips(look, Strips(times, strips)),
-        Table(
-            f"Refusals per {width}",
+        lambda canvas: draw_strips(canvas, Strips(times, strips)),
+        ReportTable(
+            f"Rejections per {width}",
             columns,
             [
                 [
@@ -128,41 +151,88 @@ def rejections_section(facts: Facts) -> Section:
             ],
             frozenset(columns[1:]),
         ),
-        "Each row has its own scale: its highest column is as high as the row.",
+        "Each row has its own scale: its highest column fills the row.",
     )
-    return Section("refusals", title, takeaway, [figure], [_rejections_table(facts)])
+    return Section("rejections", title, takeaway, [figure], [_rejections_table(report)])
 
 
-def reason_words(reason: str) -> str:
-    """A reason as people say it; one that is new here, as it is written."""
+def reason_label(reason: str) -> str:
+    """Return a reason in plain words; an unknown one unchanged."""
     return REASONS.get(reason, reason)
 
 
-def _strip(facts: Facts, reason: ReasonTotal, total: int) -> Strip:
+def _strip(report: ReportData, reason: ReasonTotal, total: int) -> Strip:
     values = {
         one.at_ms: float(one.rejections)
-        for one in facts.rejections.steps
+        for one in report.rejections.steps
         if one.reason == reason.reason
     }
     note = f"{number(reason.rejections)} ({share(reason.rejections, total)})"
-    return Strip(reason_words(reason.reason), values, note)
+    return Strip(reason_label(reason.reason), values, note)
 
 
-def _rejections_table(facts: Facts) -> Table:
+def _rejections_table(report: ReportData) -> ReportTable:
     rows = [
         [
-            reason_words(one.reason),
+            reason_label(one.reason),
             number(one.rejections),
             number(one.senders),
             number(one.inboxes) if one.inboxes else "–",
             one.example,
         ]
-        for one in facts.rejections.reasons
+        for one in report.rejections.reasons
     ]
-    return Table(
-        "Refusals by reason",
-        ["Reason", "Refusals", "Senders", "Inboxes", "In the relay’s words"],
+    return ReportTable(
+        "Rejections by reason",
+        ["Reason", "Rejections", "Senders", "Inboxes", "Example"],
         rows,
-        frozenset({"Refusals", "Senders", "Inboxes"}),
-        and_more(facts.rejections.more, "reason"),
+        frozenset({"Rejections", "Senders", "Inboxes"}),
+        omitted(report.rejections.more, "reason"),
     )
+
+
+def connections_section(report: ReportData) -> Section:
+    """Describe the WebSocket connections of agents."""
+    title = "Connections"
+    connections = report.connections
+    if not connections.connections:
+        return Section("connections", title, "No agent connected by WebSocket in this period.")
+    agents = len(connections.agents) + connections.more
+    takeaway = (
+        f"{plural(connections.connections, 'connection')} from {plural(agents, 'agent')};"
+        f" {number(connections.open)} still open."
+    )
+    if connections.median_ms is not None:
+        takeaway += f" Half of those that ended lasted at most {duration(connections.median_ms)}."
+    times = fine_steps(report)
+    width = step(times.step_ms)
+    connected = Series(
+        "connected", "stored", {one.at_ms: one.connected for one in connections.steps}
+    )
+    figure = Figure(
+        f"New connections per {width}",
+        f"A column for each {width}: the number of new connections.",
+        lambda canvas: draw_columns(canvas, Columns(times, [connected])),
+        ReportTable(
+            f"New connections per {width}",
+            ["From", "Connected"],
+            [[instant(one.at_ms), number(one.connected)] for one in connections.steps],
+            frozenset({"Connected"}),
+        ),
+    )
+    table = ReportTable(
+        "Agents that connected most often",
+        ["Agent", "Connections", "Connected for", "Still open"],
+        [
+            [
+                qualified_name(report, one.relay, one.subject),
+                number(one.connections),
+                duration(one.connected_ms),
+                number(one.open),
+            ]
+            for one in connections.agents
+        ],
+        frozenset({"Connections", "Connected for", "Still open"}),
+        omitted(connections.more, "agent"),
+    )
+    return Section("connections", title, takeaway, [figure], [table])

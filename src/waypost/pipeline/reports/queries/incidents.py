@@ -1,0 +1,207 @@
+"""Queries for dead letters, loops, anomalies and circuit breakers."""
+
+from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from waypost.pipeline.lake.lake import Lake
+from waypost.pipeline.reports.data import (
+    Anomaly,
+    AnomalySummary,
+    Breaker,
+    BreakerSpan,
+    BreakerSummary,
+    DeadInbox,
+    DeadLetterSummary,
+    DeadReason,
+    Loop,
+    Period,
+)
+from waypost.pipeline.reports.formatting import shorten
+from waypost.pipeline.reports.queries.table_reader import largest, ms, rows_of_inboxes, table, total
+
+REASONS_MAX = 12
+INBOXES_MAX = 10
+LOOPS_MAX = 10
+ANOMALIES_MAX = 20
+TEXT_MAX = 200
+CHAIN_MAX = 16
+BREAKERS_MAX = 15
+SPANS_MAX = 40
+_COUNTS = ("letters", "waiting", "redriven", "purged")
+
+
+def query_dead_letters(lake: Lake) -> DeadLetterSummary:
+    """Return dead letters by reason text, and by inbox."""
+    rows = table(lake, "dead_letters")
+    counts = [total(name) for name in _COUNTS]
+    by_reason = rows.groupBy("reason").agg(
+        *counts,
+        F.count_distinct(F.struct("relay", "endpoint")).alias("inboxes"),
+        F.min(ms("first_at")).alias("first_ms"),
+        F.max(ms("last_at")).alias("last_ms"),
+    )
+    by_inbox = rows.groupBy("relay", "endpoint").agg(*counts)
+    reasons, reasons_more = largest(by_reason, REASONS_MAX, F.desc("letters"), F.col("reason"))
+    if not reasons:
+        return DeadLetterSummary()
+    inboxes, inboxes_more = largest(
+        by_inbox, INBOXES_MAX, F.desc("letters"), F.col("relay"), F.col("endpoint")
+    )
+    counted = rows.agg(*counts).collect() if reasons_more else reasons
+    messages, waiting, redriven, purged = (sum(row[one] for row in counted) for one in _COUNTS)
+    return DeadLetterSummary(
+        messages=messages,
+        waiting=waiting,
+        redriven=redriven,
+        purged=purged,
+        reasons=[
+            DeadReason(
+                shorten(row["reason"] or "", TEXT_MAX),
+                *(row[one] for one in (*_COUNTS, "inboxes", "first_ms", "last_ms")),
+            )
+            for row in reasons
+        ],
+        reasons_more=reasons_more,
+        inboxes=[
+            DeadInbox(row["relay"], row["endpoint"], row["letters"], row["waiting"])
+            for row in inboxes
+        ],
+        inboxes_more=inboxes_more,
+    )
+
+
+def query_anomalies(lake: Lake) -> AnomalySummary:
+    """Return loops by frequency, and anomalies by their distance from the usual."""
+    by_chain = (
+        table(lake, "loops")
+        .groupBy("relay", "endpoint", "chain")
+        .agg(
+            total("times"),
+            F.max("senders").alias("senders"),
+            F.min(ms("first_at")).alias("first_ms"),
+            F.max(ms("last_at")).alias("last_ms"),
+        )
+    )
+    loops, loops_more = largest(
+        by_chain,
+        LOOPS_MAX,
+        F.desc("times"),
+        F.col("relay"),
+        F.col("endpoint"),
+        F.col("chain"),
+    )
+    anomalies, anomalies_more = _query_anomalous_senders(lake)
+    return AnomalySummary(
+        loops=[
+            Loop(
+                row["relay"],
+                row["endpoint"],
+                list(row["chain"])[-CHAIN_MAX:],
+                *(row[one] for one in ("times", "senders", "first_ms", "last_ms")),
+            )
+            for row in loops
+        ],
+        loops_more=loops_more,
+        anomalies=anomalies,
+        anomalies_more=anomalies_more,
+    )
+
+
+def _query_anomalous_senders(lake: Lake) -> tuple[list[Anomaly], int]:
+    worst = F.struct("observed", "day")
+    by_case = (
+        table(lake, "anomalies")
+        .groupBy("relay", "sender", "kind", "endpoint")
+        .agg(
+            F.max_by("why", worst).alias("why"),
+            F.max("observed").alias("observed"),
+            F.count_distinct("day").alias("days"),
+            (F.unix_date(F.max_by("day", worst)).cast("bigint") * 86_400_000).alias("day_ms"),
+        )
+    )
+    rows, more = largest(
+        by_case,
+        ANOMALIES_MAX,
+        F.desc("observed"),
+        F.desc("days"),
+        F.col("relay"),
+        F.col("sender"),
+        F.col("kind"),
+        F.col("endpoint"),
+    )
+    found = [
+        Anomaly(
+            relay=row["relay"],
+            sender=row["sender"],
+            kind=row["kind"],
+            endpoint=row["endpoint"],
+            why=shorten(row["why"], TEXT_MAX),
+            days=row["days"],
+            worst_day_ms=row["day_ms"],
+        )
+        for row in rows
+    ]
+    return found, more
+
+
+def query_breakers(lake: Lake, period: Period) -> BreakerSummary:
+    """Return breakers by time open; one that is still open counts until the period's end."""
+    changes = table(lake, "breakers").withColumn("at_ms", ms("at"))
+    opens = F.col("after") == "OPEN"
+    lasted_ms = F.coalesce(
+        F.col("lasted_ms").cast("double"), (F.lit(period.last_ms) - F.col("at_ms")).cast("double")
+    )
+    by_breaker = changes.groupBy("relay", "endpoint").agg(
+        # From half open, it opens again: that is the same incident.
+        F.count_if(opens & (F.col("before") == "CLOSED")).alias("opened"),
+        F.coalesce(F.sum(F.when(opens, lasted_ms)), F.lit(0.0)).alias("open_ms"),
+        F.max_by("after", "seq").alias("last_state"),
+        F.count_if(F.col("after") != "CLOSED").alias("spans"),
+    )
+    found, more = largest(
+        by_breaker, BREAKERS_MAX, F.desc("open_ms"), F.col("relay"), F.col("endpoint")
+    )
+    if not found:
+        return BreakerSummary()
+    opened = (
+        by_breaker.agg(F.sum("opened")).collect()[0][0]
+        if more
+        else sum(row["opened"] for row in found)
+    )
+    spans = _longest_spans(rows_of_inboxes(lake, changes.withColumn("known_ms", lasted_ms), found))
+    return BreakerSummary(
+        breakers=[_breaker(row, spans) for row in found], more=more, opened=opened
+    )
+
+
+def _longest_spans(changes: DataFrame) -> list[Row]:
+    longest_first = Window.partitionBy("relay", "endpoint").orderBy(F.desc("known_ms"), "seq")
+    return (
+        changes.where(F.col("after") != "CLOSED")
+        .withColumn("rank", F.row_number().over(longest_first))
+        .where(F.col("rank") <= SPANS_MAX)
+        .select("relay", "endpoint", "at_ms", "lasted_ms", "after")
+        .orderBy("relay", "endpoint", "at_ms")
+        .collect()
+    )
+
+
+def _breaker(row: Row, spans: list[Row]) -> Breaker:
+    own = [
+        BreakerSpan(
+            one["at_ms"],
+            None if one["lasted_ms"] is None else round(one["at_ms"] + one["lasted_ms"]),
+            one["after"],
+        )
+        for one in spans
+        if (one["relay"], one["endpoint"]) == (row["relay"], row["endpoint"])
+    ]
+    return Breaker(
+        row["relay"],
+        row["endpoint"],
+        row["opened"],
+        row["open_ms"],
+        row["last_state"],
+        own,
+        row["spans"] - len(own),
+    )
