@@ -30,7 +30,10 @@ from waypost.relay.journal.journal import CommitListeners, Journal
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
-from waypost.relay.maintenance.sweeper import JournalTasks, MailTasks, StateTasks, Sweeper
+from waypost.relay.maintenance.journal_tasks import JournalTasks
+from waypost.relay.maintenance.mail_tasks import MailTasks
+from waypost.relay.maintenance.state_tasks import StateTasks
+from waypost.relay.maintenance.sweeper import Sweeper
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.payloads import PayloadStore
@@ -145,7 +148,7 @@ class Runtime:
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get
         mail = MailTasks(self.ledger, self.transitions, self.leases, self.dead_letters, get)
-        memory = StateTasks(
+        state = StateTasks(
             self.ledger,
             self.breaker_feedback,
             self.rejections,
@@ -155,11 +158,11 @@ class Runtime:
         )
         journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
         sweeper = Sweeper(self.ledger, self.timers, get)
-        for duty in (mail.take_back, mail.expire, mail.purge, memory.forget):
-            sweeper.add(duty)
+        for task in (mail.take_back, mail.expire, mail.purge, state.forget):
+            sweeper.add(task)
         sweeper.add(lambda now_us: self.subscriptions.save())
-        for duty in (memory.checkpoint, memory.recover_space, journal.seal, journal.drop):
-            sweeper.add(duty)
+        for task in (state.checkpoint, state.recover_space, journal.seal, journal.drop):
+            sweeper.add(task)
         return sweeper
 
     def _make_file_watcher(self) -> FileWatcher:

@@ -1,0 +1,106 @@
+"""Sweeping of the journal: seals segments that are open for too long, deletes old ones."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from waypost.policy.settings import Settings
+from waypost.relay.journal.segments import bodies_path, last_commit, list_segments
+from waypost.relay.state.checkpoints import Checkpoints
+from waypost.relay.state.index import all_messages
+from waypost.relay.state.ledger import Ledger
+from waypost.wire.events import EndpointChanged
+
+log = logging.getLogger("waypost.relay")
+
+
+class JournalTasks:
+    """What sweeping means for the journal's files."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        checkpoints: Checkpoints,
+        directory: Path,
+        settings: Callable[[], Settings],
+    ) -> None:
+        self._ledger = ledger
+        self._checkpoints = checkpoints
+        self._directory = directory
+        self._settings = settings
+        self._oldest_us = 0
+        """When the oldest sealed segment ended; 0 when that has to be looked up."""
+
+    def seal(self, now_us: int) -> None:
+        """Seal a segment that has been open for too long."""
+        age_us = self._ledger.journal.segment_age_us(now_us)
+        if age_us >= self._settings().housekeeping.segment_max_age_ms * 1000:
+            self._ledger.journal.seal()
+
+    def drop(self, now_us: int) -> None:
+        """Delete sealed segments past their retention that neither messages nor index need."""
+        over_us = now_us - self._settings().housekeeping.journal_retention_ms * 1000
+        if self._oldest_us >= over_us:
+            return
+        segments = list(list_segments(self._directory).items())
+        sealed = [path for _, path in segments if path.suffix == ".jsonl"]
+        if not sealed:
+            return
+        self._oldest_us = _ended_us(sealed[0])
+        if self._oldest_us >= over_us:
+            return
+        unneeded = self._unneeded(segments)
+        over = [(path, following) for path, following in unneeded if _ended_us(path) < over_us]
+        if not over:
+            return
+        self._oldest_us = 0
+        delete = partial(_delete, [path for path, _ in over])
+        if self._register_again(before_seq=over[-1][1], now_us=now_us):
+            self._ledger.journal.after_commit(delete)
+        else:
+            delete()
+
+    def _register_again(self, before_seq: int, now_us: int) -> bool:
+        """A fold of what is left must know every endpoint: write down the old ones again."""
+        old = [m for m in self._ledger.state.registered() if m.registered_seq < before_seq]
+        for mailbox in old:
+            self._ledger.record(
+                EndpointChanged(
+                    at_us=now_us,
+                    endpoint=mailbox.subject,
+                    action="registered",
+                    since_us=mailbox.since_us,
+                )
+            )
+        return bool(old)
+
+    def _unneeded(self, segments: list[tuple[int, Path]]) -> list[tuple[Path, int]]:
+        """Those sealed segments that only retention keeps, each with the first seq after it.
+
+        Never the last one: it tells how far the numbers have come.
+        """
+        needed = min(
+            (message.location.segment for message in all_messages(self._ledger.state)),
+            default=self._ledger.journal.segment,
+        )
+        following = [first for first, _ in segments[1:]]
+        return [
+            (path, after)
+            for (first, path), after in zip(segments[:-1], following, strict=True)
+            if path.suffix == ".jsonl"
+            and first < needed
+            and after - 1 <= self._checkpoints.written_seq
+        ]
+
+
+def _ended_us(path: Path) -> int:
+    commit = last_commit(path)
+    return commit.at_us if commit is not None else int(path.stat().st_mtime * 1_000_000)
+
+
+def _delete(segments: list[Path]) -> None:
+    for path in segments:
+        path.unlink(missing_ok=True)
+        bodies_path(path.parent, int(path.stem)).unlink(missing_ok=True)
+        log.info("journal: segment %s is past its retention", path.name)
