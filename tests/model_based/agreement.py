@@ -20,6 +20,7 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
         assert box.occupancy.by_sender == held
         assert box.occupancy.depth == sum(count for count, _ in held.values())
         assert box.occupancy.bytes == sum(size for _, size in held.values())
+        assert box.leased_count == len(total.box(box.subject).leased)
         assert box.registered == (box.subject in total.endpoints)
         waiting = [one.id for one in box.pending()]
         assert waiting == [one for one in box.live if (box.subject, one) not in leased]

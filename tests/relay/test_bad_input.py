@@ -251,6 +251,11 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "nack": lambda relay: relay.nack("agent.a", "x"),
     "attach": lambda relay: relay.attach("agent.a", lambda: None),
     "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),
+    "lease_messages": lambda relay: relay.lease_messages("agent.a", 1),
+    "submit_ack": lambda relay: relay.submit_ack("agent.a", ["x"]),
+    "sync": lambda relay: relay.sync(),
+    "now_us": lambda relay: relay.now_us(),
+    "wait_until": lambda relay: relay.wait_until(0),
     "durable": lambda relay: relay.durable(),
     "idle": lambda relay: relay.idle(),
     "dead_letters": lambda relay: relay.dead_letters(),
@@ -272,6 +277,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "inspect": lambda relay: relay.inspect(),
     "sweep": lambda relay: relay.sweep(),
     "settings": lambda relay: relay.settings,
+    "settings_file": lambda relay: relay.settings_file,
     "access": lambda relay: relay.access.add_rule(AccessRule(">", ">", "deny")),
 }
 

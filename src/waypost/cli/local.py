@@ -31,7 +31,6 @@ from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.snapshot import Look, look, starting_settings, steadily
 from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.relay import Relay
-from waypost.relay.state.mailbox import Mailbox, MessageState
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
@@ -82,8 +81,8 @@ class Directory:
                 hash=mailbox.hash,
                 maildir_path=str(self.data.mailboxes / mailbox.hash) if files else None,
                 registered_at=instant(mailbox.since_us),
-                pending=mailbox.occupancy.depth - _leased(mailbox),
-                leased=_leased(mailbox),
+                pending=mailbox.occupancy.depth - mailbox.leased_count,
+                leased=mailbox.leased_count,
                 dead=len(mailbox.dead),
             )
             for mailbox in seen.state.registered()
@@ -281,15 +280,11 @@ class Directory:
             except RelayError as problem:
                 unreadable.append(f"{message.id}: {problem}")
         bodies.close()
-        return Inbox(subject, envelopes, len(waiting), _leased(mailbox), unreadable)
+        return Inbox(subject, envelopes, len(waiting), mailbox.leased_count, unreadable)
 
 
 def _unknown(subject: str) -> RelayError:
     return RelayError(f"{UnknownEndpoint(subject)}; 'waypost endpoints' lists those that are")
-
-
-def _leased(mailbox: Mailbox) -> int:
-    return sum(message.state is MessageState.LEASED for message in mailbox.live.values())
 
 
 def _subjects(relay: Relay) -> list[str]:

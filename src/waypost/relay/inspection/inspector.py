@@ -30,7 +30,6 @@ from waypost.relay.inspection.stats import (
     Metrics,
     Totals,
     count_mailbox,
-    leased_counts,
     mailbox_stats,
     totals_of,
 )
@@ -184,11 +183,10 @@ class Inspector:
 
         The event loop gets its turn between two lists: the counts are of about one moment.
         """
-        leased = leased_counts(self._state)
         walk = iter(list(self._state.mailboxes.values()))
         while step := list(islice(walk, WALK_STEP)):
             settings = self._settings.current
-            yield [count_mailbox(one, leased.get(one.subject, 0), settings) for one in step]
+            yield [count_mailbox(one, settings) for one in step]
             await asyncio.sleep(0)
 
     def usage(self, subject: str, *, connected: bool) -> InboxUsage:

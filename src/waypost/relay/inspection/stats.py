@@ -10,7 +10,7 @@ import msgspec
 from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CircuitBreakerState
 from waypost.policy.settings import Settings
-from waypost.relay.state.mailbox import LEASED, Mailbox
+from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
 
 TOP_SENDERS_MAX = 10
@@ -85,31 +85,18 @@ class Metrics(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-def leased_counts(state: RelayState) -> dict[str, int]:
-    """Return the number of leased messages by mailbox; mailboxes without any are left out."""
-    counts: dict[str, int] = {}
-    for subject, _ in state.leased:
-        counts[subject] = counts.get(subject, 0) + 1
-    return counts
-
-
-def leased_count(mailbox: Mailbox) -> int:
-    """Return the number of leased messages in one mailbox."""
-    return sum(message.state is LEASED for message in mailbox.live.values())
-
-
 def pressure_of(mailbox: Mailbox, settings: Settings) -> float:
     """Return the used share of the mailbox's cap on messages."""
     return check_backpressure(mailbox.occupancy.depth, settings.backpressure).pressure
 
 
-def count_mailbox(mailbox: Mailbox, leased: int, settings: Settings) -> MailboxCounts:
-    """Return the counts of a mailbox of whose messages `leased` are leased."""
+def count_mailbox(mailbox: Mailbox, settings: Settings) -> MailboxCounts:
+    """Return the counts of one mailbox."""
     held = mailbox.occupancy
     return MailboxCounts(
         subject=mailbox.subject,
-        pending=max(held.depth - leased, 0),  # it may have changed since the leases were counted
-        leased=leased,
+        pending=held.depth - mailbox.leased_count,
+        leased=mailbox.leased_count,
         dead=len(mailbox.dead),
         bytes=held.bytes,
         pressure=round(pressure_of(mailbox, settings), 4),
@@ -119,14 +106,13 @@ def count_mailbox(mailbox: Mailbox, leased: int, settings: Settings) -> MailboxC
 
 def mailbox_stats(state: RelayState, settings: Settings) -> Iterator[MailboxStats]:
     """Yield the statistics of every mailbox that is registered or holds messages."""
-    leased = leased_counts(state)
     for mailbox in state.mailboxes.values():
         held = sorted(mailbox.occupancy.by_sender.items(), key=lambda item: -item[1][1])
         yield MailboxStats(
             subject=mailbox.subject,
             hash=mailbox.hash,
-            pending=mailbox.occupancy.depth - leased.get(mailbox.subject, 0),
-            leased=leased.get(mailbox.subject, 0),
+            pending=mailbox.occupancy.depth - mailbox.leased_count,
+            leased=mailbox.leased_count,
             dead=len(mailbox.dead),
             bytes=mailbox.occupancy.bytes,
             pressure=pressure_of(mailbox, settings),

@@ -4,7 +4,7 @@ import heapq
 
 from waypost.policy.settings import Settings
 from waypost.policy.tiers import Tier
-from waypost.relay.inspection.stats import leased_count, pressure_of
+from waypost.relay.inspection.stats import pressure_of
 from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.http_bodies import InboxUsage, SenderUsage, TierUsage
@@ -17,7 +17,7 @@ def measure_usage(
 ) -> InboxUsage:
     """Return the usage of one inbox at `now_us`; its agent counts as not connected."""
     senders = _senders(state, mailbox, settings, now_us // 1000)
-    leased = leased_count(mailbox)
+    leased = mailbox.leased_count
     cap, qos = settings.backpressure, settings.qos
     return InboxUsage(
         at_us=now_us,

@@ -80,6 +80,7 @@ class Mailbox:
         "dead",
         "earliest_ttl",
         "hash",
+        "leased_count",
         "live",
         "occupancy",
         "queue",
@@ -96,6 +97,7 @@ class Mailbox:
         self.registered = False
         self.registered_seq = 0
         self.occupancy = Occupancy()
+        self.leased_count = 0
         self.live: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self.queue: deque[Message] = deque()
@@ -120,12 +122,22 @@ class Mailbox:
     def add(self, message: Message) -> None:
         """Put a new message at the end of the line."""
         self.live[message.id] = message
+        if message.state is LEASED:
+            self.leased_count += 1
         self.queue.append(message)
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         self.occupancy.add(message.sender, message.size)
 
+    def lease(self, message: Message) -> None:
+        """Mark a live message as leased."""
+        if message.state is not LEASED:
+            self.leased_count += 1
+            message.state = LEASED
+
     def requeue(self, message: Message) -> None:
         """A leased message waits again, at its old place."""
+        if message.state is LEASED:
+            self.leased_count -= 1
         message.state = PENDING
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         if message.queued:
@@ -142,6 +154,8 @@ class Mailbox:
 
     def remove(self, message: Message) -> None:
         """A message left the mailbox."""
+        if message.state is LEASED:
+            self.leased_count -= 1
         message.state = GONE
         del self.live[message.id]
         self.occupancy.remove(message.sender, message.size)

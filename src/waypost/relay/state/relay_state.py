@@ -28,7 +28,6 @@ from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_resul
 from waypost.relay.state.mailbox import (
     DEAD,
     GONE,
-    LEASED,
     PENDING,
     Mailbox,
     Message,
@@ -203,10 +202,10 @@ class RelayState:
 
     def _leased(self, event: events.Leased, location: Location) -> None:
         self.counts["leased"] += 1
-        _, message = self._find_live(event)
+        mailbox, message = self._find_live(event)
         if message is not None:
             self.dirty[message.order] = message
-            message.state = LEASED
+            mailbox.lease(message)
             message.attempt = event.attempt
             message.until_us = event.until_us
             message.via = event.via
