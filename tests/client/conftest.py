@@ -1,4 +1,4 @@
-"""A served relay, a wire to it that can be cut, and agents that connect to it."""
+"""A relay on a port, a proxy in front of it that can cut connections, and connected agents."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -7,21 +7,24 @@ from typing import Any
 
 import pytest
 
-from tests.client.served import ServedRelay, Wire, served
+from tests.client.tcp_proxy import TcpProxy
+from tests.harness.listening_relay import ListeningRelay, listening
+from waypost import QosConfig
 from waypost.client import Agent, ClientOptions, Identity, connect
 
+WITHOUT_TIERS = {"qos": QosConfig(enabled=False)}
 Dial = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 @pytest.fixture
-async def relay(tmp_path: Path) -> AsyncIterator[ServedRelay]:
-    async with served(tmp_path / "data") as running:
+async def relay(tmp_path: Path) -> AsyncIterator[ListeningRelay]:
+    async with listening(tmp_path / "data", **WITHOUT_TIERS) as running:
         yield running
 
 
 @pytest.fixture
-async def wire(relay: ServedRelay) -> AsyncIterator[Wire]:
-    opened = Wire(relay)
+async def proxy(relay: ListeningRelay) -> AsyncIterator[TcpProxy]:
+    opened = TcpProxy(relay)
     await opened.open()
     yield opened
     await opened.close()
@@ -39,7 +42,7 @@ def identities() -> Callable[[str], Identity]:
 
 
 @pytest.fixture
-def dial(relay: ServedRelay, identities: Callable[[str], Identity]) -> Dial:
+def dial(relay: ListeningRelay, identities: Callable[[str], Identity]) -> Dial:
     """Connects as a subject; `url` other than the relay's own, options by name."""
 
     def connected(subject: str, url: str = "", **options: Any) -> Any:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from waypost import AccessDenied, AccessRule, InvalidInput, InvalidMessage, InvalidSubject, Reason
 from waypost.client import (
     Agent,
@@ -51,7 +51,7 @@ async def test_a_message_arrives_as_it_was_sent(dial: Dial, encoding: str) -> No
 
 
 async def test_a_message_leaves_the_relay_when_it_is_acked(
-    ann: Agent, bob: Agent, relay: ServedRelay
+    ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     await ann.send("agent.bob", 1)
     message = await bob.receive(5)
@@ -98,7 +98,7 @@ async def test_a_block_that_raises_gives_the_message_back(ann: Agent, bob: Agent
 
 
 async def test_a_delay_that_is_none_is_rejected_and_the_message_stays_open(
-    ann: Agent, bob: Agent, relay: ServedRelay
+    ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     await ann.send("agent.bob", 1)
     message = await bob.receive(5)
@@ -174,7 +174,7 @@ async def test_what_cannot_be_sent_raises(
 
 
 async def test_access_rules_raise_for_one_and_reject_for_many(
-    ann: Agent, relay: ServedRelay
+    ann: Agent, relay: ListeningRelay
 ) -> None:
     relay.services.relay.access.add_rule(
         AccessRule(from_="agent.ann", to="agent.secret", action="deny", priority=1)
@@ -188,7 +188,7 @@ async def test_access_rules_raise_for_one_and_reject_for_many(
 
 
 async def test_one_invalid_message_of_many_fails_them_all_up_front(
-    ann: Agent, relay: ServedRelay
+    ann: Agent, relay: ListeningRelay
 ) -> None:
     with pytest.raises(InvalidSubject):
         await ann.send_many(
@@ -264,7 +264,7 @@ async def test_signals_reach_handlers_of_both_kinds_and_one_that_raises_stops_no
 
 
 async def test_a_blocked_sender_is_not_heard_and_does_not_notice(
-    ann: Agent, bob: Agent, relay: ServedRelay
+    ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     bob.block("agent.ann")
     sent = await ann.send("agent.bob", "buy now")
@@ -286,7 +286,7 @@ async def test_a_second_connection_is_rejected_and_the_first_stays(ann: Agent, d
     assert (await ann.send("agent.bob", 1)).delivered_to == 1
 
 
-async def test_somebody_else_cannot_take_a_name(ann: Agent, relay: ServedRelay) -> None:
+async def test_somebody_else_cannot_take_a_name(ann: Agent, relay: ListeningRelay) -> None:
     with pytest.raises(SubjectTaken):
         async with connect(relay.url, Identity.new("agent.ann")):
             pass
@@ -317,7 +317,7 @@ async def test_a_closed_agent_gives_out_nothing_that_nobody_could_confirm(
 
 
 async def test_acks_are_written_before_an_agent_leaves(
-    ann: Agent, dial: Dial, relay: ServedRelay
+    ann: Agent, dial: Dial, relay: ListeningRelay
 ) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": n} for n in range(20))
     async with dial("agent.bob") as bob:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.served import ServedRelay
 from tests.eventually import event_loop_turns, eventually
+from tests.harness.listening_relay import ListeningRelay
 from waypost import InvalidInput
 from waypost.client import Agent, WrongReceiveMode
 
@@ -25,7 +25,7 @@ async def round_trip(agent: Agent) -> None:
 
 
 async def test_sync_gives_small_messages_first_then_the_rest_then_ends(
-    ann: Agent, puller: Agent, relay: ServedRelay
+    ann: Agent, puller: Agent, relay: ListeningRelay
 ) -> None:
     sizes = [10, 20_000, 10, 30_000, 10]
     for number, size in enumerate(sizes):

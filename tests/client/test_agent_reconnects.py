@@ -1,4 +1,4 @@
-"""The asyncio client when connections break: against a served relay, over a wire that is cut."""
+"""The asyncio client over connections that break, through a proxy that cuts them."""
 
 import asyncio
 import gc
@@ -6,26 +6,27 @@ import gc
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.served import ServedRelay, Wire
+from tests.client.tcp_proxy import TcpProxy
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from waypost.client import Agent, SendTimedOut
 
 
 async def test_sends_are_stored_once_however_often_the_wire_is_cut(
-    relay: ServedRelay, wire: Wire, dial: Dial
+    relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
-    async with dial("agent.ann", wire.url) as ann:
+    async with dial("agent.ann", proxy.url) as ann:
         sending = asyncio.create_task(
             ann.send_many({"subject": "agent.bob", "payload": number} for number in range(400))
         )
-        while not sending.done() and wire.connections < 6:
-            carried = wire.carried
-            await eventually(lambda carried=carried: wire.carried > carried or sending.done())
-            wire.cut()
+        while not sending.done() and proxy.connections < 6:
+            carried = proxy.carried
+            await eventually(lambda carried=carried: proxy.carried > carried or sending.done())
+            proxy.cut()
             await eventually(lambda: ann.is_connected or sending.done())
         results = await sending
         assert [one.delivered_to for one in results] == [1] * 400
-    assert wire.connections > 1
+    assert proxy.connections > 1
     async with dial("agent.bob") as bob:
         got = []
         for _ in range(400):
@@ -36,29 +37,29 @@ async def test_sends_are_stored_once_however_often_the_wire_is_cut(
 
 
 async def test_messages_reach_the_application_once_however_often_the_wire_is_cut(
-    ann: Agent, relay: ServedRelay, wire: Wire, dial: Dial
+    ann: Agent, relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(200))
     got = []
-    async with dial("agent.bob", wire.url) as bob:
+    async with dial("agent.bob", proxy.url) as bob:
         for count in range(200):
             async with await bob.receive(10) as message:
                 got.append(message.payload)
             if count % 40 == 20:
-                wire.cut()
+                proxy.cut()
         assert got == list(range(200))
         await eventually(lambda: relay.waiting("agent.bob") == 0)
-    assert wire.connections > 1
+    assert proxy.connections > 1
 
 
 async def test_a_message_in_hand_is_not_given_twice_and_can_be_acked_after_a_reconnect(
-    ann: Agent, relay: ServedRelay, wire: Wire, dial: Dial
+    ann: Agent, relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
-    async with dial("agent.bob", wire.url) as bob:
+    async with dial("agent.bob", proxy.url) as bob:
         await ann.send("agent.bob", "precious")
         held = await bob.receive(5)
-        wire.cut()
-        await eventually(lambda: wire.connections == 2 and bob.is_connected)
+        proxy.cut()
+        await eventually(lambda: proxy.connections == 2 and bob.is_connected)
         await ann.send("agent.bob", "next")
         await held.ack()
         assert (await bob.receive(5)).payload == "next"
@@ -66,49 +67,49 @@ async def test_a_message_in_hand_is_not_given_twice_and_can_be_acked_after_a_rec
 
 
 async def test_a_message_dropped_without_an_answer_comes_again_after_a_reconnect(
-    ann: Agent, wire: Wire, dial: Dial
+    ann: Agent, proxy: TcpProxy, dial: Dial
 ) -> None:
-    async with dial("agent.bob", wire.url) as bob:
+    async with dial("agent.bob", proxy.url) as bob:
         sent = await ann.send("agent.bob", "forgotten")
         assert (await bob.receive(5)).id == sent.message_id  # and nobody keeps it
         gc.collect()
-        wire.cut()
+        proxy.cut()
         assert (await bob.receive(5)).id == sent.message_id
 
 
 async def test_a_send_made_while_away_waits_for_the_connection(
-    wire: Wire, dial: Dial, bob: Agent
+    proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
-    async with dial("agent.ann", wire.url) as ann:
-        wire.is_closed = True
-        wire.cut()
+    async with dial("agent.ann", proxy.url) as ann:
+        proxy.is_closed = True
+        proxy.cut()
         await eventually(lambda: not ann.is_connected)
         sending = asyncio.create_task(ann.send("agent.bob", "later"))
-        attempts = wire.rejected
-        await eventually(lambda: wire.rejected > attempts, "another attempt to connect")
+        attempts = proxy.rejected
+        await eventually(lambda: proxy.rejected > attempts, "another attempt to connect")
         assert not sending.done()
-        wire.is_closed = False
+        proxy.is_closed = False
         assert (await sending).delivered_to == 1
         assert (await bob.receive(5)).payload == "later"
 
 
 async def test_a_send_that_timed_out_while_away_is_not_sent_behind_the_callers_back(
-    wire: Wire, dial: Dial, bob: Agent
+    proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
-    async with dial("agent.ann", wire.url, send_timeout_s=0.5) as ann:
-        wire.is_closed = True
-        wire.cut()
+    async with dial("agent.ann", proxy.url, send_timeout_s=0.5) as ann:
+        proxy.is_closed = True
+        proxy.cut()
         await eventually(lambda: not ann.is_connected)
         with pytest.raises(SendTimedOut):
             await ann.send("agent.bob", "too late")
-        wire.is_closed = False
+        proxy.is_closed = False
         await eventually(lambda: ann.is_connected)
         await ann.send("agent.bob", "in time")
         assert (await bob.receive(5)).payload == "in time"
 
 
 async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(
-    relay: ServedRelay, dial: Dial
+    relay: ListeningRelay, dial: Dial
 ) -> None:
     async with dial("agent.ann") as ann, dial("agent.bob") as bob:
         await ann.send("agent.bob", "before")
@@ -124,12 +125,12 @@ async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(
 
 
 async def test_a_reply_finds_its_request_over_a_reconnect(
-    wire: Wire, dial: Dial, bob: Agent
+    proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
-    async with dial("agent.ann", wire.url) as ann:
+    async with dial("agent.ann", proxy.url) as ann:
         asking = asyncio.create_task(ann.request("agent.bob", "?", timeout=10))
         question = await bob.receive(5)
-        wire.cut()
-        await eventually(lambda: wire.connections == 2)
+        proxy.cut()
+        await eventually(lambda: proxy.connections == 2)
         await question.reply("!")
         assert (await asking).payload == "!"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from waypost.client import (
     Agent,
     ReceiveTimedOut,
@@ -35,7 +35,7 @@ async def echo(bob: Agent) -> AsyncIterator[Agent]:
 
 
 @pytest.mark.usefixtures("echo")
-async def test_a_request_is_answered_with_its_own_reply(ann: Agent, relay: ServedRelay) -> None:
+async def test_a_request_is_answered_with_its_own_reply(ann: Agent, relay: ListeningRelay) -> None:
     replies = await asyncio.gather(*(ann.request("agent.bob", number) for number in range(8)))
     assert [reply.payload for reply in replies] == [{"echo": number} for number in range(8)]
     await eventually(lambda: relay.waiting("agent.ann") == 0)  # replies need no ack
@@ -73,7 +73,7 @@ async def test_the_guard_lets_only_so_many_requests_out(dial: Dial) -> None:
 
 
 async def test_requests_that_fail_open_the_circuit_to_that_agent_only(
-    dial: Dial, relay: ServedRelay
+    dial: Dial, relay: ListeningRelay
 ) -> None:
     guard = MessagingGuardConfig(failure_threshold=2, rate_limit_per_window=100)
     async with dial("agent.ann", guard=guard) as ann:

@@ -5,10 +5,9 @@ import base64
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.client.served import SETTINGS, served
+from tests.harness.listening_relay import listening
 from waypost import InvalidMessage
 from waypost.client import Agent, Identity, connect
 from waypost.client.sealing import seal
@@ -94,10 +93,7 @@ async def test_nothing_on_the_relays_disk_holds_what_was_sealed(
 ) -> None:
     data = tmp_path / "data"
     bob = Identity.new("agent.bob")
-    async with served(data) as relay:
-        await relay.stop()
-        relay.settings = msgspec.structs.replace(SETTINGS, storage=storage)
-        await relay.start()
+    async with listening(data, storage=storage) as relay:
         async with connect(relay.url, Identity.new("agent.ann")) as ann:
             hidden = {"secret": "the launch is on Tuesday" * size}
             await ann.send("agent.bob", hidden, seal_to=bob.card)

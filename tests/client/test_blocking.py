@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from waypost.client import (
     Agent,
     AgentClosed,
@@ -32,7 +32,7 @@ ANN = Identity.new("agent.ann")
 BOB = Identity.new("agent.bob")
 
 
-async def test_messages_are_sent_received_and_answered(relay: ServedRelay) -> None:
+async def test_messages_are_sent_received_and_answered(relay: ListeningRelay) -> None:
     def program() -> None:
         with blocking.connect(relay.url, ANN) as ann, blocking.connect(relay.url, BOB) as bob:
             sent = ann.send("agent.bob", {"n": 1})
@@ -51,7 +51,7 @@ async def test_messages_are_sent_received_and_answered(relay: ServedRelay) -> No
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ServedRelay, ann: Agent) -> None:
+async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ListeningRelay, ann: Agent) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(30))
 
     def program() -> list[object]:
@@ -69,7 +69,9 @@ async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ServedRelay, ann
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_a_block_that_raises_gives_the_message_back(relay: ServedRelay, ann: Agent) -> None:
+async def test_a_block_that_raises_gives_the_message_back(
+    relay: ListeningRelay, ann: Agent
+) -> None:
     await ann.send("agent.bob", "again")
 
     def program() -> None:
@@ -82,7 +84,7 @@ async def test_a_block_that_raises_gives_the_message_back(relay: ServedRelay, an
     await asyncio.to_thread(program)
 
 
-async def test_requests_and_their_deadlines(relay: ServedRelay, bob: Agent) -> None:
+async def test_requests_and_their_deadlines(relay: ListeningRelay, bob: Agent) -> None:
     async def answer_once() -> None:
         async with await bob.receive(5) as question:
             await question.reply(question.payload * 2)
@@ -100,7 +102,7 @@ async def test_requests_and_their_deadlines(relay: ServedRelay, bob: Agent) -> N
     await answering
 
 
-async def test_many_threads_may_use_one_agent(relay: ServedRelay) -> None:
+async def test_many_threads_may_use_one_agent(relay: ListeningRelay) -> None:
     def program() -> None:
         with blocking.connect(relay.url, ANN) as ann:
             threads = [
@@ -115,7 +117,7 @@ async def test_many_threads_may_use_one_agent(relay: ServedRelay) -> None:
     assert relay.waiting("agent.bob") == 8
 
 
-async def test_pulling_and_many_at_once(relay: ServedRelay, dial: Dial, ann: Agent) -> None:
+async def test_pulling_and_many_at_once(relay: ListeningRelay, dial: Dial, ann: Agent) -> None:
     def program() -> None:
         options = ClientOptions(receive="pull")
         with blocking.connect(relay.url, BOB, options=options) as bob:
@@ -136,7 +138,7 @@ async def test_pulling_and_many_at_once(relay: ServedRelay, dial: Dial, ann: Age
     await asyncio.to_thread(program)
 
 
-async def test_signals_blocks_and_confirmations(relay: ServedRelay) -> None:
+async def test_signals_blocks_and_confirmations(relay: ListeningRelay) -> None:
     signal = Signal(
         type=SignalType.TYPING,
         state="writing",
@@ -174,7 +176,7 @@ async def test_signals_blocks_and_confirmations(relay: ServedRelay) -> None:
     await asyncio.to_thread(program)
 
 
-async def test_closing_wakes_whoever_waits_in_another_thread(relay: ServedRelay) -> None:
+async def test_closing_wakes_whoever_waits_in_another_thread(relay: ListeningRelay) -> None:
     def program() -> None:
         seen: list[object] = []
         with blocking.connect(relay.url, ANN) as ann:
@@ -193,7 +195,7 @@ async def test_closing_wakes_whoever_waits_in_another_thread(relay: ServedRelay)
 
 
 async def test_what_cannot_be_connected_raises_and_leaves_no_thread(
-    relay: ServedRelay, identities: Callable[[str], Identity]
+    relay: ListeningRelay, identities: Callable[[str], Identity]
 ) -> None:
     def program() -> None:
         with blocking.connect(relay.url, ANN):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.client.served import ServedRelay
+from tests.harness.listening_relay import ListeningRelay
 from waypost.client import ClientOptions
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_every_program_says_what_it_prints() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(("program", "expected"), list(programs()))
 async def test_a_program_on_the_page_runs_and_prints_what_the_page_says(
-    program: str, expected: str, tmp_path: Path, relay: ServedRelay
+    program: str, expected: str, tmp_path: Path, relay: ListeningRelay
 ) -> None:
     if "URL = " not in program:
         program = FRAME.format(body=indent(program, " " * 8))

@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
-from tests.client.served import ServedRelay, served
+from tests.client.conftest import WITHOUT_TIERS
+from tests.harness.listening_relay import ListeningRelay, listening
 from tests.mcp.models import Model, at_the_tools
 from waypost.client import Identity
 
 
 @pytest.fixture
-async def relay(tmp_path: Path) -> AsyncIterator[ServedRelay]:
-    async with served(tmp_path / "data") as running:
+async def relay(tmp_path: Path) -> AsyncIterator[ListeningRelay]:
+    async with listening(tmp_path / "data", **WITHOUT_TIERS) as running:
         yield running
 
 
 @pytest.fixture
-def operator_token(relay: ServedRelay, tmp_path: Path) -> str:
+def operator_token(relay: ListeningRelay, tmp_path: Path) -> str:
     return (tmp_path / "data" / "operator-token").read_text().strip()
 
 
 @pytest.fixture
-def sits(relay: ServedRelay) -> Callable[..., Any]:
+def sits(relay: ListeningRelay) -> Callable[..., Any]:
     """A model sits down as a subject; the same keys for the same subject."""
     keys: dict[str, Identity] = {}
 

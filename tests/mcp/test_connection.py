@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, at_the_tools
 from waypost.client import Identity
 
@@ -36,7 +36,7 @@ async def test_the_status_is_an_answer_even_without_a_relay() -> None:
 
 
 async def test_a_relay_that_starts_later_is_found_by_the_next_call(
-    relay: ServedRelay, sits: Sits
+    relay: ListeningRelay, sits: Sits
 ) -> None:
     await relay.stop()
     async with sits("agent.ann") as ann:
@@ -45,7 +45,7 @@ async def test_a_relay_that_starts_later_is_found_by_the_next_call(
         await ann.send("agent.bob", "in time")
 
 
-async def test_whoever_has_the_wrong_key_is_told_so(relay: ServedRelay, ann: Model) -> None:
+async def test_whoever_has_the_wrong_key_is_told_so(relay: ListeningRelay, ann: Model) -> None:
     await ann.told("relay_status")
     async with at_the_tools(relay.url, Identity.new("agent.ann")) as thief:
         told = await thief.rejected("relay_inbox")
@@ -55,7 +55,7 @@ async def test_whoever_has_the_wrong_key_is_told_so(relay: ServedRelay, ann: Mod
 
 
 async def test_a_second_program_with_the_same_keys_is_told_so_and_may_have_it_later(
-    relay: ServedRelay,
+    relay: ListeningRelay,
 ) -> None:
     identity = Identity.new("agent.ann")
     async with at_the_tools(relay.url, identity) as second:
@@ -68,7 +68,7 @@ async def test_a_second_program_with_the_same_keys_is_told_so_and_may_have_it_la
 
 
 async def test_what_was_read_before_the_relay_restarted_can_be_acknowledged_after(
-    relay: ServedRelay, ann: Model, bob: Model
+    relay: ListeningRelay, ann: Model, bob: Model
 ) -> None:
     sent = await ann.send("agent.bob", "before")
     await bob.read()
@@ -81,7 +81,7 @@ async def test_what_was_read_before_the_relay_restarted_can_be_acknowledged_afte
 
 
 async def test_mail_can_be_read_while_the_relay_is_away(
-    relay: ServedRelay, ann: Model, bob: Model
+    relay: ListeningRelay, ann: Model, bob: Model
 ) -> None:
     await ann.send("agent.bob", "already here")
     await bob.has_unread(1)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, shown, soon
 from waypost.client import Identity, MessagingGuard, connect
 from waypost.policy.guard import MessagingGuardConfig
@@ -15,7 +15,7 @@ Sits = Callable[..., Any]
 
 
 async def test_one_waits_while_another_does_a_task(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     asking = await soon(
         ann.told("relay_send_and_wait", subject="agent.bob", payload={"add": [2, 3]})
@@ -31,7 +31,7 @@ async def test_one_waits_while_another_does_a_task(
 
 
 async def test_the_answer_that_was_waited_for_stays_until_it_is_acknowledged(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     asking = await soon(ann.told("relay_send_and_wait", subject="agent.bob", payload="well?"))
     [(question, _)] = await bob.read()
@@ -43,7 +43,7 @@ async def test_the_answer_that_was_waited_for_stays_until_it_is_acknowledged(
 
 
 async def test_only_the_one_who_was_asked_can_answer(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     ask = {"subject": "agent.bob", "payload": "password?"}
     asking = await soon(ann.told("relay_send_and_wait", **ask))

@@ -14,8 +14,8 @@ from mcp import Client
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import key_file, start
 from waypost import InvalidInput
@@ -44,7 +44,7 @@ def serving(
 
 @pytest.mark.process
 async def test_models_in_several_programs_share_one_agent(
-    relay: ServedRelay, ann: Model, tmp_path: Path
+    relay: ListeningRelay, ann: Model, tmp_path: Path
 ) -> None:
     sent = await ann.send("agent.bob", "for either of you")
     with serving(tmp_path, relay.url) as (url, process):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.served import ServedRelay
 from tests.eventually import event_loop_turns, eventually
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import FENCE, Model, shown
 
 Sits = Callable[..., Any]
@@ -26,7 +26,7 @@ async def test_an_agent_that_was_away_catches_up_when_its_server_starts(
 
 
 async def test_a_message_that_was_read_comes_again_unless_it_is_acknowledged(
-    ann: Model, sits: Sits, relay: ServedRelay
+    ann: Model, sits: Sits, relay: ListeningRelay
 ) -> None:
     done = await ann.send("agent.bob", "done")
     await ann.send("agent.bob", "not done")
@@ -39,7 +39,7 @@ async def test_a_message_that_was_read_comes_again_unless_it_is_acknowledged(
 
 
 async def test_an_acknowledged_message_has_left_the_mailbox(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     sent = await ann.send("agent.bob", "read me")
     await bob.read()
@@ -130,7 +130,7 @@ async def test_a_large_message_can_be_read_in_pieces(ann: Model, bob: Model) -> 
 
 
 async def test_what_is_large_does_not_keep_an_answer_from_coming(
-    sits: Sits, relay: ServedRelay
+    sits: Sits, relay: ListeningRelay
 ) -> None:
     async with sits("agent.ann") as ann:
         for _ in range(8):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, get_args
 
-from tests.client.served import ServedRelay
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model
 from waypost.mcp.tools.lookup import BECAME
 from waypost.wire.events import AnyEvent
@@ -17,7 +17,7 @@ def names(facts: dict[str, Any]) -> list[str]:
 
 
 async def test_an_agent_sees_those_it_knows_and_learns_who_shows_all(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     await relay.services.relay.publish("agent.hidden", 1, sender="agent.other")
     await ann.send("agent.bob", "hello")
@@ -75,7 +75,7 @@ async def test_registering_is_the_operators_where_it_is_needed_at_all(
 
 
 async def test_the_status_tells_what_waits_and_what_is_not_acknowledged(
-    ann: Model, bob: Model, relay: ServedRelay
+    ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     sent = await ann.send("agent.bob", "one")
     await bob.read()

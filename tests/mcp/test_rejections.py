@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.client.served import ServedRelay
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model
 from waypost import AccessRule, BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.client import Identity, connect
@@ -16,14 +16,14 @@ from waypost.policy.tiers import TierLimits
 Sits = Callable[..., Any]
 
 
-async def with_settings(relay: ServedRelay, **fields: Any) -> None:
+async def with_settings(relay: ListeningRelay, **fields: Any) -> None:
     await relay.stop()
     relay.settings = msgspec.structs.replace(relay.settings, **fields)
     await relay.start()
 
 
 async def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(
-    relay: ServedRelay, sits: Sits
+    relay: ListeningRelay, sits: Sits
 ) -> None:
     await with_settings(relay, rate_limit=RateLimitConfig(max_per_window=2, window_secs=60))
     async with sits("agent.ann") as ann:
@@ -39,7 +39,7 @@ async def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(
 
 
 async def test_a_full_mailbox_is_not_to_be_written_to_again_at_once(
-    relay: ServedRelay, sits: Sits
+    relay: ListeningRelay, sits: Sits
 ) -> None:
     await with_settings(relay, backpressure=BackpressureConfig(max_mailbox_size=1))
     async with sits("agent.ann") as ann:
@@ -49,7 +49,7 @@ async def test_a_full_mailbox_is_not_to_be_written_to_again_at_once(
 
 
 async def test_a_quota_that_is_used_up_says_to_wait_for_the_reader(
-    relay: ServedRelay, sits: Sits
+    relay: ListeningRelay, sits: Sits
 ) -> None:
     few = QosConfig(enabled=True, tier1=TierLimits(1, 100_000))
     await with_settings(relay, qos=few)
@@ -59,7 +59,7 @@ async def test_a_quota_that_is_used_up_says_to_wait_for_the_reader(
         assert "Send nothing more there until the recipient has read it" in told
 
 
-async def test_access_rules_are_named_as_what_they_are(relay: ServedRelay, ann: Model) -> None:
+async def test_access_rules_are_named_as_what_they_are(relay: ListeningRelay, ann: Model) -> None:
     relay.services.relay.access.add_rule(
         AccessRule(from_="agent.ann", to="agent.boss", action="deny", priority=1)
     )
@@ -78,7 +78,7 @@ async def test_nobody_there_says_how_to_find_somebody(ann: Model) -> None:
     assert "Nobody has a mailbox under this subject" in told
 
 
-async def test_a_message_can_be_made_to_expire(ann: Model, relay: ServedRelay) -> None:
+async def test_a_message_can_be_made_to_expire(ann: Model, relay: ListeningRelay) -> None:
     before_ms = time.time_ns() // 1_000_000
     await ann.send("agent.bob", "soon or never", expires_in_seconds=90)
     async with connect(relay.url, Identity.new("agent.bob")) as bob:

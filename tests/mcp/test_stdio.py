@@ -8,8 +8,8 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.client.served import ServedRelay
 from tests.eventually import eventually
+from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import ended, environment, key_file, start
 
@@ -29,7 +29,7 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 async def test_a_program_that_starts_it_can_talk_to_an_agent_elsewhere(
-    relay: ServedRelay, ann: Model, tmp_path: Path
+    relay: ListeningRelay, ann: Model, tmp_path: Path
 ) -> None:
     sent = await ann.send("agent.bob", "waiting for you")
     key = key_file(tmp_path, "agent.bob")

@@ -1,53 +1,43 @@
 """A relay being served: without sockets, and on a free port of this machine."""
 
-import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect as dial_websocket
 
+from tests.harness.listening_relay import ListeningRelay, served_settings, sigterm_ignored
 from tests.server.sessions.agents import RawAgent
-from tests.server.sessions.sessions_harness import House, Room, served_settings
+from tests.server.sessions.sessions_harness import House, Room
 from tests.server.sessions.transports import PretendedLine, SocketLine
 from waypost.client.identity import Identity
-from waypost.server.context import ServeOptions, ServerContext
-from waypost.server.server import Listen, open_context, serve
 from waypost.testing import ManualClock
 from waypost.wire.frames import JSON_PROTOCOL
 
 
-class Served:
-    """A relay that listens, until `stop`."""
+async def dial(address: str, protocol: str = JSON_PROTOCOL, **more: Any) -> RawAgent:
+    """Open a WebSocket on which the agent has not sent anything yet."""
+    url = f"ws://{address}/v1/connect"
+    more = {"subprotocols": [protocol], "compression": None, "proxy": None, **more}
+    return RawAgent(SocketLine(await dial_websocket(url, **more), address), protocol)
 
-    def __init__(self, services: ServerContext, address: str, task: "asyncio.Task[None]") -> None:
-        self.services = services
-        self.address = address
-        self._task = task
+
+class SocketRelay(ListeningRelay):
+    """A relay on a port, and raw agents that connect to it."""
 
     async def dial(self, protocol: str = JSON_PROTOCOL, **more: Any) -> RawAgent:
-        """A connection on which nobody has said anything yet."""
-        url = f"ws://{self.address}/v1/connect"
-        more = {"subprotocols": [protocol], "compression": None, "proxy": None, **more}
-        return RawAgent(SocketLine(await dial_websocket(url, **more), self.address), protocol)
+        return await dial(self.address, protocol, **more)
 
     async def connect(self, subject: str, *, receive: str = "push", **more: Any) -> RawAgent:
-        """An agent with a key of its own, let in."""
+        """Connect and authenticate an agent with a new key."""
         agent = await self.dial(**more)
         await agent.log_in(Identity.new(subject), receive=receive)
         return agent
 
-    async def stop(self) -> None:
-        """What a signal to the process does."""
-        if not self._task.done():
-            signal.raise_signal(signal.SIGTERM)
-        await self._task
 
-
-ServeRelay = Callable[..., Awaitable[Served]]
+ServeRelay = Callable[..., Awaitable[SocketRelay]]
 
 
 @pytest.fixture
@@ -94,24 +84,23 @@ def ring(room: Room) -> Callable[..., RawAgent]:
 
 @asynccontextmanager
 async def serving(data: Path) -> AsyncIterator[ServeRelay]:
-    """Gives what serves the relay on `data`; its keywords are fields of `Settings`."""
-    # The server passes the signal that stopped it on to whoever handled it before.
-    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-    async with AsyncExitStack() as stack:
+    """Give a function that serves the relay of `data`; its keywords are fields of `Settings`."""
+    started: list[SocketRelay] = []
 
-        async def start(options: ServeOptions | None = None, **fields: Any) -> Served:
-            await stack.aclose()
-            opening = open_context(data, options, settings=served_settings(**fields))
-            services = await stack.enter_async_context(opening)
-            ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            task = asyncio.create_task(serve(services, Listen(port=0), ready.set_result))
-            await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
-            relay = Served(services, ready.result().removeprefix("http://"), task)
-            stack.push_async_callback(relay.stop)
-            return relay
+    async def start(**fields: Any) -> SocketRelay:
+        while started:
+            await started.pop().stop()
+        relay = SocketRelay(data, served_settings(**fields))
+        started.append(relay)
+        await relay.start()
+        return relay
 
-        yield start
-    signal.signal(signal.SIGTERM, before)
+    with sigterm_ignored():
+        try:
+            yield start
+        finally:
+            for relay in started:
+                await relay.stop()
 
 
 @pytest.fixture
@@ -121,6 +110,6 @@ async def serve_relay(tmp_path: Path) -> AsyncIterator[ServeRelay]:
 
 
 @pytest.fixture
-async def served(serve_relay: ServeRelay) -> Served:
+async def served(serve_relay: ServeRelay) -> SocketRelay:
     """A served relay without a rate limit."""
     return await serve_relay()

@@ -7,24 +7,17 @@ from typing import Any
 
 import msgspec
 
+from tests.harness.listening_relay import served_settings
 from tests.server.sessions.agents import payload_of
-from waypost import PublishResult, RateLimitConfig, Relay, Settings
+from waypost import PublishResult, Relay
 from waypost.relay.clock import Clock
 from waypost.relay.delivery.drafts import Draft
 from waypost.server.context import ServeOptions, ServerContext
-from waypost.server.server import SERVED_SETTINGS, open_context
+from waypost.server.server import open_context
 from waypost.server.sessions.deliveries import Limits
 from waypost.server.sessions.session import Session
 from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, FromAgent, FromRelay
-
-UNLIMITED = RateLimitConfig(enabled=False)
-
-
-def served_settings(**fields: Any) -> Settings:
-    """What a served relay starts from, but quick: nothing here is about power cuts."""
-    quick = {"storage": "journal", "durability": "async", "watch_files": False}
-    return msgspec.structs.replace(SERVED_SETTINGS, **{**quick, "rate_limit": UNLIMITED, **fields})
 
 
 class Seat:

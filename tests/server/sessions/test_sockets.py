@@ -12,7 +12,7 @@ import uvloop
 
 from tests.eventually import eventually
 from tests.faults.plain_journal import committed
-from tests.server.conftest import Served, ServeRelay, serving
+from tests.server.conftest import ServeRelay, SocketRelay, dial, serving
 from tests.server.sessions.agents import RawAgent, payload_of
 from tests.server.sessions.transports import HungUp, SocketLine
 from waypost import BackpressureConfig, QosConfig, Signal
@@ -33,7 +33,7 @@ DEAF = {"max_queue": 1, "ping_interval": None}
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
-async def test_two_agents_talk(served: Served, protocol: str) -> None:
+async def test_two_agents_talk(served: SocketRelay, protocol: str) -> None:
     one = await served.connect("agent.one", protocol=protocol)
     two = await served.connect("agent.two")
     answer = await one.send("agent.two", {"hello": ["there", 1.5]})
@@ -48,7 +48,7 @@ async def test_two_agents_talk(served: Served, protocol: str) -> None:
     await two.leave()
 
 
-async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: Served) -> None:
+async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketRelay) -> None:
     one = await served.connect("agent.one")
     for number in range(20):
         await one.send("agent.two", number)
@@ -91,7 +91,7 @@ async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
     await two.leave()
 
 
-async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: Served) -> None:
+async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay) -> None:
     keys, sender = Identity.new("agent.two"), await served.connect("agent.one")
     for number in range(12):
         await sender.send("agent.two", number)
@@ -111,7 +111,7 @@ async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: Served) -> N
     await sender.leave()
 
 
-async def test_an_agent_that_leaves_may_come_back_at_once(served: Served) -> None:
+async def test_an_agent_that_leaves_may_come_back_at_once(served: SocketRelay) -> None:
     keys = Identity.new("agent.a")
     for _ in range(20):
         agent = await served.dial()
@@ -119,7 +119,7 @@ async def test_an_agent_that_leaves_may_come_back_at_once(served: Served) -> Non
         await agent.leave()
 
 
-async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: Served) -> None:
+async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: SocketRelay) -> None:
     agent, other = await served.connect("agent.a"), await served.connect("agent.b")
     try:
         await agent.line.write("x" * (17 * 1024 * 1024))
@@ -131,7 +131,7 @@ async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: S
     await other.leave()
 
 
-async def test_bytes_that_are_no_websocket_end_their_connection_only(served: Served) -> None:
+async def test_bytes_that_are_no_websocket_end_their_connection_only(served: SocketRelay) -> None:
     host, port = served.address.split(":")
     for garbage in (b"\x00\xff" * 500, UPGRADE):
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -228,7 +228,7 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
     task = asyncio.create_task(server._serve([listener]))
     try:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        deaf = await Served(relay.services, address, task).dial(sock=small_socket(address), **DEAF)
+        deaf = await dial(address, sock=small_socket(address), **DEAF)
         await deaf.log_in(Identity.new("agent.deaf"))
         speaker = await relay.connect("agent.one")
         await clog(speaker, "agent.deaf")
