@@ -22,7 +22,7 @@ def system_clock() -> int:
     return time.time_ns() // 1000
 
 
-def microseconds(name: str, seconds: float) -> int:
+def to_microseconds(name: str, seconds: float) -> int:
     """A length of time that a caller gave as `name`, or `InvalidInput` when it makes no sense."""
     given: object = seconds
     if isinstance(given, int | float) and 0 <= given <= wait_max_s:

@@ -258,13 +258,13 @@ class Relay:
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """These are done. On disk when this returns; gives how many were still there."""
-        done = self._runtime.leases.ack(subject, ids)
+        done = self._runtime.claims.ack(subject, ids)
         await self._runtime.ledger.sync()
         return len(done)
 
     async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
         """These were not done: they wait again, not before `delay` seconds have passed."""
-        returned = self._runtime.leases.nack(subject, ids, delay)
+        returned = self._runtime.claims.nack(subject, ids, delay)
         await self._runtime.ledger.sync()
         return len(returned)
 
@@ -297,7 +297,7 @@ class Relay:
 
     def submit_ack(self, subject: str, ids: Iterable[str]) -> list[Message]:
         """Acknowledge without waiting (see `durable`); return the messages still there."""
-        return self._runtime.leases.ack(subject, ids)
+        return self._runtime.claims.ack(subject, ids)
 
     async def sync(self) -> None:
         """Wait until everything decided so far is on disk."""

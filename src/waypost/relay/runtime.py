@@ -12,6 +12,7 @@ from waypost.relay.config.file_watcher import FileWatcher
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
+from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumers
 from waypost.relay.delivery.dead_letters import DeadLetters
 from waypost.relay.delivery.deliver import Deliverer
@@ -86,10 +87,13 @@ class Runtime:
         self.publishing = Publishing(
             self.ledger, get, access, self.deliverer, self.rejections, create_mailbox
         )
-        self.leases = Leases(self.ledger, self.transitions, self.payloads, self.timers, get)
-        self.consumers = Consumers(self.ledger, self.leases, self.transitions, self.payloads)
+        self.claims = Claims(self.ledger, self.transitions, self.timers)
+        self.leases = Leases(
+            self.ledger, self.claims, self.transitions, self.payloads, self.timers, get
+        )
+        self.consumers = Consumers(self.ledger, self.claims, self.transitions, self.payloads)
         self.handlers = HandlerRunner(
-            self.ledger, self.subscriptions, self.leases, self.transitions, self.payloads
+            self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
         )
         self.endpoints = Endpoints(self.ledger, self.mirror)
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
@@ -202,7 +206,7 @@ async def _start(
         _announce(runtime)
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
-        runtime.leases.resume()
+        runtime.claims.resume_delays()
         await runtime.ledger.sync()
         runtime.sweeper.start()
         if settings.current.watch_files:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
@@ -52,7 +52,7 @@ class Consumer:
 
     def committed_seq(self) -> int:
         """The place in line of the newest message that can be taken now."""
-        return self._consumers.leases.committed()
+        return self._consumers.claims.committed_seq()
 
     def newest_order(self) -> int:
         """The place in line of the newest message there is, on disk yet or not; 0 without any."""
@@ -69,8 +69,10 @@ class Consumer:
         mailbox = self._mailbox()
         if mailbox is None:
             return []
-        claim = self._consumers.leases.claim
-        while claimed := claim(mailbox, limit, max_size_bytes, VIA, enough_bytes):
+        claim = self._consumers.claims.claim
+        while claimed := claim(
+            mailbox, limit, VIA, max_size_bytes=max_size_bytes, enough_bytes=enough_bytes
+        ):
             deliveries = [one for message in claimed if (one := self._open(message)) is not None]
             if deliveries:
                 return deliveries
@@ -82,7 +84,7 @@ class Consumer:
         for one in wanted:
             self.in_flight.pop(one, None)
         try:
-            return self._consumers.leases.ack(self.subject, wanted, VIA)
+            return self._consumers.claims.ack(self.subject, wanted, VIA)
         except UnknownEndpoint:
             return []
 
@@ -91,7 +93,7 @@ class Consumer:
         mine = [one for one in ids if self.in_flight.pop(one, None) is not None]
         if self._mailbox() is None:
             return []
-        return self._consumers.leases.nack(self.subject, mine, delay_s)
+        return self._consumers.claims.nack(self.subject, mine, delay_s)
 
     def fail(self, message_id: str, reason: str) -> None:
         """One that it holds can never be handed over: it becomes a dead letter."""
@@ -117,7 +119,7 @@ class Consumer:
     def _mailbox(self) -> Mailbox | None:
         """None when the endpoint was unregistered meanwhile, and nothing was left in it."""
         try:
-            return self._consumers.leases.mailbox(self.subject)
+            return self._consumers.claims.mailbox(self.subject)
         except UnknownEndpoint:
             return None
 
@@ -136,9 +138,9 @@ class Consumers:
     """Who stays at which mailbox."""
 
     def __init__(
-        self, ledger: Ledger, leases: Leases, transitions: Transitions, payloads: PayloadStore
+        self, ledger: Ledger, claims: Claims, transitions: Transitions, payloads: PayloadStore
     ) -> None:
-        self.leases = leases
+        self.claims = claims
         self.transitions = transitions
         self.payloads = payloads
         self._ledger = ledger
@@ -150,7 +152,7 @@ class Consumers:
 
         Raises `UnknownEndpoint` or `MailboxTaken`.
         """
-        self.leases.mailbox(subject)
+        self.claims.mailbox(subject)
         if subject in self._attached:
             raise MailboxTaken(subject)
         consumer = Consumer(self, subject)

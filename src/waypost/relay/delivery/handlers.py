@@ -9,7 +9,7 @@ import inspect
 import logging
 
 from waypost.policy.bounds import handler_claim_max_messages
-from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.subscriptions import Handler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError, RelayStopped
@@ -30,13 +30,13 @@ class HandlerRunner:
         self,
         ledger: Ledger,
         subscriptions: Subscriptions,
-        leases: Leases,
+        claims: Claims,
         transitions: Transitions,
         payloads: PayloadStore,
     ) -> None:
         self._ledger = ledger
         self._subscriptions = subscriptions
-        self._leases = leases
+        self._claims = claims
         self._transitions = transitions
         self._payloads = payloads
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -75,7 +75,7 @@ class HandlerRunner:
 
     async def _run(self, mailbox: Mailbox) -> None:
         try:
-            while claimed := self._leases.claim(mailbox, handler_claim_max_messages, via="handler"):
+            while claimed := self._claims.claim(mailbox, handler_claim_max_messages, "handler"):
                 await self._ledger.sync()
                 if not await self._handle_all(mailbox, claimed):
                     return

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 
-from waypost.relay.clock import Timers, microseconds
+from waypost.relay.clock import Timers, to_microseconds
 from waypost.relay.errors import RequestRejected, RequestTimedOut
 from waypost.relay.state.ledger import Ledger
 from waypost.wire.envelopes import Envelope
@@ -23,7 +23,7 @@ class PendingReply:
     def __init__(self, ledger: Ledger, timers: Timers, subject: str, timeout_s: float) -> None:
         self._ledger = ledger
         self._timers = timers
-        self._timeout_us = microseconds("timeout", timeout_s)
+        self._timeout_us = to_microseconds("timeout", timeout_s)
         self._subject = subject
         self._arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reply: Envelope | None = None
