@@ -1,4 +1,4 @@
-"""Random histories in one lake, made once."""
+"""Fixture: random histories of several relays, recorded once in one lake."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.replay.histories import History
+from tests.pipeline.replay.histories import RandomHistory
 from tests.pipeline.replay.sequential import read_journal
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
@@ -19,27 +19,27 @@ RELAYS = 10
 STEPS = 100
 
 
-class Past(msgspec.Struct):
-    """What happened at each relay, and the lake that holds it all."""
+class Recording(msgspec.Struct):
+    """The events of each relay, and the lake they were ingested into."""
 
     events: dict[str, list[AnyEvent]]
     lake: Lake
 
 
 @pytest.fixture(scope="session")
-def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Past:
-    root = tmp_path_factory.mktemp("past")
-    events = asyncio.run(_histories(root))
+def recording(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    root = tmp_path_factory.mktemp("recording")
+    events = asyncio.run(_record_histories(root))
     lake = open_lake(spark, str(root / "lake"), create=True)
     ingest(lake, parse_sources([str(root / relay) for relay in events]))
-    return Past(events, lake)
+    return Recording(events, lake)
 
 
-async def _histories(root: Path) -> dict[str, list[AnyEvent]]:
+async def _record_histories(root: Path) -> dict[str, list[AnyEvent]]:
     log = logging.getLogger("waypost.relay")
     before = log.level
-    log.setLevel(logging.CRITICAL)  # handlers that raise are part of it
+    log.setLevel(logging.CRITICAL)  # handlers raise on purpose
     for seed in range(RELAYS):
-        await History(root / f"relay-{seed}", seed).live(STEPS)
+        await RandomHistory(root / f"relay-{seed}", seed).run(STEPS)
     log.setLevel(before)
     return {f"relay-{seed}": read_journal(root / f"relay-{seed}") for seed in range(RELAYS)}

@@ -1,5 +1,7 @@
-"""Random histories of small relays: the real relay on a clock moved by hand, under settings so
-tight that every limit is met within a few hundred steps."""
+"""Random histories of small relays: the real relay on a manual clock.
+
+Settings are so tight that every limit is reached within a few hundred steps.
+"""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -28,26 +30,28 @@ _TIERS = QosConfig(
     bidirectional_window_ms=15_000,
     inbox_max_bytes=2500,
 )
-_HOUSE = HousekeepingConfig(sweep_interval_ms=3000, breaker_idle_ms=20_000)
+_HOUSEKEEPING = HousekeepingConfig(sweep_interval_ms=3000, breaker_idle_ms=20_000)
 _RATE = RateLimitConfig(window_secs=5, max_per_window=6, per_sender_overrides={"agent.f": 3})
 
 
-def _chosen(**fields: object) -> Settings:
+def _settings(**fields: object) -> Settings:
     return Settings(
         **{name: getattr(_PLAIN, name) for name in ("storage", "durability", "watch_files")},
         default_ttl_ms=60_000,
         circuit_breaker=_BREAKER,
-        housekeeping=_HOUSE,
+        housekeeping=_HOUSEKEEPING,
         **fields,  # type: ignore[arg-type]
     )
 
 
-STRICT = _chosen(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=6), qos=_TIERS)
+STRICT = _settings(
+    rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=6), qos=_TIERS
+)
 SETTINGS = [
     STRICT,
-    _chosen(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=4), max_hops=2),
-    _chosen(rate_limit=RateLimitConfig(enabled=False), qos=_TIERS),
-    _chosen(backpressure=BackpressureConfig(max_mailbox_size=8)),
+    _settings(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=4), max_hops=2),
+    _settings(rate_limit=RateLimitConfig(enabled=False), qos=_TIERS),
+    _settings(backpressure=BackpressureConfig(max_mailbox_size=8)),
 ]
 RELOADED = [
     b'{"reliability": {"rateLimit": {"maxPerWindow": 4}, "backpressure": {"maxMailboxSize": 3}}}',
@@ -56,8 +60,8 @@ RELOADED = [
 ]
 
 
-class History:
-    """One relay living through random steps."""
+class RandomHistory:
+    """One relay, driven through random steps."""
 
     def __init__(self, data: Path, seed: int) -> None:
         self.data = data
@@ -67,8 +71,8 @@ class History:
         self.seen: list[Envelope] = []
         self.relay: Relay
 
-    async def live(self, steps: int) -> None:
-        """Take `steps` steps and seal the journal."""
+    async def run(self, steps: int) -> None:
+        """Take `steps` steps, then seal the journal."""
         await self._open()
         kinds: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self._publish, 60),
@@ -77,8 +81,8 @@ class History:
             (self._dead_letters, 3),
             (self._reload, 1),
             (self._restart, 1),
-            (self._registration, 1),
-            (self._remember, 1),
+            (self._register_again, 1),
+            (self._restore_pair, 1),
         ]
         actions = [action for action, weight in kinds for _ in range(weight)]
         for _ in range(steps):
@@ -116,7 +120,7 @@ class History:
                     message_id=chosen,
                 )
             except WaypostError:
-                pass  # an id that is taken, a chain that is too long: nothing is recorded
+                pass  # an id in use, a chain that is too long: nothing is recorded
             self.clock.advance_us(draw.randrange(3000))
 
     async def _consume(self) -> None:
@@ -124,18 +128,18 @@ class History:
         got = await self.relay.lease(endpoint, limit=self.random.randrange(1, 6))
         self.seen.extend(got)
         ids = [one.id for one in got]
-        fate = self.random.random()
-        if fate < 0.6:
+        draw = self.random.random()
+        if draw < 0.6:
             await self.relay.ack(endpoint, ids)
-        elif fate < 0.8:
+        elif draw < 0.8:
             await self.relay.nack(endpoint, ids, delay=self.random.choice((0.0, 1.5)))
 
     async def _wait(self) -> None:
         self.clock.advance_ms(self.random.choice((10, 300, 1000, 2500, 40_000)))
 
     async def _dead_letters(self) -> None:
-        letters = await self.relay.dead_letters()
-        chosen = {one.envelope.id for one in letters if self.random.random() < 0.5}
+        dead_letters = await self.relay.dead_letters()
+        chosen = {one.envelope.id for one in dead_letters if self.random.random() < 0.5}
         await self.relay.redrive(chosen)
         if self.random.random() < 0.2:
             await self.relay.purge_dead_letters()
@@ -149,11 +153,11 @@ class History:
         self.clock.advance_ms(50)
         await self._open()
 
-    async def _registration(self) -> None:
+    async def _register_again(self) -> None:
         self.relay.unregister_endpoint("agent.c")
         await self._publish()
         self.relay.register_endpoint("agent.c")
 
-    async def _remember(self) -> None:
+    async def _restore_pair(self) -> None:
         seen_ms = self.clock.now_us // 1000 - self.random.randrange(30_000)
         await self.relay.remember_pairs([(*self.random.sample(AGENTS, 2), seen_ms)])

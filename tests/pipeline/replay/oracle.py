@@ -1,4 +1,4 @@
-"""What a plain replay says, to hold a backtest against."""
+"""Compares a backtest with the sequential replay."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,33 +7,40 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tests.pipeline.replay.conftest import Past
+from tests.pipeline.replay.conftest import Recording
 from tests.pipeline.replay.sequential import Decision, replay
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.replay.backtest import Backtest
 
 
-class Older(Lake):
-    """The same, of relays that did not tell yet what their mailboxes weighed."""
-
+class _OlderLake(Lake):
     def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
         rows = super().read(table, schema, days)
         return rows.withColumn("depth_bytes", F.lit(None).cast("bigint"))
 
 
-def judged_plainly(past: Past, changes: bytes | None) -> dict[tuple[str, int], Decision]:
+def without_depth_bytes(lake: Lake) -> Lake:
+    """Return the lake as if its journals were from before `depth_bytes` was recorded."""
+    return _OlderLake(lake.spark, lake.path, lake.manifest)
+
+
+def replay_sequentially(
+    recording: Recording, changes: bytes | None
+) -> dict[tuple[str, int], Decision]:
+    """Return the decisions about all arrivals, by relay and seq."""
     return {
         (relay, one.seq): one
-        for relay, events in past.events.items()
+        for relay, events in recording.events.items()
         for one in replay(events, changes)
     }
 
 
-def agrees(result: Backtest, expected: dict[tuple[str, int], Decision]) -> None:
+def assert_agrees(result: Backtest, expected: dict[tuple[str, int], Decision]) -> None:
+    """Check every number of a backtest."""
     changed = {key: one for key, one in expected.items() if one.old_reason != one.new_reason}
-    moves = Counter((one.old_reason, one.new_reason) for one in changed.values())
+    transitions = Counter((one.old_reason, one.new_reason) for one in changed.values())
     by_reason: dict[str, dict[str, int]] = {}
-    for (old, new), count in moves.items():
+    for (old, new), count in transitions.items():
         by_reason.setdefault(old or "accepted", {})[new or "accepted"] = count
     assert result.by_reason == by_reason
     assert result.messages == len(expected)

@@ -1,9 +1,9 @@
-"""The obvious replay: one relay's events in order, one at a time, with the policy's own functions.
+"""The sequential replay: one relay's events in order, one at a time, with the policy's functions.
 
-It judges the replay in Spark. The rules are those of docs/backtest.md, in the order of the page.
+It is the oracle of the replay in Spark. The rules are those of docs/backtest.md, in the same order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,11 +19,11 @@ from waypost.policy.subjects import is_literal
 from waypost.policy.tiers import standing
 from waypost.wire import events as wire
 
-KEPT = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
+NOT_REPLAYED = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was decided about one arrival, and what would have been. A reason of "" is accepted."""
+    """The recorded and the replayed decision about one arrival; accepted if the reason is empty."""
 
     seq: int
     sender: str
@@ -33,19 +33,19 @@ class Decision(msgspec.Struct, frozen=True):
     new_reason: str
 
 
-class Letter(msgspec.Struct):
-    """A message in a mailbox. `stray`: history cannot tell when it would have left."""
+class ReplayMessage(msgspec.Struct):
+    """A message in a mailbox. `counterfactual`: history does not know when it would have left."""
 
     sender: str
     size: int
     ttl: int
     leased: bool = False
     probe: bool = False
-    stray: bool = False
+    counterfactual: bool = False
 
 
-class Judged(msgspec.Struct):
-    """An arrival as `admit_delivery` wants it."""
+class Arrival(msgspec.Struct):
+    """The argument of `admit_delivery`."""
 
     sender: str
     endpoint: str
@@ -55,36 +55,36 @@ class Judged(msgspec.Struct):
 
 
 class Inbox:
-    """One mailbox and its breaker. `live` is in the mailbox's order."""
+    """One mailbox. `messages` are in the order of the mailbox."""
 
     def __init__(self) -> None:
         self.occupancy = Occupancy()
-        self.live: dict[str, Letter] = {}
+        self.messages: dict[str, ReplayMessage] = {}
         self.deferred = False
 
-    def add(self, key: str, letter: Letter) -> None:
+    def add(self, key: str, message: ReplayMessage) -> None:
         self.remove(key)
-        self.live[key] = letter
-        self.occupancy.add(letter.sender, letter.size)
+        self.messages[key] = message
+        self.occupancy.add(message.sender, message.size)
 
-    def remove(self, key: str) -> Letter | None:
-        letter = self.live.pop(key, None)
-        if letter is not None:
-            self.occupancy.remove(letter.sender, letter.size)
-        return letter
+    def remove(self, key: str) -> ReplayMessage | None:
+        message = self.messages.pop(key, None)
+        if message is not None:
+            self.occupancy.remove(message.sender, message.size)
+        return message
 
-    def strays(self) -> list[str]:
-        return [key for key, letter in self.live.items() if letter.stray]
+    def counterfactual(self) -> list[str]:
+        return [key for key, one in self.messages.items() if one.counterfactual]
 
 
-class Sequential:
-    """The state of one relay under other settings."""
+class SequentialReplay:
+    """One relay under replayed settings."""
 
     def __init__(self, events: Sequence[wire.AnyEvent], changes: bytes | None) -> None:
         self.events = events
         self.changes = changes
-        told = (wire.Accepted, wire.Rejected, wire.EndpointChanged)
-        self.known = {e.endpoint for e in events if isinstance(e, told) and e.endpoint}
+        kinds = (wire.Accepted, wire.Rejected, wire.EndpointChanged)
+        self.known = {e.endpoint for e in events if isinstance(e, kinds) and e.endpoint}
         self.recorded = Settings()
         self.settings = Settings()
         if changes is not None:
@@ -94,7 +94,7 @@ class Sequential:
         self.publish: tuple[str, str] | None = None
         self.last_seen: dict[tuple[str, str], int] = {}
         self.inboxes: dict[str, Inbox] = {}
-        self.breakers = self._closed()
+        self.breakers = self._new_breakers()
         self.arrived: dict[tuple[str, str], wire.Accepted | wire.Rejected] = {}
 
     def decisions(self) -> Iterator[Decision]:
@@ -116,9 +116,9 @@ class Sequential:
                 case wire.EndpointChanged() | wire.SessionChanged() | wire.RulesChanged():
                     pass
                 case _:
-                    self._movement(event, self.inboxes.setdefault(event.endpoint, Inbox()))
+                    self._message_event(event, self.inboxes.setdefault(event.endpoint, Inbox()))
 
-    def _closed(self) -> CircuitBreakers:
+    def _new_breakers(self) -> CircuitBreakers:
         config = self.settings
         return CircuitBreakers(config.circuit_breaker, config.housekeeping.breaker_idle_ms)
 
@@ -128,18 +128,18 @@ class Sequential:
         if self.changes is not None:
             self.settings = merge_settings(self.recorded, self.changes)
         if event.cause == "start":
-            self.breakers = self._closed()
+            self.breakers = self._new_breakers()
             for inbox in self.inboxes.values():
-                for letter in inbox.live.values():
-                    letter.probe = False
+                for message in inbox.messages.values():
+                    message.probe = False
         idle_ms = self.settings.housekeeping.breaker_idle_ms
         self.breakers.update_config(self.settings.circuit_breaker, idle_ms)
 
     def _arrival(self, event: wire.Accepted | wire.Rejected) -> Decision:
         old = event.reason.value if isinstance(event, wire.Rejected) else ""
         endpoint, tier, new = event.endpoint, event.tier, old
-        if old not in KEPT:
-            endpoint = self._goal(event, old)
+        if old not in NOT_REPLAYED:
+            endpoint = self._endpoint(event, old)
             new = "" if self._sender_passes(event) else "rate_limited"
             if not new and endpoint:
                 at_ms = event.at_us // 1000
@@ -152,7 +152,7 @@ class Sequential:
         arrived = "" if old == new == "rate_limited" else endpoint
         return Decision(event.seq, event.sender, arrived, tier, old, new)
 
-    def _goal(self, event: wire.Accepted | wire.Rejected, old: str) -> str:
+    def _endpoint(self, event: wire.Accepted | wire.Rejected, old: str) -> str:
         if old != "rate_limited":
             return event.endpoint
         return event.subject if is_literal(event.subject) and event.subject in self.known else ""
@@ -175,96 +175,93 @@ class Sequential:
         accepted = isinstance(event, wire.Accepted)
         if accepted:
             inbox.deferred = event.deferred
-        for key in [k for k in inbox.strays() if inbox.live[k].ttl < at_ms]:
-            self._abandon(inbox, key, endpoint)
+        for key in [k for k in inbox.counterfactual() if inbox.messages[k].ttl < at_ms]:
+            self._discard(inbox, key, endpoint)
         budget = self._budget(event.budget)
-        judged = Judged(event.sender, endpoint, budget, event.size, tier)
-        verdict = admit_delivery(judged, inbox.occupancy, self.breakers, self.settings, at_ms)
+        arrival = Arrival(event.sender, endpoint, budget, event.size, tier)
+        verdict = admit_delivery(arrival, inbox.occupancy, self.breakers, self.settings, at_ms)
         if verdict.evict_bytes and not self._make_room(inbox, endpoint, verdict.evict_bytes):
             if verdict.probe:
                 self.breakers.release_probe(endpoint)
             return "backpressure"
         if verdict.reason is not None:
             return verdict.reason.value
-        letter = Letter(event.sender, event.size, event.budget.ttl, stray=not accepted)
-        letter.probe = verdict.probe and inbox.deferred
-        inbox.add(event.id or f" {event.seq}", letter)
+        message = ReplayMessage(
+            event.sender, event.size, event.budget.ttl, counterfactual=not accepted
+        )
+        message.probe = verdict.probe and inbox.deferred
+        inbox.add(event.id or f" {event.seq}", message)
         if not inbox.deferred:
             self.breakers.record_success(endpoint, at_ms)
         return ""
 
     def _budget(self, budget: Budget) -> Budget:
-        new, was = self.settings.max_hops, self.recorded.max_hops
-        if new == was:
+        new, old = self.settings.max_hops, self.recorded.max_hops
+        if new == old:
             return budget
-        hops = new if budget.max_hops == was else min(new, budget.max_hops)
+        hops = new if budget.max_hops == old else min(new, budget.max_hops)
         return msgspec.structs.replace(budget, max_hops=hops)
 
     def _make_room(self, inbox: Inbox, endpoint: str, needed_bytes: int) -> bool:
-        waiting = [key for key, letter in inbox.live.items() if not letter.leased]
-        held = [(inbox.live[key].sender, inbox.live[key].size) for key in waiting]
-        victims = [waiting[at] for at in choose_victims(held, needed_bytes)]
+        pending = [key for key, one in inbox.messages.items() if not one.leased]
+        sizes = [(inbox.messages[key].sender, inbox.messages[key].size) for key in pending]
+        victims = [pending[at] for at in choose_victims(sizes, needed_bytes)]
         for key in victims:
-            self._abandon(inbox, key, endpoint)
+            self._discard(inbox, key, endpoint)
         return bool(victims)
 
-    def _movement(self, event: wire.MailboxEvent, inbox: Inbox) -> None:
+    def _message_event(self, event: wire.MailboxEvent, inbox: Inbox) -> None:
         at_ms, key, endpoint = event.at_us // 1000, event.id, event.endpoint
-        letter = inbox.live.get(key)
+        message = inbox.messages.get(key)
         match event:
             case wire.Acked():
-                self._acked(inbox, key, endpoint, at_ms)
-                self._drain(inbox, endpoint, at_ms)
+                self._ack(inbox, key, endpoint, at_ms)
+                self._ack_counterfactual(inbox, endpoint, at_ms)
             case wire.Failed(via="handler"):
                 inbox.remove(key)
-                if letter and self._counts(letter, endpoint):
+                if message and self._counts(message, endpoint):
                     self.breakers.record_failure(endpoint, at_ms)
             case wire.Failed() | wire.Expired(was="pending"):
-                self._abandon(inbox, key, endpoint)
+                self._discard(inbox, key, endpoint)
             case wire.Redriven():
                 arrived = self.arrived.get((endpoint, key))
                 if arrived is not None:
-                    inbox.add(key, Letter(arrived.sender, arrived.size, arrived.budget.ttl))
-            case wire.Leased() | wire.Returned() | wire.Evicted() if letter:
-                letter.leased = isinstance(event, wire.Leased)
-                letter.stray = letter.stray or isinstance(event, wire.Evicted)
+                    inbox.add(key, ReplayMessage(arrived.sender, arrived.size, arrived.budget.ttl))
+            case wire.Leased() | wire.Returned() | wire.Evicted() if message:
+                message.leased = isinstance(event, wire.Leased)
+                message.counterfactual = message.counterfactual or isinstance(event, wire.Evicted)
 
-    def _drain(self, inbox: Inbox, endpoint: str, at_ms: int) -> None:
-        for key in inbox.strays():
-            if inbox.live[key].ttl < at_ms:
-                self._abandon(inbox, key, endpoint)
+    def _ack_counterfactual(self, inbox: Inbox, endpoint: str, at_ms: int) -> None:
+        for key in inbox.counterfactual():
+            if inbox.messages[key].ttl < at_ms:
+                self._discard(inbox, key, endpoint)
             else:
-                self._acked(inbox, key, endpoint, at_ms)
+                self._ack(inbox, key, endpoint, at_ms)
 
-    def _acked(self, inbox: Inbox, key: str, endpoint: str, at_ms: int) -> None:
-        letter = inbox.remove(key)
-        if letter and self._counts(letter, endpoint):
+    def _ack(self, inbox: Inbox, key: str, endpoint: str, at_ms: int) -> None:
+        message = inbox.remove(key)
+        if message and self._counts(message, endpoint):
             self.breakers.record_success(endpoint, at_ms)
 
-    def _abandon(self, inbox: Inbox, key: str, endpoint: str) -> None:
-        letter = inbox.remove(key)
-        if letter and letter.probe:
+    def _discard(self, inbox: Inbox, key: str, endpoint: str) -> None:
+        message = inbox.remove(key)
+        if message and message.probe:
             self.breakers.release_probe(endpoint)
 
-    def _counts(self, letter: Letter, endpoint: str) -> bool:
-        return letter.probe or self.breakers.state_of(endpoint) is not CircuitState.HALF_OPEN
+    def _counts(self, message: ReplayMessage, endpoint: str) -> bool:
+        return message.probe or self.breakers.state_of(endpoint) is not CircuitState.HALF_OPEN
 
 
 def replay(events: Sequence[wire.AnyEvent], changes: bytes | None = None) -> list[Decision]:
-    """Every arrival of one relay, decided again."""
-    return list(Sequential(events, changes).decisions())
+    """Decide every arrival of one relay again."""
+    return list(SequentialReplay(events, changes).decisions())
 
 
 def read_journal(data: Path) -> list[wire.AnyEvent]:
-    """The events of a data directory whose journal is sealed."""
+    """Read all events of a data directory whose journal is sealed."""
     return [
         wire.decode_event(line)
         for path in sorted((data / "journal").glob("*.jsonl"))
         for line in path.read_bytes().splitlines()
         if not line.startswith(wire.COMMIT_PREFIX)
     ]
-
-
-def differing(decisions: Iterable[Decision]) -> list[Decision]:
-    """Those that would have been decided otherwise."""
-    return [one for one in decisions if one.old_reason != one.new_reason]

@@ -1,4 +1,4 @@
-"""Limits out of traffic: two agents who talk, one who floods."""
+"""Limits recommended from the traffic of two agents in conversation and a flooder."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ BURST = 4
 
 
 async def converse(relay: Relay, clock: ManualClock, times: int) -> None:
-    """A question from B, a burst of answers from A, once a minute."""
+    """Send a question from B and a burst of replies from A, once a minute."""
     for endpoint in (A, B):
         relay.register_endpoint(endpoint)
     for _ in range(times):
@@ -36,8 +36,8 @@ async def converse(relay: Relay, clock: ManualClock, times: int) -> None:
         clock.advance_ms(60_000)
 
 
-async def talk(data: Path) -> None:
-    """Thirty times a question and its answers; then a flood of what nobody asked for."""
+async def record_conversation(data: Path) -> None:
+    """Thirty questions with their replies, then an unsolicited flood."""
     clock = ManualClock(1_767_225_600_000_000)
     async with Relay(data, settings=SETTINGS, clock=clock) as relay:
         await converse(relay, clock, times=30)
@@ -49,56 +49,56 @@ async def talk(data: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    root = tmp_path_factory.mktemp("talk")
-    asyncio.run(talk(root / "relay"))
+    root = tmp_path_factory.mktemp("conversation")
+    asyncio.run(record_conversation(root / "relay"))
     lake = open_lake(spark, str(root / "lake"), create=True)
     ingest(lake, parse_sources([str(root / "relay")]))
     return lake
 
 
 @pytest.fixture(scope="module")
-def advice(lake: Lake) -> Recommendation:
+def recommendation(lake: Lake) -> Recommendation:
     return recommend(lake, 0.0)
 
 
-def limit(advice: Recommendation, path: str) -> int:
-    return next(one.recommended for one in advice.limits if one.path == path)
+def limit(recommendation: Recommendation, path: str) -> int:
+    return next(one.recommended for one in recommendation.limits if one.path == path)
 
 
-def test_limits_are_as_tight_as_wanted_traffic_allows(advice: Recommendation) -> None:
-    assert advice.wanted == 30 * (BURST + 1) - 1  # the very first message was to a stranger
-    assert advice.unwanted == 15 + 1
-    assert limit(advice, "reliability.rateLimit.maxPerWindow") == BURST
-    assert limit(advice, "reliability.backpressure.maxMailboxSize") == BURST
-    assert limit(advice, "qos.tier3.maxEnvelopes") == BURST
+def test_limits_are_as_tight_as_wanted_traffic_allows(recommendation: Recommendation) -> None:
+    assert recommendation.wanted == 30 * (BURST + 1) - 1  # the first message had an unknown sender
+    assert recommendation.unwanted == 15 + 1
+    assert limit(recommendation, "reliability.rateLimit.maxPerWindow") == BURST
+    assert limit(recommendation, "reliability.backpressure.maxMailboxSize") == BURST
+    assert limit(recommendation, "qos.tier3.maxEnvelopes") == BURST
 
 
-def test_a_curve_tells_what_each_limit_would_reject(advice: Recommendation) -> None:
-    rate = next(one for one in advice.limits if one.path.endswith("maxPerWindow"))
+def test_a_curve_shows_the_share_that_each_limit_rejects(recommendation: Recommendation) -> None:
+    rate = next(one for one in recommendation.limits if one.path.endswith("maxPerWindow"))
     by_limit = {point.limit: point for point in rate.curve}
     assert by_limit[BURST].wanted == 0.0
     assert by_limit[BURST].unwanted == pytest.approx(11 / 16)
     assert by_limit[1].wanted == pytest.approx(90 / 149)
 
 
-def test_a_recommendation_is_replayed_and_fit_for_the_settings_file(
-    advice: Recommendation,
+def test_a_recommendation_is_replayed_and_fits_into_the_settings_file(
+    recommendation: Recommendation,
 ) -> None:
-    assert advice.measured == 0.0
-    merged = merge_settings(SETTINGS, msgspec.json.encode(advice.settings))
+    assert recommendation.measured == 0.0
+    merged = merge_settings(SETTINGS, msgspec.json.encode(recommendation.settings))
     assert merged.rate_limit.max_per_window == BURST
     assert merged.qos.tier3.max_envelopes == BURST
 
 
-def test_limits_that_stop_the_same_messages_may_each_have_the_whole_share(lake: Lake) -> None:
-    advice = recommend(lake, 0.25)
+def test_limits_that_reject_the_same_messages_each_get_the_whole_share(lake: Lake) -> None:
+    recommendation = recommend(lake, 0.25)
     paths = ("reliability.rateLimit.maxPerWindow", "qos.tier3.maxEnvelopes")
-    assert [limit(advice, path) for path in paths] == [BURST - 1, BURST - 1]
-    assert advice.measured == pytest.approx(30 / 149)
+    assert [limit(recommendation, path) for path in paths] == [BURST - 1, BURST - 1]
+    assert recommendation.measured == pytest.approx(30 / 149)
 
 
-async def talk_under_two_limits(data: Path) -> None:
-    """For a while, half of each burst is refused before anybody looks where it goes."""
+async def record_under_two_limits(data: Path) -> None:
+    """Converse under a limit that rejects half of each burst, then without it."""
     clock = ManualClock(1_767_225_600_000_000)
     for per_window in (BURST // 2, 100):
         settings = msgspec.structs.replace(
@@ -109,12 +109,12 @@ async def talk_under_two_limits(data: Path) -> None:
             await relay.seal_journal()
 
 
-def test_what_a_rate_limit_stopped_in_history_is_nobodys_wanted_mail(
+def test_arrivals_that_history_rate_limited_are_not_wanted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    asyncio.run(talk_under_two_limits(tmp_path / "relay"))
+    asyncio.run(record_under_two_limits(tmp_path / "relay"))
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
     ingest(lake, parse_sources([str(tmp_path / "relay")]))
-    advice = recommend(lake, 0.0)
-    assert limit(advice, "reliability.rateLimit.maxPerWindow") == BURST
-    assert (advice.measured_before, advice.measured) == (0.0, 0.0)
+    recommendation = recommend(lake, 0.0)
+    assert limit(recommendation, "reliability.rateLimit.maxPerWindow") == BURST
+    assert (recommendation.measured_before, recommendation.measured) == (0.0, 0.0)

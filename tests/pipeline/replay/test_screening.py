@@ -1,4 +1,4 @@
-"""Who is left alone by a replay, where only one number says that it must not be."""
+"""Screening in histories where a single recorded number makes a key affected."""
 
 import asyncio
 import logging
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.replay.conftest import Past
-from tests.pipeline.replay.oracle import Older, agrees, judged_plainly
+from tests.pipeline.replay.conftest import Recording
+from tests.pipeline.replay.oracle import assert_agrees, replay_sequentially, without_depth_bytes
 from tests.pipeline.replay.sequential import read_journal
 from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
@@ -28,7 +28,7 @@ QUIET = Settings(
     watch_files=False,
     circuit_breaker=CircuitBreakerConfig(enabled=False, failure_threshold=5),
 )
-Life = Callable[[Relay, Path], Awaitable[None]]
+Scenario = Callable[[Relay, Path], Awaitable[None]]
 
 
 def fail(envelope: Envelope) -> None:
@@ -46,7 +46,7 @@ async def fail_often(relay: Relay, data: Path) -> None:
     await send(relay, 7)
 
 
-async def fail_on_both_sides_of_a_change(relay: Relay, data: Path) -> None:
+async def fail_before_and_after_a_change(relay: Relay, data: Path) -> None:
     relay.subscribe("agent.a", fail)
     await send(relay, 1)
     lower = {"reliability": {"circuitBreaker": {"enabled": False, "failureThreshold": 2}}}
@@ -55,14 +55,14 @@ async def fail_on_both_sides_of_a_change(relay: Relay, data: Path) -> None:
     await send(relay, 2)
 
 
-async def answer_who_said_much(relay: Relay, data: Path) -> None:
+async def reply_to_a_heavy_sender(relay: Relay, data: Path) -> None:
     relay.register_endpoint("agent.b")
     await send(relay, 3, to="agent.elsewhere")
     await send(relay, 1)
     await send(relay, 3, to="agent.b", by="agent.a")
 
 
-async def hear_from_one_known_of_old(relay: Relay, data: Path) -> None:
+async def receive_from_a_restored_pair(relay: Relay, data: Path) -> None:
     await relay.remember_pairs([("agent.a", "agent.b", 1_767_225_500_000)])
     await send(relay, 3)
 
@@ -72,88 +72,88 @@ async def fill(relay: Relay, data: Path) -> None:
 
 
 @pytest.fixture
-def lived(
+def record(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> Callable[[Settings, Life], Past]:
-    """The past of one relay that lived so."""
-    caplog.set_level(logging.CRITICAL, "waypost.relay")  # handlers that raise are part of it
+) -> Callable[[Settings, Scenario], Recording]:
+    """Return a function that records the history of one relay."""
+    caplog.set_level(logging.CRITICAL, "waypost.relay")  # handlers raise on purpose
 
-    async def live(settings: Settings, life: Life) -> None:
+    async def run(settings: Settings, scenario: Scenario) -> None:
         async with Relay(
             tmp_path / "relay", settings=settings, clock=ManualClock(1_767_225_600_000_000)
         ) as relay:
             relay.register_endpoint("agent.a")
-            await life(relay, tmp_path / "relay")
+            await scenario(relay, tmp_path / "relay")
             await relay.seal_journal()
 
-    def past(settings: Settings, life: Life) -> Past:
-        asyncio.run(live(settings, life))
+    def recording(settings: Settings, scenario: Scenario) -> Recording:
+        asyncio.run(run(settings, scenario))
         lake = open_lake(spark, str(tmp_path / "lake"), create=True)
         ingest(lake, parse_sources([str(tmp_path / "relay")]))
-        return Past({"relay": read_journal(tmp_path / "relay")}, lake)
+        return Recording({"relay": read_journal(tmp_path / "relay")}, lake)
 
-    return past
+    return recording
 
 
-@pytest.mark.parametrize("life", [fail_often, fail_on_both_sides_of_a_change])
-def test_failures_count_for_breakers_that_were_off(
-    lived: Callable[[Settings, Life], Past], life: Life
+@pytest.mark.parametrize("scenario", [fail_often, fail_before_and_after_a_change])
+def test_failures_recorded_while_breakers_were_off_count(
+    record: Callable[[Settings, Scenario], Recording], scenario: Scenario
 ) -> None:
-    past = lived(QUIET, life)
+    recording = record(QUIET, scenario)
     changes = msgspec.json.encode({"reliability": {"circuitBreaker": {"enabled": True}}})
-    result = backtest(past.lake, changes)
+    result = backtest(recording.lake, changes)
     assert result.by_reason.keys() == {"accepted"}
-    agrees(result, judged_plainly(past, changes))
+    assert_agrees(result, replay_sequentially(recording, changes))
 
 
-def test_bytes_count_for_caps_that_nobody_came_near(
-    lived: Callable[[Settings, Life], Past],
+def test_a_lower_byte_cap_is_replayed_without_depth_bytes(
+    record: Callable[[Settings, Scenario], Recording],
 ) -> None:
-    past = lived(msgspec.structs.replace(QUIET, qos=QosConfig(enabled=True)), fill)
+    recording = record(msgspec.structs.replace(QUIET, qos=QosConfig(enabled=True)), fill)
     changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}})
-    result = backtest(Older(past.lake.spark, past.lake.path, past.lake.manifest), changes)
+    result = backtest(without_depth_bytes(recording.lake), changes)
     assert result.differences > 0
-    agrees(result, judged_plainly(past, changes))
+    assert_agrees(result, replay_sequentially(recording, changes))
 
 
-def test_mail_that_is_no_longer_evicted_takes_its_place(
-    lived: Callable[[Settings, Life], Past],
+def test_messages_that_are_no_longer_evicted_fill_the_mailbox(
+    record: Callable[[Settings, Scenario], Recording],
 ) -> None:
     settings = msgspec.structs.replace(
         QUIET,
         qos=QosConfig(enabled=True, inbox_max_bytes=1000),
         backpressure=BackpressureConfig(max_mailbox_size=5),
     )
-    past = lived(settings, fill)
+    recording = record(settings, fill)
     changes = msgspec.json.encode({"qos": {"inboxMaxBytes": 1_000_000}})
-    result = backtest(past.lake, changes)
+    result = backtest(recording.lake, changes)
     assert result.by_reason == {"accepted": {"backpressure": 3}}
-    agrees(result, judged_plainly(past, changes))
+    assert_agrees(result, replay_sequentially(recording, changes))
 
 
 @pytest.mark.parametrize(
-    ("life", "limit", "other", "turns"),
+    ("scenario", "limit", "new_limit", "changed"),
     [
-        # Without its one word to agent.a, agent.b is nobody to be answered three times.
-        (answer_who_said_much, 100, 3, {"accepted": {"rate_limited": 1, "quota_exceeded": 2}}),
-        # What passes now is from one that agent.a wrote to, if only by hearsay.
-        (hear_from_one_known_of_old, 1, 100, {"rate_limited": {"accepted": 2}}),
+        # Without agent.b's message, agent.a is unknown there and may have one message in the inbox.
+        (reply_to_a_heavy_sender, 100, 3, {"accepted": {"rate_limited": 1, "quota_exceeded": 2}}),
+        # A restored pair makes the sender of the arrivals that pass now known.
+        (receive_from_a_restored_pair, 1, 100, {"rate_limited": {"accepted": 2}}),
     ],
 )
-def test_tiers_follow_from_what_other_limits_let_pass(
-    lived: Callable[[Settings, Life], Past],
-    life: Life,
+def test_tiers_follow_from_the_arrivals_that_pass_the_new_rate_limit(
+    record: Callable[[Settings, Scenario], Recording],
+    scenario: Scenario,
     limit: int,
-    other: int,
-    turns: dict[str, dict[str, int]],
+    new_limit: int,
+    changed: dict[str, dict[str, int]],
 ) -> None:
     settings = msgspec.structs.replace(
         QUIET,
         rate_limit=RateLimitConfig(max_per_window=limit),
         qos=QosConfig(enabled=True, tier1=TierLimits(1, 9000)),
     )
-    past = lived(settings, life)
-    changes = msgspec.json.encode({"reliability": {"rateLimit": {"maxPerWindow": other}}})
-    result = backtest(past.lake, changes)
-    assert result.by_reason == turns
-    agrees(result, judged_plainly(past, changes))
+    recording = record(settings, scenario)
+    changes = msgspec.json.encode({"reliability": {"rateLimit": {"maxPerWindow": new_limit}}})
+    result = backtest(recording.lake, changes)
+    assert result.by_reason == changed
+    assert_agrees(result, replay_sequentially(recording, changes))
