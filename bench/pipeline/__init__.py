@@ -1,6 +1,6 @@
-"""`./run bench pipeline`: the Spark jobs beside DuckDB, Polars and a plain replay.
+"""`./run bench pipeline`: compares the Spark jobs with DuckDB, Polars and a sequential replay.
 
-`__main__.py` is what is run; `jobs.py` says what is measured in which order, `journals.py` on
-what. Each measurement is a process of its own, started by `processes.py`; `measure.py` is what
-such a process runs, and `on_spark.py`, `on_duckdb.py`, `on_polars.py` do the work in it.
+`__main__.py` is the program. `jobs.py` holds the measurements in their order, `journals.py` their
+input. Each measurement runs in its own process: `processes.py` starts it, `measure.py` is its
+program, and `spark_engine.py`, `duckdb_engine.py` and `polars_engine.py` do the work.
 """

@@ -1,6 +1,6 @@
-"""`./run bench pipeline`: ingest, build and backtest beside DuckDB, Polars and a plain replay.
+"""`./run bench pipeline`: ingest, build and backtest beside DuckDB, Polars and a sequential replay.
 
-All in one run, each measurement in a process of its own; it takes a long while.
+Each measurement runs in its own process; the whole run takes a long time.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.pipeline import shown
+from bench.pipeline import rendering
 from bench.pipeline.figures import Figure
 from bench.pipeline.jobs import Bench
 
@@ -19,7 +19,7 @@ JOBS = ("ingest", "build", "backtest", "payloads")
 
 
 def main() -> None:
-    """Measure, then print tables or JSON."""
+    """Run the measurements, then print tables or JSON."""
     options = _parse()
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
         figures: list[Figure] = []
@@ -28,14 +28,14 @@ def main() -> None:
         except RuntimeError as problem:
             failure = str(problem)
         except KeyboardInterrupt:
-            failure = "stopped: this is not all of it"
+            failure = "interrupted: the results are incomplete"
         else:
             failure = ""
     if options.json:
-        print(json.dumps(shown.to_json(figures), indent=2))
+        print(json.dumps(rendering.to_json(figures), indent=2))
     else:
-        shown.show(figures)
-    if failure:  # what was measured before it is worth having all the same
+        rendering.show(figures)
+    if failure:  # after the results up to it
         sys.exit(failure)
 
 
@@ -49,14 +49,18 @@ def _parse() -> argparse.Namespace:
         help="events for ingest and build, messages for backtest (%(default)s)",
     )
     parser.add_argument(
-        "--only", type=_jobs, default=JOBS, metavar="JOB,JOB", help=f"of {', '.join(JOBS)}"
+        "--only",
+        type=_jobs,
+        default=JOBS,
+        metavar="JOB,JOB",
+        help=f"run only these: {', '.join(JOBS)}",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--data-dir",
         type=Path,
         default=Path.cwd(),
-        help="where journals and lakes are put; some 15 GB for the largest size (%(default)s)",
+        help="directory for journals and lakes; the largest size needs 15 GB (%(default)s)",
     )
     return parser.parse_args()
 
@@ -64,7 +68,7 @@ def _parse() -> argparse.Namespace:
 def _sizes(text: str) -> tuple[int, ...]:
     sizes = tuple(int(one.replace("_", "")) for one in text.split(","))
     if min(sizes) < 10_000:
-        raise argparse.ArgumentTypeError("at least 10,000, or nothing can be told")
+        raise argparse.ArgumentTypeError("sizes below 10,000 are too small to measure")
     return sizes
 
 
@@ -72,19 +76,21 @@ def _jobs(text: str) -> tuple[str, ...]:
     jobs = tuple(text.split(","))
     unknown = [job for job in jobs if job not in JOBS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"there is no {unknown[0]}; there are {', '.join(JOBS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown job {unknown[0]!r}; choose from {', '.join(JOBS)}"
+        )
     return jobs
 
 
 def _run(options: argparse.Namespace, scratch: Path, figures: list[Figure]) -> None:
-    """Measure what was asked for, and put it into `figures` as it comes."""
+    """Run the chosen jobs, and add each result to `figures` as soon as it is there."""
     begin = time.perf_counter()
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         minutes, seconds = divmod(int(time.perf_counter() - begin), 60)
         print(f"{minutes:3d}:{seconds:02d}  {text}", file=sys.stderr, flush=True)
 
-    bench = Bench(scratch, options.sizes, say)
+    bench = Bench(scratch, options.sizes, log)
     if set(options.only) - {"payloads"}:
         traffic = bench.make_traffic()
         for job in ("ingest", "build", "backtest"):

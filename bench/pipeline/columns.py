@@ -1,7 +1,7 @@
-"""The columns of `events`, for engines that are not Spark: names, types and defaults.
+"""The columns of `events` for the engines other than Spark: names, types and defaults.
 
-The same as in `waypost.pipeline.lake.events`, said without Spark, so that the memory of the others
-is their own.
+They repeat `waypost.pipeline.lake.events` without importing Spark, which would add to the measured
+memory of these engines.
 """
 
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ TRANSITIONS: Final = ("leased", "acked", "returned", "failed", "expired", "evict
 
 
 class Default(NamedTuple):
-    """What a line of one of `kinds` means when it leaves a column out."""
+    """The value of a column that a line of one of `kinds` omits."""
 
     kinds: tuple[str, ...]
     value: str | int | bool
@@ -28,7 +28,7 @@ LINE: Final = {
     **dict.fromkeys(("via", "was", "before", "after", "occasion", "action"), "string"),
     **dict.fromkeys(("rules", "cause", "settings", "problem"), "string"),
 }
-"""Fields of a line but the budget, with their types as Spark calls them."""
+"""Fields of a line except the budget, with Spark's names of their types."""
 
 BUDGET: Final = {
     "hop_count": "int",
@@ -37,7 +37,7 @@ BUDGET: Final = {
     "ttl": "bigint",
     "call_budget_remaining": "bigint",
 }
-"""Fields of a line's budget; `ttl` becomes the column `ttl_ms`."""
+"""Fields of the budget; `ttl` becomes the column `ttl_ms`."""
 
 _ARRIVAL = ("accepted", "rejected")
 
@@ -62,4 +62,4 @@ DEFAULTS: Final = {
     "reason": Default(("expired",), "time to live is over"),
 }
 VIA: Final = (Default(("leased", "acked"), "lease"), Default(("failed",), "handler"))
-"""`via` alone has two defaults."""
+"""`via` has two defaults."""

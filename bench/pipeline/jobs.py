@@ -1,6 +1,6 @@
-"""What is measured, in which order: sizes from small to large, peers in turns.
+"""The measurements in their order: sizes from small to large, engines in turns.
 
-At the largest size everything runs once; at smaller ones twice, and the quicker time counts.
+At the largest size everything runs once; at smaller sizes twice, and the faster run counts.
 """
 
 import os
@@ -15,40 +15,40 @@ from bench.pipeline.figures import (
     SEQUENTIAL,
     WAYPOST,
     Figure,
-    quickest,
+    fastest,
     require_agreement,
 )
 from bench.pipeline.journals import Journal, halved
 from bench.pipeline.processes import Outcome, measure
 
 PAYLOADS = {"64 B": 64, "4 KB": 4096, "16 KB": 16384}
-"""The first and the last are compared; 4 KB is the most that stands in a line itself."""
+"""The first and the last are compared; 4 KB is the largest payload stored in the journal line."""
 
 _RUNS = 2
 _ENGINES = {WAYPOST: "spark", DUCKDB: "duckdb", POLARS: "polars"}
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Bench:
-    """All measurements, with their files below one directory."""
+    """All measurements. Their files are in one directory."""
 
-    def __init__(self, scratch: Path, sizes: Sequence[int], say: Say) -> None:
+    def __init__(self, scratch: Path, sizes: Sequence[int], log: Log) -> None:
         self._scratch = scratch
         self._sizes = sorted(sizes)
-        self._say = say
+        self._log = log
         self._lakes: dict[int, Path] = {}
 
     def make_traffic(self) -> Journal:
-        """The journal that everything but payloads is measured on."""
+        """Simulate the journal of all measurements except those of payloads."""
         return self._journal("make_traffic", "traffic", size=self._sizes[0])
 
     def ingest(self, journal: Journal) -> Iterator[Figure]:
-        """Journals become events."""
+        """Measure journals → events."""
         for size in self._sizes:
             copies = journal.copies_for_events(size)
 
             def run(peer: str, copies: int = copies) -> Figure:
-                target = self._fresh(f"lake-{copies}" if peer == WAYPOST else "events")
+                target = self._new_path(f"lake-{copies}" if peer == WAYPOST else "events")
                 given = {"lake" if peer == WAYPOST else "out": str(target)}
                 outcome = self._measure(
                     f"{_ENGINES[peer]}.ingest",
@@ -63,7 +63,7 @@ class Bench:
             yield from self._turns(size, f"ingest of {copies * journal.events:,} events", run)
 
     def build(self, journal: Journal) -> Iterator[Figure]:
-        """Events become tables."""
+        """Measure events → tables."""
         for size in self._sizes:
             copies = journal.copies_for_events(size)
             lake = self._lake(journal, copies)
@@ -72,22 +72,24 @@ class Bench:
                 if peer == WAYPOST:
                     outcome = self._measure("spark.build", lake=str(self._linked(lake, "built")))
                 else:
-                    out = str(self._fresh("tables"))
+                    out = str(self._new_path("tables"))
                     outcome = self._measure(f"{_ENGINES[peer]}.build", lake=str(lake), out=out)
                 return _figure("build", peer, copies * journal.events, copies, outcome)
 
             yield from self._turns(size, f"build of {copies * journal.events:,} events", run)
 
     def backtest(self, journal: Journal) -> Iterator[Figure]:
-        """Every arrival is decided again; the plain replay does it for one copy."""
+        """Measure backtests; the sequential replay runs on one copy."""
         kinds = {"same settings": None, "halved limits": halved().decode()}
-        plain = {}
+        sequential = {}
         for kind, settings in kinds.items():
-            self._say(f"{SEQUENTIAL}, {kind}: {journal.arrivals:,} messages")
+            self._log(f"{SEQUENTIAL}, {kind}: {journal.arrivals:,} messages")
             outcome = self._measure("sequential.replay", data=str(journal.data), settings=settings)
-            plain[kind] = _figure(f"backtest, {kind}", SEQUENTIAL, journal.arrivals, 1, outcome)
-            self._say(f"  {plain[kind].rate:,.0f} messages/s")
-            yield plain[kind]
+            sequential[kind] = _figure(
+                f"backtest, {kind}", SEQUENTIAL, journal.arrivals, 1, outcome
+            )
+            self._log(f"  {sequential[kind].rate:,.0f} messages/s")
+            yield sequential[kind]
         for size in self._sizes:
             copies = journal.copies_for_arrivals(size)
             lake = self._lake(journal, copies)
@@ -96,16 +98,16 @@ class Bench:
                 amount = copies * journal.arrivals
                 runs = []
                 for _ in range(self._runs(size)):
-                    self._say(f"{name}, of {amount:,} messages: {WAYPOST}")
+                    self._log(f"{name}, of {amount:,} messages: {WAYPOST}")
                     outcome = self._measure("spark.backtest", lake=str(lake), settings=settings)
                     runs.append(_figure(name, WAYPOST, amount, copies, outcome))
-                    self._say(f"  {outcome.seconds:.1f} s")
-                best = quickest(runs)
-                _require_same_decisions(best, plain[kind])
+                    self._log(f"  {outcome.seconds:.1f} s")
+                best = fastest(runs)
+                _require_same_decisions(best, sequential[kind])
                 yield best
 
     def payloads(self) -> Iterator[Figure]:
-        """Does the size of payloads, which no table needs, cost anything?"""
+        """Measure the cost of large payloads, which no table needs."""
         messages = max(1000, min(150_000, self._sizes[0] * 3 // 20))
         journals = {
             name: self._journal(
@@ -116,34 +118,34 @@ class Bench:
         runs: dict[str, list[Figure]] = {name: [] for name in PAYLOADS}
         for _ in range(_RUNS):
             for name, journal in journals.items():
-                self._say(f"ingest of {journal.events:,} events with payloads of {name}")
-                lake = self._fresh("payload-lake")
+                self._log(f"ingest of {journal.events:,} events with payloads of {name}")
+                lake = self._new_path("payload-lake")
                 outcome = self._measure(
                     "spark.ingest", data=str(journal.data), relays=["r0"], lake=str(lake)
                 )
                 job = f"ingest of payloads of {name}"
                 runs[name].append(_figure(job, WAYPOST, journal.events, 1, outcome))
-                self._say(f"  {outcome.seconds:.1f} s")
-        figures = [quickest(of_size) for of_size in runs.values()]
+                self._log(f"  {outcome.seconds:.1f} s")
+        figures = [fastest(of_size) for of_size in runs.values()]
         require_agreement(figures)
         yield from figures
 
     def _turns(self, size: int, what: str, run: Callable[[str], Figure]) -> Iterator[Figure]:
-        """Let the peers take turns; a peer that fails is noted, Waypost must not."""
+        """Run the engines in turns. A failure is a result, except that of Waypost."""
         runs: dict[str, list[Figure]] = {peer: [] for peer in _ENGINES}
         for _ in range(self._runs(size)):
             for peer, own in runs.items():
                 if any(one.failure for one in own):
                     continue
-                self._say(f"{what}: {peer}")
+                self._log(f"{what}: {peer}")
                 try:
                     own.append(run(peer))
                 except RuntimeError as problem:
                     if peer == WAYPOST:
                         raise
                     own.append(Figure(what, peer, 0, 0, None, failure=str(problem)))
-                self._say(f"  {_outcome(own[-1])}")
-        best = [quickest(own) for own in runs.values()]
+                self._log(f"  {_outcome(own[-1])}")
+        best = [fastest(own) for own in runs.values()]
         require_agreement(best)
         ours = best[0]
         for one in best:
@@ -154,36 +156,36 @@ class Bench:
         return 1 if size == self._sizes[-1] else _RUNS
 
     def _journal(self, task: str, name: str, **arguments: int) -> Journal:
-        self._say(f"making the journal {name}")
+        self._log(f"preparing: journal {name}")
         data = self._scratch / name
         outcome = self._measure(f"journal.{task}", data=str(data), **arguments)
         made = Journal(**{**outcome.found["journal"], "data": data})
-        self._say(
+        self._log(
             f"  {made.events:,} events, {made.arrivals:,} messages, {made.bytes >> 20:,} MB,"
             f" in {outcome.seconds:.0f} s"
         )
         return made
 
     def _lake(self, journal: Journal, copies: int) -> Path:
-        """A lake with so many relays, made out of a smaller one if there is one."""
+        """Return a lake with `copies` relays, extended from a smaller one if there is one."""
         if copies not in self._lakes:
             smaller = max((one for one in self._lakes if one < copies), default=0)
-            lake = self._fresh(f"lake-{copies}")
+            lake = self._new_path(f"lake-{copies}")
             if smaller:
                 lake = self._linked(self._lakes[smaller], f"lake-{copies}")
-            self._say(f"taking in {(copies - smaller) * journal.events:,} events to work on")
+            self._log(f"preparing: ingest of {(copies - smaller) * journal.events:,} events")
             missing = _relays(copies)[smaller:]
             self._measure("spark.ingest", data=str(journal.data), relays=missing, lake=str(lake))
             self._lakes[copies] = lake
         return self._lakes[copies]
 
     def _linked(self, lake: Path, name: str) -> Path:
-        """A copy that can be written to: files of a lake are replaced, never changed."""
-        copy = self._fresh(name)
+        """Return a writable copy made of hard links: a lake never changes a file."""
+        copy = self._new_path(name)
         shutil.copytree(lake, copy, copy_function=os.link)
         return copy
 
-    def _fresh(self, name: str) -> Path:
+    def _new_path(self, name: str) -> Path:
         path = self._scratch / name
         shutil.rmtree(path, ignore_errors=True)
         return path
@@ -211,17 +213,17 @@ def _figure(job: str, peer: str, amount: int, copies: int, outcome: Outcome) -> 
     )
 
 
-def _require_same_decisions(ours: Figure, plain: Figure) -> None:
-    """Copies know nothing of each other: k of them have k times the decisions of one."""
-    for name, number in plain.rows.items():
+def _require_same_decisions(ours: Figure, sequential: Figure) -> None:
+    """Raise `RuntimeError` unless `copies` relays have `copies` times the decisions of one."""
+    for name, number in sequential.rows.items():
         if ours.rows[name] != number * ours.copies:
             raise RuntimeError(
-                f"{ours.job}: Spark has {ours.rows[name]:,} {name}, and {ours.copies} times the"
-                f" {SEQUENTIAL} has {number * ours.copies:,}"
+                f"{ours.job}: Spark has {ours.rows[name]:,} {name}, the {SEQUENTIAL} has"
+                f" {number * ours.copies:,} for {ours.copies} copies"
             )
 
 
 def _outcome(figure: Figure) -> str:
     if figure.seconds is None:
-        return f"failed: {figure.why_failed}"
+        return f"failed: {figure.failure_line}"
     return f"{figure.seconds:.1f} s, {figure.peak_bytes >> 20:,} MB"

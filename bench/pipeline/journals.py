@@ -1,4 +1,4 @@
-"""The journals that are read, and how they are made: by real relays on clocks of their own."""
+"""Journals to measure with, written by real relays on manual clocks."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from waypost.simulate.options import simulated_settings
 from waypost.testing import ManualClock
 
 MESSAGES_MAX = 330_000
-"""Of one journal: about a million events. More of them are the same files under more names."""
+"""Messages of one journal: about a million events. Larger sizes read it under several names."""
 
 DAYS = 3.0
 _AGENTS_MIN, _AGENTS_MAX = 40, 200
@@ -23,7 +23,7 @@ _SENDERS = 50
 
 
 class Journal(NamedTuple):
-    """A data directory whose journal is sealed; `arrivals` without those only counted."""
+    """A data directory with a sealed journal. `arrivals` lack rejections that were only counted."""
 
     data: Path
     events: int
@@ -31,11 +31,11 @@ class Journal(NamedTuple):
     bytes: int
 
     def copies_for_events(self, wanted: int) -> int:
-        """How often it must be read to have about `wanted` events."""
+        """Return the number of copies with about `wanted` events."""
         return max(1, round(wanted / self.events))
 
     def copies_for_arrivals(self, wanted: int) -> int:
-        """How often it must be read to have about `wanted` messages."""
+        """Return the number of copies with about `wanted` messages."""
         return max(1, round(wanted / self.arrivals))
 
 
@@ -45,7 +45,7 @@ class _Line(msgspec.Struct):
 
 
 def make_traffic(data: Path, size: int) -> Journal:
-    """Every phenomenon there is, in about `size` events, at most about a million."""
+    """Simulate all kinds of traffic in about `size` events, at most about a million."""
     messages = min(MESSAGES_MAX, size // 3)
     agents = max(_AGENTS_MIN, min(_AGENTS_MAX, messages // 500))
     simulate(SimulationOptions(messages=messages, out=data, agents=agents, seed=7, days=DAYS))
@@ -53,22 +53,22 @@ def make_traffic(data: Path, size: int) -> Journal:
 
 
 def make_payloads(data: Path, messages: int, payload_bytes: int) -> Journal:
-    """`messages` that are sent, leased and acknowledged, all with payloads of one size."""
+    """Send, lease and acknowledge `messages` with payloads of one size."""
     asyncio.run(_send(data, messages, "x" * (payload_bytes - 2)))
     return describe(data)
 
 
 def describe(data: Path) -> Journal:
-    """Count what a journal holds."""
+    """Count the events of a journal."""
     kinds: Counter[str] = Counter()
     decode = msgspec.json.Decoder(_Line).decode
     paths = segments(data)
     for path in paths:
         with path.open("rb") as lines:
             for line in lines:
-                told = decode(line)
-                counted = told.kind == "rejected" and told.since_us > 0
-                kinds["counted" if counted else told.kind] += 1
+                parsed = decode(line)
+                counted = parsed.kind == "rejected" and parsed.since_us > 0
+                kinds["counted" if counted else parsed.kind] += 1
     return Journal(
         data,
         events=kinds.total() - kinds["commit"],
@@ -78,12 +78,12 @@ def describe(data: Path) -> Journal:
 
 
 def segments(data: Path) -> list[Path]:
-    """The files that hold the journal's lines."""
+    """Return the segment files of a journal, in order."""
     return sorted((data / "journal").glob("*.jsonl"))
 
 
 def halved() -> bytes:
-    """A settings file with half of everything that the simulation's relay allows."""
+    """Return a settings file with half of every limit of the simulated relay."""
     was = simulated_settings(int(DAYS * 86_400_000_000))
     tiers = {"tier1": was.qos.tier1, "tier2": was.qos.tier2, "tier3": was.qos.tier3}
     document = {

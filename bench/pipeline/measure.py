@@ -1,7 +1,6 @@
-"""What runs in the process of one measurement: `python -m bench.pipeline.measure TASK ARGUMENTS`.
+"""The program of one measurement: `python -m bench.pipeline.measure TASK ARGUMENTS`.
 
-Prints one line of JSON: `seconds`, and whatever else the task found. Nothing but what is measured
-is imported.
+Prints one line of JSON: `seconds` and the results of the task. Imports only what is measured.
 """
 
 import json
@@ -12,28 +11,28 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the task that the first argument names, with the JSON of the second."""
+    """Run the task named by the first argument, with the JSON of the second."""
     task, arguments = sys.argv[1], json.loads(sys.argv[2])
     engine, _, job = task.partition(".")
     print(json.dumps(_ENGINES[engine](job, arguments)))
 
 
 def _spark(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from bench.pipeline import on_spark
+    from bench.pipeline import spark_engine
 
-    return on_spark.run(getattr(on_spark, job), **arguments)
+    return spark_engine.run(getattr(spark_engine, job), **arguments)
 
 
 def _duckdb(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from bench.pipeline import on_duckdb
+    from bench.pipeline import duckdb_engine
 
-    return _timed(getattr(on_duckdb, job), arguments)
+    return _timed(getattr(duckdb_engine, job), arguments)
 
 
 def _polars(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from bench.pipeline import on_polars
+    from bench.pipeline import polars_engine
 
-    return _timed(getattr(on_polars, job), arguments)
+    return _timed(getattr(polars_engine, job), arguments)
 
 
 def _timed(job: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def _timed(job: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sequential(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The obvious replay of one journal, read beforehand; the reading is timed apart."""
+    """Replay one journal sequentially; reading it is timed separately."""
     from tests.pipeline.replay import sequential
 
     assert job == "replay"
@@ -53,7 +52,7 @@ def _sequential(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
     read = time.perf_counter()
     changes = None if settings is None else settings.encode()
     decisions = differences = 0
-    for one in sequential.Sequential(events, changes).decisions():
+    for one in sequential.SequentialReplay(events, changes).decisions():
         decisions += 1
         differences += one.old_reason != one.new_reason
     return {
@@ -64,14 +63,14 @@ def _sequential(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _journal(job: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Make a journal, in a process of its own so that a relay's memory goes with it."""
+    """Write a journal; in its own process, so that the relay's memory is freed afterwards."""
     from bench.pipeline import journals
 
     data = Path(arguments.pop("data"))
     begin = time.perf_counter()
     made: journals.Journal = getattr(journals, job)(data, **arguments)
-    told = {**made._asdict(), "data": str(data)}
-    return {"seconds": time.perf_counter() - begin, "journal": told}
+    described = {**made._asdict(), "data": str(data)}
+    return {"seconds": time.perf_counter() - begin, "journal": described}
 
 
 _ENGINES = {

@@ -1,4 +1,8 @@
-"""`messages` in Polars: movements added up by message, as numbers, and texts only of the few."""
+"""The table `messages` in Polars.
+
+Events are aggregated by message as numbers. Texts are joined only for messages that were
+dead-lettered or expired.
+"""
 
 import polars as pl
 
@@ -16,27 +20,50 @@ _STATES = {
     7: "pending",
 }
 _COLUMNS = (
-    *("day", "relay", "seq", "id", "sender", "subject", "endpoint", "part", "parts", "reply_to"),
-    *("parent", "size", "hop_count", "tier", "depth", "arrived_at", "first_leased_at"),
-    *("finished_at", "state", "reason", "died_at", "died_of", "attempts", "returns", "redrives"),
-    *("wait_ms", "total_ms"),
+    "day",
+    "relay",
+    "seq",
+    "id",
+    "sender",
+    "subject",
+    "endpoint",
+    "part",
+    "parts",
+    "reply_to",
+    "parent",
+    "size",
+    "hop_count",
+    "tier",
+    "depth",
+    "arrived_at",
+    "first_leased_at",
+    "finished_at",
+    "state",
+    "reason",
+    "died_at",
+    "died_of",
+    "attempts",
+    "returns",
+    "redrives",
+    "wait_ms",
+    "total_ms",
 )
 
 
 def messages(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each message in each mailbox."""
+    """Return one row for each message in each mailbox."""
     rejected = pl.col("kind") == "rejected"
     stored = ~rejected & (pl.col("endpoint") != "")
-    kept = arrivals.filter(stored | (rejected & (pl.col("reason") == "budget_exceeded")))
-    again = _again(kept)
-    ids = again.select(KEY).unique()
-    moved = pl.concat(
+    stored_arrivals = arrivals.filter(stored | (rejected & (pl.col("reason") == "budget_exceeded")))
+    repeated = _repeated(stored_arrivals)
+    ids = repeated.select(KEY).unique()
+    events = pl.concat(
         [
             transitions.join(ids, on=KEY, how="anti").with_columns(_no_turn()),
             transitions.join(ids, on=KEY, how="semi")
             .sort("seq")
             .join_asof(
-                again.select(*KEY, "seq", "turn").sort("seq"),
+                repeated.select(*KEY, "seq", "turn").sort("seq"),
                 on="seq",
                 by=KEY,
                 check_sortedness=False,
@@ -44,21 +71,21 @@ def messages(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
         ],
         how="diagonal",
     )
-    turns = again.select(*KEY, "seq", "turn", "replaced_us")
-    turned = kept.join(turns, on=[*KEY, "seq"], how="left").with_columns(
+    turns = repeated.select(*KEY, "seq", "turn", "replaced_us")
+    with_turn = stored_arrivals.join(turns, on=[*KEY, "seq"], how="left").with_columns(
         pl.col("turn").fill_null(0)
     )
-    lives = turned.join(_sums(moved), on=_TURN, how="left")
-    return _closing(lives.join(_texts(moved), on=_TURN, how="left"))
+    with_sums = with_turn.join(_sums(events), on=_TURN, how="left")
+    return _with_outcome(with_sums.join(_texts(events), on=_TURN, how="left"))
 
 
 def _no_turn() -> pl.Expr:
     return pl.lit(0, dtype=pl.Int64).alias("turn")
 
 
-def _again(kept: pl.LazyFrame) -> pl.LazyFrame:
-    """Arrivals of ids that came more than once; only ids that senders choose can."""
-    chosen = kept.filter(pl.col("chosen_id")).select(*KEY, "seq", "at_us").sort("seq")
+def _repeated(stored_arrivals: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the arrivals of ids that occur more than once; only ids chosen by senders can."""
+    chosen = stored_arrivals.filter(pl.col("chosen_id")).select(*KEY, "seq", "at_us").sort("seq")
     return (
         chosen.with_columns(
             pl.len().over(KEY).alias("times"),
@@ -78,14 +105,14 @@ def _expired() -> pl.Expr:
     return (pl.col("kind") == "expired") & (pl.col("was") == "pending")
 
 
-def _sums(moved: pl.LazyFrame) -> pl.LazyFrame:
+def _sums(events: pl.LazyFrame) -> pl.LazyFrame:
     kind, at_us = pl.col("kind"), pl.col("at_us")
     code = (
         pl.when(_expired())
         .then(_EXPIRED)
         .otherwise(kind.replace_strict(_CODES, default=_PURGED, return_dtype=pl.Int64))
     )
-    return moved.group_by(_TURN).agg(
+    return events.group_by(_TURN).agg(
         (pl.col("seq") * 8 + code).max().alias("last"),
         at_us.max().alias("last_us"),
         at_us.filter(kind == "leased").min().alias("leased_us"),
@@ -96,20 +123,21 @@ def _sums(moved: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _texts(moved: pl.LazyFrame) -> pl.LazyFrame:
-    ends = moved.filter(_died() | _expired()).sort("seq")
+def _texts(events: pl.LazyFrame) -> pl.LazyFrame:
+    ends = events.filter(_died() | _expired()).sort("seq")
     return ends.group_by(_TURN).agg(
         pl.col("reason").filter(_died()).last().alias("death"),
         pl.col("reason").filter(_expired()).last().alias("end"),
     )
 
 
-def _closing(lives: pl.LazyFrame) -> pl.LazyFrame:
+def _with_outcome(messages: pl.LazyFrame) -> pl.LazyFrame:
     rejected, at_us = pl.col("kind") == "rejected", pl.col("at_us")
-    unmoved = pl.when(rejected).then(pl.lit("dead")).otherwise(pl.lit("pending"))
+    initial_state = pl.when(rejected).then(pl.lit("dead")).otherwise(pl.lit("pending"))
     code = pl.col("last") % 8
-    moved = code.replace_strict(_STATES, default=None, return_dtype=pl.String)
-    known = lives.with_columns(pl.coalesce(moved, unmoved).alias("last_state")).with_columns(
+    last_state = code.replace_strict(_STATES, default=None, return_dtype=pl.String)
+    last_state = pl.coalesce(last_state, initial_state).alias("last_state")
+    known = messages.with_columns(last_state).with_columns(
         pl.when(pl.col("last_state") == "dead").then("replaced_us").alias("forgotten_us"),
         pl.coalesce("died_us", pl.when(rejected).then(at_us)).alias("died_us"),
         pl.coalesce("death", pl.when(rejected).then("detail")).alias("died_of"),
@@ -119,12 +147,12 @@ def _closing(lives: pl.LazyFrame) -> pl.LazyFrame:
     known = known.with_columns(
         state.alias("state"), pl.coalesce("forgotten_us", "last_us", at_us).alias("left_us")
     )
-    over = ~pl.col("state").is_in(["pending", "leased"])
+    finished = ~pl.col("state").is_in(["pending", "leased"])
     reason = pl.when(pl.col("state") == "expired").then("end")
     return known.with_columns(
         _at(at_us).alias("arrived_at"),
         _at(pl.col("leased_us")).alias("first_leased_at"),
-        pl.when(over).then(_at(pl.col("left_us"))).alias("finished_at"),
+        pl.when(finished).then(_at(pl.col("left_us"))).alias("finished_at"),
         reason.when(pl.col("state").is_in(["dead", "purged"])).then("died_of").alias("reason"),
         _at(pl.col("died_us")).alias("died_at"),
         pl.col("attempts", "returns", "redrives").fill_null(0).cast(pl.Int64),

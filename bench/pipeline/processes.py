@@ -1,7 +1,7 @@
-"""One measurement in a process of its own, and how much memory that took.
+"""Runs one measurement in its own process, and measures its memory.
 
-Memory is the largest sum, over the process and its descendants, of what each had at most (VmHWM).
-Pages that processes share count for each of them, so it is rather too much than too little.
+Memory is the largest sum of the peaks (VmHWM) of the process and its descendants. Shared pages
+count for each process, so it is an upper bound.
 """
 
 import json
@@ -11,26 +11,26 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_PAUSE_S = 0.1
+_POLL_S = 0.1
 _PROC = Path("/proc")
 
 
 class Outcome(NamedTuple):
-    """What the process found (`seconds` and more), and its peak memory in bytes; 0 if unknown."""
+    """The results of the process, with `seconds`, and its peak memory in bytes; 0 if unknown."""
 
     found: dict[str, Any]
     peak_bytes: int
 
     @property
     def seconds(self) -> float:
-        """The time that counts."""
+        """Return the measured time."""
         return float(self.found["seconds"])
 
 
 def measure(task: str, errors: Path, **arguments: object) -> Outcome:
-    """Run `task` of `bench.pipeline.measure`; its standard error goes to the file `errors`.
+    """Run `task` of `bench.pipeline.measure`, with its standard error in the file `errors`.
 
-    Raises `RuntimeError` with the end of that if it fails.
+    Raise `RuntimeError` with the end of that file if the task fails.
     """
     command = [sys.executable, "-m", "bench.pipeline.measure", task, json.dumps(arguments)]
     peak = 0
@@ -39,18 +39,18 @@ def measure(task: str, errors: Path, **arguments: object) -> Outcome:
         try:
             while process.poll() is None:
                 peak = max(peak, _memory(process.pid))
-                time.sleep(_PAUSE_S)
+                time.sleep(_POLL_S)
         finally:
             process.kill()
             output, _ = process.communicate()
     if process.returncode:
-        told = errors.read_text(errors="replace")[-3000:]
-        raise RuntimeError(f"{task} ended with {process.returncode}, given {arguments}:\n{told}")
+        tail = errors.read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{task} ended with {process.returncode}, given {arguments}:\n{tail}")
     return Outcome(json.loads(output.splitlines()[-1]), peak)
 
 
 def _memory(root: int) -> int:
-    """Peaks of a process and its descendants, added up, in bytes."""
+    """Return the sum of the peaks of a process and its descendants, in bytes."""
     return sum(_peak(pid) for pid in _family(root))
 
 
@@ -58,12 +58,12 @@ def _family(root: int) -> list[int]:
     parents = {}
     for entry in _PROC.glob("[0-9]*"):
         try:
-            # After the name, which may hold anything: state, parent, …
+            # The name may hold any character; after it: state, parent, …
             parents[int(entry.name)] = int(
                 (entry / "stat").read_text().rpartition(")")[2].split()[1]
             )
         except (OSError, IndexError, ValueError):
-            continue  # gone meanwhile
+            continue  # the process has ended
     family, found = [root], {root}
     for pid in family:
         children = [child for child, parent in parents.items() if parent == pid]

@@ -1,11 +1,11 @@
--- The lake's events, with the words that the queries use.
+-- The events of the lake, with the column names of the queries.
 CREATE VIEW line AS
 SELECT
     relay, kind, seq, at_us, make_timestamp(at_us) AS moment, day,
     id, sender, subject, endpoint, part, parts, reply_to, parent, chosen_id, size, hop_count, tier,
     depth, depth_max, reason, detail, retry_after_ms, coalesce("count", 1) AS n, since_us, was,
     before, after, occasion, action,
-    -- A counted line tells of the minute in which the counting began, if that is the same day.
+    -- A line that counts several arrivals belongs to the minute of the first, if on the same day.
     date_trunc('minute', CASE
         WHEN kind = 'rejected' AND since_us > 0
             AND make_timestamp(since_us)::DATE = make_timestamp(at_us)::DATE

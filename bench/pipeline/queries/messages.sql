@@ -1,4 +1,4 @@
--- Movements are added up by message; only ids that came again are told apart by their arrivals.
+-- Events are aggregated by message; only repeated ids are separated by their arrivals.
 WITH kept AS (
     SELECT * FROM arrival
     WHERE (kind = 'accepted' AND endpoint <> '')

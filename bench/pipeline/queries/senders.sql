@@ -1,4 +1,4 @@
--- By minute first, since the busiest is asked for; partners from `pairs`.
+-- Aggregated by minute first, to find the busiest; contacts come from `pairs`.
 WITH minutes AS (
     SELECT day, relay, sender, minute,
         sum(if(part = 0, n, 0)) AS publishes,

@@ -1,7 +1,7 @@
-"""The same work in DuckDB: SQL over the same files, written as Parquet by day, too.
+"""Ingest and build in DuckDB: SQL over the same files, written as Parquet by day.
 
-Most queries are those that judge Waypost's tables in its tests. Those that were written to be
-obvious there, not to be quick, stand in `queries/` once more; all have the relay in their keys.
+Most queries are the oracles of the tests of the tables. Where such a query is written for clarity,
+not for speed, `queries/` has a faster one. All have the relay in their keys.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,20 @@ import duckdb
 
 from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, VIA
 
-_OWN = Path(__file__).parent / "queries"
-_JUDGING = Path(__file__).parents[2] / "tests/pipeline/tables/queries"
+_FASTER = Path(__file__).parent / "queries"
+_ORACLES = Path(__file__).parents[2] / "tests/pipeline/tables/queries"
 TABLES = (
-    *("messages", "rejections", "breakers", "sessions", "traffic", "pairs", "pressure"),
-    *("senders", "inboxes", "latency", "dead_letters"),
+    "messages",
+    "rejections",
+    "breakers",
+    "sessions",
+    "traffic",
+    "pairs",
+    "pressure",
+    "senders",
+    "inboxes",
+    "latency",
+    "dead_letters",
 )
 _TYPES = {
     "string": "VARCHAR",
@@ -27,7 +36,7 @@ _TYPES = {
 
 
 def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
-    """Lines become events, for each of `relays` the same."""
+    """Write the events of a journal once for each of `relays`; return their number."""
     copies = " UNION ALL ".join(_events(data, relay) for relay in relays)
     written = _connect(out).execute(f"COPY ({copies}) {_to(f'{out}/events')}").fetchone()
     assert written is not None
@@ -35,14 +44,14 @@ def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
 
 
 def build(lake: str, out: str) -> dict[str, int]:
-    """Events of a lake become tables; the number of their rows."""
+    """Write the tables of a lake; return the numbers of their rows."""
     base = _connect(out)
     files = f"{lake}/events/day=*/batch=*/*.parquet"
-    base.execute((_OWN / "line.sql").read_text().replace("$files", f"'{files}'"))
+    base.execute((_FASTER / "line.sql").read_text().replace("$files", f"'{files}'"))
     rows = {}
     for table in TABLES:
         query = _query(table)
-        if table in {"messages", "pairs"}:  # which other tables read
+        if table in {"messages", "pairs"}:  # other tables read these
             base.execute(f"CREATE TABLE {table} AS {query}")
             query = f"FROM {table}"
         written = base.execute(f"COPY ({query}) {_to(f'{out}/{table}')}").fetchone()
@@ -63,8 +72,8 @@ def _to(directory: str) -> str:
 
 
 def _query(table: str) -> str:
-    own = _OWN / f"{table}.sql"
-    return (own if own.exists() else _JUDGING / f"{table}.sql").read_text()
+    own = _FASTER / f"{table}.sql"
+    return (own if own.exists() else _ORACLES / f"{table}.sql").read_text()
 
 
 def _events(data: str, relay: str) -> str:
@@ -81,7 +90,7 @@ def _events(data: str, relay: str) -> str:
 
 
 def _columns() -> Iterator[str]:
-    """Every column of an event, with what its line left out."""
+    """Return the columns of an event, with defaults for omitted fields."""
     for name in LINE:
         cases = VIA if name == "via" else (DEFAULTS[name],) if name in DEFAULTS else ()
         whens = " ".join(f"WHEN kind IN {_list(one.kinds)} THEN {one.value!r}" for one in cases)

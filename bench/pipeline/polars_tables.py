@@ -1,27 +1,34 @@
-"""The tables that add up, in Polars. `arrivals` have `n` and `minute`, which are made here, too."""
+"""The aggregated tables in Polars. `arrivals` have the columns of `weight` and `minute`."""
 
 import polars as pl
 
 _REASONS = (
-    *("rate_limited", "quota_exceeded", "backpressure", "circuit_open"),
-    *("budget_exceeded", "access_denied"),
+    "rate_limited",
+    "quota_exceeded",
+    "backpressure",
+    "circuit_open",
+    "budget_exceeded",
+    "access_denied",
 )
 _UNSEEN = ["rate_limited", "access_denied", "storage_full"]
 _SENDER, _INBOX = ["day", "relay", "sender"], ["day", "relay", "endpoint"]
 _N = pl.col("n")
 _REJECTED = pl.col("kind") == "rejected"
-_BOX = pl.col("endpoint") != ""
-_STORED = ~_REJECTED & _BOX
+_HAS_ENDPOINT = pl.col("endpoint") != ""
+_STORED = ~_REJECTED & _HAS_ENDPOINT
 _MINUTE_US, _DAY_US = 60_000_000, 86_400_000_000
 
 
 def weight() -> pl.Expr:
-    """How many arrivals a line stands for."""
+    """Return the number of arrivals that a line counts."""
     return pl.when(_REJECTED).then("count").otherwise(1).alias("n")
 
 
 def minute() -> pl.Expr:
-    """When an arrival happened; a counted line is written later, perhaps on the next day."""
+    """Return the minute of an arrival.
+
+    A line that counts several is written later, perhaps on the next day.
+    """
     at_us, since_us = pl.col("at_us"), pl.col("since_us")
     same_day = since_us // _DAY_US == at_us // _DAY_US
     counted = _REJECTED & (since_us > 0) & same_day
@@ -29,7 +36,7 @@ def minute() -> pl.Expr:
 
 
 def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each refusal."""
+    """Return one row for each rejection."""
     return arrivals.filter(_REJECTED).select(
         "day", "relay", "seq", pl.from_epoch("at_us", time_unit="us").alias("at"),
         "id", "sender", "subject", "endpoint", "reason", "detail", "count", "tier",
@@ -38,31 +45,31 @@ def rejections(arrivals: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def traffic(arrivals: pl.LazyFrame, transitions: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each minute of a relay."""
+    """Return one row for each minute of a relay."""
     group = ["day", "relay", "minute"]
-    came = arrivals.group_by(group).agg(
+    arrived = arrivals.group_by(group).agg(
         _N.filter(pl.col("part") == 0).sum().alias("publishes"),
         _STORED.sum().alias("stored"),
-        (~_REJECTED & ~_BOX).sum().alias("unclaimed"),
+        (~_REJECTED & ~_HAS_ENDPOINT).sum().alias("unclaimed"),
         _N.filter(_REJECTED).sum().alias("rejected"),
         pl.col("size").filter(_STORED).sum().alias("bytes"),
     )
-    done = (
+    finished = (
         transitions.filter(pl.col("kind").is_in(["acked", "failed"]))
         .with_columns(_minute_of(pl.col("at_us")).alias("minute"))
         .group_by(group)
         .agg(*((pl.col("kind") == kind).sum().alias(kind) for kind in ("acked", "failed")))
     )
-    both = came.join(done, on=group, how="full", coalesce=True)
+    both = arrived.join(finished, on=group, how="full", coalesce=True)
     return both.with_columns(pl.exclude(group).fill_null(0))
 
 
 def pairs(arrivals: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each sender and mailbox it wrote to."""
+    """Return one row for each sender and mailbox it wrote to."""
     at_us = pl.col("at_us")
     seen = ~_REJECTED | ~pl.col("reason").is_in(_UNSEEN)
     sums = (
-        arrivals.filter(_BOX)
+        arrivals.filter(_HAS_ENDPOINT)
         .group_by(*_SENDER, "endpoint")
         .agg(
             _N.sum().alias("arrivals"),
@@ -83,11 +90,11 @@ def pairs(arrivals: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def pressure(arrivals: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each mailbox in each minute."""
+    """Return one row for each mailbox in each minute."""
     share = (pl.col("depth") / pl.col("depth_max")).clip(upper_bound=1.0)
     full = pl.when(pl.col("depth_max") > 0).then(share).otherwise(0.0)
     return (
-        arrivals.filter(_BOX)
+        arrivals.filter(_HAS_ENDPOINT)
         .group_by(*_INBOX, "minute")
         .agg(
             _N.sum().alias("arrivals"),
@@ -99,14 +106,17 @@ def pressure(arrivals: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def senders(arrivals: pl.LazyFrame, of_pairs: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each sender; by minute first, since the busiest is asked for."""
+    """Return one row for each sender; aggregated by minute first, to find the busiest."""
     sums = {
         "publishes": _N.filter(pl.col("part") == 0).sum(),
         "stored": _STORED.sum(),
         "rejected": _N.filter(_REJECTED).sum(),
         **{name: _N.filter(_REJECTED & (pl.col("reason") == name)).sum() for name in _REASONS},
         "bytes": pl.col("size").filter(_STORED).sum(),
-        **{f"tier{one}": _N.filter(_BOX & (pl.col("tier") == one)).sum() for one in (1, 2, 3)},
+        **{
+            f"tier{one}": _N.filter(_HAS_ENDPOINT & (pl.col("tier") == one)).sum()
+            for one in (1, 2, 3)
+        },
     }
     minutes = arrivals.group_by(*_SENDER, "minute").agg(
         *(amount.alias(name) for name, amount in sums.items())
@@ -119,8 +129,8 @@ def senders(arrivals: pl.LazyFrame, of_pairs: pl.LazyFrame) -> pl.LazyFrame:
         pl.col("arrivals").alias("answered"),
     )  # fmt: skip
     partners = of_pairs.join(back, on=[*_SENDER, "endpoint"], how="left").group_by(_SENDER)
-    told = partners.agg(pl.len().alias("recipients"), pl.col("answered").sum().alias("answers"))
-    known = days.join(told, on=_SENDER, how="left")
+    contacts = partners.agg(pl.len().alias("recipients"), pl.col("answered").sum().alias("answers"))
+    known = days.join(contacts, on=_SENDER, how="left")
     return known.with_columns(pl.col("recipients", "answers").fill_null(0))
 
 
@@ -130,27 +140,27 @@ def inboxes(
     transitions: pl.LazyFrame,
     messages: pl.LazyFrame,
 ) -> pl.LazyFrame:
-    """One row for each mailbox in which anything happened."""
-    came = of_pairs.group_by(_INBOX).agg(
+    """Return one row for each mailbox with any event."""
+    arrived = of_pairs.group_by(_INBOX).agg(
         pl.col("arrivals", "stored", "rejected", "bytes").sum(), pl.len().alias("senders")
     )
     fullest = of_pressure.group_by(_INBOX).agg(
         pl.col("depth_peak").max(), pl.col("pressure").max().alias("pressure_peak")
     )
     kind = pl.col("kind")
-    done = transitions.group_by(_INBOX).agg(
+    finished = transitions.group_by(_INBOX).agg(
         *((kind == one).sum().alias(one) for one in ("acked", "failed", "evicted")),
         ((kind == "expired") & (pl.col("was") == "pending")).sum().alias("expired"),
     )
-    whole = came.join(fullest, on=_INBOX, how="full", coalesce=True).join(
-        done, on=_INBOX, how="full", coalesce=True
+    joined = arrived.join(fullest, on=_INBOX, how="full", coalesce=True).join(
+        finished, on=_INBOX, how="full", coalesce=True
     )
     waits = messages.group_by(_INBOX).agg(_percentiles(50, 95))
-    return whole.with_columns(pl.exclude(_INBOX).fill_null(0)).join(waits, on=_INBOX, how="left")
+    return joined.with_columns(pl.exclude(_INBOX).fill_null(0)).join(waits, on=_INBOX, how="left")
 
 
 def latency(messages: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each mailbox and hour."""
+    """Return one row for each mailbox and hour."""
     hours = messages.with_columns(pl.col("arrived_at").dt.truncate("1h").alias("hour"))
     return hours.group_by(*_INBOX, "hour").agg(
         pl.len().alias("messages"), *_percentiles(50, 95, 99)
@@ -158,7 +168,7 @@ def latency(messages: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def dead_letters(messages: pl.LazyFrame) -> pl.LazyFrame:
-    """One row for each mailbox and reason."""
+    """Return one row for each mailbox and reason."""
     died = messages.filter(pl.col("died_at").is_not_null())
     state = pl.col("state")
     return died.group_by(*_INBOX, pl.col("died_of").alias("reason")).agg(

@@ -1,4 +1,4 @@
-"""The figures as tables for people, or as JSON for programs."""
+"""Renders the figures as tables or as JSON."""
 
 import os
 import platform
@@ -16,57 +16,63 @@ from bench.pipeline.figures import (
     WAYPOST,
     Figure,
     growth,
-    marks,
     pick,
+    targets,
     time_ratio,
 )
 
-_LEFT_OUT = (
-    "Build: DuckDB makes all tables but loops and anomalies; Polars all but those, breakers and"
-    " sessions. Growth is the time for each event by that at the smallest size.",
-    "Copies are the same journal under several names; its pages are in the cache for everybody."
-    " Spark is timed in a session that is up.",
-    "Memory: peaks of all processes added up; for Waypost with Java, whose heap may be"
-    " 1 GB for each core, and at least 2.",
+_NOTES = (
+    "Build: DuckDB builds all tables except loops and anomalies; Polars also lacks breakers and"
+    " sessions. Growth is the time per event, relative to the smallest size.",
+    "Copies are the same journal under several names, in the page cache for all engines."
+    " Spark is timed in a running session.",
+    "Memory: sum of the peaks of all processes; that of Waypost includes Java, with a heap of up to"
+    " 1 GB per core and at least 2 GB.",
 )
 
 
 def to_json(figures: Sequence[Figure]) -> dict[str, Any]:
-    """Everything, and the machine; times in seconds, memory in bytes."""
+    """Return all figures and the machine; times in seconds, memory in bytes."""
     return {
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
         "figures": [{**asdict(one), "per_second": one.rate} for one in figures],
-        "marks": marks(figures),
+        "targets": targets(figures),
     }
 
 
 def show(figures: Sequence[Figure]) -> None:
-    """Print a table for each job, and whether the marks are met."""
+    """Print a table for each job, and which targets are met."""
     console = Console()
     for job in ("ingest", "build"):
         if pick(figures, job, WAYPOST):
             console.print(_compared(figures, job))
-    for plain in (one for one in figures if one.peer == SEQUENTIAL):
-        console.print(_backtest(figures, plain))
+    for sequential in (one for one in figures if one.peer == SEQUENTIAL):
+        console.print(_backtest(figures, sequential))
     payloads = [one for one in figures if one.job.startswith("ingest of payloads")]
     if payloads:
         console.print(_payloads(payloads))
     for one in figures:
         if one.failure:
             what = f"{one.peer}, {one.job} of {one.amount:,}"
-            console.print(f"{what} failed: {one.why_failed}", markup=False)
+            console.print(f"{what} failed: {one.failure_line}", markup=False)
     starts = [one.start_seconds for one in figures if one.start_seconds]
     if starts:
-        console.print(f"Starting Spark took {min(starts):.1f} to {max(starts):.1f} s, each time.")
-    for note in (*_LEFT_OUT, *marks(figures)):
+        console.print(f"Each start of Spark took {min(starts):.1f} to {max(starts):.1f} s.")
+    for note in (*_NOTES, *targets(figures)):
         console.print(note, highlight=False)
 
 
 def _compared(figures: Sequence[Figure], job: str) -> Table:
     ours = pick(figures, job, WAYPOST)
     table = _table(
-        f"{job}: Waypost, and DuckDB and Polars (Waypost's time by theirs)",
-        *("events", "s", "events/s", "memory", "DuckDB s", "Polars s", "growth"),
+        f"{job}: Waypost, DuckDB and Polars (in parentheses: Waypost's time relative to theirs)",
+        "events",
+        "s",
+        "events/s",
+        "memory",
+        "DuckDB s",
+        "Polars s",
+        "growth",
     )
     for one in ours:
         peers = [_peer(figures, job, peer, one) for peer in (DUCKDB, POLARS)]
@@ -82,30 +88,36 @@ def _peer(figures: Sequence[Figure], job: str, peer: str, ours: Figure) -> str:
     return "–"
 
 
-def _backtest(figures: Sequence[Figure], plain: Figure) -> Table:
-    ours = pick(figures, plain.job, WAYPOST)
+def _backtest(figures: Sequence[Figure], sequential: Figure) -> Table:
+    ours = pick(figures, sequential.job, WAYPOST)
     table = _table(
-        f"{plain.job}: Waypost, and its rate by that of the {SEQUENTIAL}",
-        *("messages", "s", "messages/s", "memory", "differ", "ratio", "growth"),
+        f"{sequential.job}: Waypost, and its rate relative to the {SEQUENTIAL}",
+        "messages",
+        "s",
+        "messages/s",
+        "memory",
+        "differ",
+        "ratio",
+        "growth",
     )
     for one in ours:
         table.add_row(
             *_own(one),
             f"{one.rows['differences']:,}",
-            f"{one.rate / plain.rate:.1f}×",
+            f"{one.rate / sequential.rate:.1f}×",
             f"{growth(one, ours[0]):.2f}×",
         )
-    with_reading = plain.amount / ((plain.seconds or 0.0) + plain.reading_seconds)
+    with_reading = sequential.amount / ((sequential.seconds or 0.0) + sequential.reading_seconds)
     table.caption = (
-        f"The {SEQUENTIAL} decides {plain.rate:,.0f} messages/s, {with_reading:,.0f} with reading"
-        f" the journal, on one copy of {plain.amount:,}; it is linear, so that holds for more."
-        " Waypost's time has the reading in it. All numbers of decisions agree."
+        f"The {SEQUENTIAL} decides {sequential.rate:,.0f} messages/s, or {with_reading:,.0f}"
+        f" with reading the journal, on one copy of {sequential.amount:,}; it is linear,"
+        " so this holds for more. Waypost's time includes reading. The numbers of decisions agree."
     )
     return table
 
 
 def _payloads(payloads: Sequence[Figure]) -> Table:
-    table = _table("Ingest by size of payloads", "payload", "events", "s", "events/s", "per event")
+    table = _table("Ingest by payload size", "payload", "events", "s", "events/s", "per event")
     for one in payloads:
         table.add_row(
             one.job.rpartition(" of ")[2],
@@ -114,7 +126,7 @@ def _payloads(payloads: Sequence[Figure]) -> Table:
             f"{one.rate:,.0f}",
             f"{payloads[0].rate / one.rate:.2f}×",
         )
-    table.caption = "Payloads over 4 KB stand beside the journal's lines, in files of their own."
+    table.caption = "Payloads over 4 KB are stored outside the journal, each in its own file."
     return table
 
 

@@ -1,6 +1,6 @@
-"""Waypost's own jobs, timed in a session that is up: starting Java is told apart.
+"""Waypost's own jobs, timed in a running session; starting Java is timed separately.
 
-The session is the one that `waypost pipeline` makes, with its settings.
+The session is that of `waypost pipeline`, with its settings.
 """
 
 import os
@@ -22,7 +22,7 @@ Found = dict[str, int]
 
 
 def run(job: Callable[..., tuple[float, Found]], **arguments: Any) -> dict[str, Any]:
-    """Start a session, run `job` in it, and tell how long each took."""
+    """Start a session, run `job` in it, and return the time of each."""
     begin = time.perf_counter()
     with spark_session(SparkChoice(), os.environ) as spark:
         started = time.perf_counter() - begin
@@ -32,7 +32,7 @@ def run(job: Callable[..., tuple[float, Found]], **arguments: Any) -> dict[str, 
 
 
 def ingest(spark: Session, data: str, lake: str, relays: list[str]) -> tuple[float, Found]:
-    """Take in one journal under each of `relays`; those that `lake` has already are left out."""
+    """Ingest one journal under each of `relays`, except those already in `lake`."""
     to = open_lake(spark, lake, create=True)
     places = parse_sources([f"{relay}={data}" for relay in relays])
     begin = time.perf_counter()
@@ -44,7 +44,7 @@ def ingest(spark: Session, data: str, lake: str, relays: list[str]) -> tuple[flo
 
 
 def build(spark: Session, lake: str) -> tuple[float, Found]:
-    """All tables of a lake that has none yet; the number of their rows."""
+    """Build all tables of a lake that has none; return the numbers of their rows."""
     of = open_lake(spark, lake)
     begin = time.perf_counter()
     build_tables(of)
@@ -52,7 +52,7 @@ def build(spark: Session, lake: str) -> tuple[float, Found]:
 
 
 def backtest(spark: Session, lake: str, settings: str | None) -> tuple[float, Found]:
-    """Decide everything again; how many decisions, and how many differ."""
+    """Run a backtest; return the numbers of decisions and of differences."""
     of = open_lake(spark, lake)
     begin = time.perf_counter()
     found = replay(of, None if settings is None else settings.encode())

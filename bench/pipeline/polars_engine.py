@@ -1,16 +1,23 @@
-"""The same work in Polars: lazy frames that stream from files to Parquet by day."""
+"""Ingest and build in Polars: lazy frames, streamed from files to Parquet by day."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
-from bench.pipeline import polars_messages, polars_sums
+from bench.pipeline import polars_messages, polars_tables
 from bench.pipeline.columns import BUDGET, DEFAULTS, LINE, TRANSITIONS, VIA
 
 TABLES = (
-    *("messages", "rejections", "traffic", "pairs", "pressure"),
-    *("senders", "inboxes", "latency", "dead_letters"),
+    "messages",
+    "rejections",
+    "traffic",
+    "pairs",
+    "pressure",
+    "senders",
+    "inboxes",
+    "latency",
+    "dead_letters",
 )
 _TYPES: dict[str, pl.DataType] = {
     "string": pl.String(),
@@ -22,7 +29,7 @@ _TYPES: dict[str, pl.DataType] = {
 
 
 def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
-    """Lines become events, for each of `relays` the same."""
+    """Write the events of a journal once for each of `relays`; return their number."""
     paths = sorted(Path(data).glob("journal/*.jsonl"))
     schema = {name: _TYPES[kind] for name, kind in LINE.items()}
     schema["budget"] = pl.Struct({name: _TYPES[kind] for name, kind in BUDGET.items()})
@@ -38,29 +45,29 @@ def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
 
 
 def build(lake: str, out: str) -> dict[str, int]:
-    """Events of a lake become tables; the number of their rows."""
+    """Write the tables of a lake; return the numbers of their rows."""
     files = f"{lake}/events/day=*/batch=*/*.parquet"
     events = pl.scan_parquet(files, hive_partitioning=True, try_parse_hive_dates=True)
     arrivals = events.filter(pl.col("kind").is_in(["accepted", "rejected"])).with_columns(
-        polars_sums.weight(), polars_sums.minute()
+        polars_tables.weight(), polars_tables.minute()
     )
     transitions = events.filter(pl.col("kind").is_in(TRANSITIONS))
     first = {
         "messages": polars_messages.messages(arrivals, transitions),
-        "rejections": polars_sums.rejections(arrivals),
-        "traffic": polars_sums.traffic(arrivals, transitions),
-        "pairs": polars_sums.pairs(arrivals),
-        "pressure": polars_sums.pressure(arrivals),
+        "rejections": polars_tables.rejections(arrivals),
+        "traffic": polars_tables.traffic(arrivals, transitions),
+        "pairs": polars_tables.pairs(arrivals),
+        "pressure": polars_tables.pressure(arrivals),
     }
     _write(first, out)
     messages, pairs, pressure = (
         _scan(f"{out}/{name}") for name in ("messages", "pairs", "pressure")
     )
     second = {
-        "senders": polars_sums.senders(arrivals, pairs),
-        "inboxes": polars_sums.inboxes(pairs, pressure, transitions, messages),
-        "latency": polars_sums.latency(messages),
-        "dead_letters": polars_sums.dead_letters(messages),
+        "senders": polars_tables.senders(arrivals, pairs),
+        "inboxes": polars_tables.inboxes(pairs, pressure, transitions, messages),
+        "latency": polars_tables.latency(messages),
+        "dead_letters": polars_tables.dead_letters(messages),
     }
     _write(second, out)
     return {table: _count(f"{out}/{table}") for table in TABLES}
@@ -85,11 +92,13 @@ def _count(directory: str) -> int:
 
 
 def _columns() -> Iterator[pl.Expr]:
-    """Every column of an event, with what its line left out."""
+    """Return the columns of an event, with defaults for omitted fields."""
     for name in LINE:
         cases = VIA if name == "via" else (DEFAULTS[name],) if name in DEFAULTS else ()
-        given = [pl.when(pl.col("kind").is_in(one.kinds)).then(pl.lit(one.value)) for one in cases]
-        yield pl.coalesce(pl.col(name), *given).alias(name) if given else pl.col(name)
+        defaults = [
+            pl.when(pl.col("kind").is_in(one.kinds)).then(pl.lit(one.value)) for one in cases
+        ]
+        yield pl.coalesce(pl.col(name), *defaults).alias(name) if defaults else pl.col(name)
     for name in BUDGET:
         field = pl.col("budget").struct.field(name)
         yield field.alias("ttl_ms") if name == "ttl" else field
