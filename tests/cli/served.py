@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,40 +12,18 @@ from typing import Any
 from typer.testing import CliRunner
 
 from tests.cli.conftest import UNSAID, WIDE
+from tests.harness.relay_process import RelayProcess
 from waypost.cli.app import app
 
-ENDS_WITHIN_S = 30
 
-
-class ServedRelay:
-    """`waypost serve` as it runs. `log` is its stderr so far."""
+class ServedRelay(RelayProcess):
+    """`waypost serve` on the data directory `data`; keys of agents are in `home`."""
 
     def __init__(self, data: Path, home: Path, options: tuple[str, ...]) -> None:
         self.data = data
         self.home = home
-        self._log = home / "serve.log"
-        command = ["-m", "waypost", "serve", "--data-dir", str(data), "--port", "0", *options]
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *command],
-                env={**os.environ, **UNSAID},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.said = ""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said += line
-            if line.startswith("Ctrl-C"):
-                break
-        found = re.search(r"^Waypost serves .* at (\S+)$", self.said, re.MULTILINE)
-        assert found is not None, self.log
-        self.url = found[1]
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
+        arguments = ["-m", "waypost", "serve", "--data-dir", str(data), "--port", "0", *options]
+        super().__init__(arguments, home / "serve.log", ready="Ctrl-C", environment=UNSAID)
 
     @property
     def operator_token_file(self) -> str:
@@ -58,18 +34,6 @@ class ServedRelay:
 
     def operator(self) -> "Person":
         return Person(self.url, self.home, WAYPOST_OPERATOR_TOKEN_FILE=self.operator_token_file)
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end; its exit code."""
-        self.process.send_signal(how)
-        return self.exit_code()
-
-    def exit_code(self) -> int:
-        try:
-            return self.process.wait(ENDS_WITHIN_S)
-        finally:
-            self.process.kill()
-            self.process.communicate()
 
 
 class Person:

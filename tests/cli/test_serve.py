@@ -26,9 +26,9 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
 
 
 def test_it_says_where_it_is_and_what_to_do_next(relay: ServedRelay) -> None:
-    assert relay.said.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
-    assert f"\nDashboard  {relay.url}/\n" in relay.said
-    assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.said
+    assert relay.output.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
+    assert f"\nDashboard  {relay.url}/\n" in relay.output
+    assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.output
     assert Path(relay.operator_token_file).stat().st_mode & 0o077 == 0
 
 
@@ -41,7 +41,7 @@ def test_what_it_says_to_do_next_works_word_for_word(
     waypost.chmod(0o700)
     path = f"{tmp_path}:{os.environ['PATH']}"
     with serving(tmp_path, *options) as relay:
-        typed = "".join(line for line in relay.said.splitlines(True) if line.startswith("  "))
+        typed = "".join(line for line in relay.output.splitlines(True) if line.startswith("  "))
         done = subprocess.run(
             ["sh", "-ec", typed],
             env={**os.environ, **UNSAID, "HOME": str(tmp_path), "PATH": path},
@@ -60,12 +60,12 @@ def test_on_a_directory_in_use_it_stays_short(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         pass
     with serving(tmp_path) as second:
-        assert second.said.splitlines() == [
+        assert second.output.splitlines() == [
             f"Waypost serves {second.data} at {second.url}",
             f"Dashboard  {second.url}/",
             "Ctrl-C ends it, and loses nothing.",
         ]
-    assert len(first.said) > len(second.said)
+    assert len(first.output) > len(second.output)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from tests.dashboard.served import ServedRelay
+from tests.dashboard.dashboard_relay import DashboardRelay
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE_MS = 10_000
@@ -16,16 +16,16 @@ OpenPage = Callable[..., Page]
 
 
 @pytest.fixture(scope="session")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
-    served = ServedRelay(tmp_path_factory.mktemp("dashboard") / "data")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardRelay]:
+    served = DashboardRelay(tmp_path_factory.mktemp("dashboard") / "data")
     yield served
     assert served.end() == 0
 
 
 @pytest.fixture
-def own_relay(tmp_path: Path) -> Iterator[ServedRelay]:
+def own_relay(tmp_path: Path) -> Iterator[DashboardRelay]:
     """One that nobody else uses."""
-    served = ServedRelay(tmp_path / "data")
+    served = DashboardRelay(tmp_path / "data")
     yield served
     served.end()
 
@@ -50,11 +50,11 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def open_page(context: BrowserContext, relay: ServedRelay) -> Iterator[OpenPage]:
+def open_page(context: BrowserContext, relay: DashboardRelay) -> Iterator[OpenPage]:
     """Opens the dashboard at a route, signed in unless told otherwise."""
     problems: list[str] = []
 
-    def opening(route: str = "#/", *, signed_in: bool = True, at: ServedRelay = relay) -> Page:
+    def opening(route: str = "#/", *, signed_in: bool = True, at: DashboardRelay = relay) -> Page:
         page = context.new_page()
         page.on("pageerror", lambda problem: problems.append(str(problem)))
         page.on("console", lambda said: _note(problems, said.type, said.text))

@@ -6,19 +6,19 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.conftest import OpenPage
-from tests.dashboard.served import ServedRelay
+from tests.dashboard.dashboard_relay import DashboardRelay
 
 
-def dead_ids(relay: ServedRelay, subject: str) -> list[str]:
+def dead_ids(relay: DashboardRelay, subject: str) -> list[str]:
     found = relay.ask("GET", "/v1/dead-letters", params={"subject": subject})
     return [one["envelope"]["id"] for one in found["dead_letters"]]
 
 
 def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
-    relay.bury("agent.back", "back-1")
-    relay.bury("agent.back", "back-2")
+    relay.dead_letter("agent.back", "back-1")
+    relay.dead_letter("agent.back", "back-2")
     page = open_page("#/dead-letters")
     group = page.get_by_role("table", name=re.compile("max hops|hop")).first
     expect(group.get_by_role("row", name=re.compile("^agent.back"))).to_contain_text("2")
@@ -33,10 +33,10 @@ def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
 
 
 def test_one_letter_of_a_group_can_be_put_back_alone(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
-    relay.bury("agent.single", "single-1", {"refund": 12})
-    relay.bury("agent.single", "single-2")
+    relay.dead_letter("agent.single", "single-1", {"refund": 12})
+    relay.dead_letter("agent.single", "single-2")
     page = open_page("#/dead-letters?endpoint=agent.single")
     page.get_by_role("row", name=re.compile("^agent.single")).get_by_role("link", name="2").click()
     expect(page.get_by_text('{"refund":12}')).to_be_visible()
@@ -47,10 +47,10 @@ def test_one_letter_of_a_group_can_be_put_back_alone(
 
 
 def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
-    relay.bury("agent.kept", "kept-1")
-    relay.bury("agent.thrown", "thrown-1")
+    relay.dead_letter("agent.kept", "kept-1")
+    relay.dead_letter("agent.thrown", "thrown-1")
     page = open_page("#/dead-letters?endpoint=agent.thrown")
     page.get_by_role("button", name="Purge…").click()
     asked = page.get_by_role("dialog", name="Purge dead letters?")
@@ -63,10 +63,10 @@ def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
 
 
 def test_a_purge_takes_what_it_names_and_nothing_else(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
-    relay.bury("agent.kept", "kept-1")
-    relay.bury("agent.thrown", "thrown-1")
+    relay.dead_letter("agent.kept", "kept-1")
+    relay.dead_letter("agent.thrown", "thrown-1")
     page = open_page("#/dead-letters?endpoint=agent.thrown")
     page.get_by_role("button", name="Purge…").click()
     asked = page.get_by_role("dialog", name="Purge dead letters?")
@@ -86,7 +86,7 @@ def write(page: Page, settings: object) -> None:
 
 
 def test_settings_that_are_wrong_cannot_be_saved_and_say_why(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/settings")
     save = page.get_by_role("button", name="Save…")
@@ -101,7 +101,7 @@ def test_settings_that_are_wrong_cannot_be_saved_and_say_why(
 
 
 def test_settings_are_linted_compared_and_saved(
-    open_page: OpenPage, own_relay: ServedRelay
+    open_page: OpenPage, own_relay: DashboardRelay
 ) -> None:
     page = open_page("#/settings", at=own_relay)
     write(page, {"maxHops": 7, "qos": {"tier1": {"maxEnvelopes": 5000, "maxBytes": 65536}}})
@@ -118,7 +118,7 @@ def test_settings_are_linted_compared_and_saved(
 
 
 def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/rules")
     expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()

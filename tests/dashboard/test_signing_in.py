@@ -3,7 +3,7 @@
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.dashboard.conftest import OpenPage
-from tests.dashboard.served import ServedRelay
+from tests.dashboard.dashboard_relay import DashboardRelay
 
 
 def sign_in(page: Page, token: str, *, remember: bool = False) -> None:
@@ -27,7 +27,7 @@ def test_a_wrong_token_is_told_where_the_right_one_is_and_not_tried_again(
 
 
 def test_a_token_is_in_no_address_and_forgotten_with_the_tab(
-    open_page: OpenPage, relay: ServedRelay, context: BrowserContext
+    open_page: OpenPage, relay: DashboardRelay, context: BrowserContext
 ) -> None:
     page = open_page(signed_in=False)
     asked: list[str] = []
@@ -43,7 +43,7 @@ def test_a_token_is_in_no_address_and_forgotten_with_the_tab(
 
 
 def test_a_remembered_token_is_not_asked_for_again_until_signed_out(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page(signed_in=False)
     sign_in(page, relay.token, remember=True)
@@ -69,7 +69,7 @@ def test_a_kept_token_that_is_not_good_any_more_is_asked_for_again_once(
 
 
 def test_the_page_may_load_nothing_from_elsewhere_and_be_framed_by_nobody(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page(signed_in=False)
     asked: list[str] = []

@@ -6,13 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.conftest import OpenPage
-from tests.dashboard.served import ServedRelay
+from tests.dashboard.dashboard_relay import DashboardRelay
 from waypost.client.blocking import connect
 from waypost.client.identity import Identity
 
 
 def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.overview"] * 5)
     page = open_page()
@@ -29,7 +29,7 @@ def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
     expect(page.get_by_role("table", name="Throughput").get_by_role("row").nth(1)).to_be_visible()
 
 
-def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: ServedRelay) -> None:
+def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: DashboardRelay) -> None:
     page = open_page()
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     relay.publish_many(["agent.quick"] * 5)
@@ -39,7 +39,7 @@ def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: Serve
 
 
 def test_a_message_shows_in_its_inbox_without_asking_again(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish("agent.moving")
     page = open_page("#/inboxes?filter=agent.moving")
@@ -52,7 +52,7 @@ def test_a_message_shows_in_its_inbox_without_asking_again(
 
 
 def test_an_inbox_tells_who_fills_it_by_sender_and_tier(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.full"] * 7)
     relay.client.post("/v1/messages", json={"subject": "agent.full", "payload": 1})
@@ -72,7 +72,7 @@ def test_an_inbox_that_is_not_there_is_said_to_be_so(open_page: OpenPage) -> Non
 
 
 def test_inboxes_are_sorted_by_whichever_column_is_chosen(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.sort.a"] + ["agent.sort.b"] * 3 + ["agent.sort.c"] * 2)
     page = open_page("#/inboxes?filter=agent.sort")
@@ -85,7 +85,9 @@ def test_inboxes_are_sorted_by_whichever_column_is_chosen(
     )
 
 
-def test_an_agent_is_listed_while_it_is_connected(open_page: OpenPage, relay: ServedRelay) -> None:
+def test_an_agent_is_listed_while_it_is_connected(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
     page = open_page("#/agents")
     expect(page.get_by_text("Nobody is connected")).to_be_visible()
     with connect(relay.url, Identity.new("agent.here")):
@@ -96,7 +98,7 @@ def test_an_agent_is_listed_while_it_is_connected(open_page: OpenPage, relay: Se
 
 
 def test_a_breaker_shows_its_state_and_how_it_got_there(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/breakers")
     expect(page.get_by_role("heading", name="History")).to_be_visible()
@@ -111,7 +113,7 @@ def test_a_breaker_shows_its_state_and_how_it_got_there(
 
 
 def test_a_message_is_found_by_its_sender_and_tells_its_story(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish("agent.found", message_id="to-be-found")
     relay.acknowledge("agent.found")
@@ -142,7 +144,7 @@ def test_a_search_that_makes_no_sense_is_told_in_the_relays_words(open_page: Ope
 
 
 def test_without_a_lake_the_page_says_how_to_make_a_report(
-    open_page: OpenPage, relay: ServedRelay
+    open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline")
     expect(page.get_by_text("There is no report yet")).to_be_visible()
@@ -150,7 +152,7 @@ def test_without_a_lake_the_page_says_how_to_make_a_report(
 
 
 @pytest.fixture
-def lake(own_relay: ServedRelay) -> ServedRelay:
+def lake(own_relay: DashboardRelay) -> DashboardRelay:
     own_relay.lake.mkdir()
     (own_relay.lake / "report.html").write_text(
         "<!doctype html><title>Report</title><style>h1 { color: rgb(1, 2, 3) }</style>"
@@ -163,7 +165,7 @@ def lake(own_relay: ServedRelay) -> ServedRelay:
 
 
 def test_the_report_is_shown_with_its_style_and_without_its_scripts(
-    open_page: OpenPage, lake: ServedRelay
+    open_page: OpenPage, lake: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline", at=lake)
     page.get_by_role("button", name="Show the report").click()
@@ -173,14 +175,14 @@ def test_the_report_is_shown_with_its_style_and_without_its_scripts(
 
 
 def test_the_last_backtest_is_told_in_a_sentence_and_a_table(
-    open_page: OpenPage, lake: ServedRelay
+    open_page: OpenPage, lake: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline", at=lake)
     expect(page.get_by_text("of 5,000 messages, 12 would have been decided")).to_be_visible()
     expect(page.get_by_role("row", name="accepted rate limit 12")).to_be_visible()
 
 
-def test_a_first_visit_says_what_to_do_next(open_page: OpenPage, own_relay: ServedRelay) -> None:
+def test_a_first_visit_says_what_to_do_next(open_page: OpenPage, own_relay: DashboardRelay) -> None:
     page = open_page(at=own_relay)
     expect(page.get_by_text("Nothing has been sent yet")).to_be_visible()
     expect(page.get_by_text(re.compile("waypost send agent.billing"))).to_be_visible()
