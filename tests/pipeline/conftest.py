@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline that run in the same process."""
+"""One Spark session for all pipeline tests of a process."""
 
 import os
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 
 from waypost.pipeline.spark.session import SparkChoice, spark_session
 
-# Small data: more partitions would only mean more tasks of nothing.
+# Small data: more partitions would only mean more empty tasks.
 QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.driver.memory": "2g",
-    # Queries here are over before compiling and planning them again would have paid for itself.
+    # Queries here are too short for code generation and adaptive planning to pay off.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",

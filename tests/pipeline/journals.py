@@ -1,4 +1,4 @@
-"""Journals to read, made by a real relay on a clock of their own."""
+"""Writes journals with a real relay on a manual clock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ def write_journal(
     *,
     start_us: int = START_US,
 ) -> None:
-    """Let `act` use a relay in `directory`, whose clock begins at `start_us`."""
+    """Run `act` on a relay in `directory`, whose clock starts at `start_us`."""
 
     async def run() -> None:
         clock = ManualClock(start_us)
@@ -32,7 +32,7 @@ def write_journal(
 
 
 async def some_traffic(relay: Relay, clock: ManualClock) -> None:
-    """Two agents, one of them faster than allowed; every message stored is acknowledged."""
+    """Let two agents publish, one above its rate limit; every stored message is acked."""
     relay.register_endpoint("agent.a")
     relay.register_endpoint("agent.b")
     for number in range(150):
@@ -45,7 +45,7 @@ async def some_traffic(relay: Relay, clock: ManualClock) -> None:
 
 
 def events_in(directory: Path) -> list[AnyEvent]:
-    """Every committed event of a journal, as the relay itself reads it."""
+    """Return every committed event of a journal, as the relay itself reads it."""
     return [
         event
         for first_seq, path in list_segments(directory / "journal").items()

@@ -1,4 +1,4 @@
-"""The jobs as a person types them, from a journal to answers."""
+"""The jobs on the command line, from a journal to a report and a backtest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from waypost.simulate import SimulationOptions, simulate
 
 @pytest.fixture
 def waypost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """The command line, with the session of the tests: starting one each time takes too long."""
+    """Return the command line with the tests' session, because starting one takes seconds."""
 
     @contextmanager
     def shared(*_: Any) -> Iterator[SparkSession]:
@@ -54,11 +54,11 @@ def test_the_commands_lead_from_a_journal_to_a_report_and_a_backtest(
 def test_settings_can_be_backtested_on_an_imported_trace(
     waypost: CommandLine, tmp_path: Path
 ) -> None:
-    trace = tmp_path / "letters.txt"
+    trace = tmp_path / "mails.txt"
     trace.write_text("src dst time\n" + "".join(f"1 2 {1_000_000 + n}\n" for n in range(40)))
     where = ("--lake", str(tmp_path / "lake"))
-    told = waypost("pipeline", "import-trace", str(trace), *where).stdout
-    assert "40 messages of 1 sender to 1 recipient as relay 'letters'" in told
+    output = waypost("pipeline", "import-trace", str(trace), *where).stdout
+    assert "40 messages of 1 sender to 1 recipient as relay 'mails'" in output
     quotas = tmp_path / "quotas.json"
     quotas.write_text('{"qos": {"enabled": true}}')
     result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)

@@ -1,4 +1,4 @@
-"""Journals become `events`: every line once, whatever happens in between, on either way."""
+"""`ingest` turns journals into `events`: every line once, with both readers, after any crash."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +18,12 @@ from waypost.testing import ManualClock
 from waypost.wire.events import encode_event
 
 DAY_US = 24 * 3600 * 1_000_000
-TakeIn = Callable[[Lake, list[JournalSource]], IngestSummary]
+RunIngest = Callable[[Lake, list[JournalSource]], IngestSummary]
 
 
 @pytest.fixture(params=["whole segments", "line by line"])
-def take_in(request: pytest.FixtureRequest) -> TakeIn:
-    return lambda lake, places: ingest(lake, places, line_by_line=request.param == "line by line")
+def run_ingest(request: pytest.FixtureRequest) -> RunIngest:
+    return lambda lake, sources: ingest(lake, sources, line_by_line=request.param == "line by line")
 
 
 async def sealed_traffic(relay: Relay, clock: ManualClock) -> None:
@@ -41,38 +41,38 @@ def lake_of(spark: SparkSession, tmp_path: Path) -> Lake:
 
 
 def test_every_event_is_a_row_with_all_fields_of_its_header(
-    spark: SparkSession, tmp_path: Path, take_in: TakeIn
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    summary = take_in(lake, parse_sources([str(tmp_path / "data")]))
-    told, found = events_in(tmp_path / "data"), rows(lake)
-    assert summary.events == len(told) == len(found)
+    summary = run_ingest(lake, parse_sources([str(tmp_path / "data")]))
+    expected, found = events_in(tmp_path / "data"), rows(lake)
+    assert summary.events == len(expected) == len(found)
     budget = {"hop_count": "hop_count", "max_hops": "max_hops", "ttl": "ttl_ms"}
-    for event, row in zip(told, found, strict=True):
+    for event, row in zip(expected, found, strict=True):
         fields = {
             name: value
             for name, value in msgspec.json.decode(encode_event(event)).items()
             if name not in {"payload", "body"}
         }
-        told_budget = fields.pop("budget", {})
+        budget_fields = fields.pop("budget", {})
         for name, value in fields.items():
-            expected = row[name]
+            stored = row[name]
             if name in {"settings", "rules"}:
-                expected = msgspec.json.decode(str(expected))
-            assert expected == value, (row["kind"], name)
+                stored = msgspec.json.decode(str(stored))
+            assert stored == value, (row["kind"], name)
         for name, column in budget.items():
-            if name in told_budget:
-                assert row[column] == told_budget[name]
+            if name in budget_fields:
+                assert row[column] == budget_fields[name]
         assert row["relay"] == "data"
 
 
 def test_a_field_omitted_from_a_line_has_its_default_in_the_row(
-    spark: SparkSession, tmp_path: Path, take_in: TakeIn
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    take_in(lake, parse_sources([str(tmp_path / "data")]))
+    run_ingest(lake, parse_sources([str(tmp_path / "data")]))
     by_seq = {row["seq"]: row for row in rows(lake)}
     for event in events_in(tmp_path / "data"):
         row = by_seq[event.seq]
@@ -86,10 +86,10 @@ def test_a_field_omitted_from_a_line_has_its_default_in_the_row(
 def test_a_second_run_finds_nothing_to_do(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     lake = lake_of(spark, tmp_path)
-    places = parse_sources([str(tmp_path / "data")])
-    ingest(lake, places)
+    sources = parse_sources([str(tmp_path / "data")])
+    ingest(lake, sources)
     before, version = rows(lake), lake.manifest.version
-    again = ingest(open_lake(spark, lake.path), places)
+    again = ingest(open_lake(spark, lake.path), sources)
     assert (again.segments, again.events) == (0, 0)
     reopened = open_lake(spark, lake.path)
     assert reopened.manifest.version == version
@@ -97,35 +97,35 @@ def test_a_second_run_finds_nothing_to_do(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_run_that_died_before_its_commit_leaves_nothing_behind(
-    spark: SparkSession, tmp_path: Path, take_in: TakeIn
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
 ) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
-    places = parse_sources([str(tmp_path / "data")])
+    sources = parse_sources([str(tmp_path / "data")])
     whole = open_lake(spark, str(tmp_path / "whole"), create=True)
-    take_in(whole, places)
+    run_ingest(whole, sources)
     lake = lake_of(spark, tmp_path)
-    lake.begin().append_events(whole.read("events", EVENTS).limit(7))  # and no commit
+    lake.begin().append_events(whole.read("events", EVENTS).limit(7))  # without a commit
     assert rows(lake) == []
-    take_in(open_lake(spark, lake.path, create=True), places)
+    run_ingest(open_lake(spark, lake.path, create=True), sources)
     assert rows(open_lake(spark, lake.path)) == rows(whole)
 
 
 def test_an_open_segment_is_read_up_to_its_last_commit_and_completed_later(
-    spark: SparkSession, tmp_path: Path, take_in: TakeIn
+    spark: SparkSession, tmp_path: Path, run_ingest: RunIngest
 ) -> None:
-    data, places = tmp_path / "data", parse_sources([str(tmp_path / "data")])
+    data, sources = tmp_path / "data", parse_sources([str(tmp_path / "data")])
     write_journal(data, some_traffic)
     (segment,) = (data / "journal").glob("*.open")
     committed = segment.read_bytes()
     segment.write_bytes(committed + b'{"kind":"acked","seq":999999,"at_us":1,"id":"x"')
     lake = lake_of(spark, tmp_path)
-    first = take_in(lake, places)
+    first = run_ingest(lake, sources)
     assert first.events == len(events_in(data))
     assert first.corrupt == 0
-    assert take_in(lake, places).events == 0
+    assert run_ingest(lake, sources).events == 0
     segment.write_bytes(committed)
     write_journal(data, sealed_traffic, start_us=START_US + DAY_US)
-    second = take_in(lake, places)
+    second = run_ingest(lake, sources)
     assert first.events + second.events == len(events_in(data))
     assert [row["seq"] for row in rows(lake)] == [event.seq for event in events_in(data)]
     assert len(lake.manifest.days("events")) == 2
@@ -134,10 +134,10 @@ def test_an_open_segment_is_read_up_to_its_last_commit_and_completed_later(
 def test_both_readers_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "data", sealed_traffic)
     write_journal(tmp_path / "data", sealed_traffic, start_us=START_US + DAY_US)
-    places = parse_sources([str(tmp_path / "data")])
+    sources = parse_sources([str(tmp_path / "data")])
     whole = open_lake(spark, str(tmp_path / "whole"), create=True)
     lines = open_lake(spark, str(tmp_path / "lines"), create=True)
-    assert ingest(whole, places) == ingest(lines, places, line_by_line=True)
+    assert ingest(whole, sources) == ingest(lines, sources, line_by_line=True)
     assert rows(whole) == rows(lines)
     assert whole.manifest == lines.manifest
 

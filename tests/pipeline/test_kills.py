@@ -1,4 +1,4 @@
-"""`ingest` and `build` killed at random moments and run again end as if nothing had happened."""
+"""`ingest` and `build`, killed at random moments and run again, give the same lake."""
 
 import os
 import random
@@ -17,7 +17,7 @@ from waypost.pipeline.tables.registry import TABLES
 from waypost.simulate import SimulationOptions, simulate
 
 KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
-"""How often each job is killed; each takes about as long as the job."""
+"""Kills of each job; each takes about as long as the job."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def command(job: str, journal: Path, lake: Path) -> list[str]:
 
 
 def finish(job: str, journal: Path, lake: Path) -> float:
-    """Run a job to its end; gives the seconds it took."""
+    """Run a job to its end; returns the seconds it took."""
     begun = time.monotonic()
     done = subprocess.run(command(job, journal, lake), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
@@ -72,7 +72,7 @@ def test_jobs_killed_at_random_moments_neither_lose_nor_duplicate_events(
     for job in ("ingest", "build"):
         took_s = finish(job, journal, undisturbed)
         for _ in range(KILLS):
-            # The first half is Spark starting; what matters is what is killed while it writes.
+            # The first half is the start of Spark; kills matter while the job writes.
             kill_once(job, journal, lake, took_s * moments.uniform(0.4, 1.0))
         finish(job, journal, lake)
     assert content(spark, lake) == content(spark, undisturbed)

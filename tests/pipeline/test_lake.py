@@ -1,4 +1,4 @@
-"""A lake changes in one commit, and whoever reads it sees one version."""
+"""A lake changes in one commit, and readers see one version."""
 
 from datetime import date
 from pathlib import Path

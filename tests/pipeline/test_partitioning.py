@@ -1,4 +1,4 @@
-"""Into how many parts shuffles are cut."""
+"""The number of shuffle partitions."""
 
 import pytest
 from pyspark.sql import SparkSession

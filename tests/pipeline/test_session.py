@@ -1,4 +1,4 @@
-"""What Java is told: once in a process, so every session here has one of its own."""
+"""The options of the JVM. Each test starts a process, because a JVM is configured only once."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-TELLING = """
+PRINT_JVM = """
 import json, os, sys
 from waypost.pipeline.spark.session import SparkChoice, spark_session
 
@@ -23,21 +23,21 @@ with spark_session(choice, os.environ) as spark:
 """
 
 
-def told(conf: dict[str, str], environment: dict[str, str]) -> Any:
-    """The collectors of a session's Java, and the heap it may take in MiB."""
-    plain = {name: value for name, value in os.environ.items() if "JAVA_OPTIONS" not in name}
-    plain.pop("JAVA_TOOL_OPTIONS", None)
-    telling = subprocess.run(
-        [sys.executable, "-c", TELLING, json.dumps(conf)],
-        env={**plain, **environment},
+def jvm_of(conf: dict[str, str], environment: dict[str, str]) -> Any:
+    """Return the garbage collectors of a session's JVM, and its maximum heap in MiB."""
+    clean = {name: value for name, value in os.environ.items() if "JAVA_OPTIONS" not in name}
+    clean.pop("JAVA_TOOL_OPTIONS", None)
+    printed = subprocess.run(
+        [sys.executable, "-c", PRINT_JVM, json.dumps(conf)],
+        env={**clean, **environment},
         capture_output=True,
         check=True,
     )
-    return json.loads(telling.stdout.splitlines()[-1])
+    return json.loads(printed.stdout.splitlines()[-1])
 
 
 def test_the_jvm_gets_the_parallel_collector_and_a_heap_for_its_cores() -> None:
-    collectors, heap_mb = told({}, {})
+    collectors, heap_mb = jvm_of({}, {})
     assert collectors == ["PS MarkSweep", "PS Scavenge"]
     assert heap_mb <= 1024 * max(2, os.cpu_count() or 1)
 
@@ -49,6 +49,6 @@ def test_another_collector_and_heap_can_be_set(by_environment: bool) -> None:
     if not by_environment:
         conf["spark.driver.extraJavaOptions"] = collector
     environment = {"JAVA_TOOL_OPTIONS": collector} if by_environment else {}
-    collectors, heap_mb = told(conf, environment)
+    collectors, heap_mb = jvm_of(conf, environment)
     assert collectors == ["Copy", "MarkSweepCompact"]
     assert 500 < heap_mb <= 600

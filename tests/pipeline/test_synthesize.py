@@ -1,4 +1,4 @@
-"""One simulated relay, repeated in a lake: as if each copy had been a relay of its own."""
+"""Copies of one simulated relay in a lake, each like an independent relay."""
 
 import tempfile
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ from tests.cli.conftest import CommandLine
 from tests.simulate.journals import events as lines
 from tests.simulate.journals import run
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
-from waypost.pipeline.jobs import synthesize as repeats
+from waypost.pipeline.jobs import synthesize as synthesize_job
 from waypost.pipeline.jobs.synthesize import SynthesisSummary, synthesize
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import Lake, open_lake
@@ -25,11 +25,11 @@ from waypost.wire.identifiers import ulid_time_ms
 
 DAY_US = 86_400_000_000
 CUT = 700
-"""How much of the journal the third copy has."""
+"""Events of the journal in the third copy."""
 
 
 class Made(msgspec.Struct):
-    """A journal as it is, and a lake with two copies of it and the beginning of a third."""
+    """A journal, and a lake with two copies of it and the beginning of a third."""
 
     data: Path
     block: int
@@ -44,7 +44,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     block = len(lines(root / "traffic"))
     lake = open_lake(spark, str(root / "lake"), create=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeats, "SPREAD_DAYS", 2)  # the third begins with the first
+        patch.setattr(synthesize_job, "SPREAD_DAYS", 2)  # the third copy begins with the first
         repeated = synthesize(lake, str(root / "traffic" / "journal"), 2 * block + CUT, "sim-7")
     return Made(root / "traffic", block, lake, repeated)
 
@@ -108,8 +108,8 @@ def test_every_id_belongs_to_one_message_and_contains_its_time(made: Made) -> No
 def test_all_events_of_a_message_have_its_id(made: Made) -> None:
     events = made.lake.read("events", EVENTS).where("id != ''")
     arrived = events.where("kind in ('accepted', 'rejected')").select("relay", "id").distinct()
-    told = events.where("kind in ('leased', 'acked', 'failed', 'expired')")
-    assert told.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
+    transitions = events.where("kind in ('leased', 'acked', 'failed', 'expired')")
+    assert transitions.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
     parents = events.where("parent is not null").select("relay", F.col("parent").alias("id"))
     assert parents.count() > 0
     assert parents.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
@@ -140,7 +140,7 @@ def test_the_command_fills_a_lake_and_leaves_no_other_files(
     monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     waypost = CommandLine(tmp_path / "unused")
-    told = waypost.json("simulate", "--events", "900", "--lake", str(tmp_path / "lake"))
-    assert (told["lake"]["events"], told["simulated"]["messages"]) == (900, 450)
+    output = waypost.json("simulate", "--events", "900", "--lake", str(tmp_path / "lake"))
+    assert (output["lake"]["events"], output["simulated"]["messages"]) == (900, 450)
     assert open_lake(spark, str(tmp_path / "lake")).read("events", EVENTS).count() == 900
     assert [one.name for one in tmp_path.iterdir()] == ["lake"]

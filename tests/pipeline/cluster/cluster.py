@@ -1,4 +1,4 @@
-"""A real Spark cluster on this machine, whose executors know nothing of Waypost.
+"""A real Spark cluster on this machine, whose executors do not have Waypost.
 
 A master and two workers from the installed pyspark, each a process of its own, and a Spark Connect
 server that uses them. Executors run the bare interpreter with pyspark and PyArrow and nothing else.
@@ -20,14 +20,28 @@ from tests.eventually import eventually_blocking
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTS_WITHIN_S = 120.0
 STOCK_PACKAGES = (
-    *("pyspark", "py4j", "pyarrow", "pyarrow.libs", "numpy", "numpy.libs", "pandas", "pandas.libs"),
-    *("dateutil", "six.py", "pytz", "tzdata", "zstandard"),
-    *("grpc", "grpc_status", "google", "googleapis_common_protos"),
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "pyarrow.libs",
+    "numpy",
+    "numpy.libs",
+    "pandas",
+    "pandas.libs",
+    "dateutil",
+    "six.py",
+    "pytz",
+    "tzdata",
+    "zstandard",
+    "grpc",
+    "grpc_status",
+    "google",
+    "googleapis_common_protos",
 )
 
 
 def stock_python(directory: Path) -> Path:
-    """An interpreter with what a stock cluster has, and without Waypost and msgspec."""
+    """Create an interpreter with the packages of a stock cluster, without Waypost and msgspec."""
     site = directory / "site"
     site.mkdir(parents=True)
     packages = Path(sysconfig.get_paths()["purelib"])
@@ -45,13 +59,18 @@ def stock_python(directory: Path) -> Path:
 
 @contextlib.contextmanager
 def standalone(directory: Path) -> Iterator[str]:
-    """A master and two workers with one core each; gives the master's URL."""
+    """Run a master and two workers with one core each; yields the master's URL."""
     with contextlib.ExitStack() as stack:
         master = stack.enter_context(
             _daemon(
                 directory / "master",
-                *("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"),
-                *("--port", "0", "--webui-port", "0"),
+                "org.apache.spark.deploy.master.Master",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
             )
         )
         url = _wait_for(master, r"Starting Spark master at (spark://\S+)")
@@ -59,9 +78,20 @@ def standalone(directory: Path) -> Iterator[str]:
             worker = stack.enter_context(
                 _daemon(
                     directory / f"worker-{number}",
-                    *("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"),
-                    *("--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
-                    *("--work-dir", str(directory / f"work-{number}"), url),
+                    "org.apache.spark.deploy.worker.Worker",
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    "0",
+                    "--webui-port",
+                    "0",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--work-dir",
+                    str(directory / f"work-{number}"),
+                    url,
                 )
             )
             _wait_for(worker, r"(Successfully registered) with master")
@@ -70,12 +100,16 @@ def standalone(directory: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connect_server(directory: Path, *arguments: str) -> Iterator[str]:
-    """A Spark Connect server; gives the address of clients."""
+    """Run a Spark Connect server; yields the address for clients."""
     port = 15_000 + os.getpid() % 10_000
     submit = [
         str(SPARK_HOME / "bin" / "spark-submit"),
-        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false"),
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--conf",
+        f"spark.connect.grpc.binding.port={port}",
+        "--conf",
+        "spark.ui.enabled=false",
         *arguments,
         "spark-internal",
     ]

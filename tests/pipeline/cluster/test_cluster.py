@@ -1,4 +1,4 @@
-"""The jobs on a real cluster whose executors know nothing of Waypost, and over Spark Connect."""
+"""The jobs on a real cluster whose executors do not have Waypost, and over Spark Connect."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
               "qos": {"tier1": {"maxEnvelopes": 5}}}"""
-# Jobs here are over before a better compiler would have paid for itself.
+# Jobs here are too short for the optimising compiler to pay off.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FEW = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
 SMALL = {
@@ -52,7 +52,7 @@ sys.stdout.buffer.write(msgspec.json.encode(answers))
 
 
 def ask(directory: Path, journal: Path, choice: SparkChoice) -> Any:
-    """What the jobs answer there, in a process of their own, with one session for all of them."""
+    """Return the results of the jobs there, run in their own process with one session."""
     directory.mkdir(parents=True, exist_ok=True)
     arguments = [str(directory), str(journal), TIGHTER, msgspec.json.encode(choice).decode()]
     done = subprocess.run(
@@ -71,7 +71,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def here(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The answers of this machine alone."""
+    """Return the results of this machine alone."""
     return ask(
         tmp_path_factory.mktemp("here"),
         journal,

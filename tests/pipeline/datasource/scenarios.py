@@ -1,4 +1,4 @@
-"""Relays that live through much in little time, on a clock that is moved by hand."""
+"""Relays with varied traffic, on a manual clock."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ SETTINGS = Settings(
     rate_limit=RateLimitConfig(max_per_window=20),
     backpressure=BackpressureConfig(max_mailbox_size=12),
     qos=QosConfig(enabled=True),
-    housekeeping=HousekeepingConfig(segment_max_age_ms=1000 * HOUR_MS),  # sealed when a test says
+    housekeeping=HousekeepingConfig(segment_max_age_ms=1000 * HOUR_MS),  # tests seal them
 )
 
 
@@ -33,7 +33,7 @@ def relay_at(data: Path, clock: ManualClock) -> Relay:
 
 
 async def live(relay: Relay, clock: ManualClock, rounds: int = 3) -> None:
-    """Stored, read, given back, refused, expired and failed mail, over some hours."""
+    """Store, ack, return, reject, expire and dead-letter messages, over some hours."""
     for subject in ("agent.a", "agent.b", "agent.c"):
         if relay.get_endpoint(subject) is None:
             relay.register_endpoint(subject)
@@ -61,4 +61,5 @@ async def one_round(relay: Relay, clock: ManualClock, number: int) -> None:
     await relay.ack("agent.a", ids[2:])
     relay.access.add_rule(AccessRule(from_="agent.z", to=">", action="deny", priority=number))
     clock.advance_ms(2 * HOUR_MS)
-    await relay.redrive([letter.envelope.id for letter in await relay.dead_letters("agent.b")][:1])
+    dead_letters = await relay.dead_letters("agent.b")
+    await relay.redrive([one.envelope.id for one in dead_letters][:1])

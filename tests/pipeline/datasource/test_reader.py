@@ -23,7 +23,7 @@ def _registered(spark: SparkSession) -> None:
 
 
 def rows_of(events: DataFrame) -> list[dict[str, Any]]:
-    """Rows in order; JSON texts as what they mean."""
+    """Return the rows in order, with JSON texts decoded."""
     rows = [row.asDict(recursive=True) for row in events.orderBy("seq").collect()]
     for row in rows:
         for name in ("settings", "rules"):
@@ -63,7 +63,7 @@ async def test_payloads_are_read_on_request_from_lines_and_body_files(
     rows = events.orderBy("seq").collect()
     payloads = [row.payload and json.loads(row.payload) for row in rows]
     assert payloads[0] == {"n": 0, "word": "grüße\n"}
-    assert payloads.count("x" * 6000) == 2  # large ones lie in the body file
+    assert payloads.count("x" * 6000) == 2  # large ones are in the body file
     assert [1, {"payload": '"'}] in payloads
     assert {row.relay for row in rows} == {"home"}
 
@@ -91,8 +91,8 @@ async def test_damage_ends_the_job_unless_it_may_be_skipped(
     before = reader.load(str(tmp_path / "data")).count()
     segment = min((tmp_path / "data" / "journal").glob("*.jsonl"))
     data = segment.read_bytes()
-    place = data.index(b'"agent.f0"')
-    segment.write_bytes(data[:place] + b"#" + data[place + 1 :])
+    offset = data.index(b'"agent.f0"')
+    segment.write_bytes(data[:offset] + b"#" + data[offset + 1 :])
     with pytest.raises(PySparkException, match=f"{segment.name} is damaged"):
         reader.load(str(tmp_path / "data")).count()
     rest = reader.option("damaged", "skip").load(str(tmp_path / "data"))
@@ -105,7 +105,7 @@ def test_a_directory_without_a_journal_is_an_error(spark: SparkSession, tmp_path
 
 
 class Follower:
-    """A query that follows a journal into Parquet files, run until it has caught up."""
+    """A streaming query that copies a journal into Parquet files."""
 
     def __init__(self, spark: SparkSession, data: Path, scratch: Path) -> None:
         self.spark = spark
@@ -113,7 +113,7 @@ class Follower:
         self.scratch = scratch
 
     def catch_up(self) -> list[int]:
-        """Start from the checkpoint, read what there is, stop; returns all that was ever read."""
+        """Continue from the checkpoint to the end; returns the seq of every event read so far."""
         followed = self.spark.readStream.format("waypost").load(str(self.data))
         query = (
             followed.writeStream.format("parquet")
@@ -139,12 +139,12 @@ async def test_following_a_live_relay_neither_loses_nor_duplicates_events(
         seen.append(follower.catch_up())
         await live(relay, clock, rounds=1)  # more in the same segment
         seen.append(follower.catch_up())
-        await relay.seal_journal()  # renamed, and two further segments
+        await relay.seal_journal()  # renames the segment; two further ones follow
         await live(relay, clock, rounds=1)
         await relay.seal_journal()
         await live(relay, clock, rounds=1)
         seen.append(follower.catch_up())
-    async with relay_at(data, clock) as relay:  # the relay itself restarts
+    async with relay_at(data, clock) as relay:  # the relay restarts
         await live(relay, clock, rounds=1)
     seen.append(follower.catch_up())
     everything = spark.read.format("waypost").load(str(data)).count()
@@ -164,7 +164,7 @@ async def test_a_segment_deleted_before_it_was_read_is_an_error(
         await relay.seal_journal()
         follower.catch_up()
         await live(relay, clock, rounds=1)
-        (data / "journal" / f"{1:020d}.jsonl").unlink()  # all of it was read
+        (data / "journal" / f"{1:020d}.jsonl").unlink()  # after all of it was read
         caught_up = follower.catch_up()
         await relay.seal_journal()
         await live(relay, clock, rounds=1)

@@ -1,4 +1,4 @@
-"""The relay as a sink: `df.write.format("waypost")`, against a relay that is really served."""
+"""The relay as a sink: `df.write.format("waypost")`, against a running server."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def written(messages: DataFrame, served: ServedRelay, **options: Any) -> None:
 
 
 def stored_in(served: ServedRelay, endpoint: str) -> list[dict[str, Any]]:
-    """What the journal says was stored, in order."""
+    """Return the stored messages, from the journal, in order."""
     lines = b"".join(path.read_bytes() for path in Path(served.data, "journal").glob("*.open"))
     events = [json.loads(line) for line in lines.splitlines()]
     return [
@@ -65,7 +65,7 @@ def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: Served
 def test_rejections_end_the_job_with_their_number_and_reasons(
     spark: SparkSession, served: ServedRelay
 ) -> None:
-    # A stranger may have 20 messages waiting in one inbox.
+    # An unknown sender may have 20 pending messages in one inbox.
     rows = (
         spark.range(23).coalesce(1).selectExpr("'agent.full' subject", "cast(id as string) payload")
     )

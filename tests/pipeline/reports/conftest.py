@@ -1,4 +1,4 @@
-"""Facts that were asked of the small lake once, for all tests of reports."""
+"""The report data of the small lake, queried once for all tests."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Facts as a lively lake would give them, made without one."""
+"""Report data of a busy lake, made without one."""
 
 import math
 import random
@@ -47,9 +47,9 @@ LONG_NAME = "agent.accounting.reconciliation.quarterly.statements.archive-of-202
 
 
 def sample_report() -> ReportData:
-    """Three days and a bit, with something in every section."""
+    """Return data of three and a third days, with content for every section."""
     made = random.Random(7)
-    steps = [_traffic_step(place, made) for place in range(STEPS)]
+    steps = [_traffic_step(index, made) for index in range(STEPS)]
     return ReportData(
         scope=Scope(lake_version=7, days=4, relays=["north"], senders=148, inboxes=61),
         period=Period(FIRST_MS, LAST_MS, STEP_MS, COARSE_MS),
@@ -66,17 +66,17 @@ def sample_report() -> ReportData:
     )
 
 
-def _at(place: int) -> int:
-    return FIRST_MS + place * STEP_MS
+def _at(index: int) -> int:
+    return FIRST_MS + index * STEP_MS
 
 
-def _traffic_step(place: int, made: random.Random) -> TrafficStep:
-    daily = 1.15 + math.sin((place % 48 - 16) / 48 * 2 * math.pi)
+def _traffic_step(index: int, made: random.Random) -> TrafficStep:
+    daily = 1.15 + math.sin((index % 48 - 16) / 48 * 2 * math.pi)
     stored = int(600 * daily * made.uniform(0.85, 1.15))
-    flood = 900 if 70 <= place < 76 else 0
+    flood = 900 if 70 <= index < 76 else 0
     rejected = flood + made.randrange(20)
     return TrafficStep(
-        _at(place),
+        _at(index),
         stored + rejected,
         stored,
         made.randrange(9),
@@ -98,11 +98,11 @@ def _traffic(steps: list[TrafficStep]) -> Traffic:
 
 
 def _rejections(made: random.Random) -> Rejections:
-    flood = [ReasonStep(_at(place), "rate_limited", 900) for place in range(70, 76)]
+    flood = [ReasonStep(_at(index), "rate_limited", 900) for index in range(70, 76)]
     trickle = [
-        ReasonStep(_at(place), reason, made.randrange(1, 12))
+        ReasonStep(_at(index), reason, made.randrange(1, 12))
         for reason, every in (("backpressure", 5), ("quota_exceeded", 9), ("circuit_open", 21))
-        for place in range(0, STEPS, every)
+        for index in range(0, STEPS, every)
     ]
     totals = [
         ReasonTotal("rate_limited", 5_400, 1, 0, "rate limit exceeded: 100/100 in 60s window"),
@@ -124,15 +124,15 @@ def _waits(messages: int, middle: float) -> Percentiles:
 def _latency(made: random.Random) -> Latency:
     steps = [
         LatencyStep(
-            _at(place), _waits(600, (900 if 70 <= place < 78 else 35) * made.uniform(0.7, 1.4))
+            _at(index), _waits(600, (900 if 70 <= index < 78 else 35) * made.uniform(0.7, 1.4))
         )
-        for place in range(STEPS)
-        if not 20 <= place < 26
+        for index in range(STEPS)
+        if not 20 <= index < 26
     ]
     names = ["agent.planner", "agent.billing.refunds", LONG_NAME, "agent.search", "agent.audit"]
     inboxes = [
-        LatencyInbox("north", name, 4e7 / (place + 1), _waits(9_000 // (place + 1), 40.0 + place))
-        for place, name in enumerate(names)
+        LatencyInbox("north", name, 4e7 / (index + 1), _waits(9_000 // (index + 1), 40.0 + index))
+        for index, name in enumerate(names)
     ]
     overall = _waits(92_341, 35.2)
     return Latency(
@@ -146,20 +146,20 @@ def _latency(made: random.Random) -> Latency:
 
 
 def _pressure(made: random.Random) -> Pressure:
-    names = [LONG_NAME, "agent.planner", *(f"agent.worker-{place}" for place in range(12))]
+    names = [LONG_NAME, "agent.planner", *(f"agent.worker-{index}" for index in range(12))]
     inboxes, cells = [], []
-    for place, name in enumerate(names):
-        peak = max(0.02, 1.0 - place * 0.09)
+    for index, name in enumerate(names):
+        peak = max(0.02, 1.0 - index * 0.09)
         for step in range(STEPS // 2):
             if made.random() < 0.12:
                 continue
-            wave = 0.5 + 0.5 * math.sin(step / 7 + place)
+            wave = 0.5 + 0.5 * math.sin(step / 7 + index)
             value = min(peak, peak * wave * made.uniform(0.6, 1.3))
-            cells.append(PressureStep(place, FIRST_MS + step * COARSE_MS, value))
+            cells.append(PressureStep(index, FIRST_MS + step * COARSE_MS, value))
         depth = int(peak * 1_000)
         inboxes.append(
             PressureInbox(
-                "north", name, peak, _at(72), depth, 1_000, 12 - place if place < 3 else 0
+                "north", name, peak, _at(72), depth, 1_000, 12 - index if index < 3 else 0
             )
         )
     return Pressure(warning_at=0.8, inboxes=inboxes, steps=cells, more=47, warned=3)
@@ -169,15 +169,15 @@ def _senders() -> SenderSummary:
     senders = [
         SenderTotal(
             "north",
-            f"agent.sender-{place}",
-            9_000 // (place + 1),
-            8_000 // (place + 1),
-            1_000 // (place + 1),
-            300 * place,
-            7_000_000 // (place + 1),
-            412 // (place + 1),
+            f"agent.sender-{index}",
+            9_000 // (index + 1),
+            8_000 // (index + 1),
+            1_000 // (index + 1),
+            300 * index,
+            7_000_000 // (index + 1),
+            412 // (index + 1),
         )
-        for place in range(15)
+        for index in range(15)
     ]
     inboxes = [
         BusyInbox(
@@ -208,8 +208,8 @@ def _breakers() -> BreakerSummary:
     ]
     late = [BreakerSpan(_at(150), None, "OPEN")]
     short = [
-        BreakerSpan(_at(60) + place * 900_000, _at(60) + place * 900_000 + 30_000, "OPEN")
-        for place in range(9)
+        BreakerSpan(_at(60) + index * 900_000, _at(60) + index * 900_000 + 30_000, "OPEN")
+        for index in range(9)
     ]
     return BreakerSummary(
         breakers=[
@@ -255,7 +255,7 @@ def _anomalies() -> AnomalySummary:
             "agent.crawler",
             "flood",
             None,
-            "was refused 5,400 of 6,120 publishes by its rate limit",
+            "tried to send 6,120 messages; 5,400 were rejected, 5,400 by its rate limit",
             1,
             FIRST_MS + 86_400_000,
         ),
@@ -273,10 +273,10 @@ def _anomalies() -> AnomalySummary:
 
 
 def _connections(made: random.Random) -> ConnectionSummary:
-    steps = [ConnectionStep(_at(place), made.randrange(1, 9)) for place in range(0, STEPS, 2)]
+    steps = [ConnectionStep(_at(index), made.randrange(1, 9)) for index in range(0, STEPS, 2)]
     agents = [
-        AgentConnections("north", f"agent.mobile-{place}", 90 - place * 5, 7_000_000.0, place % 2)
-        for place in range(12)
+        AgentConnections("north", f"agent.mobile-{index}", 90 - index * 5, 7_000_000.0, index % 2)
+        for index in range(12)
     ]
     return ConnectionSummary(
         connections=402, open=6, median_ms=84_000.0, agents=agents, more=4, steps=steps

@@ -1,4 +1,4 @@
-"""Tables written by hand: few enough rows to know every answer."""
+"""Tables written by hand, with few enough rows to know every result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -19,17 +19,17 @@ HOSTILE = '<script>alert(1)</script> & "so" on\x1b[31m'
 
 
 def at(minutes: float) -> datetime:
-    """So many minutes after the first arrival."""
+    """Return the time `minutes` after the first arrival."""
     return START + timedelta(minutes=minutes)
 
 
 def at_ms(minutes: float) -> int:
-    """The same, in milliseconds since the epoch."""
+    """Return the same time in milliseconds since the epoch."""
     return START_MS + round(minutes * MINUTE_MS)
 
 
 class LakeInMemory(Lake):
-    """A lake with these rows that was never written down, which would take most of the time."""
+    """A lake in memory: writing it would take most of the test's time."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, Sequence[dict[str, Any]]]) -> None:
         super().__init__(spark, "nowhere", Manifest(version=1, tables={"traffic": {str(DAY): []}}))
@@ -43,7 +43,7 @@ class LakeInMemory(Lake):
 
 
 def as_rows(table: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The rows with all columns of their table, in its order."""
+    """Return the rows with all columns of their table, in order."""
     usual: dict[str, Any] = {"day": DAY, "relay": "north"}
     return [tuple({**usual, **row}.get(one) for one in TABLES[table].names) for row in rows]
 
@@ -159,7 +159,7 @@ SMALL: dict[str, Sequence[dict[str, Any]]] = {
     "pairs": [
         _pair("agent.a", "agent.web", 6, 2, 2, 1),
         {**_pair("agent.a", "agent.web", 4, 0, 3, 1500), "day": DAY + timedelta(days=1)},
-        *(_pair("agent.a", f"agent.s{place}", 1, 0, 1, 1) for place in range(6)),
+        *(_pair("agent.a", f"agent.s{index}", 1, 0, 1, 1) for index in range(6)),
         _pair("agent.b", "agent.flood", 3, 3, 1, 2),
     ],
     "breakers": [
@@ -203,7 +203,7 @@ SMALL: dict[str, Sequence[dict[str, Any]]] = {
             "kind": "flood",
             "observed": observed,
             "expected": 1.0,
-            "why": f"was refused {observed:.0f} times",
+            "why": f"was rejected {observed:.0f} times",
             "day": DAY + timedelta(days=days),
         }
         for days, observed in ((0, 20.0), (1, 55.0))

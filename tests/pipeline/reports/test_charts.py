@@ -1,4 +1,4 @@
-"""Drawings: scales that hold for any numbers, and charts of nothing, of one thing, of equals."""
+"""Charts: scales for any numbers, and charts without values, with one, with equal ones."""
 
 import re
 from itertools import pairwise
@@ -40,7 +40,7 @@ def canvas(width: int = WIDE) -> Canvas:
 
 
 def draw(steps: dict[int, float], width: int) -> list[str]:
-    """The same numbers as every chart over time."""
+    """Draw the same values with every chart over time."""
     last = FIRST + 10 * MINUTE_MS
     spans = [Span(at, at + 1, "open", "open") for at in steps]
     cells = [Cell(0, at, min(1.0, value)) for at, value in steps.items()]
@@ -138,7 +138,7 @@ def test_a_day_begins_with_its_date_and_hours_are_hours() -> None:
     ids=["nothing", "zero", "one", "equal", "zeros", "far apart", "tiny"],
 )
 def test_charts_of_any_numbers_are_drawn_inside_their_size(width: int, values: list[float]) -> None:
-    steps = {FIRST + place * MINUTE_MS: float(value) for place, value in enumerate(values)}
+    steps = {FIRST + index * MINUTE_MS: float(value) for index, value in enumerate(values)}
     for picture in draw(steps, width):
         assert "nan" not in picture
         assert "inf" not in picture
@@ -163,7 +163,7 @@ def test_columns_stand_on_each_other_and_are_as_high_as_their_numbers() -> None:
 
 
 def test_a_line_is_broken_where_there_is_no_value() -> None:
-    whole = {FIRST + place * MINUTE_MS: 5.0 for place in range(6)}
+    whole = {FIRST + index * MINUTE_MS: 5.0 for index in range(6)}
     gap = {at: value for at, value in whole.items() if at != FIRST + 2 * MINUTE_MS}
 
     def pieces(values: dict[int, float]) -> int:

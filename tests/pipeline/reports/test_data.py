@@ -1,4 +1,4 @@
-"""What the lake is asked, and that the answers are right."""
+"""The queries of a report, on a lake with known results."""
 
 from tests.pipeline.reports.small_lake import HOSTILE, at_ms
 from waypost.pipeline.reports.data import (
@@ -65,7 +65,7 @@ def test_pressure_names_the_first_of_the_fullest_minutes(small_report: ReportDat
 def test_a_rejection_with_a_dead_letter_is_one_arrival_of_its_tier(
     small_report: ReportData,
 ) -> None:
-    # Tier 1: two messages, one of them kept by a budget refusal, and one refusal by backpressure.
+    # Tier 1: two messages, one of them dead-lettered by its budget, and one backpressure rejection.
     assert small_report.tiers == [TierTotal(1, 3, 2), TierTotal(3, 101, 1)]
 
 
@@ -108,7 +108,7 @@ def test_a_loop_of_several_days_is_one_loop(small_report: ReportData) -> None:
 
 def test_an_anomaly_is_described_by_its_worst_day(small_report: ReportData) -> None:
     (anomaly,) = small_report.anomalies.anomalies
-    assert (anomaly.why, anomaly.days) == ("was refused 55 times", 2)
+    assert (anomaly.why, anomaly.days) == ("was rejected 55 times", 2)
     assert anomaly.worst_day_ms == at_ms(10 * 60)
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people write them."""
+"""Formatting of numbers, times and texts."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""From a lake to a file: what it holds, how large it may get, and what an empty lake gives."""
+"""Writing the report: content, maximum size, and the report of an empty lake."""
 
 from pathlib import Path
 from typing import Any
@@ -77,28 +77,28 @@ def test_data_and_page_stay_small_for_any_lake(spark: SparkSession, tmp_path: Pa
 
 
 def _many() -> dict[str, list[dict[str, Any]]]:
-    """Every row of the small lake, thousands of times, each under its own long name and time."""
+    """Return every row of the small lake thousands of times, each with its own name and time."""
     made: dict[str, list[dict[str, Any]]] = {}
     for table, rows in SMALL.items():
         pattern = rows[-1]
-        made[table] = [_renamed(pattern, place) for place in range(MANY)]
+        made[table] = [_renamed(pattern, index) for index in range(MANY)]
     return made
 
 
-def _renamed(row: dict[str, Any], place: int) -> dict[str, Any]:
-    name = f"agent.{'very-long-name.' * 10}{place}"
+def _renamed(row: dict[str, Any], index: int) -> dict[str, Any]:
+    name = f"agent.{'very-long-name.' * 10}{index}"
     changed = {
         "endpoint": name,
         "sender": name,
         "subject": name,
-        "reason": "text " * 100 + str(place),
+        "reason": "text " * 100 + str(index),
         "chain": [name] * 20,
         "why": "words " * 100,
-        "minute": at(place * 7),
-        "at": at(place * 7),
-        "arrived_at": at(place * 7),
-        "connected_at": at(place * 7),
-        "wait_ms": 7.0 + place,
+        "minute": at(index * 7),
+        "at": at(index * 7),
+        "arrived_at": at(index * 7),
+        "connected_at": at(index * 7),
+        "wait_ms": 7.0 + index,
         "pressure": 0.9,
     }
     return row | {name: value for name, value in changed.items() if name in row}

@@ -1,4 +1,4 @@
-"""A stream that is killed at any moment and started again ends with the tables of a quiet run.
+"""A stream killed at any moment and restarted ends with the tables of an undisturbed run.
 
 `WAYPOST_KILLS` says how often it is killed.
 """
@@ -47,7 +47,7 @@ with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spa
 
 
 def started(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
-    """A stream in a process group of its own: Python and Java die together."""
+    """A stream in its own process group: Python and Java are killed together."""
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign)], start_new_session=True
     )
@@ -75,7 +75,7 @@ def killed(process: "subprocess.Popen[bytes]", after_s: float) -> None:
 
 
 def version_of(lake: Path) -> int:
-    """The newest version there is, as far as can be seen from outside."""
+    """Return the newest version of a lake, read without Spark."""
     texts = [path.read_text() for path in lake.glob("manifest/slot=*/part-*")]
     return max((json.loads(text)["version"] for text in texts), default=0)
 
@@ -91,7 +91,7 @@ def wait_for_version(lake: Path, version: int) -> None:
 
 
 def tables_of(lake: Lake) -> dict[str, list[str]]:
-    """Every row of every table, in some order that does not depend on how it was written."""
+    """Return every row of every table, in an order independent of how it was written."""
     tables: dict[str, list[str]] = {}
     for table, days in lake.manifest.tables.items():
         root = f"{lake.path}/{table}"
@@ -109,27 +109,27 @@ async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock, data = ManualClock(START_US), tmp_path / "data"
-    places = parse_sources([str(data)])
+    sources = parse_sources([str(data)])
     with seeded() as rng:
         async with relay_at(data, clock) as relay:
             for number in range(KILLS):
                 await live(relay, clock, rounds=1)
                 process = started(tmp_path / "lake", data, tmp_path / f"started-{number}")
                 reached = version_of(tmp_path / "lake")
-                for further in range(rng.randrange(4)):  # commits it may yet make
+                for further in range(rng.randrange(4)):  # commits before the kill
                     await live(relay, clock, rounds=1)
                     if rng.random() < 0.5:
                         await relay.seal_journal()
                     wait_for_version(tmp_path / "lake", reached + further + 1)
                 killed(process, rng.uniform(0.0, KILLED_WITHIN_S))
             await live(relay, clock, rounds=1)
-        stream(spark, str(tmp_path / "lake"), places, StreamOptions(until_idle=True))
+        stream(spark, str(tmp_path / "lake"), sources, StreamOptions(until_idle=True))
         disturbed = open_lake(spark, str(tmp_path / "lake"))
         streamed = tables_of(disturbed)
 
         quiet = open_lake(spark, str(tmp_path / "quiet"), create=True)
-        ingest(quiet, places)
+        ingest(quiet, sources)
         build(quiet)
         assert streamed == tables_of(quiet)
         assert len(streamed["events"]) > 100
-        assert ingest(disturbed, places).events == 0
+        assert ingest(disturbed, sources).events == 0

@@ -1,4 +1,4 @@
-"""Following live relays into a lake ends with what `ingest` makes of the same journals."""
+"""Streaming live relays into a lake gives the same result as `ingest` of their journals."""
 
 import threading
 from pathlib import Path
@@ -20,7 +20,7 @@ UNTIL_IDLE = StreamOptions(until_idle=True)
 
 
 class Builds:
-    """Stands in for `build`: notes when it was called, and that all was built."""
+    """Replaces `build`: records its calls and marks everything as built."""
 
     def __init__(self) -> None:
         self.versions: list[int] = []
@@ -37,9 +37,9 @@ def rows_of(lake: Lake) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in rows]
 
 
-def ingested(spark: SparkSession, path: Path, places: list[JournalSource]) -> Lake:
+def ingested(spark: SparkSession, path: Path, sources: list[JournalSource]) -> Lake:
     lake = open_lake(spark, str(path), create=True)
-    ingest(lake, places)
+    ingest(lake, sources)
     return lake
 
 
@@ -47,12 +47,12 @@ async def test_a_stream_completed_by_ingest_equals_ingest_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock, other_clock = ManualClock(START_US), ManualClock(START_US)
-    places = parse_sources([str(tmp_path / "north"), f"south={tmp_path / 'other'}"])
+    sources = parse_sources([str(tmp_path / "north"), f"south={tmp_path / 'other'}"])
     streamed = str(tmp_path / "streamed")
     builds = Builds()
 
     def catch_up() -> int:
-        return stream(spark, streamed, places, UNTIL_IDLE, build=builds).events
+        return stream(spark, streamed, sources, UNTIL_IDLE, build=builds).events
 
     async with (
         relay_at(tmp_path / "north", clock) as north,
@@ -66,30 +66,30 @@ async def test_a_stream_completed_by_ingest_equals_ingest_alone(
         await live(north, clock, rounds=1)
         assert catch_up() > 100
         assert catch_up() == 0
-        await live(south, other_clock, rounds=1)  # for `ingest` to finish what the stream began
+        await live(south, other_clock, rounds=1)  # left for `ingest`
         await north.seal_journal()
         await south.seal_journal()
 
     lake = open_lake(spark, streamed)
     assert not any(one.missing for of in lake.manifest.relays.values() for one in of.values())
-    after = ingest(lake, places)
-    alone = ingested(spark, tmp_path / "alone", places)
+    after = ingest(lake, sources)
+    alone = ingested(spark, tmp_path / "alone", sources)
     assert rows_of(lake) == rows_of(alone)
     assert lake.manifest.relays == alone.manifest.relays
     assert 0 < after.events < len(rows_of(alone))
-    assert len(builds.versions) == 2  # at the end of each run that brought something
+    assert len(builds.versions) == 2  # at the end of each run with new events
 
 
 async def test_a_lost_checkpoint_duplicates_nothing(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
-    places = parse_sources([str(tmp_path / "data")])
+    sources = parse_sources([str(tmp_path / "data")])
     path = str(tmp_path / "lake")
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
-        stream(spark, path, places, UNTIL_IDLE, build=Builds())
+        stream(spark, path, sources, UNTIL_IDLE, build=Builds())
         await live(relay, clock, rounds=1)
         fresh = StreamOptions(until_idle=True, checkpoint=str(tmp_path / "elsewhere"))
-        stream(spark, path, places, fresh, build=Builds())
+        stream(spark, path, sources, fresh, build=Builds())
     numbers = [row["seq"] for row in rows_of(open_lake(spark, path))]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -98,7 +98,7 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     clock = ManualClock(START_US)
-    places = parse_sources([str(tmp_path / "data")])
+    sources = parse_sources([str(tmp_path / "data")])
     path = str(tmp_path / "lake")
     stop, builds = threading.Event(), Builds()
 
@@ -109,7 +109,7 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
         options = StreamOptions(every_s=0.1, build_every_s=0.0)
-        summary = stream(spark, path, places, options, stop=stop, build=build_then_stop)
+        summary = stream(spark, path, sources, options, stop=stop, build=build_then_stop)
     assert summary.last_seq == {"data": summary.events}
     assert builds.versions == [1]
     assert not open_lake(spark, path).manifest.unbuilt
@@ -117,11 +117,11 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
 
 async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
-    places = parse_sources([str(tmp_path / "data")])
+    sources = parse_sources([str(tmp_path / "data")])
     async with relay_at(tmp_path / "data", clock) as relay:
         await live(relay, clock, rounds=1)
         await relay.seal_journal()
-    whole = ingested(spark, tmp_path / "whole", places)
+    whole = ingested(spark, tmp_path / "whole", sources)
     events = whole.read("events", EVENTS)
     path, counts = str(tmp_path / "lake"), []
     for first in range(1, 61, 10):
@@ -133,10 +133,10 @@ async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_
     assert rows_of(lake) == rows_of(whole)
     assert lake.manifest.relays["data"][1].events == whole.manifest.relays["data"][1].events
     kept = {part.name for part in (tmp_path / "lake/events/day=2026-01-01").iterdir()}
-    assert "batch=1" not in kept  # left unused by the first compaction, deleted by the second
+    assert "batch=1" not in kept  # unlisted by the first compaction, deleted by the second
 
 
 def test_a_stream_without_a_journal_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    places = parse_sources([str(tmp_path / "nothing")])
+    sources = parse_sources([str(tmp_path / "nothing")])
     with pytest.raises(JournalUnusable, match="no journal at"):
-        stream(spark, str(tmp_path / "lake"), places, UNTIL_IDLE, build=Builds())
+        stream(spark, str(tmp_path / "lake"), sources, UNTIL_IDLE, build=Builds())

@@ -1,4 +1,4 @@
-"""Lakes that are built once for all tests of tables: building takes seconds, looking does not."""
+"""Lakes that are built once for all tests of tables, because building takes seconds."""
 
 import shutil
 from pathlib import Path
@@ -17,14 +17,14 @@ from waypost.simulate import SimulationOptions, simulate
 
 
 class Step(msgspec.Struct):
-    """What a build said, and the manifest after it."""
+    """The summary of a build, and the manifest after it."""
 
     built: BuildSummary
     manifest: Manifest
 
 
 class BuiltLake(msgspec.Struct):
-    """A lake with its tables, the journal it is made from, and the steps in which it was made."""
+    """A lake with its tables, its journal, and the builds that made it."""
 
     lake: Lake
     relay: str
@@ -40,7 +40,7 @@ def take_in_and_build(lake: Lake, relay: str, data: Path) -> Step:
 
 @pytest.fixture(scope="session")
 def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
-    """Every rare case once; the fourth day is taken in after the others were built."""
+    """Return a lake with every rare case; the fourth day is ingested after the first build."""
     data = tmp_path_factory.mktemp("by-hand")
     lake = open_lake(spark, str(data / "lake"), create=True)
     journal_by_hand.write_first_part(data)
@@ -52,7 +52,7 @@ def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bu
 
 @pytest.fixture(scope="session")
 def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
-    """Two days of many agents, taken in and built at once."""
+    """Return a lake with two days of many agents, ingested and built at once."""
     root = tmp_path_factory.mktemp("simulated")
     simulate(SimulationOptions(messages=3000, agents=40, seed=7, out=root / "data"))
     lake = open_lake(spark, str(root / "lake"), create=True)
@@ -62,7 +62,7 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
-    """The same traffic in three thirds, of which the second comes last."""
+    """Return a lake with the same traffic in three parts, the second of which comes last."""
     root = tmp_path_factory.mktemp("in-steps")
     pieces = cut(simulated.journal, root / "pieces", pieces=9)
     lake = open_lake(simulated.lake.spark, str(root / "lake"), create=True)
@@ -77,7 +77,7 @@ def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def cut(journal: Path, into: Path, pieces: int) -> list[Path]:
-    """The journal's batches as that many segments of about the same size, in order."""
+    """Split the journal's batches into segments of about the same size, in order."""
     into.mkdir()
     text = b"".join(path.read_bytes() for path in sorted(journal.glob("*.jsonl")))
     lines = text.splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""A journal written line by line: every case that traffic seldom shows, on four days.
+"""A journal written by hand: every rare case, on four days.
 
 The first two days and the third are one part, the fourth is another, so that it can be taken in
 later. What is expected of each message stands in the tests.
@@ -17,7 +17,7 @@ MINUTE_US = 60_000_000
 
 
 def at(day: int, clock: str) -> int:
-    """µs of an instant in January 2026."""
+    """Return a time in January 2026, in µs."""
     moment = datetime.fromisoformat(f"2026-01-{day:02} {clock}").replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1_000_000
 
@@ -107,7 +107,7 @@ def _first_day() -> list[Any]:
 
 
 def _used_again() -> list[Any]:
-    """The first life is over, with a lease of its own, before the same id comes again."""
+    """The first message is leased and ended before its id is used again."""
     first, second = at(1, "21:00:00"), at(1, "22:00:00")
     return [
         _accepted(first, "twice", "agent.c", "agent.b", chosen_id=True),
@@ -144,12 +144,12 @@ def _fourth_day() -> list[Any]:
 
 
 def write_first_part(data: Path) -> None:
-    """Everything up to the third day."""
+    """Write the first three days."""
     _write_segment(data, 1, [*_first_day(), *_until_the_third()])
 
 
 def write_second_part(data: Path) -> None:
-    """The fourth day, in a segment of its own."""
+    """Write the fourth day, as a second segment."""
     first_seq = len(_first_day()) + len(_until_the_third()) + 1
     _write_segment(data, first_seq, _fourth_day())
 

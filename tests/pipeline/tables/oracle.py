@@ -1,4 +1,4 @@
-"""The tables once more, in plain SQL over the raw lines of a journal, by another engine."""
+"""Computes the tables a second time: plain SQL over the raw journal lines, in DuckDB."""
 
 import math
 from pathlib import Path
@@ -11,13 +11,13 @@ from pyspark.sql.types import DateType, StructType, TimestampType
 
 _FOLDER = Path(__file__).parent / "queries"
 ANSWERED = sorted(path.stem for path in _FOLDER.glob("*.sql") if path.stem != "line")
-"""Tables that have such a query."""
+"""Tables with an oracle query."""
 
 Rows = list[tuple[Any, ...]]
 
 
 class Oracle:
-    """Answers for one journal."""
+    """The expected tables of one journal."""
 
     def __init__(self, journal: Path, relay: str) -> None:
         self._base = duckdb.connect()
@@ -27,18 +27,18 @@ class Oracle:
         self._base.execute(f"CREATE TABLE messages AS {_query('messages')}")
 
     def rows(self, table: str, schema: StructType) -> Rows:
-        """A table's rows in any order, times in µs."""
+        """Return a table's rows in any order, times in µs."""
         columns = (_plain_sql(field.name, field.dataType) for field in schema)
         return self._base.execute(f"SELECT {', '.join(columns)} FROM ({_query(table)})").fetchall()
 
 
 def spark_rows(table: DataFrame) -> Rows:
-    """The same of what Spark has."""
+    """Return the rows of a Spark table in the same form."""
     return [tuple(row) for row in table.select(*map(_plain, table.schema)).collect()]
 
 
 def assert_same_rows(found: Rows, wanted: Rows) -> None:
-    """Equal as sets, with the last bits of floating point numbers left open."""
+    """Assert that rows are equal as sets, with a tolerance for floating point numbers."""
     found, wanted = _sorted(found), _sorted(wanted)
     assert len(found) == len(wanted)
     different = [pair for pair in zip(found, wanted, strict=True) if not _alike(*pair)]
@@ -63,7 +63,7 @@ def _plain(field: Any) -> Column:
 
 
 def _sorted(rows: Rows) -> Rows:
-    """By what is not a floating point number: that is enough to tell rows apart."""
+    """Sort by all values except floating point numbers, which suffices to identify rows."""
     return sorted(
         rows, key=lambda row: [str(value) for value in row if not isinstance(value, float)]
     )

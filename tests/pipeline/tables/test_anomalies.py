@@ -1,4 +1,4 @@
-"""Where each anomaly begins: just above its threshold, and not just below."""
+"""The thresholds of anomalies: reported just above, not just below."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ def _day(sender: str, ago: int = 0, **numbers: int) -> dict[str, Any]:
 
 
 def _usual(sender: str, days: int, busiest: int, first_ago: int = 1) -> list[dict[str, Any]]:
-    """Earlier days, each with an answer, so that nothing but a burst can be found."""
+    """Return earlier days, each with an answer, so that only bursts can be found."""
     return [
         _day(sender, ago, publishes=busiest, answers=1, busiest_minute=busiest)
         for ago in range(first_ago, first_ago + days)

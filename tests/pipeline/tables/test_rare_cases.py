@@ -1,4 +1,4 @@
-"""What becomes of messages that do not simply arrive, get leased and are acknowledged."""
+"""Tables for messages with unusual histories."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,8 +17,8 @@ def rows_of(built: BuiltLake, table: Any) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def lives(by_hand: BuiltLake) -> dict[str, Rows]:
-    """Rows of `messages` by id, in order of arrival."""
+def messages_by_id(by_hand: BuiltLake) -> dict[str, Rows]:
+    """Return the rows of `messages` by id, in order of arrival."""
     found: dict[str, Rows] = {}
     for row in sorted(rows_of(by_hand, messages), key=lambda row: row["seq"]):
         found.setdefault(row["id"], []).append(row)
@@ -31,86 +31,86 @@ def instant(day: int, clock: str) -> datetime:
     )
 
 
-def facts(row: dict[str, Any], **expected: Any) -> None:
+def check(row: dict[str, Any], **expected: Any) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-def test_a_returned_message_counts_both_attempts(lives: dict[str, Rows]) -> None:
-    (plain,) = lives["plain"]
-    facts(plain, state="acked", attempts=2, returns=1, wait_ms=2000.0, total_ms=10_000.0)
+def test_a_returned_message_counts_both_attempts(messages_by_id: dict[str, Rows]) -> None:
+    (plain,) = messages_by_id["plain"]
+    check(plain, state="acked", attempts=2, returns=1, wait_ms=2000.0, total_ms=10_000.0)
 
 
-def test_a_message_to_two_mailboxes_is_two_rows(lives: dict[str, Rows]) -> None:
-    here, there = lives["wide"]
+def test_a_message_to_two_mailboxes_is_two_rows(messages_by_id: dict[str, Rows]) -> None:
+    here, there = messages_by_id["wide"]
     assert [here["endpoint"], there["endpoint"]] == ["agent.b", "agent.c"]
     assert [here["total_ms"], there["total_ms"]] == [1000.0, 3000.0]
 
 
 def test_a_redriven_message_is_pending_again_and_keeps_its_dead_letter_reason(
-    lives: dict[str, Rows],
+    messages_by_id: dict[str, Rows],
 ) -> None:
-    (broken,) = lives["broken"]
-    facts(broken, day=date(2026, 1, 3), state="leased", redrives=1, attempts=2)
-    facts(broken, reason=None, finished_at=None, total_ms=None, died_of="handler failed")
+    (broken,) = messages_by_id["broken"]
+    check(broken, day=date(2026, 1, 3), state="leased", redrives=1, attempts=2)
+    check(broken, reason=None, finished_at=None, total_ms=None, died_of="handler failed")
 
 
-def test_a_purged_dead_letter_keeps_its_reason(lives: dict[str, Rows]) -> None:
-    (thrown,) = lives["thrown"]
-    facts(thrown, state="purged", reason="room", finished_at=instant(1, "10:02:00"))
-    facts(thrown, died_at=instant(1, "10:01:00"))
+def test_a_purged_dead_letter_keeps_its_reason(messages_by_id: dict[str, Rows]) -> None:
+    (thrown,) = messages_by_id["thrown"]
+    check(thrown, state="purged", reason="room", finished_at=instant(1, "10:02:00"))
+    check(thrown, died_at=instant(1, "10:01:00"))
 
 
-def test_a_repeated_id_is_two_messages(lives: dict[str, Rows]) -> None:
-    rejected, stored = lives["again"]
-    facts(rejected, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
+def test_a_repeated_id_is_two_messages(messages_by_id: dict[str, Rows]) -> None:
+    rejected, stored = messages_by_id["again"]
+    check(rejected, state="purged", attempts=0, finished_at=instant(1, "15:00:00"))
     assert rejected["reason"].startswith("cycle detected")
-    facts(stored, state="acked", attempts=1, total_ms=2000.0, died_at=None, reason=None)
+    check(stored, state="acked", attempts=1, total_ms=2000.0, died_at=None, reason=None)
 
 
 def test_events_before_an_id_repeats_stay_with_the_first_message(
-    lives: dict[str, Rows],
+    messages_by_id: dict[str, Rows],
 ) -> None:
-    over, open_still = lives["twice"]
-    facts(over, state="acked", attempts=1, wait_ms=1000.0, total_ms=4000.0)
-    facts(open_still, state="leased", attempts=1, wait_ms=2000.0, total_ms=None)
+    over, open_still = messages_by_id["twice"]
+    check(over, state="acked", attempts=1, wait_ms=1000.0, total_ms=4000.0)
+    check(open_still, state="leased", attempts=1, wait_ms=2000.0, total_ms=None)
 
 
 def test_an_id_repeated_on_a_later_day_purges_the_earlier_dead_letter(
-    lives: dict[str, Rows],
+    messages_by_id: dict[str, Rows],
 ) -> None:
-    rejected, stored = lives["late"]
-    facts(rejected, day=date(2026, 1, 2), state="purged", finished_at=instant(4, "12:00:00"))
-    facts(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
+    rejected, stored = messages_by_id["late"]
+    check(rejected, day=date(2026, 1, 2), state="purged", finished_at=instant(4, "12:00:00"))
+    check(stored, day=date(2026, 1, 4), state="pending", finished_at=None)
 
 
 def test_a_message_that_expires_later_stays_on_its_day_of_arrival(
-    lives: dict[str, Rows],
+    messages_by_id: dict[str, Rows],
 ) -> None:
-    (slow,) = lives["slow"]
-    facts(slow, day=date(2026, 1, 3), state="expired", reason="time to live is over")
-    facts(slow, finished_at=instant(4, "14:00:00"), died_at=None, wait_ms=None)
+    (slow,) = messages_by_id["slow"]
+    check(slow, day=date(2026, 1, 3), state="expired", reason="time to live is over")
+    check(slow, finished_at=instant(4, "14:00:00"), died_at=None, wait_ms=None)
 
 
 def test_a_publish_without_recipient_is_in_traffic_and_not_in_messages(
-    by_hand: BuiltLake, lives: dict[str, Rows]
+    by_hand: BuiltLake, messages_by_id: dict[str, Rows]
 ) -> None:
-    assert "nobody" not in lives
+    assert "nobody" not in messages_by_id
     (minute,) = [row for row in rows_of(by_hand, traffic) if row["unclaimed"]]
-    facts(minute, minute=instant(1, "09:02:00"), publishes=1, unclaimed=1, stored=0, bytes=0)
+    check(minute, minute=instant(1, "09:02:00"), publishes=1, unclaimed=1, stored=0, bytes=0)
 
 
 def test_counted_rejections_count_in_full_in_the_minute_they_happened(by_hand: BuiltLake) -> None:
     (line,) = [row for row in rows_of(by_hand, rejections) if row["count"] > 1]
-    facts(line, count=300, at=instant(1, "12:10:00"), reason="rate_limited")
+    check(line, count=300, at=instant(1, "12:10:00"), reason="rate_limited")
     (minute,) = [row for row in rows_of(by_hand, traffic) if row["rejected"] == 300]
-    facts(minute, minute=instant(1, "12:05:00"), publishes=300)
+    check(minute, minute=instant(1, "12:05:00"), publishes=300)
     (flood,) = [row for row in rows_of(by_hand, senders) if row["sender"] == "agent.flood"]
-    facts(flood, publishes=300, rate_limited=300, busiest_minute=300, recipients=0)
+    check(flood, publishes=300, rate_limited=300, busiest_minute=300, recipients=0)
 
 
 def test_different_ways_into_a_loop_are_one_loop(by_hand: BuiltLake) -> None:
     first, second = sorted(rows_of(by_hand, loops), key=lambda row: row["day"])
-    facts(first, endpoint="agent.b", chain=["agent.b", "agent.c", "agent.b"], times=2, senders=1)
+    check(first, endpoint="agent.b", chain=["agent.b", "agent.c", "agent.b"], times=2, senders=1)
     assert first["why"] == "agent.b → agent.c → agent.b came back after 2 hops, stopped 2 times"
     assert second["why"] == "agent.b → agent.b came back after 1 hop, stopped once"
 

@@ -1,4 +1,4 @@
-"""Every table against another engine, and in steps against at once."""
+"""Every table against another engine, and built in steps against built at once."""
 
 import threading
 from pathlib import Path
@@ -17,11 +17,11 @@ from waypost.pipeline.tables import loops
 from waypost.pipeline.tables.build import build
 from waypost.pipeline.tables.registry import TABLES
 
-IN_WORDS = {"loops", "anomalies"}  # their sentences are tested one by one
+WITH_TEXTS = {"loops", "anomalies"}  # their texts are tested one by one
 
 
 def test_every_table_without_texts_has_an_oracle() -> None:
-    assert set(ANSWERED) == set(TABLES) - IN_WORDS
+    assert set(ANSWERED) == set(TABLES) - WITH_TEXTS
 
 
 @pytest.mark.parametrize("table", ANSWERED)
@@ -87,7 +87,7 @@ def test_a_failing_table_ends_the_others_and_leaves_the_lake_unchanged(
         broken.setattr(loops, "build", fail)
         with pytest.raises(RuntimeError, match="no table today"):
             build(lake)
-    # Nobody writes any more: the next build has the same directories.
+    # All writers have ended: the next build uses the same directories.
     assert not [one for one in threading.enumerate() if one.name.startswith("build")]
     assert encode_manifest(open_lake(spark, lake.path).manifest) == before
     assert build(lake).messages > 0

@@ -1,4 +1,4 @@
-"""Traces become the events of a relay, in the order in which a plain program puts them."""
+"""Imported traces give the same events, in the same order, as a simple program."""
 
 import random
 from collections import Counter
@@ -23,7 +23,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return open_lake(spark, str(tmp_path / "lake"), create=True)
 
 
-def taken_in(
+def import_text(
     lake: Lake, text: str, path: Path, drain: Drain = NEXT_ACTIVITY
 ) -> tuple[TraceSummary, list[dict[str, Any]]]:
     path.write_text(text, encoding="utf-8")
@@ -33,7 +33,7 @@ def taken_in(
 
 
 def expected(messages: list[tuple[int, Message]], drain: Drain) -> list[tuple[Any, ...]]:
-    """What happens, by the obvious loops: (µs, kind, line, endpoint, depth on arrival)."""
+    """Compute the events with simple loops: (µs, kind, line, endpoint, depth on arrival)."""
     steps = []
     for line, (_, target, at_us, _) in messages:
         if drain == NEXT_ACTIVITY:
@@ -47,16 +47,16 @@ def expected(messages: list[tuple[int, Message]], drain: Drain) -> list[tuple[An
             steps.append(((read_us, turn, line, 1), "leased", target))
             steps.append(((read_us, turn, line, 2), "acked", target))
     depths: Counter[str] = Counter()
-    told = []
+    events = []
     for (at_us, _, line, _), kind, target in sorted(steps):
         depth = depths[target] if kind == "accepted" else None
         depths[target] += {"accepted": 1, "acked": -1}.get(kind, 0)
-        told.append((at_us, kind, f"t-{line}", f"trace.{target}", depth))
-    return told
+        events.append((at_us, kind, f"t-{line}", f"trace.{target}", depth))
+    return events
 
 
 def random_messages(seed: int, count: int) -> list[tuple[int, Message]]:
-    """Few people and few instants, so that much happens at once; three days, unsorted."""
+    """Return messages of few names at few times, so that many coincide; three days, unsorted."""
     rng = random.Random(seed)
     people = [f"p{number}" for number in range(6)]
     messages: list[tuple[int, Message]] = []
@@ -73,7 +73,7 @@ def test_a_trace_gives_the_same_events_as_a_simple_program(
     messages = random_messages(seed=11, count=150)
     lines = [f"{a} {b} {at / 1e6:.6f} {size}" for _, (a, b, at, size) in messages]
     text = "\n".join(["src dst time size", *lines]) + "\n"
-    summary, rows = taken_in(lake, text, tmp_path / "people.txt", drain)
+    summary, rows = import_text(lake, text, tmp_path / "people.txt", drain)
 
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     assert {row["relay"] for row in rows} == {"people"}
@@ -90,7 +90,7 @@ def test_a_trace_gives_the_same_events_as_a_simple_program(
 
 def test_a_trace_starts_with_settings_without_limits(lake: Lake, tmp_path: Path) -> None:
     text = "# a comment\n\nann, bob@work.org, 1082040961\nbob@work.org,ann,1082040962.5\n"
-    summary, rows = taken_in(lake, text, tmp_path / "office mail.csv")
+    summary, rows = import_text(lake, text, tmp_path / "office mail.csv")
 
     assert (summary.relay, summary.senders, summary.recipients) == ("office-mail", 2, 2)
     settings = merge_settings(Settings(), rows[0]["settings"].encode())
@@ -108,12 +108,12 @@ def test_a_trace_starts_with_settings_without_limits(lake: Lake, tmp_path: Path)
 
 
 def test_names_that_become_the_same_subject_are_counted(lake: Lake, tmp_path: Path) -> None:
-    summary, _ = taken_in(lake, "a.b x 1\na_b x 2\na:b a.b 3\n", tmp_path / "t.txt")
+    summary, _ = import_text(lake, "a.b x 1\na_b x 2\na:b a.b 3\n", tmp_path / "t.txt")
     assert (summary.merged, summary.senders) == (2, 1)
 
 
 def test_a_trace_is_not_imported_twice(lake: Lake, tmp_path: Path) -> None:
-    taken_in(lake, "a b 1\n", tmp_path / "once.txt")
+    import_text(lake, "a b 1\n", tmp_path / "once.txt")
     version = lake.manifest.version
     with pytest.raises(LakeUnusable, match="already holds relay 'once'"):
         import_trace(lake, str(tmp_path / "once.txt"))
@@ -124,7 +124,7 @@ def test_a_trace_is_not_imported_twice(lake: Lake, tmp_path: Path) -> None:
 def test_a_few_bad_lines_are_reported_and_skipped(lake: Lake, tmp_path: Path) -> None:
     lines = [f"a b {number}" for number in range(300)]
     lines[40:40] = ["a b yesterday", "a b"]
-    summary, rows = taken_in(lake, "\n".join(lines), tmp_path / "nearly.txt")
+    summary, rows = import_text(lake, "\n".join(lines), tmp_path / "nearly.txt")
     assert (summary.messages, summary.bad_lines) == (300, 2)
     assert summary.bad_examples == ["line 41: a b yesterday", "line 42: a b"]
     assert {"t-41", "t-42"}.isdisjoint(row["id"] for row in rows)
@@ -142,7 +142,7 @@ def test_a_file_with_many_bad_lines_is_rejected(
     lake: Lake, tmp_path: Path, text: str, words: str
 ) -> None:
     with pytest.raises(BadTrace, match=words):
-        taken_in(lake, text, tmp_path / "bad.txt")
+        import_text(lake, text, tmp_path / "bad.txt")
     assert not lake.manifest.relays
 
 
@@ -153,7 +153,7 @@ def test_line_numbers_do_not_depend_on_file_blocks(
     spark.conf.set("spark.sql.files.openCostInBytes", "1")
     try:
         lines = [f"a{number} b {number}" for number in range(400)]
-        _, rows = taken_in(lake, "\n".join(lines), tmp_path / "cut.txt", drain=1.0)
+        _, rows = import_text(lake, "\n".join(lines), tmp_path / "cut.txt", drain=1.0)
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
         spark.conf.unset("spark.sql.files.openCostInBytes")

@@ -24,6 +24,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from waypost.pipeline.files import replace_file
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.replay.arrivals import (
@@ -141,9 +142,7 @@ def remember(lake: Lake, result: Backtest) -> None:
     """Write `result` into the lake for the dashboard, if the lake is a local directory."""
     directory = Path(lake.path)
     if directory.is_dir():
-        temporary = directory / f".{RESULT_FILE}"
-        temporary.write_bytes(msgspec.json.encode(result))
-        temporary.replace(directory / RESULT_FILE)
+        replace_file(directory / RESULT_FILE, msgspec.json.encode(result))
 
 
 # The stages

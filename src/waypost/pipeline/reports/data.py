@@ -245,7 +245,7 @@ class DeadReason(msgspec.Struct, frozen=True):
 
 
 class DeadInbox(msgspec.Struct, frozen=True):
-    """Dead letters of one inbox."""
+    """Dead-letter counts of one inbox."""
 
     relay: str
     endpoint: str

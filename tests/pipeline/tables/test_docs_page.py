@@ -1,4 +1,4 @@
-"""The page about tables names their columns, all of them and no others, in order."""
+"""docs/tables.md lists exactly the columns of every table, in order."""
 
 import re
 from pathlib import Path
@@ -31,15 +31,15 @@ def test_the_page_names_exactly_the_tables() -> None:
 
 def test_the_page_states_the_thresholds_of_anomalies() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", _section("anomalies"), re.MULTILINE))
-    told = {kind: [int(number) for number in re.findall(r"\d+", rows[kind])] for kind in rows}
-    assert told["flood"] == [anomalies.FLOOD_REJECTIONS_MIN]
-    assert told["one_way"] == [
+    numbers = {kind: [int(number) for number in re.findall(r"\d+", rows[kind])] for kind in rows}
+    assert numbers["flood"] == [anomalies.FLOOD_REJECTIONS_MIN]
+    assert numbers["one_way"] == [
         anomalies.ONE_WAY_PUBLISHES_MIN,
         anomalies.ONE_WAY_RECIPIENTS_MIN,
         anomalies.ONE_WAY_SINGLE_MIN,
         anomalies.EARLIER_DAYS,
     ]
-    assert told["burst"] == [
+    assert numbers["burst"] == [
         anomalies.BURST_MINUTE_MIN,
         anomalies.BURST_FACTOR,
         anomalies.BURST_DAYS_MIN,
