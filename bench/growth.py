@@ -59,7 +59,7 @@ def _senders(relay: Relay, number: int) -> Traffic:
     relay.register_endpoint("agent.sink")
     senders = [f"agent.worker-{index}" for index in range(number)]
     for sender in senders:
-        relay.parts.ledger.state.windows.record(sender, relay.parts.ledger.now_us() // 1000)
+        relay._runtime.ledger.state.windows.record(sender, relay._runtime.ledger.now_us() // 1000)
     return ["agent.sink"], senders
 
 

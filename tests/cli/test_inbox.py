@@ -78,7 +78,7 @@ def test_an_unknown_endpoint_is_an_error_that_points_at_the_list(waypost: Comman
     fill(waypost.data)
     for more in ((), ("--ack",)):
         result = waypost("inbox", "agent.nobody", *more, exits=1)
-        assert "no endpoint is registered under agent.nobody" in result.stderr
+        assert "endpoint agent.nobody is not registered" in result.stderr
         assert "waypost endpoints" in result.stderr
 
 

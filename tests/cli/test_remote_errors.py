@@ -215,7 +215,7 @@ def test_an_inbox_of_somebody_else_is_rejected_with_what_is_needed(
     person.has_keys("agent.f.curious")
     assert "'waypost keys new agent.f.x'" in one_sentence(person("inbox", "agent.f.x", exits=1))
     said = one_sentence(relay.operator()("inbox", "agent.f.unheard", exits=1))
-    assert "no endpoint is registered under agent.f.unheard" in said
+    assert "endpoint agent.f.unheard is not registered" in said
 
 
 def test_an_unknown_id_is_one_sentence(relay: ServedRelay) -> None:

@@ -42,7 +42,7 @@ def only_segment(data: Path) -> Path:
 def state_of(relay: Relay) -> dict[str, Any]:
     """What a relay holds, in the words of the plain journal."""
     folders = {0: "new", 1: "cur", 2: "failed"}
-    mailboxes = relay.parts.ledger.state.mailboxes.values()
+    mailboxes = relay._runtime.ledger.state.mailboxes.values()
     return {
         "order": {box.subject: list(box.live) for box in mailboxes if box.live},
         "status": {
@@ -78,7 +78,7 @@ async def assert_goes_on(data: Path, expected: plain_journal.Sum) -> None:
     assert before == as_state(plain_journal.add_up_directory(data))
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert state_of(relay) == before
-        assert relay.parts.report.bytes_cut == 0
+        assert relay._runtime.report.bytes_cut == 0
         (kept,) = await relay.lease("agent.new")
         assert kept.payload == "after the fall"
     plain_journal.assert_index_is_right(data)

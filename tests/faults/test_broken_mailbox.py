@@ -142,7 +142,7 @@ async def test_a_file_dropped_in_again_is_taken_once_and_removed_twice(tmp_path:
         dropped = mailbox / "new" / "1700000000.M1P2.host:2,S"  # no id, as other programs name them
         for _ in range(2):
             dropped.write_text('{"sender": "agent.y", "payload": 1}')
-            relay.parts.drop_ins.scan_all()
+            relay._runtime.drop_ins.scan_all()
             await relay.idle()
             await eventually(lambda: not dropped.exists(), "the file to go")
         assert relay.metrics().by_status["pending"] == 1

@@ -72,7 +72,7 @@ async def assert_set_aside(data: Path, expected: plain_journal.Sum, lost: Span) 
     forget_index(data)
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert state_of(relay) == as_state(expected)
-        report = relay.parts.report
+        report = relay._runtime.report
         assert [(one.start, one.end) for one in report.damaged] == [lost]
         assert any("damage" in problem for problem in relay.metrics().problems)
         before = state_of(relay)
@@ -108,7 +108,7 @@ async def test_a_broken_last_batch_is_cut_but_not_without_a_word(copy: Path) -> 
     forget_index(copy)
     async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert any("damage" in problem for problem in relay.metrics().problems)
-        assert relay.parts.report.bytes_cut == end - start
+        assert relay._runtime.report.bytes_cut == end - start
     (kept,) = (copy / "journal" / "damaged").iterdir()
     assert kept.read_bytes() == broken
     await assert_goes_on(copy, plain_journal.add_up(e for _, _, es in batches[:-1] for e in es))
@@ -177,7 +177,7 @@ async def assert_set_aside_somehow(data: Path, expected: plain_journal.Sum) -> N
     forget_index(data)
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert state_of(relay) == as_state(expected)
-        report = relay.parts.report
+        report = relay._runtime.report
         assert report.damaged
         assert report.bytes_cut == 0
         result = await relay.publish("agent.b", "on", sender="agent.x")

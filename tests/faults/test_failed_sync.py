@@ -180,7 +180,7 @@ async def test_a_file_dropped_into_a_stopped_relay_waits_for_the_next_one(
         return
     (endpoint.maildir_path / "tmp" / "dropped").write_text('{"sender": "agent.y", "payload": 1}')
     (endpoint.maildir_path / "tmp" / "dropped").rename(endpoint.maildir_path / "new" / "dropped")
-    relay.parts.drop_ins.scan_all()
+    relay._runtime.drop_ins.scan_all()
     await relay.close()
     async with Relay(tmp_path, settings=settings(storage)) as relay:
         await relay.idle()

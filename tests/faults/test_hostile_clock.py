@@ -172,7 +172,7 @@ async def test_housekeeping_goes_on_although_the_clock_was_set_back(tmp_path: Pa
     clock, swept = SettableClock(), []
     keep = HousekeepingConfig(sweep_interval_ms=10)
     async with Relay(tmp_path, settings=settings(housekeeping=keep), clock=clock) as relay:
-        relay.parts.sweeper.add(swept.append)
+        relay._runtime.sweeper.add(swept.append)
         await eventually(lambda: swept, "the first sweep")
         clock.offset_us = -YEAR_US
         count = len(swept)

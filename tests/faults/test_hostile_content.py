@@ -72,7 +72,7 @@ async def test_text_that_claims_to_be_json_takes_one_line_or_is_rejected(
     assert "acked" not in kinds
     forget_index(tmp_path)
     async with Relay(tmp_path, settings=SETTINGS) as relay:
-        assert relay.parts.report.damaged == []
+        assert relay._runtime.report.damaged == []
         assert [one.payload for one in await relay.lease("agent.a")] == [*expected, "after"]
 
 
@@ -82,7 +82,7 @@ async def test_a_file_dropped_in_cannot_write_into_the_journal(tmp_path: Path, r
         mailbox = relay.register_endpoint("agent.a").maildir_path
         assert mailbox is not None
         (mailbox / "new" / "dropped").write_bytes(b'{"sender":"agent.y","payload":' + raw + b"}")
-        relay.parts.drop_ins.scan_all()
+        relay._runtime.drop_ins.scan_all()
         await relay.publish("agent.a", "after", sender="agent.x")
     assert "acked" not in [event["kind"] for event in plain_journal.committed(tmp_path)]
     forget_index(tmp_path)

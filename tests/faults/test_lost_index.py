@@ -137,7 +137,7 @@ async def test_ids_and_pairs_are_remembered_without_an_index(copy: Path) -> None
     expected = plain_journal.add_up_directory(copy)
     forget_index(copy)
     async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
-        seen = relay.parts.ledger.state.last_seen
+        seen = relay._runtime.ledger.state.last_seen
         assert {pair: seen.get(pair) for pair in expected.last_seen} == expected.last_seen
         before = state_of(relay)
         again = await relay.publish("agent.a", "other", sender="agent.x", message_id="last")
@@ -154,7 +154,7 @@ async def test_an_index_ahead_of_the_journal_gives_way(history: Path, tmp_path: 
         expected = plain_journal.add_up_directory(data)
         async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
             assert state_of(relay) == as_state(expected)
-            assert relay.parts.report.index_rebuilt
+            assert relay._runtime.report.index_rebuilt
         shutil.rmtree(data)
 
 
@@ -263,14 +263,14 @@ async def test_checkpoints_that_fail_now_and_then_lose_nothing(
     with seeded() as chance:
         for _ in range(6):
             async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
-                write = relay.parts.index.write
+                write = relay._runtime.index.write
 
                 def fail_sometimes(changes: Changes, write: Any = write) -> None:
                     if chance.random() < 0.6:
                         raise sqlite3.OperationalError("database or disk is full")
                     write(changes)
 
-                monkeypatch.setattr(relay.parts.index, "write", fail_sometimes)
+                monkeypatch.setattr(relay._runtime.index, "write", fail_sometimes)
                 await publish_and_ack(relay, chance, rounds=30)
             async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
                 assert state_of(relay) == as_state(plain_journal.add_up_directory(data))

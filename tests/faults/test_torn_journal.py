@@ -79,8 +79,8 @@ async def test_what_was_never_committed_is_cut(copy: Path, tail: bytes) -> None:
     with only_segment(copy).open("ab") as file:
         file.write(tail)
     async with Relay(copy, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
-        assert relay.parts.report.bytes_cut == len(tail)
-        assert relay.parts.report.damaged == []
+        assert relay._runtime.report.bytes_cut == len(tail)
+        assert relay._runtime.report.damaged == []
     await assert_goes_on(copy, expected)
 
 

@@ -72,7 +72,7 @@ class ListeningRelay:
 
     def waiting(self, subject: str) -> int:
         """Return how many messages `subject` has not acknowledged yet."""
-        mailbox = self.services.relay.parts.ledger.state.mailboxes.get(subject)
+        mailbox = self.services.relay._runtime.ledger.state.mailboxes.get(subject)
         return len(mailbox.live) if mailbox is not None else 0
 
 

@@ -8,7 +8,7 @@ from waypost import Relay
 
 def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
     """What the relay holds in memory is what its journal adds up to."""
-    state = relay.parts.ledger.state
+    state = relay._runtime.ledger.state
     boxes = state.mailboxes.values()
     assert {box.subject: list(box.live) for box in boxes if box.live} == total.order()
     dead = {box.subject: {one.id: one.reason for one in box.dead.values()} for box in boxes}
@@ -40,7 +40,7 @@ def assert_windows_are(relay: Relay, total: Sum, now_ms: int) -> None:
         sender: [at_ms for at_ms in instants if at_ms > now_ms - window_ms]
         for sender, instants in total.sent_ms.items()
     }
-    found = relay.parts.ledger.state.windows.snapshot(now_ms, window_ms)
+    found = relay._runtime.ledger.state.windows.snapshot(now_ms, window_ms)
     assert found == {sender: instants for sender, instants in sent.items() if instants}
 
 

@@ -122,7 +122,7 @@ class Life:
     def settle(self) -> None:
         self.do(self.relay.idle())
         self.do(
-            self.relay.parts.checkpoints._wait_until_written()
+            self.relay._runtime.checkpoints._wait_until_written()
         )  # or threads would decide what is dropped
         self.model.settle(self.clock())
 
@@ -230,14 +230,14 @@ class Life:
     def ack(self, endpoint: str, share: int) -> None:
         self.sweep()  # as in publish
         ids = list(self.held.get(endpoint, {}))[::share]
-        if ids and endpoint in self.relay.parts.ledger.state.mailboxes:
+        if ids and endpoint in self.relay._runtime.ledger.state.mailboxes:
             expected = self.model.acked(endpoint, ids)
             assert self.do(self.relay.ack(endpoint, ids)) == expected
             self.settle()
 
     def nack(self, endpoint: str, delay: float) -> None:
         ids = list(self.held.get(endpoint, {}))[::2]
-        if ids and endpoint in self.relay.parts.ledger.state.mailboxes:
+        if ids and endpoint in self.relay._runtime.ledger.state.mailboxes:
             not_before_us = self.clock() + int(delay * 1_000_000) if delay else 0
             expected = self.model.nacked(endpoint, ids, not_before_us)
             assert self.do(self.relay.nack(endpoint, ids, delay)) == expected
@@ -293,7 +293,7 @@ class Life:
 
     def change_settings(self, change: dict[str, Any]) -> None:
         (self.data / "config.json").write_text(json.dumps(change))
-        self.call(self.relay.parts.settings.reload)
+        self.call(self.relay._runtime.settings.reload)
         self.settle()
 
     def redrive(self, which: int) -> None:

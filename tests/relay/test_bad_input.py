@@ -211,7 +211,9 @@ def test_a_directory_that_another_process_owns_cannot_be_opened_until_it_is_done
     data: Path,
 ) -> None:
     with other_process(data) as process:
-        with pytest.raises(DataDirInUse, match=rf"pid {process.pid}.*stop that one or talk to it"):
+        with pytest.raises(
+            DataDirInUse, match=rf"pid {process.pid}.*stop that process, or connect"
+        ):
             asyncio.run(Relay(data).open())
         process.communicate("\n")
 

@@ -237,8 +237,8 @@ async def test_mail_of_the_relay_itself_is_not_taken_for_a_drop_in(start, data: 
     for number in range(30):
         await send(relay, number)
         leased = await relay.lease("agent.a")
-        relay.parts.claims.ack("agent.a", [leased[0].id])
-        relay.parts.drop_ins.scan(endpoint.hash)  # its file is still in new/ at this point
+        relay._runtime.claims.ack("agent.a", [leased[0].id])
+        relay._runtime.drop_ins.scan(endpoint.hash)  # its file is still in new/ at this point
     await relay.idle()
     assert relay.metrics().total_messages == 0
     assert events(data, "rejected") == []

@@ -181,13 +181,13 @@ async def test_after_the_window_an_id_is_not_kept_on_disk_either(
     for message_id in ("old", "new"):
         await send(relay, message_id=message_id)
         relay.sweep()
-        await relay.parts.checkpoints._wait_until_written()  # the index is written by a thread
+        await relay._runtime.checkpoints._wait_until_written()  # the index is written by a thread
         clock.advance_us(DAY_MS * 1000 // 2 + 1)
-    assert len(relay.parts.index.rows("duplicates")) == 2
+    assert len(relay._runtime.index.rows("duplicates")) == 2
     await send(relay)
     relay.sweep()
-    await relay.parts.checkpoints._wait_until_written()
-    [kept] = relay.parts.index.rows("duplicates")
+    await relay._runtime.checkpoints._wait_until_written()
+    [kept] = relay._runtime.index.rows("duplicates")
     assert str(kept[0]).endswith(" new")
 
 

@@ -130,7 +130,7 @@ async def test_while_the_index_cannot_be_written_nothing_is_lost(
 
     await busy.rebuild_index()
     with monkeypatch.context() as broken:
-        broken.setattr(busy.parts.index, "write", fail)
+        broken.setattr(busy._runtime.index, "write", fail)
         await send(busy, "meanwhile")
         await busy.rebuild_index()
         assert "index not written" in busy.metrics().problems[0]
@@ -146,7 +146,7 @@ async def test_a_problem_with_the_index_is_over_when_it_can_be_written_again(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(busy.parts.index, "write", fail)
+        broken.setattr(busy._runtime.index, "write", fail)
         await busy.rebuild_index()
         assert busy.metrics().problems == ["index not written: disk I/O error"]
     await busy.rebuild_index()

@@ -67,7 +67,7 @@ async def test_with_limits_off_the_window_of_a_busy_sender_stays_small(
         clock.advance_ms(60_000)
     await relay.publish_many(drafts(1000, to="agent.nobody"))
     relay.sweep()
-    windows = relay.parts.ledger.state.windows.snapshot(clock() // 1000, HOUR_MS)
+    windows = relay._runtime.ledger.state.windows.snapshot(clock() // 1000, HOUR_MS)
     assert len(windows["agent.b"]) <= 2000
 
 
@@ -206,7 +206,7 @@ async def test_a_mailbox_nobody_reads_does_not_grow_with_what_expired(
         await relay.publish_many(drafts(100))
         clock.advance_ms(5_000)
     assert pending(relay) == 0
-    assert len(relay.parts.ledger.state.mailboxes["agent.a"].queue) < 500
+    assert len(relay._runtime.ledger.state.mailboxes["agent.a"].queue) < 500
 
 
 async def test_a_mailbox_nobody_reads_does_not_grow_with_what_was_evicted(start) -> None:
@@ -218,7 +218,7 @@ async def test_a_mailbox_nobody_reads_does_not_grow_with_what_was_evicted(start)
     relay.register_endpoint("agent.a")
     await relay.publish_many(drafts(1_000))
     assert pending(relay) < 30
-    assert len(relay.parts.ledger.state.mailboxes["agent.a"].queue) < 200
+    assert len(relay._runtime.ledger.state.mailboxes["agent.a"].queue) < 200
 
 
 async def test_order_is_kept_when_messages_leave_from_the_middle(start) -> None:

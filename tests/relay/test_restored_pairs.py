@@ -19,7 +19,7 @@ SETTINGS = Settings(qos=QosConfig(enabled=True), watch_files=False)
 async def tier_of_a_message(relay: Relay, sender: str, recipient: str) -> int:
     relay.register_endpoint(recipient)
     sent = await relay.publish(recipient, "hi", sender=sender)
-    journal = relay.parts.data.journal
+    journal = relay._runtime.data.journal
     (arrived,) = find_events(journal, sent.message_id)
     assert isinstance(arrived, Accepted)
     return arrived.tier

@@ -164,7 +164,7 @@ async def test_a_segment_that_the_index_does_not_cover_yet_stays(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(brief.parts.index, "write", fail)
+        broken.setattr(brief._runtime.index, "write", fail)
         await an_hour_later(brief, clock)
         assert len(segments(data)) == 1
     await an_hour_later(brief, clock)

@@ -147,9 +147,9 @@ async def test_storage_may_change_between_two_runs(start, config: Path) -> None:
 async def test_the_settings_in_force_are_in_the_journal(start, config: Path, data: Path) -> None:
     relay = await start(max_hops=3)
     write(config, {"maxHops": 7})
-    relay.parts.settings.reload()
+    relay._runtime.settings.reload()
     write(config, {"maxHops": 0})
-    relay.parts.settings.reload()
+    relay._runtime.settings.reload()
     await relay.idle()
     found = [
         (event["cause"], event["settings"]["maxHops"], bool(event.get("problem")))
@@ -161,7 +161,7 @@ async def test_the_settings_in_force_are_in_the_journal(start, config: Path, dat
 async def test_an_unchanged_file_is_no_news(start, config: Path, data: Path) -> None:
     write(config, {"maxHops": 7})
     relay = await start()
-    assert relay.parts.settings.reload() is False
+    assert relay._runtime.settings.reload() is False
     await relay.idle()
     assert len(events(data, "settings")) == 1
 

@@ -70,7 +70,7 @@ async def outcome_of(
 ) -> object:
     relay.register_endpoint("agent.a")
     relay.register_endpoint("agent.b")
-    bench = Bench(relay, clock, relay.parts.data.root, monkeypatch)
+    bench = Bench(relay, clock, relay._runtime.data.root, monkeypatch)
     return await EXPERIMENTS[name].run(bench)
 
 
@@ -103,5 +103,5 @@ async def test_a_setting_changed_under_way_is_in_force(
     clock = ManualClock()
     async with Relay(data, settings=quiet(name), clock=clock) as relay:
         write(data / "config.json", document(name, value))
-        relay.parts.settings.reload()
+        relay._runtime.settings.reload()
         assert await outcome_of(name, relay, clock, monkeypatch) == outcome

@@ -115,7 +115,7 @@ async def test_an_index_that_could_not_be_written_misses_nothing_later(
 ) -> None:
     relay = await start()
     relay.register_endpoint("agent.a")
-    index = relay.parts.index
+    index = relay._runtime.index
     write = index.write
 
     def fail(_: object) -> None:
@@ -165,8 +165,8 @@ async def test_the_old_file_of_a_dead_letter_is_not_taken_for_a_drop_in(
     await send(relay, 1, message_id="doomed")
     await relay.idle()
     content = (endpoint.maildir_path / "new" / "doomed").read_bytes()
-    message = relay.parts.ledger.state.mailboxes["agent.a"].live["doomed"]
-    relay.parts.transitions.evict(message, "made room")
+    message = relay._runtime.ledger.state.mailboxes["agent.a"].live["doomed"]
+    relay._runtime.transitions.evict(message, "made room")
     await relay.close()
     (endpoint.maildir_path / "new" / "doomed").write_bytes(content)
     relay = await start()

@@ -39,11 +39,11 @@ async def old_and_new_traffic(relay: Relay, clock: ManualClock) -> None:
     relay.sweep()
     await relay.idle()
     await (
-        relay.parts.checkpoints._wait_until_written()
+        relay._runtime.checkpoints._wait_until_written()
     )  # or a thread would decide whether it is dropped now
     relay.sweep()
     await relay.idle()
-    assert not (relay.parts.data.journal / f"{1:020d}.jsonl").exists()
+    assert not (relay._runtime.data.journal / f"{1:020d}.jsonl").exists()
 
 
 async def test_what_retention_dropped_is_not_missed(

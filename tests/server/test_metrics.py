@@ -76,7 +76,7 @@ async def test_rejections_are_counted_by_reason(services: ServerContext) -> None
 async def test_moves_of_breakers_are_counted(services: ServerContext, clock: ManualClock) -> None:
     relay = services.relay
     await relay.publish("agent.b", "x", sender="agent.a")
-    relay.parts.breaker_feedback.on_file_written("agent.b", ok=False)
+    relay._runtime.breaker_feedback.on_file_written("agent.b", ok=False)
     found = numbers(services)
     assert found["waypost_circuit_breaker_transitions_total['CLOSED', 'OPEN']"] == 1
     assert found["waypost_circuit_breakers['OPEN']"] == 1
@@ -96,7 +96,7 @@ async def test_the_number_of_series_does_not_grow_with_agents(services: ServerCo
 
 async def test_a_full_disk_shows(services: ServerContext) -> None:
     assert numbers(services)["waypost_storage_full"] == 0
-    services.relay.parts.journal.full = True
+    services.relay._runtime.journal.full = True
     assert numbers(services)["waypost_storage_full"] == 1
 
 

@@ -1,8 +1,8 @@
-"""Time for the relay: the one place that asks the system what time it is.
+"""The clock of the relay; no other module of it reads the system time.
 
-A clock is any callable that gives integer microseconds since the epoch. A clock that also has
-`call_at` (as `waypost.testing.ManualClock` does) drives every wait of the relay itself; with any
-other clock, waits run on the event loop.
+A clock is any callable that returns integer microseconds since the epoch. A clock that also has
+`call_at` (as `waypost.testing.ManualClock` does) drives every timer of the relay; with any other
+clock, timers run on the event loop.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ Cancel = Callable[[], None]
 
 
 def system_clock() -> int:
-    """Microseconds since the epoch."""
+    """Return the system time in microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 def to_microseconds(name: str, seconds: float) -> int:
-    """A length of time that a caller gave as `name`, or `InvalidInput` when it makes no sense."""
+    """Convert the duration of the parameter `name`; raise `InvalidInput` if it is out of range."""
     given: object = seconds
     if isinstance(given, int | float) and 0 <= given <= wait_max_s:
         return int(given * 1_000_000)
@@ -32,15 +32,15 @@ def to_microseconds(name: str, seconds: float) -> int:
 
 @runtime_checkable
 class DrivenClock(Protocol):
-    """A clock that is moved by hand and says when an instant is reached."""
+    """A clock that is advanced by hand and runs its own timers."""
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel: ...
 
 
 class Timers:
-    """Calls back on the event loop when an instant of the relay's time is reached.
+    """Timers on the event loop, in the relay's time.
 
-    `now` gives that time: the clock's, unless the clock was set back.
+    `now` returns that time; it differs from the clock's after the clock was set back.
     """
 
     def __init__(self, clock: Clock, now: Clock) -> None:
@@ -48,14 +48,14 @@ class Timers:
         self._now = now
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> Cancel:
-        """Call `callback` at `at_us`, or soon if that has passed. Returns a cancel function."""
+        """Call `callback` at `at_us`, or soon if that has passed; return a cancel function."""
         delay_us = max(0, at_us - self._now())
         if isinstance(self._clock, DrivenClock):
             return self._clock.call_at(self._clock() + delay_us, callback)
         return asyncio.get_running_loop().call_later(delay_us / 1_000_000, callback).cancel
 
     async def wait(self, future: asyncio.Future[None], until_us: int) -> bool:
-        """Wait for `future`, at most until `until_us`; whether it was done in time."""
+        """Wait for `future` until `until_us`; return whether it was done in time."""
 
         def give_up() -> None:
             future.cancel()

@@ -1,16 +1,16 @@
-"""The data directory: its layout, and the lock by which one process owns it.
+"""The data directory: its layout, and the lock that gives it to one process.
 
 <data>/
-  lock                       held by the owning process, with its pid inside
+  lock                       held by the owning process; contains its pid
   config.json                settings, hot-reloaded
   access-rules.json          rules, hot-reloaded
-  subscriptions.json         patterns last subscribed to, for people to look at
-  index.db                   derived; may be deleted
+  subscriptions.json         patterns last subscribed to, for information only
+  index.db                   derived from the journal; may be deleted
   journal/<seq>.open         being written; <seq>.jsonl once sealed; <seq>.bodies beside it
-  journal/damaged/           what recovery had to set aside
+  journal/damaged/           damaged bytes set aside by recovery
   mailboxes/<hash>/{new,cur,failed}/<id>
-  mailboxes/<hash>/tmp       a link to incoming/<hash>, where other processes write
-  spares/                    files that are done with, to be written again
+  mailboxes/<hash>/tmp       link to incoming/<hash>, where other processes write
+  spares/                    pool of files to be reused
 """
 
 import errno
@@ -38,7 +38,7 @@ class DataDir:
         self.incoming = self.root / "incoming"
 
     def create(self) -> None:
-        """Make what is missing, readable by the owner only."""
+        """Create missing directories, accessible to the owner only."""
         try:
             for directory in (self.root, self.journal, self.mailboxes, self.incoming):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class DataDir:
             ) from None
 
     def require(self) -> None:
-        """Raise `DataDirUnusable` unless a relay has lived here."""
+        """Raise `DataDirUnusable` unless this directory has a journal."""
         if not self.journal.is_dir():
             raise DataDirUnusable(
                 f"{self.root} is not a Waypost data directory (it has no journal/)"
@@ -59,7 +59,7 @@ class DataDir:
 
 
 class DirectoryLock:
-    """Ownership of a data directory for as long as this process holds the lock file open."""
+    """Ownership of a data directory, held until `release` or the end of the process."""
 
     def __init__(self, data: DataDir) -> None:
         self._descriptor = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -70,7 +70,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             raise DataDirInUse(
                 f"{data.root} is in use by another process (pid {owner});"
-                " one process owns a data directory, so stop that one or talk to it"
+                " stop that process, or connect to its relay"
             ) from None
         try:
             os.ftruncate(self._descriptor, 0)
@@ -80,20 +80,20 @@ class DirectoryLock:
             raise
 
     def release(self) -> None:
-        """Let another process own the directory."""
+        """Give up the ownership."""
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
 
 def owner_of(data: DataDir) -> str:
-    """The pid of the process that owns the directory now; empty if none does."""
+    """Return the pid of the process that owns the directory, or "" if there is none."""
     try:
         file = data.lock.open("rb")
     except FileNotFoundError:
         return ""
     with file:
         pid = file.read(32).decode(errors="replace").strip()
-        if pid:  # one left behind by a crash locks nothing
+        if pid:  # a pid left behind by a crash holds no lock
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -102,7 +102,7 @@ def owner_of(data: DataDir) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` into `path`: after a crash it holds the old content or the new."""
+    """Replace the content of `path`; after a crash it is the old content or the new."""
     unfinished = path.with_name(f".{path.name}.tmp")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -119,5 +119,5 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def endpoint_hash(subject: str) -> str:
-    """The name of an endpoint's mailbox directory: 12 hex digits of SHA-256."""
+    """Return the name of an endpoint's mailbox directory: 12 hex digits of SHA-256."""
     return hashlib.sha256(subject.encode()).hexdigest()[:12]

@@ -1,13 +1,13 @@
-"""What the runtime cannot do, as exceptions.
+"""Exceptions of the relay.
 
 WaypostError
 └── RelayError
     ├── DataDirInUse        another process owns the directory
     ├── DataDirUnusable     the directory cannot be created, read or written
-    ├── JournalUnreadable   the journal was written by something newer
+    ├── JournalUnreadable   the journal was written by a newer version
     ├── RelayStopped        closed, or stopped because the journal could not be written
-    ├── UnknownEndpoint     no such endpoint is registered
-    ├── MailboxTaken        another consumer stays at the mailbox
+    ├── UnknownEndpoint     the endpoint is not registered
+    ├── MailboxTaken        another consumer is attached to the mailbox
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
     └── RequestTimedOut     no reply within the timeout (also a TimeoutError)
@@ -18,7 +18,7 @@ from waypost.wire import errors
 
 
 class RelayError(WaypostError):
-    """The relay cannot do what was asked."""
+    """Base of all errors of the relay."""
 
 
 class DataDirInUse(RelayError):
@@ -30,13 +30,13 @@ class DataDirUnusable(RelayError):
 
 
 class JournalUnreadable(RelayError):
-    """The journal holds what this version does not know."""
+    """The journal holds events that this version cannot read."""
 
 
 class RelayStopped(RelayError):
     """The relay is closed, or it stopped because the journal could not be written.
 
-    `full` tells that it was for lack of space.
+    `full`: the disk was full.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -45,21 +45,21 @@ class RelayStopped(RelayError):
 
 
 class UnknownEndpoint(RelayError):
-    """No such endpoint is registered."""
+    """The endpoint is not registered."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"no endpoint is registered under {subject}")
+        super().__init__(f"endpoint {subject} is not registered")
 
 
 class MailboxTaken(RelayError):
-    """Somebody else stays at the mailbox; there is one consumer that stays at a time."""
+    """Another consumer is attached to the mailbox; only one may be at a time."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject} already has a consumer that stays")
+        super().__init__(f"mailbox {subject} already has an attached consumer")
 
 
 class RulesFileBroken(RelayError):
-    """The rules file cannot be read; until it is repaired or deleted nobody may publish."""
+    """The rules file cannot be read; every publish is denied until it is repaired or deleted."""
 
 
 class RequestRejected(RelayError, errors.RequestRejected):

@@ -1,4 +1,4 @@
-"""The relay: what callers use.
+"""The public interface of the relay.
 
 async with Relay("~/.waypost") as relay:
     relay.register_endpoint("agent.a")
@@ -16,7 +16,6 @@ from typing import Self
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
-from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
@@ -27,7 +26,7 @@ from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
-from waypost.relay.delivery.publish import rejected_result
+from waypost.relay.delivery.publish import storage_failed_result
 from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
@@ -57,8 +56,11 @@ class Relay:
         clock: Clock | None = None,
         create_mailbox: Callable[[str], bool] = lambda subject: False,
     ) -> None:
-        """`create_mailbox(subject)` is called when a message may be published but no endpoint has
-        its subject; it may register one, and returns whether it did."""
+        """Configure a relay; `open` starts it.
+
+        `create_mailbox(subject)` is called when an admitted message has no recipient. It may
+        register the subject, and returns whether it did.
+        """
         self._data = DataDir(data_dir)
         self._settings = settings or Settings()
         self._clock = clock or system_clock
@@ -66,7 +68,7 @@ class Relay:
         self._open: tuple[Runtime, DirectoryLock] | None = None
 
     async def open(self) -> Self:
-        """Own the directory, recover what is in it, and start. Closed again by `close`."""
+        """Lock the data directory, recover its state, and start. `close` ends it."""
         if self._open is None:
             self._open = await open_runtime(
                 self._data, self._settings, self._clock, self._create_mailbox
@@ -74,7 +76,10 @@ class Relay:
         return self
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the directory. Leases come back at next open."""
+        """Finish running handlers, make everything durable, and unlock the directory.
+
+        Leased messages return to their queues when the relay is opened again.
+        """
         if self._open is not None:
             (runtime, lock), self._open = self._open, None
             await close_runtime(runtime, lock)
@@ -84,11 +89,6 @@ class Relay:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @property
-    def parts(self) -> Runtime:
-        """The runtime, for callers that do not yet go through the methods of this class."""
-        return self._runtime
 
     @property
     def _runtime(self) -> Runtime:
@@ -104,7 +104,7 @@ class Relay:
 
     @property
     def settings_file(self) -> SettingsFile:
-        """The file of settings: `read`, `consider`, `replace`."""
+        """The settings file: `read`, `consider`, `replace`."""
         return self._runtime.settings
 
     @property
@@ -115,22 +115,22 @@ class Relay:
     # Endpoints
 
     def register_endpoint(self, subject: str) -> Endpoint:
-        """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
+        """Register `subject` and create its mailbox; an existing one keeps its messages."""
         endpoint = self._runtime.endpoints.register(subject)
         self._runtime.handlers.wake(subject)
         return endpoint
 
     def unregister_endpoint(self, subject: str) -> None:
-        """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
+        """Accept no more messages for `subject`; pending ones are kept until it registers again."""
         self._runtime.endpoints.unregister(subject)
         self._runtime.subscriptions.forget(subject)
 
     def get_endpoint(self, subject: str) -> Endpoint | None:
-        """The endpoint registered under `subject`, if there is one."""
+        """Return the endpoint registered under `subject`, or None."""
         return self._runtime.endpoints.get(subject)
 
     def list_endpoints(self) -> list[Endpoint]:
-        """Every registered endpoint, in order of registration."""
+        """Return every registered endpoint, in order of registration."""
         return self._runtime.endpoints.listing()
 
     # Messages
@@ -146,34 +146,34 @@ class Relay:
         parent: Envelope | None = None,
         message_id: str | None = None,
     ) -> PublishResult:
-        """Publish to one endpoint, or with a pattern to every endpoint it covers.
+        """Publish to one endpoint, or with a pattern to every matching endpoint.
 
-        When this returns, the decision is on disk. Refusals are in the result; only bad input
-        (`InvalidInput`) and `AccessDenied` raise. `budget` may only narrow what the relay allows,
-        `parent` is the message this one follows from. The same `message_id` again gives the
-        first result again.
+        The decision is durable when this returns. Rejections are in the result; only
+        `InvalidInput` and `AccessDenied` are raised. `budget` may only narrow the relay's limits,
+        `parent` is the message this one follows from. Publishing the same `message_id` again
+        returns the first result.
         """
         runtime = self._runtime
         draft = Draft(subject, payload, reply_to, budget, parent, message_id, sender=sender)
         result = runtime.publishing.publish(draft)
         if not result.message_id:
-            await asyncio.sleep(0)  # a refused flood must not keep the loop from everyone else
+            await asyncio.sleep(0)  # a rejected flood must not starve other tasks
             return result
         waiting = runtime.journal.barrier()
         if waiting is not None:
             try:
                 await waiting
             except RelayStopped as stopped:
-                return _not_stored(stopped)
+                return storage_failed_result(stopped)
         return result
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
     ) -> list[PublishResult]:
-        """Publish many messages with one commit. One that is invalid fails them all, up front.
+        """Publish many messages with one commit; if one is invalid, none is published.
 
-        Each is a `Draft` or a mapping of `publish`'s parameters. A message that access rules
-        forbid is rejected with `access_denied`.
+        Each is a `Draft` or a mapping of `publish`'s parameters. A message denied by access rules
+        is rejected with `access_denied`.
         """
         runtime = self._runtime
         wanted = [one if isinstance(one, Draft) else draft_from(one) for one in drafts]
@@ -183,7 +183,7 @@ class Relay:
         try:
             await runtime.journal.sync()
         except RelayStopped as stopped:
-            return [_not_stored(stopped) for _ in results]
+            return [storage_failed_result(stopped) for _ in results]
         return results
 
     async def request(
@@ -196,9 +196,10 @@ class Relay:
         budget: Budget | Mapping[str, object] | None = None,
         parent: Envelope | None = None,
     ) -> Envelope:
-        """Publish, and wait `timeout` seconds for the first message to its `reply_to`.
+        """Publish, wait up to `timeout` seconds for a reply, and return it.
 
-        Raises `RequestRejected` when nobody got the request, `RequestTimedOut` without a reply.
+        Raise `RequestRejected` if no endpoint received the request, `RequestTimedOut` if no reply
+        arrived in time.
         """
         runtime = self._runtime
         reply_to = reply_subject()
@@ -215,9 +216,10 @@ class Relay:
             self.unregister_endpoint(reply_to)
 
     def subscribe(self, pattern: str, handler: Handler) -> Stop:
-        """Call `handler(envelope)` for each message to an endpoint that `pattern` covers.
+        """Call `handler(envelope)` for each message to an endpoint that matches `pattern`.
 
-        Sync or async. What already waits comes first. Returns the function that ends it.
+        The handler may be sync or async. Pending messages are handled first. Return a function
+        that ends the subscription.
         """
         runtime = self._runtime
         stop = runtime.subscriptions.add(pattern, handler, instant(runtime.ledger.now_us()))
@@ -227,17 +229,17 @@ class Relay:
         return stop
 
     def list_subscriptions(self) -> list[Subscription]:
-        """Patterns with a live handler, then those remembered from an earlier run."""
+        """Return patterns with a handler, then patterns of an earlier run without one."""
         return self._runtime.subscriptions.listing()
 
     # Signals
 
     def signal(self, subject: str, signal: Signal) -> int:
-        """Tell whoever listens now; never stored. Returns how many listeners there were."""
+        """Emit an ephemeral signal to current listeners; return their number."""
         return self._runtime.signals.emit(subject, signal)
 
     def on_signal(self, pattern: str, handler: SignalHandler) -> Stop:
-        """Call `handler(subject, signal)` for matching signals. Returns what ends it."""
+        """Call `handler(subject, signal)` for matching signals; return a function that ends it."""
         return self._runtime.signals.listen(pattern, handler)
 
     # Leases
@@ -249,38 +251,38 @@ class Relay:
         max_size_bytes: int | None = None,
         wait: float = 0.0,
     ) -> list[Envelope]:
-        """Take up to `limit` messages, for `lease_timeout_ms`; waits up to `wait` seconds for one.
+        """Lease up to `limit` messages for `lease_timeout_ms`; wait up to `wait` seconds for one.
 
-        Larger ones than `max_size_bytes` stay where they are.
+        Messages larger than `max_size_bytes` are not leased.
         """
         leased = await self._runtime.leases.lease(subject, limit, max_size_bytes, wait)
         return [one.envelope for one in leased]
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
-        """These are done. On disk when this returns; gives how many were still there."""
+        """Acknowledge messages, durably; return how many were still in the mailbox."""
         done = self._runtime.claims.ack(subject, ids)
         await self._runtime.ledger.sync()
         return len(done)
 
     async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
-        """These were not done: they wait again, not before `delay` seconds have passed."""
+        """Return leased messages to their queue for `delay` seconds at least; return how many."""
         returned = self._runtime.claims.nack(subject, ids, delay)
         await self._runtime.ledger.sync()
         return len(returned)
 
-    # For those who serve it to others
+    # For servers
 
     def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
-        """Stay at a mailbox and hold what it gives, without a deadline, until `detach` is called.
+        """Attach a consumer to a mailbox; what it takes has no deadline until it detaches.
 
-        `on_arrival` is called when there may be something to `take`.
+        `on_arrival` is called when there may be messages to `take`.
         """
         return self._runtime.consumers.attach(subject, on_arrival)
 
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
-        """`publish` without waiting: what is decided is on disk once `durable` is done.
+        """Publish without waiting; the decision is durable once `durable()` is done.
 
-        With `content`, the draft was checked before, and this is its payload as JSON.
+        `content` is the payload as JSON of a draft that was validated before.
         """
         return self._runtime.publishing.publish(draft, content)
 
@@ -300,7 +302,7 @@ class Relay:
         return self._runtime.claims.ack(subject, ids)
 
     async def sync(self) -> None:
-        """Wait until everything decided so far is on disk."""
+        """Wait until every decision so far is durable."""
         await self._runtime.ledger.sync()
 
     def now_us(self) -> int:
@@ -312,35 +314,35 @@ class Relay:
         await self._runtime.timers.wait(asyncio.get_running_loop().create_future(), at_us)
 
     def durable(self) -> "asyncio.Future[None] | None":
-        """What to await until everything decided so far is on disk; None if it is already."""
+        """Return a future that is done once every decision so far is durable; None if it is."""
         return self._runtime.journal.barrier()
 
     async def idle(self) -> None:
-        """Wait until every recorded event is durable and no handler is at work."""
+        """Wait until every event is durable and no handler is running."""
         runtime = self._runtime
         runtime.journal.flush_now()
-        await asyncio.sleep(0)  # who waited for this goes first
+        await asyncio.sleep(0)  # tasks that waited for the commit run first
         await runtime.ledger.sync()
         while runtime.handlers.busy or runtime.journal.busy:
             await runtime.handlers.quiet()
             await runtime.ledger.sync()
 
-    # Operation
+    # For operators
 
     async def dead_letters(
         self, subject: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
-        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        """Return dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
         return self._runtime.dead_letters.listing(subject, limit)
 
     async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
-        """Dead letters by endpoint and reason, the largest group first."""
+        """Return dead letters grouped by endpoint and reason, the largest group first."""
         return self._runtime.dead_letters.group(subject)
 
     async def redrive(self, ids: str | Iterable[str], subject: str | None = None) -> int:
-        """Put dead letters back into their mailboxes, at the end; gives how many were found.
+        """Put dead letters back at the end of their queues; return how many were found.
 
-        A person has decided: no check is repeated. The time to live still holds.
+        No check is repeated, because an operator decided; the time to live still holds.
         """
         count = self._runtime.dead_letters.redrive(ids, subject)
         await self._runtime.ledger.sync()
@@ -349,16 +351,11 @@ class Relay:
     async def purge_dead_letters(
         self, older_than: datetime | timedelta | None = None, subject: str | None = None
     ) -> int:
-        """Throw away dead letters that failed before an instant, or longer ago than a duration.
+        """Delete dead letters that failed before an instant, or longer ago than a duration.
 
-        Without `older_than`, all of them. Gives how many.
+        Without `older_than`, delete all of them. Return how many were deleted.
         """
-        before_us = None
-        if isinstance(older_than, timedelta):
-            before_us = self._runtime.ledger.now_us() - older_than // timedelta(microseconds=1)
-        elif older_than is not None:
-            before_us = int(older_than.timestamp() * 1_000_000)
-        count = self._runtime.dead_letters.purge(before_us, subject, "purged")
+        count = self._runtime.dead_letters.purge(older_than, subject)
         await self._runtime.ledger.sync()
         return count
 
@@ -371,34 +368,27 @@ class Relay:
         return self._runtime.inspector
 
     async def explain(self, message_id: str) -> MessageHistory:
-        """Everything that happened to a message: each check, each delivery, each outcome."""
+        """Return the history of a message: each check, each delivery, each outcome."""
         await self._runtime.ledger.sync()
         return await asyncio.to_thread(read_history, self._runtime.data.journal, message_id)
 
     async def rebuild_index(self) -> int:
-        """Make the index anew from the state; gives how many messages it holds."""
+        """Rewrite the index from the state; return how many messages it holds."""
         await self._runtime.ledger.sync()
         return await self._runtime.checkpoints.rebuild()
 
     async def seal_journal(self) -> Path:
-        """Close the current journal segment, so that everything so far can be read as a whole."""
+        """Seal the current journal segment, and return the directory of the segments."""
         self._runtime.journal.seal()
         await self._runtime.ledger.sync()
         return self._runtime.data.journal
 
     async def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
-        """Take over who wrote to whom and when (ms) from elsewhere; gives how many were news."""
+        """Import last-seen times (sender, recipient, ms); return how many were newer than known."""
         count = self._runtime.ledger.record_pairs(pairs)
         await self._runtime.ledger.sync()
         return count
 
     def sweep(self) -> None:
-        """Do the housekeeping now instead of at its next turn."""
+        """Run the maintenance tasks now."""
         self._runtime.sweeper.sweep()
-
-
-def _not_stored(stopped: RelayStopped) -> PublishResult:
-    """A full disk is a refusal like others; any other failure of the journal is an error."""
-    if not stopped.full:
-        raise stopped
-    return rejected_result(Reason.STORAGE_FULL, str(stopped))

@@ -1,4 +1,4 @@
-"""The parts of a relay: builds and connects them, starts and closes them in order."""
+"""The parts of an open relay: builds them, starts them, and closes them in order."""
 
 import asyncio
 import logging
@@ -32,8 +32,7 @@ from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
 from waypost.relay.maintenance.journal_tasks import JournalTasks
-from waypost.relay.maintenance.mail_tasks import MailTasks
-from waypost.relay.maintenance.state_tasks import StateTasks
+from waypost.relay.maintenance.state_tasks import MailTasks, StateTasks
 from waypost.relay.maintenance.sweeper import Sweeper
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
@@ -47,7 +46,7 @@ HANDLER_GRACE_S = 5.0
 
 
 class Runtime:
-    """The parts of an open relay, connected. Must be made on the event loop it will run on."""
+    """The parts of one open relay. Create it on the event loop it will run on."""
 
     def __init__(
         self,
@@ -112,25 +111,27 @@ class Runtime:
 
     @property
     def uses_files(self) -> bool:
-        """Whether mailboxes are shown as files."""
+        """Whether mailboxes are mirrored as Maildir files."""
         return self.settings.current.storage == "maildir"
 
     def restore_files(self) -> int:
-        """Bring the mailbox files in line with the state; returns how many were repaired."""
+        """Reconcile the mailbox files with the state; return how many were repaired."""
         if not self.uses_files:
             return 0
         intact = self.maildir.open()
         state, journal = self.ledger.state, self.data.journal
-        repairs = list(reconcile(state, self.maildir, self.payloads, journal, look_into=not intact))
-        self.maildir.looked_into()
+        repairs = list(
+            reconcile(state, self.maildir, self.payloads, journal, check_content=not intact)
+        )
+        self.maildir.mark_verified()
         for repair in repairs:
             log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
         return len(repairs)
 
     def end_old_leases(self) -> None:
-        """Whatever was handed out when the relay last stopped comes back.
+        """Return messages to their queues that were leased when the relay last stopped.
 
-        A handler may have run before the end: its message must not run again.
+        Messages of handlers become dead letters: a handler may have run, and runs at most once.
         """
         for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
             if message.via == "handler":
@@ -162,11 +163,9 @@ class Runtime:
         )
         journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
         sweeper = Sweeper(self.ledger, self.timers, get)
-        for task in (mail.take_back, mail.expire, mail.purge, state.forget):
-            sweeper.add(task)
+        sweeper.add(mail.end_leases, mail.expire, mail.purge, state.forget)
         sweeper.add(lambda now_us: self.subscriptions.save())
-        for task in (state.checkpoint, state.recover_space, journal.seal, journal.drop):
-            sweeper.add(task)
+        sweeper.add(state.checkpoint, state.recover_space, journal.seal, journal.drop)
         return sweeper
 
     def _make_file_watcher(self) -> FileWatcher:
@@ -180,7 +179,7 @@ class Runtime:
 async def open_runtime(
     data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
 ) -> tuple[Runtime, DirectoryLock]:
-    """Own the directory, recover what is in it, and start."""
+    """Lock the data directory, recover its state, and start a runtime."""
     data.create()
     try:
         lock = DirectoryLock(data)
@@ -203,7 +202,7 @@ async def _start(
     runtime = Runtime(data, settings, access, recovered, clock, create_mailbox)
     try:
         await asyncio.to_thread(runtime.restore_files)
-        _announce(runtime)
+        _journal_config(runtime)
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
         runtime.claims.resume_delays()
@@ -220,7 +219,7 @@ async def _start(
 
 
 async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
-    """Finish what is under way, write everything down, and let go of the directory."""
+    """Finish running handlers, make everything durable, and unlock the directory."""
     try:
         await runtime.file_watcher.stop()
         runtime.sweeper.stop()
@@ -233,7 +232,7 @@ async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
         await runtime.ledger.sync()
         await runtime.checkpoints.finish()
     except RelayStopped:
-        pass  # whoever waited was told; what is durable is in the journal
+        pass  # callers have got this error already; the journal has everything durable
     finally:
         await _close_files(runtime)
         lock.release()
@@ -246,8 +245,8 @@ async def _close_files(runtime: Runtime) -> None:
     runtime.payloads.close()
 
 
-def _announce(runtime: Runtime) -> None:
-    """Write settings and rules into the journal, now and whenever they change."""
+def _journal_config(runtime: Runtime) -> None:
+    """Journal the settings and access rules, now and whenever they change."""
 
     def settings_changed(cause: str = "reload") -> None:
         current = runtime.settings.current
@@ -255,7 +254,7 @@ def _announce(runtime: Runtime) -> None:
         idle_ms = current.housekeeping.breaker_idle_ms
         runtime.breaker_feedback.breakers.update_config(current.circuit_breaker, idle_ms)
         if cause == "reload":
-            runtime.sweeper.start()  # its interval may be another now
+            runtime.sweeper.start()  # its interval may have changed
         runtime.ledger.record(
             SettingsChanged(
                 at_us=runtime.ledger.now_us(),

@@ -146,7 +146,7 @@ class RandomHistory:
 
     async def _reload(self) -> None:
         (self.data / "config.json").write_bytes(self.random.choice(RELOADED))
-        self.relay.parts.settings.reload()
+        self.relay._runtime.settings.reload()
 
     async def _restart(self) -> None:
         await self.relay.close()

@@ -51,7 +51,7 @@ async def fail_before_and_after_a_change(relay: Relay, data: Path) -> None:
     await send(relay, 1)
     lower = {"reliability": {"circuitBreaker": {"enabled": False, "failureThreshold": 2}}}
     (data / "config.json").write_bytes(msgspec.json.encode(lower))
-    relay.parts.settings.reload()
+    relay._runtime.settings.reload()
     await send(relay, 2)
 
 

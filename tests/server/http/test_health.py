@@ -18,13 +18,13 @@ async def test_a_relay_that_takes_messages_is_ready(served: Served) -> None:
 
 
 async def test_a_full_disk_is_not_ready(served: Served) -> None:
-    served.relay.parts.journal.full = True
+    served.relay._runtime.journal.full = True
     ready = await served.call("GET", "/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, "storage_full")
 
 
 async def test_a_failed_journal_is_not_ready_and_says_why(served: Served) -> None:
-    served.relay.parts.journal.failure = RelayStopped("fdatasync failed")
+    served.relay._runtime.journal.failure = RelayStopped("fdatasync failed")
     ready = await served.call("GET", "/readyz")
     assert ready.status_code == 503
     assert "fdatasync failed" in ready.json()["error"]

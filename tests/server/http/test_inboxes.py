@@ -166,7 +166,7 @@ async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
     caller = Impatient(served, token)
     await settle()
     arrived = asyncio.Event()
-    served.relay.parts.ledger.listeners.on_visible(lambda endpoint: arrived.set())
+    served.relay._runtime.ledger.listeners.on_visible(lambda endpoint: arrived.set())
     publishing = asyncio.create_task(served.publish("agent.b", "take me"))
     await arrived.wait()
     for _ in range(steps):

@@ -90,8 +90,8 @@ async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
 
 
 async def test_problems_are_told(served: Served) -> None:
-    (served.services.relay.parts.data.config).write_text("{")
-    served.services.relay.parts.settings.reload()
+    (served.services.relay._runtime.data.config).write_text("{")
+    served.services.relay._runtime.settings.reload()
     [problem] = (await once(served, "numbers"))["standing"]["problems"]
     assert "config.json is ignored" in problem
 

@@ -206,7 +206,7 @@ async def test_one_bad_value_and_nothing_changes(
 async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
     served: Served, data: Path
 ) -> None:
-    file = served.relay.parts.settings
+    file = served.relay._runtime.settings
     file.replace(b'{"maxHops": 3}')
     with pytest.raises(InvalidSettings):
         file.replace(b'{"maxHops": 0}')
@@ -221,7 +221,7 @@ async def test_settings_that_cannot_work_as_meant_are_named(served: Served) -> N
 
 async def test_a_file_that_is_ignored_is_shown_with_its_problem(served: Served, data: Path) -> None:
     (data / "config.json").write_text('{"maxHops": 0}')
-    served.relay.parts.settings.reload()
+    served.relay._runtime.settings.reload()
     answer = await ask(served, "GET", "/v1/config")
     assert answer["config"] == {"maxHops": 0}
     assert answer["settings"]["maxHops"] == 5
@@ -257,10 +257,10 @@ async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: Ser
 async def test_stats_show_breakers_rejections_and_problems(serve: Serve, data: Path) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
-    served.relay.parts.breaker_feedback.on_file_written("agent.b", ok=False)
+    served.relay._runtime.breaker_feedback.on_file_written("agent.b", ok=False)
     await served.publish("agent.b")
     (data / "config.json").write_text("{")
-    served.relay.parts.settings.reload()
+    served.relay._runtime.settings.reload()
     stats = await ask(served, "GET", "/v1/stats")
     assert stats["breakers"]["agent.b"]["state"] == "OPEN"
     assert stats["rejected"] == {"circuit_open": 1}

@@ -167,7 +167,7 @@ async def test_an_operator_may_choose_to_show_pressure(serve: Serve) -> None:
 async def test_an_open_circuit_is_503(serve: Serve) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     await served.publish("agent.b")
-    served.relay.parts.breaker_feedback.on_file_written("agent.b", ok=False)
+    served.relay._runtime.breaker_feedback.on_file_written("agent.b", ok=False)
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (503, "circuit_open")
     assert rejected.headers["retry-after"] == "30"
@@ -186,7 +186,7 @@ async def test_what_access_rules_forbid_is_403(served: Served) -> None:
 
 
 async def test_a_full_disk_is_503(served: Served) -> None:
-    served.relay.parts.journal.full = True
+    served.relay._runtime.journal.full = True
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (503, "storage_full")
 
@@ -213,7 +213,7 @@ async def test_numbers_in_payloads_stay_as_they_were_written(served: Served) -> 
         "POST", "/v1/messages", content=raw, headers={"Content-Type": "application/json"}
     )
     assert sent.status_code == 200
-    [stored] = served.relay.parts.ledger.state.mailboxes["agent.b"].live.values()
+    [stored] = served.relay._runtime.ledger.state.mailboxes["agent.b"].live.values()
     assert stored.cached is not None
     assert stored.cached[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
 

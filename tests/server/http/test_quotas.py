@@ -97,7 +97,9 @@ async def test_each_tier_may_fill_its_limit_and_no_more(
 async def test_exactly_at_the_byte_limit_is_accepted(serve: Serve, room: int, status: int) -> None:
     measured = await serve()
     await measured.publish("agent.b", "x" * 100, message_id="m1")
-    [size] = [m.size for m in measured.relay.parts.ledger.state.mailboxes["agent.b"].live.values()]
+    [size] = [
+        m.size for m in measured.relay._runtime.ledger.state.mailboxes["agent.b"].live.values()
+    ]
     await measured.relay.lease("agent.b")
     await measured.relay.ack("agent.b", "m1")
     limits = TierLimits(10, size + room)
@@ -136,7 +138,7 @@ async def test_a_size_limit_leaves_larger_messages_in_place_and_in_order(served:
 async def test_a_message_of_exactly_the_size_limit_is_handed_out(served: Served) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b", "x" * 50)
-    mailbox = served.relay.parts.ledger.state.mailboxes["agent.b"]
+    mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
     [size] = [message.size for message in mailbox.live.values()]
     assert await served.read("agent.b", token=token, max_size_bytes=size - 1) == []
     [got] = await served.read("agent.b", token=token, max_size_bytes=size)
@@ -150,7 +152,7 @@ async def test_usage_is_what_a_recount_says_through_drain_and_expiry(serve: Serv
     for n in range(12):
         sender = ("agent.a", "agent.c")[n % 2]
         await served.publish("agent.b", "x" * 37 * n, token=tokens[sender])
-    mailbox = served.relay.parts.ledger.state.mailboxes["agent.b"]
+    mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
     assert kept(mailbox) == usage(mailbox)
     got = await served.read("agent.b", token=tokens["agent.b"], limit=5)
     await served.ack("agent.b", [one["id"] for one in got[:3]], token=tokens["agent.b"])
@@ -180,8 +182,8 @@ async def test_the_byte_cap_evicts_the_oldest_of_the_heaviest_with_a_notice(serv
 
 async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: Served) -> None:
     await served.publish("agent.b", {"text": "grüße"})
-    mailbox = served.relay.parts.ledger.state.mailboxes["agent.b"]
+    mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
     [message] = mailbox.live.values()
     assert message.size == len(
-        encode_envelope(served.relay.parts.payloads.decoded_envelope(message))
+        encode_envelope(served.relay._runtime.payloads.decoded_envelope(message))
     )

@@ -141,8 +141,8 @@ async def test_a_pattern_that_is_none_is_rejected(served: Served) -> None:
 
 async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: Served) -> None:
     await served.publish("agent.a", message_id="before")
-    seq = served.relay.parts.ledger.state.seq
+    seq = served.relay._runtime.ledger.state.seq
     await served.publish("agent.a", message_id="meanwhile")
-    journal = served.relay.parts.data.journal
+    journal = served.relay._runtime.data.journal
     found = search.find_in_journal(journal, search.SearchQuery(seq=seq), set())
     assert [one.id for one in found.messages] == ["before"]

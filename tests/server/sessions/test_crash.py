@@ -123,7 +123,9 @@ async def test_a_directory_with_sessions_in_its_journal_is_sound(
     assert report.findings == []
     room = await house.open(storage=storage)
     total = add_up_directory(house.data)
-    held = {box.subject: list(box.live) for box in room.relay.parts.ledger.state.mailboxes.values()}
+    held = {
+        box.subject: list(box.live) for box in room.relay._runtime.ledger.state.mailboxes.values()
+    }
     assert {name: ids for name, ids in held.items() if ids} == total.order()
 
 

@@ -193,11 +193,11 @@ async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
         await room.quiet()
         assert [one for one in caplog.records if one.levelno >= 40] == []
         assert len(room.services.hub) == 0
-        assert len(room.relay.parts.ledger.state.leased) == 0, "held for nobody"
+        assert len(room.relay._runtime.ledger.state.leased) == 0, "held for nobody"
         gc.collect()
         assert len(asyncio.all_tasks()) == tasks_before
         total = add_up_directory(house.data)
-        assert_memory_is(room.relay, total, room.relay.parts.ledger.now_us() // 1000)
+        assert_memory_is(room.relay, total, room.relay._runtime.ledger.now_us() // 1000)
         assert any(total.accepted), "nothing got through: this tests nothing"
         assert any(total.acked)
 

@@ -152,7 +152,7 @@ async def test_a_quota_rejection_says_the_same_in_every_tier(
     assert [(one.reason, one.detail) for one in rejection.rejected] == [
         ("quota_exceeded", QUOTA_EXCEEDED_TEXT)
     ]
-    assert room.relay.parts.ledger.state.counts["rejected.quota_exceeded"] == 1
+    assert room.relay._runtime.ledger.state.counts["rejected.quota_exceeded"] == 1
 
 
 async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_letter(

@@ -58,7 +58,7 @@ async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketR
         await two.ack(message)
     await one.begin_send("agent.two", "what the relay has to say meets a closed connection")
     await two.leave()
-    mailbox = served.services.relay.parts.ledger.state.mailboxes["agent.two"]
+    mailbox = served.services.relay._runtime.ledger.state.mailboxes["agent.two"]
     await eventually(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
     await one.leave()
 

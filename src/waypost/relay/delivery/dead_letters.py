@@ -1,7 +1,7 @@
 """Dead letters: messages that could not be delivered, kept with their reason."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -70,9 +70,18 @@ class DeadLetters:
             self._transitions.redrive(message)
         return len(found)
 
-    def purge(self, older_than_us: int | None, subject: str | None, reason: str) -> int:
-        """Throw away dead letters that failed before `older_than_us`, or all."""
-        found = find_dead(self._ledger.state, subject, older_than_us)
+    def purge(self, older_than: datetime | timedelta | None, subject: str | None) -> int:
+        """Purge dead letters older than an instant or a duration, or all; return how many."""
+        before_us = None
+        if isinstance(older_than, timedelta):
+            before_us = self._ledger.now_us() - older_than // timedelta(microseconds=1)
+        elif older_than is not None:
+            before_us = int(older_than.timestamp() * 1_000_000)
+        return self.purge_before(before_us, subject, "purged")
+
+    def purge_before(self, before_us: int | None, subject: str | None, reason: str) -> int:
+        """Purge dead letters that failed before `before_us`, or all; return how many."""
+        found = find_dead(self._ledger.state, subject, before_us)
         for message in found:
             self._transitions.purge(message, reason)
         return len(found)

@@ -19,6 +19,7 @@ from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import REPLY_PREFIX
+from waypost.relay.errors import RelayStopped
 from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
@@ -210,6 +211,13 @@ def _rate_limited(
     )
     event.size = stored_size(event, budget, draft.subject, len(content))
     return event
+
+
+def storage_failed_result(stopped: RelayStopped) -> PublishResult:
+    """Return the rejection for a full disk; raise any other failure of the journal."""
+    if not stopped.full:
+        raise stopped
+    return rejected_result(Reason.STORAGE_FULL, str(stopped))
 
 
 def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:

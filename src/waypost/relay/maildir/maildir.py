@@ -58,12 +58,12 @@ class Maildir:
         """Make ready what does not belong to any one mailbox.
 
         Gives whether files of the right length must be as they were written; if not, they are to
-        be looked into, and then `looked_into` is called.
+        be looked into, and then `mark_verified` is called.
         """
         self._spares.adopt()
         return self._spares.same_boot()
 
-    def looked_into(self) -> None:
+    def mark_verified(self) -> None:
         """Every file is as it was written."""
         self._spares.note_boot()
 

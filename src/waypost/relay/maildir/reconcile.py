@@ -46,17 +46,17 @@ def reconcile(
     journal: Path,
     *,
     repair: bool = True,
-    look_into: bool = False,
+    check_content: bool = False,
 ) -> Iterator[Repair]:
     """Bring every mailbox directory in line with the state; yields what was wrong.
 
-    With `look_into`, a file of the right length must also begin with the right id.
+    With `check_content`, a file of the right length must also begin with the right id.
     """
     for mailbox in list(state.mailboxes.values()):
         try:
             if repair:
                 maildir.ensure(mailbox.hash)
-            if look_into:
+            if check_content:
                 yield from _strangers(mailbox, maildir, payloads)
             yield from _mailbox(mailbox, maildir, payloads, journal, repair)
         except OSError as problem:  # mail is in the journal, with or without its files

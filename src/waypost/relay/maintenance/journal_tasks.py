@@ -1,4 +1,4 @@
-"""Sweeping of the journal: seals segments that are open for too long, deletes old ones."""
+"""Maintenance of the journal: seals segments open for too long, deletes those no longer needed."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ log = logging.getLogger("waypost.relay")
 
 
 class JournalTasks:
-    """What sweeping means for the journal's files."""
+    """Seals and deletes journal segments."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class JournalTasks:
         self._directory = directory
         self._settings = settings
         self._oldest_us = 0
-        """When the oldest sealed segment ended; 0 when that has to be looked up."""
+        """The time of the oldest sealed segment's last event; 0 while unknown."""
 
     def seal(self, now_us: int) -> None:
         """Seal a segment that has been open for too long."""
@@ -39,30 +39,30 @@ class JournalTasks:
             self._ledger.journal.seal()
 
     def drop(self, now_us: int) -> None:
-        """Delete sealed segments past their retention that neither messages nor index need."""
-        over_us = now_us - self._settings().housekeeping.journal_retention_ms * 1000
-        if self._oldest_us >= over_us:
+        """Delete sealed segments past their retention that no message and no index needs."""
+        cutoff_us = now_us - self._settings().housekeeping.journal_retention_ms * 1000
+        if self._oldest_us >= cutoff_us:
             return
         segments = list(list_segments(self._directory).items())
         sealed = [path for _, path in segments if path.suffix == ".jsonl"]
         if not sealed:
             return
-        self._oldest_us = _ended_us(sealed[0])
-        if self._oldest_us >= over_us:
+        self._oldest_us = _end_us(sealed[0])
+        if self._oldest_us >= cutoff_us:
             return
         unneeded = self._unneeded(segments)
-        over = [(path, following) for path, following in unneeded if _ended_us(path) < over_us]
-        if not over:
+        dropped = [(path, following) for path, following in unneeded if _end_us(path) < cutoff_us]
+        if not dropped:
             return
         self._oldest_us = 0
-        delete = partial(_delete, [path for path, _ in over])
-        if self._register_again(before_seq=over[-1][1], now_us=now_us):
+        delete = partial(_delete, [path for path, _ in dropped])
+        if self._journal_endpoints(before_seq=dropped[-1][1], now_us=now_us):
             self._ledger.journal.after_commit(delete)
         else:
             delete()
 
-    def _register_again(self, before_seq: int, now_us: int) -> bool:
-        """A fold of what is left must know every endpoint: write down the old ones again."""
+    def _journal_endpoints(self, before_seq: int, now_us: int) -> bool:
+        """Journal old endpoints again, so that the remaining segments hold every registration."""
         old = [m for m in self._ledger.state.registered() if m.registered_seq < before_seq]
         for mailbox in old:
             self._ledger.record(
@@ -76,9 +76,9 @@ class JournalTasks:
         return bool(old)
 
     def _unneeded(self, segments: list[tuple[int, Path]]) -> list[tuple[Path, int]]:
-        """Those sealed segments that only retention keeps, each with the first seq after it.
+        """Return the sealed segments that only retention keeps, each with the first seq after it.
 
-        Never the last one: it tells how far the numbers have come.
+        The last segment is always needed: its name and events continue the numbering.
         """
         needed = min(
             (message.location.segment for message in all_messages(self._ledger.state)),
@@ -94,7 +94,7 @@ class JournalTasks:
         ]
 
 
-def _ended_us(path: Path) -> int:
+def _end_us(path: Path) -> int:
     commit = last_commit(path)
     return commit.at_us if commit is not None else int(path.stat().st_mtime * 1_000_000)
 
@@ -103,4 +103,4 @@ def _delete(segments: list[Path]) -> None:
     for path in segments:
         path.unlink(missing_ok=True)
         bodies_path(path.parent, int(path.stem)).unlink(missing_ok=True)
-        log.info("journal: segment %s is past its retention", path.name)
+        log.info("journal: deleted segment %s, past its retention", path.name)

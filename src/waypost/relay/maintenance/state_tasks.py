@@ -1,19 +1,60 @@
-"""Sweeping of everything the relay remembers besides messages."""
+"""Maintenance of the state: messages, senders, breakers, rejection counts, duplicate ids."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
+from waypost.relay.delivery.dead_letters import DeadLetters
+from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
 
 log = logging.getLogger("waypost.relay")
 
 
+class MailTasks:
+    """Expires messages, ends leases past their deadline, purges old dead letters."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        transitions: Transitions,
+        leases: Leases,
+        dead_letters: DeadLetters,
+        settings: Callable[[], Settings],
+    ) -> None:
+        self._ledger = ledger
+        self._transitions = transitions
+        self._leases = leases
+        self._dead_letters = dead_letters
+        self._settings = settings
+
+    def expire(self, now_us: int) -> None:
+        """Expire messages, and log a count for each recipient."""
+        counts: Counter[str] = Counter()
+        for mailbox in list(self._ledger.state.mailboxes.values()):
+            if now_us // 1000 > mailbox.earliest_ttl:
+                counts[mailbox.subject] += self._transitions.expire_due(mailbox)
+        for subject, count in counts.items():
+            if count:
+                log.info("expired %d messages for %s", count, subject)
+
+    def end_leases(self, now_us: int) -> None:
+        """Return messages to their queue whose lease is past its deadline."""
+        self._leases.time_out()
+
+    def purge(self, now_us: int) -> None:
+        """Purge dead letters past their retention."""
+        retention_us = self._settings().housekeeping.dead_letter_retention_ms * 1000
+        self._dead_letters.purge_before(now_us - retention_us, None, "retention is over")
+
+
 class StateTasks:
-    """What sweeping means for senders, breakers, refusals and duplicate ids."""
+    """Forgets idle senders and breakers, writes checkpoints, and resumes after a full disk."""
 
     def __init__(
         self,
@@ -24,7 +65,7 @@ class StateTasks:
         settings: Callable[[], Settings],
         on_room: Callable[[], object],
     ) -> None:
-        """`on_room` is called when a full disk has room again."""
+        """Take `on_room`, which is called when a full disk has room again."""
         self._ledger = ledger
         self._breaker_feedback = breaker_feedback
         self._rejections = rejections
@@ -33,23 +74,23 @@ class StateTasks:
         self._on_room = on_room
 
     def forget(self, now_us: int) -> None:
-        """Forget idle senders and breakers; write counted refusals of minutes that are over."""
+        """Forget idle senders and breakers; journal the rejection counts of past minutes."""
         settings = self._settings()
         window_ms = settings.rate_limit.window_secs * 1000
         self._ledger.state.windows.sweep(now_us // 1000, window_ms)
         idle_ms = settings.housekeeping.breaker_idle_ms
-        for move in self._breaker_feedback.breakers.sweep(now_us // 1000, idle_ms):
-            self._breaker_feedback.record_transition(move, now_us)
+        for transition in self._breaker_feedback.breakers.sweep(now_us // 1000, idle_ms):
+            self._breaker_feedback.record_transition(transition, now_us)
         self._rejections.sweep(now_us)
 
     def checkpoint(self, now_us: int) -> None:
-        """Bring the index up to date and drop duplicate ids past their window."""
-        kept_us = self._settings().housekeeping.duplicate_window_ms * 1000
-        self._checkpoints.forget_duplicates(now_us - kept_us)
+        """Bring the index up to date, and drop duplicate ids past their window."""
+        window_us = self._settings().housekeeping.duplicate_window_ms * 1000
+        self._checkpoints.forget_duplicates(now_us - window_us)
         self._checkpoints.write_if_idle()
 
     def recover_space(self, now_us: int) -> None:
-        """After a full disk, see whether there is room again."""
+        """Accept publishes again once a full disk has room."""
         if self._ledger.journal.full and self._ledger.journal.restore_ballast():
-            log.warning("there is room on the disk again: publishes are taken")
+            log.warning("the disk has room again: publishes are accepted")
             self._on_room()

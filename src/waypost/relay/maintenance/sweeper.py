@@ -1,4 +1,9 @@
-"""Runs the maintenance tasks of a relay at intervals of `sweep_interval_ms`."""
+"""Runs the maintenance tasks of a relay, so that memory and disk use stay bounded.
+
+Swept are expired messages, leases past their deadline, idle senders and breakers, rejection
+counts, dead letters and duplicate ids past their retention, journal segments that are no longer
+needed, and the ballast after a full disk.
+"""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +17,7 @@ log = logging.getLogger("waypost.relay")
 
 
 class Sweeper:
-    """Sweeps every `sweep_interval_ms` of the relay's clock."""
+    """Runs every task at intervals of `sweep_interval_ms` of the relay's clock."""
 
     def __init__(self, ledger: Ledger, timers: Timers, settings: Callable[[], Settings]) -> None:
         self._ledger = ledger
@@ -21,34 +26,35 @@ class Sweeper:
         self._tasks: list[Callable[[int], object]] = []
         self._cancel: Cancel | None = None
 
-    def add(self, task: Callable[[int], object]) -> None:
-        """Call `task` with the time (µs) at every sweep."""
-        self._tasks.append(task)
+    def add(self, *tasks: Callable[[int], object]) -> None:
+        """Call each task with the time (µs) at every sweep, in this order."""
+        self._tasks.extend(tasks)
 
     def start(self) -> None:
-        """Set the timer for the next sweep, in place of one already set."""
+        """Set the timer for the next sweep, replacing the current one."""
         self.stop()
         wait_us = self._settings().housekeeping.sweep_interval_ms * 1000
         self._cancel = self._timers.call_at(self._ledger.now_us() + wait_us, self._tick)
 
     def stop(self) -> None:
-        """No more sweeps."""
+        """Cancel the next sweep."""
         if self._cancel is not None:
             self._cancel()
 
     def sweep(self) -> None:
-        """Do all tasks now; one that the disk will not let be done is left for the next time."""
+        """Run all tasks now; a task that fails on the disk is retried at the next sweep."""
         now_us = self._ledger.now_us()
         for task in self._tasks:
             try:
                 task(now_us)
             except OSError as problem:
-                log.warning("sweeping: %s", problem)
+                log.warning("maintenance task failed: %s", problem)
 
     def _tick(self) -> None:
+        """Sweep, then set the timer again unless the relay has stopped."""
         try:
             self.sweep()
         except RelayStopped as problem:
-            log.error("sweeping stopped: %s", problem)
+            log.error("maintenance stopped: %s", problem)
             return
         self.start()
