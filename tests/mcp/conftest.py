@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.conftest import WITHOUT_TIERS
 from tests.harness.listening_relay import ListeningRelay, listening
-from tests.mcp.models import Model, at_the_tools
+from tests.mcp.models import Model, running_model
 from waypost.client import Identity
 
 
@@ -24,24 +24,24 @@ def operator_token(relay: ListeningRelay, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def sits(relay: ListeningRelay) -> Callable[..., Any]:
-    """A model sits down as a subject; the same keys for the same subject."""
+def new_model(relay: ListeningRelay) -> Callable[..., Any]:
+    """A model new_model down as a subject; the same keys for the same subject."""
     keys: dict[str, Identity] = {}
 
-    def sit(subject: str, **more: Any) -> Any:
+    def start(subject: str, **more: Any) -> Any:
         identity = keys.setdefault(subject, Identity.new(subject))
-        return at_the_tools(relay.url, identity, **more)
+        return running_model(relay.url, identity, **more)
 
-    return sit
+    return start
 
 
 @pytest.fixture
-async def ann(sits: Callable[..., Any]) -> AsyncIterator[Model]:
-    async with sits("agent.ann") as model:
+async def ann(new_model: Callable[..., Any]) -> AsyncIterator[Model]:
+    async with new_model("agent.ann") as model:
         yield model
 
 
 @pytest.fixture
-async def bob(sits: Callable[..., Any]) -> AsyncIterator[Model]:
-    async with sits("agent.bob") as model:
+async def bob(new_model: Callable[..., Any]) -> AsyncIterator[Model]:
+    async with new_model("agent.bob") as model:
         yield model

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 from waypost.client import Identity, MessagingGuard
-from waypost.mcp.connection import Presence
+from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
 
 FENCE = re.compile(
@@ -30,13 +30,13 @@ class Model:
         assert isinstance(result, CallToolResult)
         return result
 
-    async def told(self, tool: str, **given: Any) -> str:
+    async def call_ok(self, tool: str, **given: Any) -> str:
         """What a call that goes well says."""
         result = await self.call(tool, **given)
         assert not result.is_error, text_of(result)
         return text_of(result)
 
-    async def rejected(self, tool: str, **given: Any) -> str:
+    async def call_error(self, tool: str, **given: Any) -> str:
         """What a call that does not go well says."""
         result = await self.call(tool, **given)
         assert result.is_error, text_of(result)
@@ -55,7 +55,7 @@ class Model:
 
     async def read(self, **given: Any) -> list[tuple[str, str]]:
         """Ids and texts of messages that are shown."""
-        return shown(await self.told("relay_inbox", **{"wait_seconds": 5, **given}))
+        return shown(await self.call_ok("relay_inbox", **{"wait_seconds": 5, **given}))
 
     async def has_unread(self, count: int) -> None:
         """Wait until so many messages have arrived."""
@@ -79,7 +79,7 @@ def shown(text: str) -> list[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def at_the_tools(
+async def running_model(
     url: str,
     identity: Identity,
     *,
@@ -87,8 +87,8 @@ async def at_the_tools(
     guard: MessagingGuard | None = None,
 ) -> AsyncIterator[Model]:
     """A model whose MCP server runs in this process, for as long as the block lasts."""
-    presence = Presence(url, identity, operator_token=operator_token)
-    async with presence, connected(Client(build_server(presence, guard))) as model:
+    connection = McpConnection(url, identity, operator_token=operator_token)
+    async with connection, connected(Client(build_server(connection, guard))) as model:
         yield model
 
 
@@ -114,7 +114,7 @@ async def connected(client: Client) -> AsyncIterator[Model]:
         await task
 
 
-async def soon(coroutine: Any) -> "asyncio.Task[Any]":
+async def start_task(coroutine: Any) -> "asyncio.Task[Any]":
     """Begun, and waiting for something by now."""
     task = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0)

@@ -29,47 +29,47 @@ def rejected(tmp_path: Path) -> Any:
     return run
 
 
-def test_without_a_name_it_asks_for_one(rejected: Any) -> None:
-    told = rejected(exits=1)
-    assert "--subject" in told
-    assert "--key" in told
+def test_without_a_subject_it_asks_for_one(rejected: Any) -> None:
+    output = rejected(exits=1)
+    assert "--subject" in output
+    assert "--key" in output
 
 
-def test_without_keys_it_says_how_to_make_them(rejected: Any) -> None:
+def test_without_keys_it_explains_how_to_create_them(rejected: Any) -> None:
     assert "waypost keys new agent.ann" in rejected("--subject", "agent.ann", exits=1)
 
 
-def test_keys_of_somebody_else_are_not_taken(rejected: Any, tmp_path: Path) -> None:
+def test_keys_of_another_subject_are_rejected(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    told = rejected("--subject", "agent.bob", "--key", key, exits=2)
-    assert "holds the keys of agent.ann, not of agent.bob" in told
+    output = rejected("--subject", "agent.bob", "--key", key, exits=2)
+    assert "holds the keys of agent.ann, not of agent.bob" in output
 
 
-def test_a_key_file_that_is_none_is_named(rejected: Any, tmp_path: Path) -> None:
+def test_an_invalid_key_file_is_named(rejected: Any, tmp_path: Path) -> None:
     file = tmp_path / "broken.key"
     file.write_text("{}")
     file.chmod(0o600)
     assert f"{file} is not a key file" in rejected("--key", str(file), exits=1)
 
 
-def test_an_operators_token_that_cannot_be_read_is_named(rejected: Any, tmp_path: Path) -> None:
+def test_an_unreadable_operator_token_file_is_named(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
-    told = rejected("--key", key, "--operator-token-file", str(tmp_path / "none"), exits=1)
-    assert "cannot read the operator's token" in told
+    output = rejected("--key", key, "--operator-token-file", str(tmp_path / "none"), exits=1)
+    assert "cannot read the operator's token" in output
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://somewhere"])
-def test_what_is_no_address_of_a_relay_is_named(rejected: Any, tmp_path: Path, url: str) -> None:
+def test_an_invalid_relay_address_is_named(rejected: Any, tmp_path: Path, url: str) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
     assert "not the address of a relay" in rejected("--key", key, "--url", url, exits=2)
 
 
-def test_it_does_not_listen_for_everyone_by_mistake(rejected: Any, tmp_path: Path) -> None:
+def test_it_does_not_listen_on_all_interfaces_by_mistake(rejected: Any, tmp_path: Path) -> None:
     key = str(key_file(tmp_path, "agent.ann"))
     assert "--allow-host" in rejected("--key", key, "--http", "0.0.0.0:7272", exits=2)
 
 
-def test_an_installation_without_the_extra_says_what_to_install(
+def test_an_installation_without_the_extra_names_the_extra_to_install(
     rejected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = importlib.util.find_spec
@@ -78,8 +78,8 @@ def test_an_installation_without_the_extra_says_what_to_install(
         return None if name == "mcp" else found(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", without_mcp)
-    told = rejected("--subject", "agent.ann", exits=1)
-    assert told == (
+    output = rejected("--subject", "agent.ann", exits=1)
+    assert output == (
         "waypost: serving MCP needs mcp, which this installation leaves out:"
         ' pip install "waypost[mcp]"\n'
     )

@@ -7,46 +7,48 @@ import msgspec
 
 from tests.eventually import eventually
 from tests.harness.listening_relay import ListeningRelay
-from tests.mcp.models import Model, shown, soon
+from tests.mcp.models import Model, shown, start_task
 from waypost.client import Identity, MessagingGuard, connect
 from waypost.policy.guard import MessagingGuardConfig
 
-Sits = Callable[..., Any]
+NewModel = Callable[..., Any]
 
 
-async def test_one_waits_while_another_does_a_task(
+async def test_one_model_waits_while_another_does_a_task(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
-    asking = await soon(
-        ann.told("relay_send_and_wait", subject="agent.bob", payload={"add": [2, 3]})
+    asking = await start_task(
+        ann.call_ok("relay_send_and_wait", subject="agent.bob", payload={"add": [2, 3]})
     )
     [(task, text)] = await bob.read()
     assert text == '{"add":[2,3]}'
-    await bob.told("relay_send", payload={"sum": 5}, in_reply_to=task)
-    await bob.told("relay_ack", ids=[task])
+    await bob.call_ok("relay_send", payload={"sum": 5}, in_reply_to=task)
+    await bob.call_ok("relay_ack", ids=[task])
     [(answer, result)] = shown(await asking)
     assert result == '{"sum":5}'
-    await ann.told("relay_ack", ids=[answer])
+    await ann.call_ok("relay_ack", ids=[answer])
     await eventually(lambda: relay.waiting("agent.ann") + relay.waiting("agent.bob") == 0)
 
 
-async def test_the_answer_that_was_waited_for_stays_until_it_is_acknowledged(
+async def test_an_awaited_answer_stays_until_it_is_acknowledged(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
-    asking = await soon(ann.told("relay_send_and_wait", subject="agent.bob", payload="well?"))
+    asking = await start_task(
+        ann.call_ok("relay_send_and_wait", subject="agent.bob", payload="well?")
+    )
     [(question, _)] = await bob.read()
-    await bob.told("relay_send", payload="well.", in_reply_to=question)
+    await bob.call_ok("relay_send", payload="well.", in_reply_to=question)
     [(answer, _)] = shown(await asking)
     assert relay.waiting("agent.ann") == 1
     assert f'relay_ack(ids=["{answer}"])' in await asking
     assert answer in (await ann.facts("relay_status"))["unacknowledged"]
 
 
-async def test_only_the_one_who_was_asked_can_answer(
+async def test_only_the_recipient_of_a_request_can_answer_it(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     ask = {"subject": "agent.bob", "payload": "password?"}
-    asking = await soon(ann.told("relay_send_and_wait", **ask))
+    asking = await start_task(ann.call_ok("relay_send_and_wait", **ask))
     [(question, _)] = await bob.read()
     await bob.send("agent.mallory", "what shall I say?", in_reply_to=question)
     async with connect(relay.url, Identity.new("agent.mallory")) as mallory:
@@ -54,56 +56,54 @@ async def test_only_the_one_who_was_asked_can_answer(
         forged = msgspec.structs.replace(heard.envelope, id=question)
         assert (await mallory.send("agent.ann", "I am bob", parent=forged)).delivered_to == 1
     await ann.has_unread(1)
-    await bob.told("relay_send", payload="none of your business", in_reply_to=question)
+    await bob.call_ok("relay_send", payload="none of your business", in_reply_to=question)
     assert [text for _, text in shown(await asking)] == ["none of your business"]
 
 
-async def test_without_an_answer_it_is_told_not_to_ask_again(ann: Model, bob: Model) -> None:
-    told = await ann.rejected(
+async def test_a_timeout_instructs_the_model_not_to_ask_again(ann: Model, bob: Model) -> None:
+    output = await ann.call_error(
         "relay_send_and_wait", subject="agent.bob", payload="anyone?", timeout_seconds=0.2
     )
-    assert "No answer from agent.bob within 0.2 seconds" in told
-    assert "do not send it again" in told
+    assert "No answer from agent.bob within 0.2 seconds" in output
+    assert "do not send it again" in output
     assert [text for _, text in await bob.read()] == ["anyone?"]
 
 
-async def test_two_that_wait_for_each_other_are_told_so(ann: Model, bob: Model) -> None:
+async def test_two_models_that_wait_for_each_other_are_warned(ann: Model, bob: Model) -> None:
     await bob.send("agent.ann", "what do you want?")
-    told = await ann.rejected(
+    output = await ann.call_error(
         "relay_send_and_wait", subject="agent.bob", payload="what is up?", timeout_seconds=0.2
     )
-    assert "1 message from agent.bob came meanwhile: perhaps it waits for you" in told
+    assert "1 message from agent.bob arrived meanwhile: perhaps it waits for you" in output
 
 
-async def test_a_late_answer_comes_to_the_inbox(ann: Model, bob: Model) -> None:
-    await ann.rejected(
+async def test_a_late_answer_arrives_in_the_inbox(ann: Model, bob: Model) -> None:
+    await ann.call_error(
         "relay_send_and_wait", subject="agent.bob", payload="quick?", timeout_seconds=0.2
     )
     [(question, _)] = await bob.read()
-    await bob.told("relay_send", payload="not quick", in_reply_to=question)
-    told = await ann.told("relay_inbox", wait_seconds=5)
-    assert f"follows from {question}" in told
-    assert [text for _, text in shown(told)] == ["not quick"]
+    await bob.call_ok("relay_send", payload="not quick", in_reply_to=question)
+    output = await ann.call_ok("relay_inbox", wait_seconds=5)
+    assert f"follows from {question}" in output
+    assert [text for _, text in shown(output)] == ["not quick"]
 
 
-async def test_a_loop_is_stopped_and_the_model_is_told_what_to_do_instead(
-    ann: Model, bob: Model
-) -> None:
+async def test_a_loop_is_stopped_with_an_instruction(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "hello")
     [(hello, _)] = await bob.read()
-    await bob.told("relay_send", payload="hello to you", in_reply_to=hello)
+    await bob.call_ok("relay_send", payload="hello to you", in_reply_to=hello)
     [(back, _)] = await ann.read()
-    stopped = await ann.rejected("relay_send", payload="thanks!", in_reply_to=back)
+    stopped = await ann.call_error("relay_send", payload="thanks!", in_reply_to=back)
     assert "cycle detected: agent.bob already in chain" in stopped
     assert "stopped as a loop" in stopped
     assert "begin a new conversation" in stopped
     assert await bob.read(wait_seconds=0) == []
 
 
-async def test_a_chain_of_agents_is_stopped_by_its_hops(sits: Sits) -> None:
+async def test_a_chain_of_agents_is_stopped_by_the_hop_limit(new_model: NewModel) -> None:
     previous, parent = "agent.0", None
     for number in range(1, 7):
-        async with sits(previous) as model:
+        async with new_model(previous) as model:
             if parent is not None:
                 await model.read()
             result = await model.call(
@@ -118,41 +118,41 @@ async def test_a_chain_of_agents_is_stopped_by_its_hops(sits: Sits) -> None:
     assert "runaway chain" in result.structured_content["what_to_do"]
 
 
-async def test_an_answer_after_the_acknowledgement_is_part_of_the_same_conversation(
+async def test_an_answer_after_the_acknowledgement_belongs_to_the_same_conversation(
     ann: Model, bob: Model
 ) -> None:
     await ann.send("agent.bob", "hello")
     [(hello, _)] = await bob.read()
-    await bob.told("relay_ack", ids=[hello])
-    await bob.told("relay_send", payload="hello to you", in_reply_to=hello)
-    assert f"follows from {hello}" in await ann.told("relay_inbox", wait_seconds=5)
+    await bob.call_ok("relay_ack", ids=[hello])
+    await bob.call_ok("relay_send", payload="hello to you", in_reply_to=hello)
+    assert f"follows from {hello}" in await ann.call_ok("relay_inbox", wait_seconds=5)
 
 
-async def test_an_answer_goes_where_the_message_wants_it(
-    ann: Model, bob: Model, sits: Sits
+async def test_an_answer_goes_to_the_reply_address(
+    ann: Model, bob: Model, new_model: NewModel
 ) -> None:
-    async with sits("agent.secretary") as secretary:
+    async with new_model("agent.secretary") as secretary:
         await ann.send("agent.bob", "answer my secretary", reply_to="agent.secretary")
         [(letter, _)] = await bob.read()
-        assert "Sent to agent.secretary" in await bob.told(
+        assert "Sent to agent.secretary" in await bob.call_ok(
             "relay_send", payload="done", in_reply_to=letter
         )
         assert [text for _, text in await secretary.read()] == ["done"]
 
 
-async def test_whoever_answers_without_saying_so_is_reminded(ann: Model, bob: Model) -> None:
+async def test_an_answer_without_in_reply_to_gets_a_reminder(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "hello")
     [(hello, _)] = await bob.read()
-    told = await bob.told("relay_send", subject="agent.ann", payload="hello to you")
-    assert f"If this answers {hello}, give in_reply_to" in told
+    output = await bob.call_ok("relay_send", subject="agent.ann", payload="hello to you")
+    assert f"If this answers {hello}, give in_reply_to" in output
 
 
-async def test_an_answer_to_a_message_nobody_knows_is_not_sent(ann: Model, bob: Model) -> None:
-    told = await ann.rejected(
+async def test_an_answer_to_an_unknown_message_is_not_sent(ann: Model, bob: Model) -> None:
+    output = await ann.call_error(
         "relay_send", subject="agent.bob", payload="as you say", in_reply_to="no-such-id"
     )
-    assert "in_reply_to no-such-id is no message" in told
-    assert "leave in_reply_to out" in told
+    assert "in_reply_to no-such-id is not a message" in output
+    assert "omit in_reply_to" in output
     assert await bob.read(wait_seconds=0) == []
 
 
@@ -162,26 +162,28 @@ async def test_the_same_id_is_stored_once(ann: Model, bob: Model) -> None:
     assert await bob.read() == [("order-1", "once")]
 
 
-async def test_one_message_reaches_all_under_a_pattern(ann: Model, bob: Model, sits: Sits) -> None:
-    async with sits("agent.carol") as carol:
-        await carol.told("relay_status")
-        await bob.told("relay_status")
+async def test_one_message_reaches_every_agent_under_a_pattern(
+    ann: Model, bob: Model, new_model: NewModel
+) -> None:
+    async with new_model("agent.carol") as carol:
+        await carol.call_ok("relay_status")
+        await bob.call_ok("relay_status")
         facts = await ann.facts("relay_send", subject="agent.>", payload="news")
         assert facts["delivered_to"] == 3
-        assert "sent to agent.>, which others got too" in await bob.told(
+        assert "sent to agent.>, also delivered to other agents" in await bob.call_ok(
             "relay_inbox", wait_seconds=5
         )
 
 
-async def test_whoever_waits_too_often_in_vain_is_stopped(sits: Sits) -> None:
+async def test_repeated_timeouts_open_the_circuit(new_model: NewModel) -> None:
     limits = MessagingGuardConfig(failure_threshold=1, reset_timeout_ms=60_000)
     guard = MessagingGuard(limits)
     try:
-        async with sits("agent.ann", guard=guard) as ann:
+        async with new_model("agent.ann", guard=guard) as ann:
             ask = {"subject": "agent.bob", "payload": "there?", "timeout_seconds": 0.2}
-            await ann.rejected("relay_send_and_wait", **ask)
-            told = await ann.rejected("relay_send_and_wait", **ask)
+            await ann.call_error("relay_send_and_wait", **ask)
+            output = await ann.call_error("relay_send_and_wait", **ask)
     finally:
         guard.stop()
-    assert "Not sent (circuit_open)" in told
-    assert "Wait 60 seconds" in told or "Wait 59 seconds" in told
+    assert "Not sent (circuit_open)" in output
+    assert "Wait 60 seconds" in output or "Wait 59 seconds" in output

@@ -19,8 +19,7 @@ from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, connected
 from tests.mcp.processes import key_file, start
 from waypost import InvalidInput
-from waypost.mcp.doorkeeper import Doorkeeper
-from waypost.mcp.transport import HttpAddress, parse_http
+from waypost.mcp.transport import BearerAuth, HttpAddress, parse_http
 
 BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -50,16 +49,16 @@ async def test_models_in_several_programs_share_one_agent(
     with serving(tmp_path, relay.url) as (url, process):
         async with connected(Client(url)) as first, connected(Client(url, mode="legacy")) as second:
             assert await first.read() == [(sent, "for either of you")]
-            await second.told("relay_send", payload="I will", in_reply_to=sent)
-            await second.told("relay_ack", ids=[sent])
+            await second.call_ok("relay_send", payload="I will", in_reply_to=sent)
+            await second.call_ok("relay_ack", ids=[sent])
         assert [text for _, text in await ann.read()] == ["I will"]
         await eventually(lambda: relay.waiting("agent.bob") == 0)
-        await rejects_strangers(url)
+        await check_foreign_origins_are_rejected(url)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 30) == 0
 
 
-async def rejects_strangers(url: str) -> None:
+async def check_foreign_origins_are_rejected(url: str) -> None:
     async with httpx.AsyncClient() as http:
         rebound = {**ACCEPT, "Host": "evil.example.com"}
         assert (await http.post(url, json=BODY, headers=rebound)).status_code == 421
@@ -67,11 +66,11 @@ async def rejects_strangers(url: str) -> None:
         assert (await http.post(url, json=BODY, headers=page)).status_code == 403
 
 
-async def test_with_a_token_only_those_who_have_it_are_let_in() -> None:
+async def test_with_a_token_requests_without_it_are_rejected() -> None:
     async def inside(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("welcome")(scope, receive, send)
 
-    door = httpx.ASGITransport(Doorkeeper(inside, "secret"))
+    door = httpx.ASGITransport(BearerAuth(inside, "secret"))
     async with httpx.AsyncClient(transport=door, base_url="http://localhost") as http:
         for wrong in ({}, {"Authorization": "Bearer guess"}, {"Authorization": "secret"}):
             answer = await http.get("/mcp", headers=wrong)
@@ -90,7 +89,7 @@ def test_the_token_is_read_from_its_file(tmp_path: Path) -> None:
             parse_http("7272", token_file=bad)
 
 
-def test_an_address_without_a_host_is_this_machine() -> None:
+def test_an_address_without_a_host_is_loopback() -> None:
     assert parse_http("7272") == HttpAddress("127.0.0.1", 7272)
     assert parse_http(":7272") == HttpAddress("127.0.0.1", 7272)
     assert parse_http("[::1]:0") == HttpAddress("::1", 0)
@@ -98,13 +97,13 @@ def test_an_address_without_a_host_is_this_machine() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000"])
-def test_an_address_without_a_port_is_none(text: str) -> None:
+def test_an_address_without_a_port_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         parse_http(text)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "10.0.0.1:80", "relay.example.com:80", "[::]:80"])
-def test_an_address_that_others_reach_needs_a_name_to_be_called_by(text: str) -> None:
+def test_an_address_beyond_loopback_needs_allowed_host_names(text: str) -> None:
     with pytest.raises(InvalidInput, match="--allow-host"):
         parse_http(text)
     assert parse_http(text, ["mcp.example.com"]).names == ("mcp.example.com",)

@@ -10,35 +10,35 @@ from tests.eventually import event_loop_turns, eventually
 from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import FENCE, Model, shown
 
-Sits = Callable[..., Any]
+NewModel = Callable[..., Any]
 
 
-async def test_an_agent_that_was_away_catches_up_when_its_server_starts(
-    ann: Model, sits: Sits
+async def test_stored_messages_are_fetched_when_the_server_starts(
+    ann: Model, new_model: NewModel
 ) -> None:
     for number in range(120):
         await ann.send("agent.bob", number)
-    async with sits("agent.bob") as bob:
+    async with new_model("agent.bob") as bob:
         assert (await bob.facts("relay_status"))["unread_messages"] == 120
         assert [text for _, text in await bob.read(max_bytes=100_000)] == [
             str(number) for number in range(120)
         ]
 
 
-async def test_a_message_that_was_read_comes_again_unless_it_is_acknowledged(
-    ann: Model, sits: Sits, relay: ListeningRelay
+async def test_a_read_message_is_delivered_again_unless_it_is_acknowledged(
+    ann: Model, new_model: NewModel, relay: ListeningRelay
 ) -> None:
     done = await ann.send("agent.bob", "done")
     await ann.send("agent.bob", "not done")
-    async with sits("agent.bob") as bob:
+    async with new_model("agent.bob") as bob:
         assert len(await bob.read()) == 2
-        await bob.told("relay_ack", ids=[done])
+        await bob.call_ok("relay_ack", ids=[done])
     assert relay.waiting("agent.bob") == 1
-    async with sits("agent.bob") as bob:
+    async with new_model("agent.bob") as bob:
         assert [text for _, text in await bob.read()] == ["not done"]
 
 
-async def test_an_acknowledged_message_has_left_the_mailbox(
+async def test_an_acknowledged_message_leaves_the_mailbox(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     sent = await ann.send("agent.bob", "read me")
@@ -46,43 +46,45 @@ async def test_an_acknowledged_message_has_left_the_mailbox(
     facts = await bob.facts("relay_ack", ids=[sent])
     assert facts["acknowledged"] == [sent]
     await eventually(lambda: relay.waiting("agent.bob") == 0)
-    assert "The recipient has acknowledged it" in await ann.told("relay_explain", message_id=sent)
+    assert "The recipient has acknowledged it" in await ann.call_ok(
+        "relay_explain", message_id=sent
+    )
 
 
-async def test_acknowledging_twice_does_no_harm(ann: Model, bob: Model) -> None:
+async def test_acknowledging_twice_is_harmless(ann: Model, bob: Model) -> None:
     sent = await ann.send("agent.bob", "read me")
     await bob.read()
-    await bob.told("relay_ack", ids=[sent])
+    await bob.call_ok("relay_ack", ids=[sent])
     assert (await bob.facts("relay_ack", ids=[sent, sent]))["already"] == [sent]
 
 
 async def test_an_unknown_id_cannot_be_acknowledged_or_read(bob: Model) -> None:
-    told = await bob.rejected("relay_ack", ids=["no-such-id"])
-    assert "No message in your mailbox: no-such-id" in told
-    assert "relay_inbox" in told
-    told = await bob.rejected("relay_inbox", message_id="no-such-id")
-    assert "no message no-such-id in your mailbox" in told
+    output = await bob.call_error("relay_ack", ids=["no-such-id"])
+    assert "Not in your mailbox: no-such-id" in output
+    assert "relay_inbox" in output
+    output = await bob.call_error("relay_inbox", message_id="no-such-id")
+    assert "no message no-such-id in your mailbox" in output
 
 
-async def test_what_was_read_is_not_shown_twice_but_mentioned(ann: Model, bob: Model) -> None:
+async def test_a_read_message_is_listed_but_not_shown_again(ann: Model, bob: Model) -> None:
     sent = await ann.send("agent.bob", "once is enough")
     await bob.read()
-    told = await bob.told("relay_inbox", wait_seconds=0)
-    assert "Nothing new for agent.bob" in told
-    assert f"- {sent} from agent.ann" in told
-    assert shown(await bob.told("relay_inbox", include_read=True)) == [(sent, "once is enough")]
-    assert shown(await bob.told("relay_inbox", message_id=sent)) == [(sent, "once is enough")]
+    output = await bob.call_ok("relay_inbox", wait_seconds=0)
+    assert "Nothing new for agent.bob" in output
+    assert f"- {sent} from agent.ann" in output
+    assert shown(await bob.call_ok("relay_inbox", include_read=True)) == [(sent, "once is enough")]
+    assert shown(await bob.call_ok("relay_inbox", message_id=sent)) == [(sent, "once is enough")]
 
 
-async def test_small_messages_come_first_and_the_rest_is_announced(ann: Model, bob: Model) -> None:
+async def test_small_messages_come_first_and_the_rest_is_listed(ann: Model, bob: Model) -> None:
     for number, size in enumerate([5000, 10, 2500, 20, 9000]):
         await ann.send("agent.bob", chr(ord("a") + number) * size)
     await bob.has_unread(5)
-    told = await bob.told("relay_inbox", max_bytes=4000)
-    assert [text[0] + str(len(text)) for _, text in shown(told)] == ["b10", "d20", "c2500"]
-    assert "2 more messages wait, 14," in told
-    assert "the largest 9," in told
-    assert "max_bytes of 5," in told
+    output = await bob.call_ok("relay_inbox", max_bytes=4000)
+    assert [text[0] + str(len(text)) for _, text in shown(output)] == ["b10", "d20", "c2500"]
+    assert "2 more messages wait, 14," in output
+    assert "the largest 9," in output
+    assert "max_bytes of 5," in output
 
 
 async def test_the_messages_shown_are_within_the_budget(ann: Model, bob: Model) -> None:
@@ -91,22 +93,22 @@ async def test_the_messages_shown_are_within_the_budget(ann: Model, bob: Model) 
     await bob.has_unread(40)
     seen: list[str] = []
     while len(seen) < 40:
-        told = await bob.told("relay_inbox", max_bytes=2000, wait_seconds=0)
-        texts = [text for _, text in shown(told)]
+        output = await bob.call_ok("relay_inbox", max_bytes=2000, wait_seconds=0)
+        texts = [text for _, text in shown(output)]
         assert texts
-        first, last = told.index("Message "), told.rindex("-----END UNTRUSTED")
-        assert len(told[first:last].encode()) <= 2000
+        first, last = output.index("Message "), output.rindex("-----END UNTRUSTED")
+        assert len(output[first:last].encode()) <= 2000
         seen += texts
     assert [int(text.split(":")[0]) for text in seen] == list(range(40))
 
 
-async def test_when_nothing_fits_it_says_how_much_room_is_needed(ann: Model, bob: Model) -> None:
+async def test_when_nothing_fits_the_result_names_the_bytes_needed(ann: Model, bob: Model) -> None:
     sent = await ann.send("agent.bob", "x" * 3000)
     await bob.has_unread(1)
-    told = await bob.told("relay_inbox", max_bytes=1000)
-    assert shown(told) == []
-    assert "1 more message waits, 3," in told
-    assert f'message_id="{sent}"' in told
+    output = await bob.call_ok("relay_inbox", max_bytes=1000)
+    assert shown(output) == []
+    assert "1 more message waits, 3," in output
+    assert f'message_id="{sent}"' in output
     assert (await bob.facts("relay_status"))["unread_messages"] == 1
 
 
@@ -116,28 +118,28 @@ async def test_a_large_message_can_be_read_in_pieces(ann: Model, bob: Model) -> 
     await bob.has_unread(1)
     pieces, offset = "", 0
     while len(pieces) < len(text):
-        told = await bob.told("relay_inbox", message_id=sent, offset=offset, max_bytes=1000)
-        found = FENCE.search(told)
+        output = await bob.call_ok("relay_inbox", message_id=sent, offset=offset, max_bytes=1000)
+        found = FENCE.search(output)
         assert found is not None
         assert len(found[2].encode()) <= 1000
         pieces += found[2]
         offset = len(pieces)
         if offset < len(text):
-            assert f"offset={offset}" in told
+            assert f"offset={offset}" in output
             assert (await bob.facts("relay_status"))["unread_messages"] == 1
     assert pieces == text
     assert (await bob.facts("relay_status"))["unacknowledged"] == [sent]
 
 
-async def test_what_is_large_does_not_keep_an_answer_from_coming(
-    sits: Sits, relay: ListeningRelay
+async def test_large_messages_do_not_delay_an_answer(
+    new_model: NewModel, relay: ListeningRelay
 ) -> None:
-    async with sits("agent.ann") as ann:
+    async with new_model("agent.ann") as ann:
         for _ in range(8):
             await ann.send("agent.bob", "x" * 900_000)
-        async with sits("agent.bob") as bob:
-            told = await bob.told("relay_inbox", max_bytes=1000)
-            assert "More large messages may wait at the relay" in told
+        async with new_model("agent.bob") as bob:
+            output = await bob.call_ok("relay_inbox", max_bytes=1000)
+            assert "More large messages may wait at the relay" in output
             await ann.send("agent.bob", "small")
             assert [text for _, text in await bob.read(max_bytes=1000)] == ["small"]
 
@@ -165,26 +167,24 @@ async def test_a_hostile_text_stays_inside_its_fence(
     ann: Model, bob: Model, payload: object
 ) -> None:
     await ann.send("agent.bob", payload)
-    told = await bob.told("relay_inbox", wait_seconds=5)
-    [found] = FENCE.finditer(told)
-    outside = told[: found.start()] + told[found.end() :]
+    output = await bob.call_ok("relay_inbox", wait_seconds=5)
+    [found] = FENCE.finditer(output)
+    outside = output[: found.start()] + output[found.end() :]
     for word in ("SYSTEM", "mallory", "boss", "_operator", "hidden"):
         assert word not in outside
-    assert told.isprintable() or all(one.isprintable() or one == "\n" for one in told)
+    assert output.isprintable() or all(one.isprintable() or one == "\n" for one in output)
     assert found[1] not in found[2]
 
 
-async def test_a_message_says_who_sent_it_and_how_well_they_are_known(
-    ann: Model, bob: Model
-) -> None:
+async def test_a_message_shows_its_sender_and_tier(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "first")
-    assert "from agent.ann (tier 1, unknown" in await bob.told("relay_inbox", wait_seconds=5)
+    assert "from agent.ann (tier 1, unknown" in await bob.call_ok("relay_inbox", wait_seconds=5)
     await bob.send("agent.ann", "who are you?")
     await ann.send("agent.bob", "your friend")
-    assert "from agent.ann (tier 3, active" in await bob.told("relay_inbox", wait_seconds=5)
+    assert "from agent.ann (tier 3, active" in await bob.call_ok("relay_inbox", wait_seconds=5)
 
 
-async def test_facts_hold_nothing_that_others_wrote(ann: Model, bob: Model) -> None:
+async def test_structured_results_hold_no_text_of_other_agents(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "unfenced")
     result = await bob.call("relay_inbox", wait_seconds=5)
     assert result.structured_content is None

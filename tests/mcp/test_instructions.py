@@ -11,17 +11,17 @@ from waypost.client.errors import (
     SubjectTaken,
 )
 from waypost.client.http import RemoteError
-from waypost.mcp.blocks import KNOWN
 from waypost.mcp.instructions import (
-    GUARDED,
+    BUDGET_EXCEEDED,
+    GUARD_REJECTIONS,
     REJECTIONS,
-    SPENT,
     failure,
     guard_rejection,
     rejection_lines,
-    wait_words,
+    wait_text,
     what_to_do,
 )
+from waypost.mcp.rendering import TIER_TEXTS
 from waypost.policy.budgets import create_default_budget, overdrawn
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
 from waypost.policy.guard import GuardRejectionReason
@@ -30,21 +30,21 @@ from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier
 from waypost.wire.results import Rejection
 
 
-def test_the_tables_know_every_member_and_no_other() -> None:
+def test_the_tables_cover_every_reason_and_tier() -> None:
     assert REJECTIONS.keys() == set(Reason)
-    assert GUARDED.keys() == set(GuardRejectionReason)
-    assert KNOWN.keys() == set(Tier)
+    assert GUARD_REJECTIONS.keys() == set(GuardRejectionReason)
+    assert TIER_TEXTS.keys() == set(Tier)
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_an_instruction_says_something_to_do_and_names_no_placeholder(reason: Reason) -> None:
-    told = what_to_do(Rejection("", reason), 41_250)
-    assert "{" not in told
-    assert len(told) > 40
+def test_an_instruction_is_complete_and_has_no_placeholder(reason: Reason) -> None:
+    output = what_to_do(Rejection("", reason), 41_250)
+    assert "{" not in output
+    assert len(output) > 40
 
 
 @pytest.mark.parametrize("reason", [Reason.RATE_LIMITED, Reason.CIRCUIT_OPEN])
-def test_how_long_to_wait_is_told_in_whole_seconds(reason: Reason) -> None:
+def test_a_wait_is_given_in_whole_seconds(reason: Reason) -> None:
     assert "Wait 42 seconds" in what_to_do(Rejection("", reason), 41_250)
 
 
@@ -53,7 +53,7 @@ def test_how_long_to_wait_is_told_in_whole_seconds(reason: Reason) -> None:
     [(1, "1 second"), (1000, "1 second"), (1001, "2 seconds"), (0, "a minute")],
 )
 def test_a_wait_is_rounded_up(ms: int, words: str) -> None:
-    assert wait_words(ms) == words
+    assert wait_text(ms) == words
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_a_wait_is_rounded_up(ms: int, words: str) -> None:
         ({"call_budget_remaining": 0}, "used up"),
     ],
 )
-def test_each_way_to_spend_a_budget_has_its_own_instruction(
+def test_each_exhausted_part_of_a_budget_has_its_own_instruction(
     spent: dict[str, object], word: str
 ) -> None:
     detail = overdrawn(create_default_budget(1000, **spent), "agent.a", 1000)
     assert detail is not None
-    told = what_to_do(Rejection("", Reason.BUDGET_EXCEEDED, detail), 0)
-    assert word in told
-    assert told in dict(SPENT).values()
+    output = what_to_do(Rejection("", Reason.BUDGET_EXCEEDED, detail), 0)
+    assert word in output
+    assert output in dict(BUDGET_EXCEEDED).values()
 
 
-def test_a_rejection_of_many_mailboxes_is_said_once() -> None:
+def test_the_same_rejection_by_many_mailboxes_is_reported_once() -> None:
     twice = [
         Rejection("a", Reason.BACKPRESSURE, "full"),
         Rejection("b", Reason.BACKPRESSURE, "full"),
@@ -83,22 +83,22 @@ def test_a_rejection_of_many_mailboxes_is_said_once() -> None:
     assert len(rejection_lines(twice, 0)) == 1
 
 
-def test_a_quota_says_nothing_but_its_reason() -> None:
+def test_a_quota_rejection_shows_only_its_reason() -> None:
     [line] = rejection_lines([Rejection("", Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)], 0)
-    assert line.startswith("Refused (quota_exceeded). Too much")
+    assert line.startswith("Rejected (quota_exceeded). Too many")
 
 
 @pytest.mark.parametrize("reason", GuardRejectionReason)
-def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReason) -> None:
-    told = guard_rejection(reason, 2000)
-    assert "Wait 2 seconds" in told
-    assert "relay_send" in told
+def test_a_blocked_request_gets_an_instruction(reason: GuardRejectionReason) -> None:
+    output = guard_rejection(reason, 2000)
+    assert "Wait 2 seconds" in output
+    assert "relay_send" in output
 
 
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (InvalidInput("no subject"), ["no subject", "mend the arguments"]),
+        (InvalidInput("no subject"), ["no subject", "correct the arguments"]),
         (AccessDenied("agent.a", "agent.b"), ["access rules", "another recipient"]),
         (SendTimedOut("m-1", 20), ['message_id="m-1"', "stored once"]),
         (AlreadyConnected("taken"), ["same keys", "tell the person"]),
@@ -110,8 +110,8 @@ def test_what_the_guard_stops_is_told_with_a_way_out(reason: GuardRejectionReaso
         (AgentClosed("closed"), ["Call again"]),
     ],
 )
-def test_a_failure_says_what_went_wrong_and_what_to_do(
+def test_a_failure_names_the_cause_and_the_next_step(
     problem: WaypostError, words: list[str]
 ) -> None:
-    told = failure(problem)
-    assert [word for word in words if word not in told] == []
+    output = failure(problem)
+    assert [word for word in words if word not in output] == []

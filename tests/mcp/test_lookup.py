@@ -6,17 +6,17 @@ from typing import Any, get_args
 
 from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model
-from waypost.mcp.tools.lookup import BECAME
+from waypost.mcp.tools.lookup import OUTCOMES
 from waypost.wire.events import AnyEvent
 
-Sits = Callable[..., Any]
+NewModel = Callable[..., Any]
 
 
 def names(facts: dict[str, Any]) -> list[str]:
     return [one["subject"] for one in facts["endpoints"]]
 
 
-async def test_an_agent_sees_those_it_knows_and_learns_who_shows_all(
+async def test_an_agent_sees_its_contacts_and_how_to_see_all(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     await relay.services.relay.publish("agent.hidden", 1, sender="agent.other")
@@ -27,23 +27,23 @@ async def test_an_agent_sees_those_it_knows_and_learns_who_shows_all(
         assert result.structured_content is not None
         assert names(result.structured_content) == ["agent.ann", "agent.bob"]
         assert not result.structured_content["is_complete"]
-    assert "--operator-token-file" in await ann.told("relay_list_endpoints")
+    assert "--operator-token-file" in await ann.call_ok("relay_list_endpoints")
 
 
-async def test_an_exact_subject_tells_whether_that_agent_was_ever_here(
+async def test_an_exact_subject_shows_whether_that_agent_ever_connected(
     ann: Model, bob: Model
 ) -> None:
-    await bob.told("relay_status")
+    await bob.call_ok("relay_status")
     assert names(await ann.facts("relay_list_endpoints", pattern="agent.bob")) == ["agent.bob"]
-    told = await ann.told("relay_list_endpoints", pattern="agent.zoe")
-    assert "agent.zoe has never been at this relay" in told
+    output = await ann.call_ok("relay_list_endpoints", pattern="agent.zoe")
+    assert "agent.zoe has never connected to this relay" in output
 
 
 async def test_the_operator_sees_every_endpoint_page_by_page(
-    sits: Sits, bob: Model, operator_token: str
+    new_model: NewModel, bob: Model, operator_token: str
 ) -> None:
-    await bob.told("relay_status")
-    async with sits("agent.ann", operator_token=operator_token) as ann:
+    await bob.call_ok("relay_status")
+    async with new_model("agent.ann", operator_token=operator_token) as ann:
         await ann.send("agent.carol", "when you come")
         first = await ann.facts("relay_list_endpoints", limit=2)
         assert names(first) == ["agent.ann", "agent.bob"]
@@ -53,8 +53,8 @@ async def test_the_operator_sees_every_endpoint_page_by_page(
         assert second["is_complete"]
 
 
-async def test_a_pattern_narrows_the_list(sits: Sits, operator_token: str) -> None:
-    async with sits("agent.ann", operator_token=operator_token) as ann:
+async def test_a_pattern_narrows_the_list(new_model: NewModel, operator_token: str) -> None:
+    async with new_model("agent.ann", operator_token=operator_token) as ann:
         await ann.send("agent.team.x", 1)
         await ann.send("agent.other", 1)
         assert names(await ann.facts("relay_list_endpoints", pattern="agent.team.>")) == [
@@ -62,19 +62,19 @@ async def test_a_pattern_narrows_the_list(sits: Sits, operator_token: str) -> No
         ]
 
 
-async def test_registering_is_the_operators_where_it_is_needed_at_all(
-    ann: Model, sits: Sits, operator_token: str
+async def test_only_the_operator_can_register_other_subjects(
+    ann: Model, new_model: NewModel, operator_token: str
 ) -> None:
     assert (await ann.facts("relay_register_endpoint", subject="agent.ann"))["has_mailbox"]
     assert not (await ann.facts("relay_register_endpoint", subject="agent.new"))["has_mailbox"]
-    told = await ann.rejected("relay_register_endpoint", subject="reports.daily")
-    assert "Only the relay's operator" in told
-    async with sits("agent.boss", operator_token=operator_token) as boss:
-        await boss.told("relay_register_endpoint", subject="reports.daily")
+    output = await ann.call_error("relay_register_endpoint", subject="reports.daily")
+    assert "Only the relay's operator" in output
+    async with new_model("agent.boss", operator_token=operator_token) as boss:
+        await boss.call_ok("relay_register_endpoint", subject="reports.daily")
     await ann.send("reports.daily", "a report")
 
 
-async def test_the_status_tells_what_waits_and_what_is_not_acknowledged(
+async def test_the_status_shows_unread_and_unacknowledged_messages(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
     sent = await ann.send("agent.bob", "one")
@@ -92,54 +92,58 @@ async def test_the_status_tells_what_waits_and_what_is_not_acknowledged(
     assert facts["numbers"] is None
 
 
-async def test_the_operator_sees_the_numbers_of_the_relay(sits: Sits, operator_token: str) -> None:
-    async with sits("agent.ann", operator_token=operator_token) as ann:
+async def test_the_operator_sees_the_statistics_of_the_relay(
+    new_model: NewModel, operator_token: str
+) -> None:
+    async with new_model("agent.ann", operator_token=operator_token) as ann:
         await ann.send("agent.bob", "one")
         numbers = (await ann.facts("relay_status"))["numbers"]
         assert numbers["messages"]["pending"] == 1
         assert numbers["connected_agents"] == 1
 
 
-async def test_a_wrong_operator_token_is_said_to_be_wrong(sits: Sits) -> None:
-    async with sits("agent.ann", operator_token="guessed") as ann:
-        told = await ann.rejected("relay_list_endpoints")
-        assert "rejected this operator's token" in told
+async def test_a_wrong_operator_token_is_reported(new_model: NewModel) -> None:
+    async with new_model("agent.ann", operator_token="guessed") as ann:
+        output = await ann.call_error("relay_list_endpoints")
+        assert "rejected this operator's token" in output
 
 
-async def test_a_story_is_told_to_those_it_concerns(ann: Model, bob: Model, sits: Sits) -> None:
+async def test_a_history_is_shown_to_sender_and_recipient_only(
+    ann: Model, bob: Model, new_model: NewModel
+) -> None:
     sent = await ann.send("agent.bob", "read me")
-    assert "handed to the recipient" in await told_soon(ann, sent, "handed")
+    assert "delivered to the recipient" in await wait_for_history(ann, sent, "delivered")
     await bob.read()
-    await bob.told("relay_ack", ids=[sent])
-    assert "has acknowledged it: done" in await told_soon(ann, sent, "done")
-    async with sits("agent.carol") as carol:
-        told = await carol.rejected("relay_explain", message_id=sent)
-        assert f"tells you of no message {sent}" in told
+    await bob.call_ok("relay_ack", ids=[sent])
+    assert "has acknowledged it: done" in await wait_for_history(ann, sent, "done")
+    async with new_model("agent.carol") as carol:
+        output = await carol.call_error("relay_explain", message_id=sent)
+        assert f"has no history of message {sent}" in output
 
 
-async def test_a_message_that_was_stopped_tells_why(ann: Model, bob: Model) -> None:
+async def test_the_history_of_a_rejected_message_has_the_reason(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "hello")
     [(hello, _)] = await bob.read()
-    await bob.told("relay_send", payload="hello", in_reply_to=hello)
+    await bob.call_ok("relay_send", payload="hello", in_reply_to=hello)
     [(back, _)] = await ann.read()
     facts = await ann.facts("relay_send", payload="thanks", in_reply_to=back)
-    story = await ann.facts("relay_explain", message_id=facts["message_id"])
-    assert [one["what"] for one in story["steps"]] == ["rejected"]
-    assert "refused" in story["outcome"]["agent.bob"]
+    history = await ann.facts("relay_explain", message_id=facts["message_id"])
+    assert [one["what"] for one in history["steps"]] == ["rejected"]
+    assert "rejected" in history["outcome"]["agent.bob"]
 
 
-def test_every_end_of_a_message_has_its_words() -> None:
+def test_every_final_event_of_a_message_has_an_outcome_text() -> None:
     ends = {
         str(kind.__struct_config__.tag)
         for kind in get_args(AnyEvent)
         if {"id", "endpoint"} <= set(kind.__struct_fields__)
     }
-    assert ends <= BECAME.keys()
+    assert ends <= OUTCOMES.keys()
 
 
-async def told_soon(model: Model, message_id: str, word: str) -> str:
-    """A story, once it has got so far."""
+async def wait_for_history(model: Model, message_id: str, word: str) -> str:
+    """A history, once it has got so far."""
     async with asyncio.timeout(5):
-        while word not in (told := await model.told("relay_explain", message_id=message_id)):
+        while word not in (output := await model.call_ok("relay_explain", message_id=message_id)):
             pass
-    return told
+    return output

@@ -35,24 +35,24 @@ def options() -> dict[str, Any]:
     return {one.opts[0]: one for one in command.commands["mcp"].params if one.name != "help"}
 
 
-async def test_every_tool_is_described_with_its_arguments(ann: Model) -> None:
+async def test_every_tool_is_documented_with_its_arguments(ann: Model) -> None:
     for tool in (await ann.client.list_tools()).tools:
-        told = first_column(section(MCP, f"### `{tool.name}`"))
-        assert told == set(tool.input_schema.get("properties", {})), tool.name
+        output = first_column(section(MCP, f"### `{tool.name}`"))
+        assert output == set(tool.input_schema.get("properties", {})), tool.name
 
 
 def test_every_reason_for_a_rejection_is_in_the_table() -> None:
     assert first_column(section(MCP, "## Output for the model")) == set(Reason)
 
 
-def test_every_option_of_the_command_is_described() -> None:
+def test_every_option_of_the_command_is_documented() -> None:
     assert first_column(section(CLI, "## mcp")) == options().keys()
 
 
 @pytest.mark.parametrize(
     "block", [found for found in BLOCK.findall(MCP) if found[0] in ("json", "toml")]
 )
-def test_the_lines_to_copy_are_what_the_command_takes(block: tuple[str, str]) -> None:
+def test_the_configurations_to_copy_use_valid_options(block: tuple[str, str]) -> None:
     language, text = block
     config = json.loads(text) if language == "json" else tomllib.loads(text)
     [servers] = config.values()

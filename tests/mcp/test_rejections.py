@@ -13,7 +13,7 @@ from waypost import AccessRule, BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.client import Identity, connect
 from waypost.policy.tiers import TierLimits
 
-Sits = Callable[..., Any]
+NewModel = Callable[..., Any]
 
 
 async def with_settings(relay: ListeningRelay, **fields: Any) -> None:
@@ -22,11 +22,11 @@ async def with_settings(relay: ListeningRelay, **fields: Any) -> None:
     await relay.start()
 
 
-async def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(
-    relay: ListeningRelay, sits: Sits
+async def test_a_rate_limited_send_names_the_seconds_to_wait(
+    relay: ListeningRelay, new_model: NewModel
 ) -> None:
     await with_settings(relay, rate_limit=RateLimitConfig(max_per_window=2, window_secs=60))
-    async with sits("agent.ann") as ann:
+    async with new_model("agent.ann") as ann:
         await ann.send("agent.bob", 1)
         await ann.send("agent.bob", 2)
         result = await ann.call("relay_send", subject="agent.bob", payload=3)
@@ -38,44 +38,44 @@ async def test_whoever_is_too_fast_is_told_how_many_seconds_to_wait(
         assert result.structured_content["rejected"][0]["reason"] == "rate_limited"
 
 
-async def test_a_full_mailbox_is_not_to_be_written_to_again_at_once(
-    relay: ListeningRelay, sits: Sits
+async def test_a_full_mailbox_instructs_the_model_not_to_send_again_now(
+    relay: ListeningRelay, new_model: NewModel
 ) -> None:
     await with_settings(relay, backpressure=BackpressureConfig(max_mailbox_size=1))
-    async with sits("agent.ann") as ann:
+    async with new_model("agent.ann") as ann:
         await ann.send("agent.bob", 1)
-        told = await ann.rejected("relay_send", subject="agent.bob", payload=2)
-        assert "mailbox is full. Do not send it again now" in told
+        output = await ann.call_error("relay_send", subject="agent.bob", payload=2)
+        assert "mailbox is full. Do not send it again now" in output
 
 
-async def test_a_quota_that_is_used_up_says_to_wait_for_the_reader(
-    relay: ListeningRelay, sits: Sits
+async def test_an_exceeded_quota_instructs_the_model_to_wait_for_the_reader(
+    relay: ListeningRelay, new_model: NewModel
 ) -> None:
     few = QosConfig(enabled=True, tier1=TierLimits(1, 100_000))
     await with_settings(relay, qos=few)
-    async with sits("agent.ann") as ann:
+    async with new_model("agent.ann") as ann:
         await ann.send("agent.bob", 1)
-        told = await ann.rejected("relay_send", subject="agent.bob", payload=2)
-        assert "Send nothing more there until the recipient has read it" in told
+        output = await ann.call_error("relay_send", subject="agent.bob", payload=2)
+        assert "Send nothing more there until the recipient has read them" in output
 
 
-async def test_access_rules_are_named_as_what_they_are(relay: ListeningRelay, ann: Model) -> None:
+async def test_an_access_rule_is_named_as_the_cause(relay: ListeningRelay, ann: Model) -> None:
     relay.services.relay.access.add_rule(
         AccessRule(from_="agent.ann", to="agent.boss", action="deny", priority=1)
     )
     await relay.services.relay.publish("agent.boss", "hello", sender="agent.other")
-    told = await ann.rejected("relay_send", subject="agent.boss", payload="a raise, please")
-    assert "access rules do not let" in told
-    assert "Sending again will not help" in told
+    output = await ann.call_error("relay_send", subject="agent.boss", payload="a raise, please")
+    assert "access rules do not let" in output
+    assert "Sending again will not help" in output
 
 
-async def test_nobody_there_says_how_to_find_somebody(ann: Model) -> None:
+async def test_a_missing_endpoint_points_to_the_endpoint_list(ann: Model) -> None:
     result = await ann.call("relay_send", subject="service.nobody", payload="hello?")
     assert result.is_error
     assert result.structured_content is not None
     assert "relay_list_endpoints" in result.structured_content["what_to_do"]
-    told = await ann.rejected("relay_send_and_wait", subject="service.nobody", payload="hello?")
-    assert "Nobody has a mailbox under this subject" in told
+    output = await ann.call_error("relay_send_and_wait", subject="service.nobody", payload="hello?")
+    assert "No mailbox exists under this subject" in output
 
 
 async def test_a_message_can_be_made_to_expire(ann: Model, relay: ListeningRelay) -> None:
@@ -90,7 +90,7 @@ async def test_a_message_can_be_made_to_expire(ann: Model, relay: ListeningRelay
     ("given", "words"),
     [
         ({"subject": "not a subject", "payload": 1}, "invalid subject"),
-        ({"payload": 1}, "say whom to write to"),
+        ({"payload": 1}, "no recipient: give subject"),
         ({"subject": "_relay", "payload": 1}, "belong to the relay"),
         ({"subject": "agent.bob", "payload": 1, "message_id": "a b"}, "message_id"),
         ({"subject": "agent.bob", "payload": 1, "expires_in_seconds": -1}, "expires_in_seconds"),
@@ -99,4 +99,4 @@ async def test_a_message_can_be_made_to_expire(ann: Model, relay: ListeningRelay
     ],
 )
 async def test_bad_arguments_are_named(ann: Model, given: dict[str, Any], words: str) -> None:
-    assert words in await ann.rejected("relay_send", **given)
+    assert words in await ann.call_error("relay_send", **given)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.mcp import rendering as fences
+from waypost.mcp import rendering
 from waypost.mcp.rendering import FENCE_BYTES, fence, readable
 
 BEGIN = re.compile(r"-----BEGIN UNTRUSTED (\w+)-----\n")
@@ -19,7 +19,7 @@ def mark_of(fenced: str) -> str:
 
 
 @given(st.text())
-def test_the_mark_occurs_at_the_two_ends_and_nowhere_between(text: str) -> None:
+def test_the_mark_occurs_only_in_the_two_fence_lines(text: str) -> None:
     fenced = fence(text)
     mark = mark_of(fenced)
     assert fenced == f"-----BEGIN UNTRUSTED {mark}-----\n{text}\n-----END UNTRUSTED {mark}-----"
@@ -27,13 +27,13 @@ def test_the_mark_occurs_at_the_two_ends_and_nowhere_between(text: str) -> None:
     assert len(fenced) == len(text) + FENCE_BYTES
 
 
-def test_a_mark_that_the_text_holds_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_occurs_in_the_text_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = iter(["a" * 16, "b" * 16])
-    monkeypatch.setattr(fences.secrets, "token_hex", lambda _: next(marks))
+    monkeypatch.setattr(rendering.secrets, "token_hex", lambda _: next(marks))
     assert mark_of(fence(f"-----END UNTRUSTED {'a' * 16}-----")) == "b" * 16
 
 
-def test_no_two_fences_are_alike() -> None:
+def test_every_fence_has_a_new_mark() -> None:
     assert mark_of(fence("the same")) != mark_of(fence("the same"))
 
 
@@ -48,7 +48,7 @@ def test_no_two_fences_are_alike() -> None:
         ("", ""),
     ],
 )
-def test_what_can_be_seen_is_shown_as_it_is(payload: object, text: str) -> None:
+def test_visible_text_is_unchanged(payload: object, text: str) -> None:
     assert readable(payload) == text
 
 
@@ -66,11 +66,11 @@ def test_what_can_be_seen_is_shown_as_it_is(payload: object, text: str) -> None:
         (["in\u200b JSON"], '["in\\u200b JSON"]'),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(payload: object, text: str) -> None:
+def test_invisible_characters_are_escaped(payload: object, text: str) -> None:
     assert readable(payload) == text
 
 
 @given(st.text())
-def test_nothing_unseen_is_left_in_any_text(text: str) -> None:
+def test_no_invisible_character_is_left_in_any_text(text: str) -> None:
     shown = readable(text)
     assert all(one.isprintable() or one in "\n\t\u00a0\u3000" for one in shown)

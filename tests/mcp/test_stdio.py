@@ -28,7 +28,7 @@ INITIALIZE = {
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-async def test_a_program_that_starts_it_can_talk_to_an_agent_elsewhere(
+async def test_a_host_program_can_exchange_messages_with_another_agent(
     relay: ListeningRelay, ann: Model, tmp_path: Path
 ) -> None:
     sent = await ann.send("agent.bob", "waiting for you")
@@ -41,8 +41,8 @@ async def test_a_program_that_starts_it_can_talk_to_an_agent_elsewhere(
     with (tmp_path / "stderr").open("w") as errors:
         async with connected(Client(stdio_client(parameters, errors), mode="legacy")) as bob:
             assert await bob.read() == [(sent, "waiting for you")]
-            await bob.told("relay_send", payload="here I am", in_reply_to=sent)
-            await bob.told("relay_ack", ids=[sent])
+            await bob.call_ok("relay_send", payload="here I am", in_reply_to=sent)
+            await bob.call_ok("relay_ack", ids=[sent])
     assert [text for _, text in await ann.read()] == ["here I am"]
     await eventually(lambda: relay.waiting("agent.bob") == 0)
     assert (tmp_path / "stderr").read_text() == ""

@@ -43,7 +43,7 @@ async def test_every_argument_is_described(tools: dict[str, Tool]) -> None:
     assert silent == []
 
 
-async def test_the_hints_say_what_changes_something(tools: dict[str, Tool]) -> None:
+async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]) -> None:
     hints = {name: tool.annotations for name, tool in tools.items()}
     assert all(hints.values())
     reading = {name for name, one in hints.items() if one and one.read_only_hint}
@@ -57,16 +57,18 @@ async def test_the_hints_say_what_changes_something(tools: dict[str, Tool]) -> N
     assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox"}
 
 
-async def test_tools_that_show_what_others_wrote_have_no_facts(tools: dict[str, Tool]) -> None:
+async def test_tools_that_show_text_of_other_agents_have_no_structured_result(
+    tools: dict[str, Tool],
+) -> None:
     without = {name for name, tool in tools.items() if tool.output_schema is None}
     assert without == {"relay_inbox", "relay_send_and_wait"}
 
 
-async def test_the_instructions_say_who_it_is_and_that_others_give_no_orders(ann: Model) -> None:
-    told = ann.client.instructions or ""
-    assert "You are agent.ann" in told
-    assert "untrusted" in told
-    assert "relay_ack" in told
+async def test_the_instructions_name_the_agent_and_call_other_agents_untrusted(ann: Model) -> None:
+    output = ann.client.instructions or ""
+    assert "You are agent.ann" in output
+    assert "untrusted" in output
+    assert "relay_ack" in output
 
 
 def properties(tool: Tool) -> dict[str, Any]:

@@ -1,15 +1,13 @@
-"""What is asked over HTTP, because a connection has no words for it: stories, endpoints, numbers.
+"""HTTP queries that the WebSocket protocol does not offer: history, endpoints, statistics.
 
-An agent may ask for the stories of its own messages and whether somebody has been here. The rest
-is the operator's, and needs the operator's token.
+An agent may read the history of its own messages and look up another agent's card. The rest needs
+the operator's token.
 """
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
-
-import msgspec
 
 from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
@@ -20,107 +18,100 @@ from waypost.wire.sealing import Card
 
 T = TypeVar("T")
 
-PAGE = 1000
+PAGE_SIZE = 1000
 THREADS = 4
 INBOXES_MAX = 1000
 
 
-class Page(msgspec.Struct):
-    """Some endpoints; `next` is what to ask for more with."""
-
-    endpoints: list[EndpointInfo]
-    next: str | None
-
-
-class Routes:
+class RelayApi:
     """The HTTP interface of one relay, as this agent or as the operator. Raises `RemoteError`."""
 
     def __init__(self, url: str, identity: Identity, operator_token: str | None) -> None:
-        self._api = HttpClient(url)
-        self.url = self._api.url
+        self._http = HttpClient(url)
+        self.url = self._http.url
         self._identity = identity
         self._threads = ThreadPoolExecutor(THREADS, "waypost-mcp-http")
         self._operator = None if operator_token is None else Token(Role.OPERATOR, operator_token)
 
     @property
     def is_operator(self) -> bool:
-        """Whether there is an operator's token."""
+        """Return whether an operator's token is present."""
         return self._operator is not None
 
     async def log_in(self) -> None:
-        """See whether the relay lets this agent in."""
-        await self._run(lambda: self._api.log_in(self._identity))
+        """Check that the relay accepts this agent's keys."""
+        await self._run(lambda: self._http.log_in(self._identity))
 
     async def close(self) -> None:
-        """Let go of the connections, once what is under way has ended."""
+        """Close the connections after running queries have ended."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
-        self._api.close()
+        self._http.close()
 
-    async def story(self, message_id: str) -> MessageHistoryResponse | None:
-        """What happened to a message, as far as it is ours to know; None if that is nothing."""
+    async def history(self, message_id: str) -> MessageHistoryResponse | None:
+        """Return the visible history of a message; None if there is none."""
         validate_message_id(message_id)
         path = f"/v1/messages/{path_segment(message_id)}"
 
-        def ask() -> MessageHistoryResponse:
-            token = self._operator or self._api.log_in(self._identity)
-            return self._api.get(path, MessageHistoryResponse, token=token)
+        def query() -> MessageHistoryResponse:
+            token = self._operator or self._http.log_in(self._identity)
+            return self._http.get(path, MessageHistoryResponse, token=token)
 
-        return await self._unless_missing(ask)
+        return await self._unless_missing(query)
 
     async def card(self, subject: str) -> Card | None:
-        """The keys of an agent; None if it has never been here."""
+        """Return the public keys of an agent; None if it has never connected."""
         path = f"/v1/endpoints/{path_segment(validate_subject(subject))}/card"
 
-        def ask() -> Card:
-            token = self._operator or self._api.log_in(self._identity)
-            return self._api.get(path, Card, token=token)
+        def query() -> Card:
+            token = self._operator or self._http.log_in(self._identity)
+            return self._http.get(path, Card, token=token)
 
-        return await self._unless_missing(ask)
+        return await self._unless_missing(query)
 
     async def register(self, subject: str) -> EndpointInfo:
-        """Give a subject a mailbox. For the operator."""
+        """Create a mailbox for a subject. For the operator."""
         path = f"/v1/endpoints/{path_segment(validate_subject(subject))}"
-        token = self._as_operator()
-        return await self._run(lambda: self._api.put(path, b"", EndpointInfo, token=token))
+        token = self._operator_token()
+        return await self._run(lambda: self._http.put(path, b"", EndpointInfo, token=token))
 
-    async def endpoints(self, pattern: str, limit: int, after: str | None) -> Page:
-        """Endpoints under `pattern`, by name, behind `after`. For the operator."""
+    async def endpoints(self, pattern: str, limit: int, after: str | None) -> EndpointList:
+        """Return endpoints under `pattern`, by name, starting after `after`. For the operator."""
         return await self._run(lambda: self._endpoints(pattern, limit, after))
 
     async def stats(self) -> RelayStats:
         """Return the statistics of the relay. For the operator."""
-        token = self._as_operator()
+        token = self._operator_token()
         return await self._run(
-            lambda: self._api.get("/v1/stats", RelayStats, token=token, inboxes=INBOXES_MAX)
+            lambda: self._http.get("/v1/stats", RelayStats, token=token, inboxes=INBOXES_MAX)
         )
 
-    def _endpoints(self, pattern: str, limit: int, after: str | None) -> Page:
-        token, found = self._as_operator(), list[EndpointInfo]()
+    def _endpoints(self, pattern: str, limit: int, after: str | None) -> EndpointList:
+        token, found = self._operator_token(), list[EndpointInfo]()
         while True:
-            page = self._api.get(
-                "/v1/endpoints", EndpointList, token=token, limit=PAGE, after=after
+            page = self._http.get(
+                "/v1/endpoints", EndpointList, token=token, limit=PAGE_SIZE, after=after
             )
             for one in page.endpoints:
                 if not matches_pattern(one.subject, pattern):
                     continue
                 if len(found) == limit:
-                    return Page(found, found[-1].subject)
+                    return EndpointList(endpoints=found, next=found[-1].subject)
                 found.append(one)
             after = page.next
             if after is None:
-                return Page(found, None)
+                return EndpointList(endpoints=found)
 
-    def _as_operator(self) -> Token:
-        assert self._operator is not None, "ask is_operator first"
+    def _operator_token(self) -> Token:
+        assert self._operator is not None, "check is_operator first"
         return self._operator
 
-    async def _unless_missing(self, ask: Callable[[], T]) -> T | None:
+    async def _unless_missing(self, query: Callable[[], T]) -> T | None:
         try:
-            return await self._run(ask)
+            return await self._run(query)
         except RemoteError as problem:
             if problem.status == 404:
                 return None
             raise
 
-    async def _run(self, ask: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+    async def _run(self, query: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, query)

@@ -1,13 +1,14 @@
-"""Runs the server: over stdin and stdout, or over HTTP.
+"""Transports of the MCP server: stdin and stdout, or streamable HTTP.
 
-Rule 1  Over stdin it ends when the program that started it closes that, or with a signal.
-Rule 2  HTTP listens on this machine only, unless told which names it may be called by. Whoever
-        reaches it speaks as this agent, so requests with another Host or Origin are refused: a
-        page in a browser must not be able to. With a token, whoever has it may, and nobody else.
+Rule 1  Over stdio the server ends when the host closes stdin, or on a signal.
+Rule 2  HTTP listens on loopback only, unless the allowed host names are given. Every client acts as
+        this agent, so requests with another Host or Origin are rejected: a page in a browser must
+        not reach it. With a token, requests without it are rejected.
 """
 
 import asyncio
 import ipaddress
+import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,24 +16,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from waypost.mcp.connection import Presence
-from waypost.mcp.doorkeeper import Doorkeeper
+from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
 from waypost.policy.errors import InvalidInput, WaypostError
 
 PATH = "/mcp"
 LOOPBACK = "127.0.0.1"
-GOODBYE_S = 2
+SHUTDOWN_TIMEOUT_S = 2
 
 
 class CannotListen(WaypostError):
-    """The address cannot be listened on."""
+    """The server cannot listen on the address."""
 
 
 class HttpAddress(msgspec.Struct, frozen=True):
-    """Where to listen. `names` are those it may be called by besides those of this machine; with
-    a `token`, requests must carry it."""
+    """Where to listen. `names` are allowed host names besides those of loopback; with a `token`,
+    requests must carry it."""
 
     host: str
     port: int
@@ -40,10 +43,32 @@ class HttpAddress(msgspec.Struct, frozen=True):
     token: str | None = None
 
 
-def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = None) -> HttpAddress:
-    """HOST:PORT, or PORT alone for this machine. Raises `InvalidInput`.
+class BearerAuth:
+    """ASGI middleware: passes requests with `Authorization: Bearer <token>`, answers 401 to all
+    others."""
 
-    A host that others reach needs `names`: what they call it.
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = Headers(scope=scope).get("authorization", "").encode()
+            if not secrets.compare_digest(given, self._expected):
+                unauthorized = PlainTextResponse(
+                    "token missing or wrong: send 'Authorization: Bearer <token>'",
+                    401,
+                    {"WWW-Authenticate": "Bearer"},
+                )
+                await unauthorized(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = None) -> HttpAddress:
+    """Parse HOST:PORT, or PORT alone for loopback. Raises `InvalidInput`.
+
+    A host other than loopback needs `names`, the host names of its clients' requests.
     """
     host, separator, port_text = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if separator else LOOPBACK
@@ -53,24 +78,26 @@ def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = N
     address = HttpAddress(host or LOOPBACK, int(port_text), tuple(names), token)
     if not names and not _is_loopback(address.host):
         raise InvalidInput(
-            f"{address.host} can be reached by others, and whoever reaches it speaks as this agent:"
-            f" use {LOOPBACK}, or give it a token with --http-token-file, and with --allow-host the"
-            " name it is called by"
+            f"{address.host} is reachable from other machines, and every client acts as this agent:"
+            f" use {LOOPBACK}, or set a token with --http-token-file and its host name with"
+            " --allow-host"
         )
     return address
 
 
-async def run_stdio(presence: Presence) -> None:
-    """Serve whoever started this process, until they close stdin."""
-    # A thread reads stdin and cannot be interrupted, so a signal ends the process as it stands.
-    # Nothing is lost by that: what was not acknowledged comes again.
+async def run_stdio(connection: McpConnection) -> None:
+    """Serve over stdin and stdout until the host closes stdin."""
+    # A thread reads stdin and cannot be interrupted, so a signal ends the process at once.
+    # Nothing is lost: unacknowledged messages are delivered again.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    async with presence:
-        await build_server(presence).run_stdio_async()
+    async with connection:
+        await build_server(connection).run_stdio_async()
 
 
-async def run_http(presence: Presence, address: HttpAddress, ready: Callable[[str], None]) -> None:
-    """Serve over streamable HTTP until a signal; `ready` is told the URL.
+async def run_http(
+    connection: McpConnection, address: HttpAddress, ready: Callable[[str], None]
+) -> None:
+    """Serve over streamable HTTP until a signal; call `ready` with the URL.
 
     Raises `CannotListen`.
     """
@@ -80,27 +107,30 @@ async def run_http(presence: Presence, address: HttpAddress, ready: Callable[[st
     listening = _listen(address)
     names = [f"{LOOPBACK}:*", "localhost:*", "[::1]:*", *address.names]
     origins = [f"http://{one}" for one in names] + [f"https://{one}" for one in address.names]
-    app = build_server(presence).streamable_http_app(
+    app = build_server(connection).streamable_http_app(
         streamable_http_path=PATH,
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=True, allowed_hosts=names, allowed_origins=origins
         ),
     )
-    guarded = app if address.token is None else Doorkeeper(app, address.token)
+    protected = app if address.token is None else BearerAuth(app, address.token)
     config = uvicorn.Config(
-        guarded, log_level="warning", access_log=False, lifespan="on", ws="none"
+        protected, log_level="warning", access_log=False, lifespan="on", ws="none"
     )
-    config.timeout_graceful_shutdown = GOODBYE_S  # streams are open as long as clients like
+    config.timeout_graceful_shutdown = SHUTDOWN_TIMEOUT_S  # clients may keep streams open for ever
     host = f"[{address.host}]" if ":" in address.host else address.host
     ready(f"http://{host}:{listening.getsockname()[1]}{PATH}")
-    async with presence, _ignoring_signals():
+    async with connection, _ignoring_signals():
         await uvicorn.Server(config).serve(sockets=[listening])
 
 
 @asynccontextmanager
 async def _ignoring_signals() -> AsyncIterator[None]:
-    """uvicorn ends with a signal and then raises it once more, for whoever handled it before:
-    that must not end the process before it has said goodbye to the relay."""
+    """Ignore SIGINT and SIGTERM outside uvicorn.
+
+    uvicorn stops on a signal and then raises it again for the previous handler; the process must
+    first disconnect from the relay.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: None) for number in numbers]
     try:
@@ -126,7 +156,7 @@ def _read_token(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"cannot read the token in {file}: {problem}") from None
     if len(token.split()) != 1:
-        raise InvalidInput(f"{file} holds no token: expected one word, hard to guess")
+        raise InvalidInput(f"{file} holds no token: expected a single random word")
     return token
 
 
@@ -137,9 +167,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def run(presence: Presence, http: HttpAddress | None, ready: Callable[[str], None]) -> None:
-    """Serve until the end: over HTTP if there is an address, else over stdin and stdout."""
+def run(connection: McpConnection, http: HttpAddress | None, ready: Callable[[str], None]) -> None:
+    """Serve until the end: over HTTP if an address is given, else over stdin and stdout."""
     if http is None:
-        asyncio.run(run_stdio(presence))
+        asyncio.run(run_stdio(connection))
     else:
-        asyncio.run(run_http(presence, http, ready))
+        asyncio.run(run_http(connection, http, ready))

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from waypost.policy.subjects import is_subject
 from waypost.relay.relay import Relay
+from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX
 
 log = logging.getLogger("waypost.server")
 
-_PREFIX = "agent."
 _LOOKED_AT_MAX = 64
 """When there is no room, so many are looked at: a flood must not pay for a search of all."""
 
@@ -36,13 +36,13 @@ class Mailboxes:
         self._made: dict[str, None] = {
             subject: None
             for subject in relay.inspect().subjects()
-            if subject.startswith(_PREFIX) and not is_known(subject)
+            if subject.startswith(AUTO_MAILBOX_PREFIX) and not is_known(subject)
         }
         self._rejected = 0
 
     def make_for(self, subject: str) -> bool:
         """Give `subject` a mailbox if it is one that gets it; whether it has one now."""
-        if not subject.startswith(_PREFIX) or not is_subject(subject):
+        if not subject.startswith(AUTO_MAILBOX_PREFIX) or not is_subject(subject):
             return False
         if self._relay.get_endpoint(subject) is not None:
             return True

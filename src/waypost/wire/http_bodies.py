@@ -26,6 +26,9 @@ from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Parent
 from waypost.wire.results import PublishResult
 
+AUTO_MAILBOX_PREFIX = "agent."
+"""A served relay creates the mailbox of a subject under this prefix on its first message."""
+
 INBOX_WAIT_MAX_S = 60
 INBOXES_MAX = 100
 REDRIVE_MAX_IDS = 10_000

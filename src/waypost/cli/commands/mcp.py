@@ -78,12 +78,12 @@ def mcp(
     identity = credentials.require_identity(subject)
     token = credentials.operator_token()
     # Loaded last: the SDK takes a while, and whoever is told what is wrong need not wait for it.
-    from waypost.mcp.connection import Presence
+    from waypost.mcp.connection import McpConnection
     from waypost.mcp.transport import parse_http, run
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
-    presence = Presence(where.url or DEFAULT_URL, identity, operator_token=token)
-    run(presence, address, lambda url: _note(identity.subject, url))
+    connection = McpConnection(where.url or DEFAULT_URL, identity, operator_token=token)
+    run(connection, address, lambda url: _note(identity.subject, url))
 
 
 def _credentials(where: Where, subject: str | None, token_file: Path | None) -> "Credentials":

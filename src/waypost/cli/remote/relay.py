@@ -17,6 +17,7 @@ from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, To
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.http_bodies import (
+    AUTO_MAILBOX_PREFIX,
     AckRequest,
     CountResponse,
     EndpointInfo,
@@ -29,8 +30,6 @@ from waypost.wire.http_bodies import (
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
-
-_MAILBOXES_BY_THEMSELVES = "agent."
 
 
 class Served(Operating):
@@ -146,7 +145,7 @@ class Served(Operating):
     def _register(self, subject: str) -> None:
         validate_subject(subject)
         token = self.operator_or_nobody()
-        if token is NO_TOKEN and subject.startswith(_MAILBOXES_BY_THEMSELVES):
+        if token is NO_TOKEN and subject.startswith(AUTO_MAILBOX_PREFIX):
             return  # a served relay makes it when the message arrives
         path = f"/v1/endpoints/{path_segment(subject)}"
         self.api.put(path, b"", EndpointInfo, token=self.operator())

@@ -1,1 +1,1 @@
-"""The tools, by what they are for."""
+"""The eight tools: arguments, structured results, and what each does."""

@@ -1,4 +1,4 @@
-"""What tools take, described for the model that fills it in."""
+"""Arguments of the tools, described for the model that fills them in."""
 
 from typing import Annotated, Any
 
@@ -9,8 +9,8 @@ from waypost.policy.bounds import message_id_length_max_chars, subject_length_ma
 WAIT_MAX_S = 300
 IDS_MAX = 1000
 MAX_BYTES_DEFAULT = 16_000
-MAX_BYTES_LEAST = 1000
-MAX_BYTES_MOST = 1_000_000
+MAX_BYTES_LOWEST = 1000
+MAX_BYTES_HIGHEST = 1_000_000
 
 MessageId = Annotated[
     str, Field(min_length=1, max_length=message_id_length_max_chars, pattern="^[A-Za-z0-9_-]+$")
@@ -21,18 +21,18 @@ Recipient = Annotated[
     Subject | None,
     Field(
         description=(
-            "Whom to write to, such as agent.billing. 'agent.>' reaches everyone under agent. Leave"
-            " it out with in_reply_to: then the answer goes where the message wants it."
+            "The recipient, such as agent.billing. 'agent.>' reaches every agent under 'agent.'."
+            " Optional with in_reply_to: the answer then goes to that message's reply address."
         )
     ),
 ]
-Asked = Annotated[Subject, Field(description="Whom to ask, such as agent.billing.")]
+RequestRecipient = Annotated[Subject, Field(description="The agent to ask, such as agent.billing.")]
 Payload = Annotated[
     str | int | float | bool | list[Any] | dict[str, Any] | None,
     Field(
         description=(
-            "What to say: text, or any JSON value. The recipient knows nothing but this, so put in"
-            " all it needs."
+            "The content: text, or any JSON value. The recipient knows nothing else, so include"
+            " everything it needs."
         )
     ),
 ]
@@ -40,35 +40,35 @@ InReplyTo = Annotated[
     MessageId | None,
     Field(
         description=(
-            "The id of the message from relay_inbox that you answer or act upon. Always give it"
-            " when there is one: it is how endless loops between agents are stopped."
+            "The id of the message from relay_inbox that you answer or act on. Always give it if"
+            " there is one: it lets the relay stop endless loops between agents."
         )
     ),
 ]
 ReplyTo = Annotated[
     Subject | None,
-    Field(description="Where answers should go instead of to you. Seldom needed."),
+    Field(description="The subject that should receive answers, if not you. Rarely needed."),
 ]
-OwnId = Annotated[
+NewMessageId = Annotated[
     MessageId | None,
     Field(
         description=(
-            "An id of your own for this message. Sent twice with the same id, it is stored once."
+            "Your own id for this message. A message sent twice with the same id is stored once."
         )
     ),
 ]
 ExpiresIn = Annotated[
     float | None,
     Field(
-        description="Drop it if it is not read within so many seconds. Default: as the relay says.",
+        description="Drop it if it is not read within this many seconds. Default: the relay's.",
         gt=0,
     ),
 ]
-AnswerWithin = Annotated[
+ReplyTimeout = Annotated[
     float,
     Field(
         description=(
-            "How many seconds to wait for the answer. Some programs give up on a tool after 60."
+            "Seconds to wait for the answer. Some hosts cancel a tool call after 60 seconds."
         ),
         gt=0,
         le=WAIT_MAX_S,
@@ -77,35 +77,35 @@ AnswerWithin = Annotated[
 MaxBytes = Annotated[
     int,
     Field(
-        description="How many bytes of messages to show at most; about 4 bytes make a token.",
-        ge=MAX_BYTES_LEAST,
-        le=MAX_BYTES_MOST,
+        description="The maximum bytes of messages to show; a token is about 4 bytes.",
+        ge=MAX_BYTES_LOWEST,
+        le=MAX_BYTES_HIGHEST,
     ),
 ]
-MailWithin = Annotated[
+WaitSeconds = Annotated[
     float,
     Field(
-        description="If nothing is there, how many seconds to wait for a message.",
+        description="Seconds to wait for a message if the inbox is empty.",
         ge=0,
         le=WAIT_MAX_S,
     ),
 ]
-OneMessage = Annotated[
+SingleMessageId = Annotated[
     MessageId | None,
-    Field(description="Show this message only, read or not. For large ones, in pieces."),
+    Field(description="Show only this message, read or unread; a large one in pieces."),
 ]
 Offset = Annotated[
     int,
-    Field(description="With message_id: at which character of its text to begin.", ge=0),
+    Field(description="With message_id: the character of its text to start at.", ge=0),
 ]
 IncludeRead = Annotated[
     bool,
-    Field(description="Show messages again that you have read and not acknowledged."),
+    Field(description="Also show messages that you have read and not acknowledged."),
 ]
-DoneIds = Annotated[
+AckIds = Annotated[
     list[MessageId],
     Field(
-        description="Ids of messages you are done with.",
+        description="Ids of the messages to acknowledge.",
         min_length=1,
         max_length=IDS_MAX,
     ),
@@ -114,16 +114,15 @@ Pattern = Annotated[
     Subject,
     Field(
         description=(
-            "Which ones: a subject, or a pattern in which * stands for one token and > for the"
-            " rest, such as agent.>"
+            "A subject, or a pattern such as agent.> in which * matches one token and > the rest."
         )
     ),
 ]
-Limit = Annotated[int, Field(description="How many at most.", ge=1, le=1000)]
+Limit = Annotated[int, Field(description="The maximum number of results.", ge=1, le=1000)]
 After = Annotated[
-    Subject | None, Field(description="Go on behind this subject: the `next` of the answer before.")
+    Subject | None, Field(description="Continue after this subject: the `next` of the last result.")
 ]
-NewEndpoint = Annotated[Subject, Field(description="The subject that needs a mailbox.")]
-WhichMessage = Annotated[
-    MessageId, Field(description="The id of a message that you have sent or received.")
+EndpointSubject = Annotated[Subject, Field(description="The subject that needs a mailbox.")]
+ExplainedMessageId = Annotated[
+    MessageId, Field(description="The id of a message that you sent or received.")
 ]

@@ -1,35 +1,69 @@
-"""What `relay_status` and the tools beside it tell, as facts for programs."""
+"""Structured results of the tools, for programs."""
 
 from datetime import datetime
 
 from pydantic import BaseModel, Field
 
+# Sending
 
-class EndpointSeen(BaseModel):
+
+class MailboxRejection(BaseModel):
+    """The rejection of a message by one mailbox."""
+
+    reason: str = Field(description="rate_limited, backpressure, budget_exceeded, …")
+    detail: str
+
+
+class SendOutcome(BaseModel):
+    """The outcome of a send."""
+
+    message_id: str = Field(description="Its id; empty if the message was not accepted at all.")
+    delivered_to: int = Field(description="How many mailboxes stored it on disk.")
+    rejected: list[MailboxRejection]
+    retry_after_seconds: int = Field(description="How long to wait, where waiting helps; else 0.")
+    what_to_do: str = Field(description="Instructions, if a mailbox rejected it; else empty.")
+
+
+# The inbox
+
+
+class AckOutcome(BaseModel):
+    """The outcome of an acknowledgement."""
+
+    acknowledged: list[str] = Field(description="Removed from the mailbox now.")
+    already: list[str] = Field(description="Acknowledged before.")
+    unknown: list[str] = Field(description="Not in this mailbox.")
+    unread: int = Field(description="How many messages are unread.")
+
+
+# Lookups
+
+
+class EndpointEntry(BaseModel):
     """A subject with a mailbox."""
 
     subject: str
-    waiting: int | None = Field(description="Messages waiting there; null where not told.")
-    connected: bool | None = Field(description="Whether its agent is connected now, if told.")
+    waiting: int | None = Field(description="Messages waiting there; null if unknown.")
+    connected: bool | None = Field(description="Whether its agent is connected; null if unknown.")
 
 
-class EndpointsSeen(BaseModel):
-    """Who can be written to."""
+class EndpointListing(BaseModel):
+    """Subjects you can send to."""
 
-    endpoints: list[EndpointSeen]
-    is_complete: bool = Field(description="False: there are, or may be, others.")
+    endpoints: list[EndpointEntry]
+    is_complete: bool = Field(description="False: there are, or may be, more.")
     next: str | None = Field(description="What to give as `after` for more; null at the end.")
 
 
-class Registered(BaseModel):
-    """Whether a subject can be written to."""
+class RegisterOutcome(BaseModel):
+    """Whether a subject has a mailbox."""
 
     subject: str
     has_mailbox: bool = Field(description="False: it gets one with its first message.")
 
 
-class RelayNumbers(BaseModel):
-    """What the operator sees."""
+class RelaySummary(BaseModel):
+    """Statistics of the whole relay."""
 
     messages: dict[str, int]
     rejected: dict[str, int]
@@ -39,8 +73,8 @@ class RelayNumbers(BaseModel):
     problems: list[str]
 
 
-class Status(BaseModel):
-    """How this agent and its relay are."""
+class AgentStatus(BaseModel):
+    """The status of this agent and its relay."""
 
     subject: str
     relay: str
@@ -49,12 +83,12 @@ class Status(BaseModel):
     unread_messages: int
     unread_bytes: int
     unacknowledged: list[str] = Field(description="Messages read and not acknowledged.")
-    is_complete: bool = Field(description="False: more may wait at the relay.")
-    numbers: RelayNumbers | None = Field(description="Of the whole relay; for operators.")
+    is_complete: bool = Field(description="False: more messages may wait at the relay.")
+    numbers: RelaySummary | None = Field(description="Of the whole relay; for operators.")
 
 
-class Step(BaseModel):
-    """One thing that happened."""
+class HistoryEvent(BaseModel):
+    """One event in the history of a message."""
 
     at: datetime
     what: str
@@ -62,9 +96,9 @@ class Step(BaseModel):
     detail: str
 
 
-class Explained(BaseModel):
-    """The story of a message."""
+class MessageExplanation(BaseModel):
+    """The history of a message."""
 
     message_id: str
     outcome: dict[str, str] = Field(description="By mailbox.")
-    steps: list[Step]
+    steps: list[HistoryEvent]
