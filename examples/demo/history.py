@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.cli.commands.pipeline.running import running
+from waypost.cli.commands.pipeline.job import start_job
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
@@ -75,7 +75,7 @@ async def read_history(data_dir: Path, confirmed: dict[str, int]) -> History:
 def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
     """Every step, in one session of Spark."""
     lake_dir = data_dir / "lake"
-    with running(LITTLE) as job:
+    with start_job(LITTLE) as job:
         with job.step("building tables from the journal"):
             lake = open_lake(job.spark, str(lake_dir), create=True)
             ingested = ingest(lake, parse_sources([str(data_dir)]))

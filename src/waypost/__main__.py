@@ -1,20 +1,20 @@
-"""`waypost` and `python -m waypost`: the command line, if what it needs is installed."""
+"""`waypost` and `python -m waypost`: run the command line, if its dependencies are installed."""
 
 import sys
 from importlib.util import find_spec
 
 _EXTRA_OF = {"serve": "server", "pipeline": "spark", "mcp": "mcp"}
-"""What a verb needs beyond the command line, and brings that along."""
+"""The extra of each command that needs more than the command line's own dependencies."""
 
 
 def main() -> None:
-    """Run the command line; says how to install it where it is missing, and exits with 1."""
+    """Run the command line, or print how to install it and exit with 1."""
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
     if missing:
         needs = " and ".join(missing)
         extra = _EXTRA_OF.get(sys.argv[1], "cli") if len(sys.argv) > 1 else "cli"
         print(
-            f"waypost: the command line needs {needs}, which this installation leaves out:"
+            f"waypost: the command line needs {needs}, which is not installed:"
             f" pip install 'waypost[{extra}]'",
             file=sys.stderr,
         )

@@ -23,7 +23,9 @@ class ServedRelay(RelayProcess):
         self.data = data
         self.home = home
         arguments = ["-m", "waypost", "serve", "--data-dir", str(data), "--port", "0", *options]
-        super().__init__(arguments, home / "serve.log", ready="Ctrl-C", environment=UNSAID)
+        super().__init__(
+            arguments, home / "serve.log", ready="Stop with Ctrl-C", environment=UNSAID
+        )
 
     @property
     def operator_token_file(self) -> str:

@@ -17,7 +17,7 @@ from waypost.client.sealing import check_card
 from waypost.wire.sealing import Card
 
 commands = typer.Typer(cls=app.info.cls)
-commands.add_typer(keys.verbs, name="keys")
+commands.add_typer(keys.commands, name="keys")
 
 
 class Keys:

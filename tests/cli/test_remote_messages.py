@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 
 from tests.cli.served import Person, ServedRelay, serving
-from waypost.cli.options import Where
+from waypost.cli.options import RelayChoice
 from waypost.client.aio import connect
 from waypost.client.errors import ReceiveTimedOut
 from waypost.client.identity import Identity
@@ -152,7 +152,7 @@ def test_messages_that_could_not_be_shown_are_not_acknowledged(
 ) -> None:
     person.has_keys("agent.s22")
     person("send", "agent.s22", "kept")
-    where = Where(url=relay.url, key=person.key_of("agent.s22"))
+    where = RelayChoice(url=relay.url, key=person.key_of("agent.s22"))
 
     def broken(_: object) -> None:
         raise BrokenPipeError

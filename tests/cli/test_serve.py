@@ -63,7 +63,7 @@ def test_on_a_directory_in_use_it_stays_short(tmp_path: Path) -> None:
         assert second.output.splitlines() == [
             f"Waypost serves {second.data} at {second.url}",
             f"Dashboard  {second.url}/",
-            "Ctrl-C ends it, and loses nothing.",
+            "Stop with Ctrl-C; nothing is lost.",
         ]
     assert len(first.output) > len(second.output)
 
@@ -235,12 +235,12 @@ def test_senders_see_how_full_a_mailbox_is_if_the_operator_says_so(
 def test_a_signal_while_it_opens_ends_it_in_order(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
-        "from waypost.cli import serving\n"
-        "real = serving.open_context\n"
+        "from waypost.cli import server_process\n"
+        "real = server_process.open_context\n"
         "def slow(*given, **more):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return real(*given, **more)\n"
-        "serving.open_context = slow\n"
+        "server_process.open_context = slow\n"
         "sys.argv = ['waypost', 'serve', '--port', '0', '--data-dir', sys.argv[1]]\n"
         "from waypost.__main__ import main; main()"
     )

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.conftest import SOURCE, WIDE, CommandLine
-from waypost.cli import local as directory
 from waypost.cli.app import app
+from waypost.cli.local import LocalRelay
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -166,7 +166,7 @@ def test_a_bug_keeps_its_traceback(waypost: CommandLine, monkeypatch: pytest.Mon
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(directory.Directory, "endpoints", broken)
+    monkeypatch.setattr(LocalRelay, "endpoints", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         waypost("endpoints")
 
@@ -177,7 +177,7 @@ def test_no_permission_is_one_sentence(
     def forbidden(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/data/journal/1.open")
 
-    monkeypatch.setattr(directory.Directory, "endpoints", forbidden)
+    monkeypatch.setattr(LocalRelay, "endpoints", forbidden)
     result = waypost("endpoints", exits=1)
     assert result.stderr == "waypost: no permission to use /data/journal/1.open\n"
 

@@ -1,6 +1,6 @@
-"""The command line: what people type.
+"""The command line.
 
-`commands` parse arguments and choose what to show. `target` is what they can ask of a relay;
-`directory` answers from a data directory, `served` from afar. `serving` runs a relay for others.
-`rendering` turns facts into text. Nothing here is imported by anything else.
+`commands` parse arguments; `backend` is the interface they call, implemented by `local` on a data
+directory and by `remote` on a served relay; `results` are its types, and `rendering` turns them
+into text. `server_process` runs `waypost serve`. No other package imports this one.
 """

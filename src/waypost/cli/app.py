@@ -1,8 +1,8 @@
-"""The `waypost` command: its verbs, and how it fails.
+"""The `waypost` command: its subcommands, errors and exit codes.
 
-Exit codes: 0 done, 1 it cannot be done or something is wrong, 2 the command or its input is
-wrong, 3 a message was refused or nobody was there. Every error made on purpose is one sentence
-on stderr; anything else keeps its traceback, because it is a bug.
+Exit codes: 0 success; 1 failure, or a problem was found; 2 invalid command or input; 3 a message
+was rejected or no endpoint matched. A `WaypostError` is one sentence on stderr; any other exception
+is a bug and keeps its traceback.
 """
 
 import logging
@@ -13,53 +13,51 @@ from typer.core import TyperGroup
 
 from waypost.cli.commands import (
     config,
-    conversation,
     dead_letters,
     keys,
-    mailboxes,
+    maintenance,
     mcp,
     messages,
     pipeline,
     rules,
     serve,
     simulate,
-    upkeep,
 )
 from waypost.policy.errors import InvalidInput, WaypostError
 
-_OF_THE_CLIENT = ("cryptography", "websockets")
+_CLIENT_MODULES = ("cryptography", "websockets")
 
 
-class _Verbs(TyperGroup):
-    """Turns errors made on purpose into one sentence and an exit code."""
+class _Commands(TyperGroup):
+    """Turns a `WaypostError` into one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen verb."""
+        """Run the chosen command."""
         try:
             return super().invoke(ctx)
         except WaypostError as problem:
             typer.echo(f"waypost: {problem}", err=True)
             raise typer.Exit(2 if isinstance(problem, InvalidInput) else 1) from None
         except PermissionError as problem:
-            typer.echo(f"waypost: no permission to use {problem.filename}", err=True)
+            typer.echo(f"waypost: permission denied: {problem.filename}", err=True)
             raise typer.Exit(1) from None
         except ModuleNotFoundError as problem:
             library = (problem.name or "").partition(".")[0]
-            if library not in _OF_THE_CLIENT:
+            if library not in _CLIENT_MODULES:
                 raise
             typer.echo(
-                f"waypost: speaking as an agent needs {library}, which this installation leaves"
-                " out: pip install 'waypost[cli,client]'",
+                f"waypost: acting as an agent needs {library}, which is not installed:"
+                " pip install 'waypost[cli,client]'",
                 err=True,
             )
             raise typer.Exit(1) from None
 
 
 app = typer.Typer(
-    cls=_Verbs,
+    cls=_Commands,
     help=(
-        "A message relay for software agents. Verbs work on the data directory of a relay, or with"
-        " --url (or WAYPOST_URL) on a relay that is served."
+        "A message relay for software agents. Commands work on a relay's data directory"
+        " (--data-dir), or on a served relay (--url)."
     ),
     epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
     no_args_is_help=True,
@@ -90,24 +88,24 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    # Whatever concerns the caller is in the result or in an error; the log would say it twice.
+    # Results and errors are printed already; the log would repeat them.
     logging.getLogger("waypost").addHandler(logging.NullHandler())
 
 
 app.command(rich_help_panel="Messages")(messages.send)
 app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
-app.command(rich_help_panel="Messages")(conversation.listen)
-app.command(rich_help_panel="Messages")(conversation.request)
+app.command(rich_help_panel="Messages")(messages.listen)
+app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)
-app.add_typer(dead_letters.verbs, name="dead-letters", rich_help_panel="Messages")
+app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messages")
 app.command(rich_help_panel="The relay")(serve.serve)
-app.add_typer(keys.verbs, name="keys", rich_help_panel="The relay")
-app.command(rich_help_panel="The relay")(mailboxes.endpoints)
-app.command(rich_help_panel="The relay")(mailboxes.stats)
-app.add_typer(config.verbs, name="config", rich_help_panel="The relay")
-app.add_typer(rules.verbs, name="rules", rich_help_panel="The relay")
-app.add_typer(pipeline.verbs, name="pipeline", rich_help_panel="History")
+app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")
+app.command(rich_help_panel="The relay")(maintenance.endpoints)
+app.command(rich_help_panel="The relay")(maintenance.stats)
+app.add_typer(config.commands, name="config", rich_help_panel="The relay")
+app.add_typer(rules.commands, name="rules", rich_help_panel="The relay")
+app.add_typer(pipeline.commands, name="pipeline", rich_help_panel="History")
 app.command(rich_help_panel="History")(simulate.simulate)
-app.command(rich_help_panel="Upkeep")(upkeep.verify)
-app.command(rich_help_panel="Upkeep")(upkeep.rebuild)
+app.command(rich_help_panel="Maintenance")(maintenance.verify)
+app.command(rich_help_panel="Maintenance")(maintenance.rebuild)

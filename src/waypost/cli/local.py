@@ -1,7 +1,8 @@
-"""The verbs on a data directory: this process looks at it, or owns it for a moment.
+"""The operations of commands on a data directory.
 
-Looking takes no lock and changes nothing, so it works while a relay runs. Owning fails with
-`DataDirInUse` then. `served` answers the same calls from afar.
+Reading takes a snapshot: no lock, no changes, so it works while a relay runs. Everything else opens
+the relay in this process for a moment, and fails with `DataDirInUse` while another one runs.
+`remote.relay` implements the same operations on a served relay.
 """
 
 import asyncio
@@ -10,10 +11,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from waypost.cli import rules_file
-from waypost.cli.facts import ConfigCheck, EndpointFacts, Inbox, Redriven, Sent, Stats
-from waypost.cli.overview import check_config, effective_settings, save_config, stats_of
-from waypost.cli.results import sent_of
+from waypost.cli import config_files
+from waypost.cli.results import (
+    ConfigCheck,
+    EndpointStatus,
+    InboxContents,
+    RedriveResult,
+    SendReport,
+    StatsResult,
+    send_report,
+)
 from waypost.policy.access import AccessRule
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
@@ -28,7 +35,8 @@ from waypost.relay.delivery.dead_letters import (
 )
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
-from waypost.relay.inspection.snapshot import Look, look, starting_settings, steadily
+from waypost.relay.inspection.snapshot import Look, look, recent, starting_settings, steadily
+from waypost.relay.inspection.stats import mailbox_stats
 from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.relay import Relay
 from waypost.relay.state.payloads import PayloadStore
@@ -42,15 +50,18 @@ from waypost.wire.outgoing import OutgoingMessage
 
 T = TypeVar("T")
 
+COUNTED_MAX_BYTES = 64 * 1024 * 1024
+"""How much of the newest journal `stats` counts: enough for an overview, and fast."""
 
-class Directory:
-    """A relay's data directory, from the command line."""
+
+class LocalRelay:
+    """A relay in a data directory on this machine."""
 
     def __init__(self, root: Path) -> None:
         self.data = DataDir(root)
 
     def require(self) -> None:
-        """Raise `DataDirUnusable` unless a relay has lived here."""
+        """Raise `DataDirUnusable` unless a relay has used this directory."""
         try:
             self.data.require()
         except DataDirUnusable as problem:
@@ -58,25 +69,20 @@ class Directory:
                 f"{problem}; name the right one with --data-dir or WAYPOST_DATA_DIR"
             ) from None
 
-    # Looking
+    # Reading: a snapshot of the files
 
-    def look(self) -> Look:
-        """Everything at one instant; `DataDirUnusable` where no relay has lived."""
-        self.require()
-        return look(self.data)
-
-    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
-        """What waits in a mailbox, oldest first; nothing is taken out."""
+    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> InboxContents:
+        """Return the pending messages of a mailbox, oldest first, without removing them."""
         validate_subject(subject)
         self.require()
         return steadily(lambda: self._inbox(subject, limit, max_size_bytes))
 
-    def endpoints(self) -> list[EndpointFacts]:
-        """Every registered endpoint, in order of registration."""
-        seen = self.look()
+    def endpoints(self) -> list[EndpointStatus]:
+        """Return every registered endpoint, in order of registration."""
+        seen = self._snapshot()
         files = seen.settings.storage == "maildir"
         return [
-            EndpointFacts(
+            EndpointStatus(
                 subject=mailbox.subject,
                 hash=mailbox.hash,
                 maildir_path=str(self.data.mailboxes / mailbox.hash) if files else None,
@@ -88,73 +94,75 @@ class Directory:
             for mailbox in seen.state.registered()
         ]
 
-    def stats(self) -> Stats:
-        """Numbers and problems, and what happened lately."""
-        return stats_of(self.look())
+    def stats(self) -> StatsResult:
+        """Return statistics, problems, and counts of recent events."""
+        return _stats(self._snapshot())
 
     def check_config(self, file: Path | None) -> ConfigCheck:
-        """Whether a relay would take `file`, or else the directory's own."""
-        return check_config(self.data.config if file is None else file)
+        """Check whether a relay would accept `file`, or else the directory's own."""
+        return config_files.check_config(self.data.config if file is None else file)
 
     def config(self) -> tuple[dict[str, Any], str]:
-        """The settings a relay would start with, and why the directory's file is ignored."""
+        """Return the settings a relay would start with, and why the directory's file is ignored."""
         self.require()
-        return effective_settings(self.data)
-
-    def save_config(self, file: Path) -> ConfigCheck:
-        """Make `file` the directory's `config.json`, if it is valid; a relay takes it over."""
-        self.require()
-        return save_config(self.data, file)
+        return config_files.effective_config(self.data)
 
     def rules(self) -> RuleList:
-        """Access rules in the order in which they are tried."""
+        """Return the access rules in the order in which they are applied."""
         self.require()
-        return rules_file.list_rules(self.data)
-
-    def add_rule(self, rule: AccessRule) -> RuleList:
-        """Add a rule, in place of one with the same patterns."""
-        self.require()
-        return rules_file.add_rule(self.data, rule)
-
-    def remove_rule(self, from_: str, to: str) -> RuleList:
-        """Remove a rule; `RelayError` if there is no such rule."""
-        self.require()
-        return rules_file.remove_rule(self.data, from_, to)
+        return config_files.list_rules(self.data)
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
-        """Dead letters of one endpoint or all, the oldest failure first, and their number."""
-        bodies = PayloadStore(self.data.journal)
+        """Return dead letters, the oldest failure first, and their number."""
+        payloads = PayloadStore(self.data.journal)
         try:
-            found = list_dead_letters(self._look_for(subject).state, bodies, subject)
+            found = list_dead_letters(self._snapshot(subject).state, payloads, subject)
             return found, len(found)
         finally:
-            bodies.close()
+            payloads.close()
 
     def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
-        """The same by endpoint and reason, the largest group first."""
-        return group_dead_letters(self._look_for(subject).state, subject)
+        """Return dead letters grouped by endpoint and reason, the largest group first."""
+        return group_dead_letters(self._snapshot(subject).state, subject)
 
     def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
-        """How many dead letters a purge would throw away."""
+        """Return how many dead letters a purge would delete."""
         age_us = older_than // timedelta(microseconds=1) if older_than is not None else 0
         before_us = system_clock() - age_us
-        dead = find_dead(self._look_for(subject).state, subject)
+        dead = find_dead(self._snapshot(subject).state, subject)
         return sum(older_than is None or one.failed_at_us < before_us for one in dead)
 
     def explain(self, message_id: str) -> MessageHistory:
-        """Everything the journal knows about a message; `RelayError` if that is nothing."""
+        """Return the history of a message. Raises `RelayError` if the journal has none."""
         validate_message_id(message_id)
         self.require()
-        story = steadily(lambda: read_history(self.data.journal, message_id))
-        if not story.steps:
+        history = steadily(lambda: read_history(self.data.journal, message_id))
+        if not history.steps:
             raise RelayError(
-                f"the journal of {self.data.root} does not know a message {message_id}: it may be"
-                " past its retention, or of another relay (--data-dir); rate-limited publishes"
+                f"no message {message_id} in the journal of {self.data.root}: it may be past its"
+                " retention, or belong to another relay (--data-dir); rate-limited publishes"
                 " get no id"
             )
-        return story
+        return history
 
-    # Owning
+    # Changing files: works while a relay runs
+
+    def save_config(self, file: Path) -> ConfigCheck:
+        """Make `file` the directory's `config.json`, if it is valid; a running relay reloads it."""
+        self.require()
+        return config_files.save_config(self.data, file)
+
+    def add_rule(self, rule: AccessRule) -> RuleList:
+        """Add a rule, replacing one with the same patterns."""
+        self.require()
+        return config_files.add_rule(self.data, rule)
+
+    def remove_rule(self, from_: str, to: str) -> RuleList:
+        """Remove a rule. Raises `RelayError` if there is no such rule."""
+        self.require()
+        return config_files.remove_rule(self.data, from_, to)
+
+    # Opening the relay: fails while another process has it
 
     def send(
         self,
@@ -163,13 +171,13 @@ class Directory:
         *,
         register: bool,
         wait_s: float | None = None,
-    ) -> Sent:
-        """Publish one message, after giving its subject a mailbox if that is wanted."""
+    ) -> SendReport:
+        """Publish one message; with `register`, register its subject as an endpoint first."""
         if sender is None:
-            raise InvalidInput("say who sends it, with --sender")
+            raise InvalidInput("the sender is missing: give --sender SUBJECT")
         if wait_s is not None:
             raise InvalidInput(
-                "--wait needs a served relay, for nobody reads while this one is closed: give --url"
+                "--wait needs a served relay, whose recipients are connected: give --url URL"
             )
         if register:
             validate_subject(message.subject)
@@ -182,24 +190,25 @@ class Directory:
             message_id=message.message_id,
         )
 
-        async def act(relay: Relay) -> Sent:
+        async def act(relay: Relay) -> SendReport:
             if register:
                 relay.register_endpoint(subject)
             [result] = await relay.publish_many([draft])
-            return sent_of(subject, result, [subject] if is_literal(subject) else _subjects(relay))
+            names = [subject] if is_literal(subject) else _subjects(relay)
+            return send_report(subject, result, names)
 
-        return self._own(act)
+        return self._with_relay(act)
 
     def consume(
         self,
         subject: str,
         limit: int,
         max_size_bytes: int | None,
-        deliver: Callable[[Inbox], None],
+        deliver: Callable[[InboxContents], None],
     ) -> None:
-        """Lease messages, hand them to `deliver`, and acknowledge them once it has returned.
+        """Lease messages, pass them to `deliver`, and acknowledge them once it has returned.
 
-        If it raises, or this process dies in it, they wait again for the next owner.
+        If it raises, or this process dies meanwhile, they are pending again for the next relay.
         """
         validate_subject(subject)
         self.require()
@@ -208,83 +217,115 @@ class Directory:
             if not relay.inspect().has_mailbox(subject):
                 raise _unknown(subject)
             got = await relay.lease(subject, limit, max_size_bytes)
-            [rest] = [one for one in relay.metrics().endpoints if one.subject == subject]
-            others = rest.leased - len(got)
-            deliver(Inbox(subject, got, rest.pending, others, acknowledged=True))
+            [counts] = [one for one in relay.metrics().endpoints if one.subject == subject]
+            leased = counts.leased - len(got)
+            deliver(InboxContents(subject, got, counts.pending, leased, acknowledged=True))
             await relay.ack(subject, [envelope.id for envelope in got])
 
-        self._own(act)
+        self._with_relay(act)
 
-    def redrive(self, ids: Iterable[str] | None, subject: str | None) -> Redriven:
-        """Put dead letters back into their mailboxes: those of `ids`, or all."""
+    def redrive(self, ids: Iterable[str] | None, subject: str | None) -> RedriveResult:
+        """Move dead letters back into their mailboxes: those of `ids`, or all."""
         if subject is not None:
             validate_subject(subject)
         self.require()
 
-        async def act(relay: Relay) -> Redriven:
+        async def act(relay: Relay) -> RedriveResult:
             groups = await relay.dead_letter_groups(subject)
             wanted = list(ids) if ids is not None else [i for group in groups for i in group.ids]
             count = await relay.redrive(wanted, subject)
             left = {one for group in await relay.dead_letter_groups(subject) for one in group.ids}
             known = {one for group in groups for one in group.ids}
-            stayed = [one for one in wanted if one not in known or one in left]
-            return Redriven(count, list(dict.fromkeys(stayed)))
+            not_redriven = [one for one in wanted if one not in known or one in left]
+            return RedriveResult(count, list(dict.fromkeys(not_redriven)))
 
-        return self._own(act)
+        return self._with_relay(act)
 
     def purge(self, subject: str | None, older_than: timedelta | None) -> int:
-        """Throw dead letters away; gives how many."""
+        """Delete dead letters; return how many."""
         self.require()
-        return self._own(lambda relay: relay.purge_dead_letters(older_than, subject))
+        return self._with_relay(lambda relay: relay.purge_dead_letters(older_than, subject))
 
     def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
-        """Take over who wrote to whom and when (ms); gives how many were news."""
-        return self._own(lambda relay: relay.remember_pairs(pairs))
+        """Import sender-recipient pairs with their time (ms); return how many were new."""
+        return self._with_relay(lambda relay: relay.remember_pairs(pairs))
 
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
-        """Check journal, index and mailboxes against each other; owns only to repair."""
+        """Check journal, index and mailboxes against each other; locks only to repair."""
         self.require()
         return verify(self.data, repair=repair, on_segment=on_segment)
 
     def rebuild(self) -> tuple[int, bool]:
-        """Write the index anew; gives its messages, and whether the journal has lost events."""
+        """Rebuild the index; return its messages, and whether the journal has lost events."""
         self.require()
         return rebuild_index(self.data)
 
-    def _own(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+    def _with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
         async def run() -> T:
-            # Mailboxes stay files or no files, whichever this directory has.
+            # Keep the directory's storage: a mailbox stays a Maildir, or stays without files.
             async with Relay(self.data.root, settings=starting_settings(self.data)) as relay:
                 return await act(relay)
 
         return asyncio.run(run())
 
-    def _look_for(self, subject: str | None) -> Look:
+    def _snapshot(self, subject: str | None = None) -> Look:
+        """Take a snapshot, after checking the `subject` that the command is about, if any."""
         if subject is not None:
             validate_subject(subject)
-        return self.look()
+        self.require()
+        return look(self.data)
 
-    def _inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
-        seen = look(self.data)
-        mailbox = seen.state.mailboxes.get(subject)
+    def _inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> InboxContents:
+        mailbox = look(self.data).state.mailboxes.get(subject)
         if mailbox is None:
             raise _unknown(subject)
-        bodies = PayloadStore(self.data.journal)
+        payloads = PayloadStore(self.data.journal)
         now_ms = system_clock() // 1000
-        waiting = [message for message in mailbox.pending() if message.ttl >= now_ms]
-        small = [m for m in waiting if max_size_bytes is None or m.size <= max_size_bytes]
+        pending = [message for message in mailbox.pending() if message.ttl >= now_ms]
+        small = [m for m in pending if max_size_bytes is None or m.size <= max_size_bytes]
         envelopes, unreadable = [], []
         for message in small[:limit]:
             try:
-                envelopes.append(bodies.decoded_envelope(message))
+                envelopes.append(payloads.decoded_envelope(message))
             except RelayError as problem:
                 unreadable.append(f"{message.id}: {problem}")
-        bodies.close()
-        return Inbox(subject, envelopes, len(waiting), mailbox.leased_count, unreadable)
+        payloads.close()
+        return InboxContents(subject, envelopes, len(pending), mailbox.leased_count, unreadable)
+
+
+def _stats(seen: Look) -> StatsResult:
+    endpoints = [
+        one
+        for one in mailbox_stats(seen.state, seen.settings)
+        if seen.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
+    ]
+    by_status = {
+        "pending": sum(one.pending for one in endpoints),
+        "leased": sum(one.leased for one in endpoints),
+        "dead": sum(one.dead for one in endpoints),
+    }
+    counted = recent(seen.data, COUNTED_MAX_BYTES)
+    return StatsResult(
+        url="",
+        data_dir=str(seen.data.root),
+        in_use_by=seen.owner,
+        seq=seen.state.seq,
+        last_event_at=instant(seen.state.at_us) if seen.state.seq else None,
+        storage=seen.settings.storage,
+        durability=seen.settings.durability,
+        total_messages=sum(by_status.values()),
+        by_status=by_status,
+        endpoints=endpoints,
+        counted_since=instant(counted.since_us) if counted.since_us else None,
+        events=dict(counted.events),
+        rejected=dict(counted.rejected),
+        connected=[],
+        problems=seen.problems,
+    )
 
 
 def _unknown(subject: str) -> RelayError:
-    return RelayError(f"{UnknownEndpoint(subject)}; 'waypost endpoints' lists those that are")
+    return RelayError(f"{UnknownEndpoint(subject)}; 'waypost endpoints' lists all endpoints")
 
 
 def _subjects(relay: Relay) -> list[str]:

@@ -1,14 +1,19 @@
-"""Options that many verbs share: which relay, and as whom.
+"""Options and arguments shared by commands: which relay, which identity, payloads, durations.
 
-Rule 1  A URL means a served relay, a data directory means the files. An option beats the
-        environment; two that stand on the same level contradict each other, and that is said.
-Rule 2  A verb takes one `Where` and does not know which options it was made of.
+Rule 1  A URL selects a served relay, a data directory selects local files. An option takes
+        precedence over the environment; two given on the same level are an error.
+Rule 2  A command takes one `RelayChoice` and does not know from which options it was built.
+Rule 3  Invalid input is a usage error: exit code 2.
 """
 
+import importlib.util
 import inspect
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,13 +23,14 @@ import typer
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from waypost.cli.backend import Target
-    from waypost.cli.local import Directory
-    from waypost.cli.remote.relay import Served
+    from waypost.cli.backend import Backend
+    from waypost.cli.local import LocalRelay
+    from waypost.cli.remote.relay import RemoteRelay
 
 DEFAULT_DATA_DIR = Path("waypost-data")
 DEFAULT_URL = "http://127.0.0.1:7171"
-_PANEL = "Which relay, and as whom"
+_PANEL = "Relay and identity"
+_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 DataDirOption = Annotated[
     Path | None,
@@ -32,7 +38,7 @@ DataDirOption = Annotated[
         "--data-dir",
         metavar="DIR",
         envvar="WAYPOST_DATA_DIR",
-        help="The relay's data directory.",
+        help="Data directory of the relay.",
         show_default=str(DEFAULT_DATA_DIR),
         rich_help_panel=_PANEL,
     ),
@@ -43,7 +49,7 @@ UrlOption = Annotated[
         "--url",
         metavar="URL",
         envvar="WAYPOST_URL",
-        help="A relay that is served, instead of a directory.",
+        help="URL of a served relay, instead of --data-dir.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -53,7 +59,7 @@ ServedUrlOption = Annotated[
         "--url",
         metavar="URL",
         envvar="WAYPOST_URL",
-        help="Where the relay is served.",
+        help="URL of the served relay.",
         show_default=DEFAULT_URL,
         rich_help_panel=_PANEL,
     ),
@@ -64,7 +70,7 @@ KeyOption = Annotated[
         "--key",
         metavar="FILE",
         envvar="WAYPOST_KEY",
-        help="The keys of the agent you are, made by 'waypost keys new'.",
+        help="Key file of the agent to act as, created by 'waypost keys new'.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -74,20 +80,18 @@ OperatorOption = Annotated[
         "--operator-token-file",
         metavar="FILE",
         envvar="WAYPOST_OPERATOR_TOKEN_FILE",
-        help="The operator's token: the file operator-token in the relay's data directory.",
+        help="Operator token: the file operator-token in the relay's data directory.",
         rich_help_panel=_PANEL,
     ),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Which relay, and as whom. With a `url` it is a served one.
+class RelayChoice:
+    """The relay of a command, and the identity to use there. With a `url` it is a served relay.
 
-    `closing` lets go of connections when the verb is done.
+    `closing` closes connections after the command.
     """
 
     data_dir: Path = DEFAULT_DATA_DIR
@@ -96,33 +100,33 @@ class Where:
     operator_token_file: Path | None = None
     closing: ExitStack = field(default_factory=ExitStack)
 
-    def target(self) -> "Target":
-        """The relay. Loads its code: to be called inside a verb."""
-        return self.directory() if self.url is None else self.served()
+    def backend(self) -> "Backend":
+        """Return the chosen relay. Imports its code, so call it inside a command."""
+        return self.local() if self.url is None else self.remote()
 
-    def directory(self) -> "Directory":
-        """The relay in the data directory."""
-        from waypost.cli.local import Directory
+    def local(self) -> "LocalRelay":
+        """Return the relay in the data directory."""
+        from waypost.cli.local import LocalRelay
 
-        return Directory(self.data_dir)
+        return LocalRelay(self.data_dir)
 
-    def served(self) -> "Served":
-        """The relay behind the URL, the usual one if none is given."""
-        from waypost.cli.remote.relay import Served
+    def remote(self) -> "RemoteRelay":
+        """Return the relay at the URL, by default `DEFAULT_URL`."""
+        from waypost.cli.remote.relay import RemoteRelay
 
-        served = Served(self)
-        self.closing.callback(served.close)
-        return served
-
-
-Verb = Callable[..., None]
+        relay = RemoteRelay(self)
+        self.closing.callback(relay.close)
+        return relay
 
 
-def on_a_relay(verb: Verb) -> Verb:
-    """A verb whose `where` may be a directory or a URL."""
-    return _taking(
-        verb,
-        _from_either,
+Command = Callable[..., None]
+
+
+def with_relay_options(command: Command) -> Command:
+    """Give a command options for a data directory or a URL, as its parameter `choice`."""
+    return _with_options(
+        command,
+        _choose_any,
         data_dir=DataDirOption,
         url=UrlOption,
         key=KeyOption,
@@ -130,67 +134,126 @@ def on_a_relay(verb: Verb) -> Verb:
     )
 
 
-def on_a_directory(verb: Verb) -> Verb:
-    """A verb that works on files: a URL is understood, and turned down in so many words."""
-    return _taking(verb, _from_directory, data_dir=DataDirOption, url=UrlOption)
+def with_data_dir_options(command: Command) -> Command:
+    """Give a command options for a data directory; a URL is rejected with an explanation."""
+    return _with_options(command, _choose_local, data_dir=DataDirOption, url=UrlOption)
 
 
-def as_an_agent(verb: Verb) -> Verb:
-    """A verb that connects to a served relay as an agent."""
-    return _taking(verb, _from_url, url=ServedUrlOption, key=KeyOption)
+def with_agent_options(command: Command) -> Command:
+    """Give a command options to connect to a served relay as an agent."""
+    return _with_options(command, _choose_remote, url=ServedUrlOption, key=KeyOption)
 
 
-def _from_either(ctx: typer.Context, given: dict[str, Any]) -> Where:
+def require_modules(purpose: str, modules: Iterable[str], extra: str) -> None:
+    """Exit with 1 and a hint unless all `modules` are installed; `extra` provides them."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        typer.echo(
+            f"waypost: {purpose} needs {', '.join(missing)}, which is not installed:"
+            f" pip install 'waypost[{extra}]'",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def read_payload(argument: str) -> object:
+    """Return the payload of an argument: JSON, `-` for stdin, `@FILE` for a file, or other text.
+
+    JSON is passed on unchanged. Text that is not JSON becomes a JSON string; from stdin or a
+    file it loses one trailing line break.
+    """
+    import msgspec
+
+    text = _read_text(argument)
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        literal = argument != "-" and not argument.startswith("@")
+        return text if literal else text.removesuffix("\n").removesuffix("\r")
+    except RecursionError:
+        raise typer.BadParameter("the payload is nested too deeply") from None
+    return msgspec.Raw(text.encode())
+
+
+def parse_duration(text: str) -> timedelta:
+    """Parse `45s`, `30m`, `12h`, `7d`, `2w`, or several combined: `1d12h`."""
+    parts = re.findall(r"(\d+)([smhdw])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise typer.BadParameter(f"{text!r} is not a duration: write 45s, 30m, 12h, 7d or 2w")
+    try:
+        return sum((timedelta(**{_DURATION_UNITS[unit]: int(n)}) for n, unit in parts), timedelta())
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long a duration") from None
+
+
+def _read_text(argument: str) -> str:
+    try:
+        if argument == "-":
+            return sys.stdin.buffer.read().decode()
+        if argument.startswith("@"):
+            return Path(argument[1:]).read_bytes().decode()
+    except OSError as problem:
+        raise typer.BadParameter(f"cannot read {argument[1:]}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter("the payload is not UTF-8 text: encode it as base64") from None
+    return argument
+
+
+def _choose_any(ctx: typer.Context, given: dict[str, Any]) -> RelayChoice:
     if "data_dir" in given and "url" in given:
-        sources = {name: _is_typed(ctx, name) for name in ("data_dir", "url")}
-        if sources["data_dir"] == sources["url"]:
+        on_command_line = {name: _is_on_command_line(ctx, name) for name in ("data_dir", "url")}
+        if on_command_line["data_dir"] == on_command_line["url"]:
             raise InvalidInput(
                 f"--data-dir and --url are both given ({given['data_dir']} and {given['url']}):"
-                " a directory or a served relay, not both (WAYPOST_DATA_DIR and WAYPOST_URL count"
-                " as given)"
+                " give one of them (WAYPOST_DATA_DIR and WAYPOST_URL count as given)"
             )
-        del given["url" if sources["data_dir"] else "data_dir"]
-    return Where(**given)
+        del given["url" if on_command_line["data_dir"] else "data_dir"]
+    return RelayChoice(**given)
 
 
-def _from_directory(ctx: typer.Context, given: dict[str, Any]) -> Where:
+def _choose_local(ctx: typer.Context, given: dict[str, Any]) -> RelayChoice:
     url = given.pop("url", None)
-    if url is not None and (_is_typed(ctx, "url") or "data_dir" not in given):
+    if url is not None and (_is_on_command_line(ctx, "url") or "data_dir" not in given):
         raise InvalidInput(
-            f"'waypost {ctx.info_name}' works on files, on the machine where they are:"
-            f" give --data-dir DIR, not a URL ({url})"
+            f"'waypost {ctx.info_name}' works on local files, not on a URL ({url}):"
+            " run it on the relay's machine with --data-dir DIR"
         )
-    return Where(**given)
+    return RelayChoice(**given)
 
 
-def _from_url(_: typer.Context, given: dict[str, Any]) -> Where:
-    return Where(**given)
+def _choose_remote(_: typer.Context, given: dict[str, Any]) -> RelayChoice:
+    return RelayChoice(**given)
 
 
-def _is_typed(ctx: typer.Context, name: str) -> bool:
+def _is_on_command_line(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _taking(
-    verb: Verb, make: Callable[[typer.Context, dict[str, Any]], Where], **options: Any
-) -> Verb:
-    """`verb` with `options` in the place of its parameter `where`."""
+def _with_options(
+    command: Command,
+    choose: Callable[[typer.Context, dict[str, Any]], RelayChoice],
+    **options: Any,
+) -> Command:
+    """Replace the parameter `choice` of `command` with `options`."""
 
-    @wraps(verb)
+    @wraps(command)
     def run(ctx: typer.Context, **given: Any) -> None:
-        taken = {name: given.pop(name) for name in options}
-        where = make(ctx, {name: value for name, value in taken.items() if value is not None})
-        with where.closing:
-            verb(where, **given)
+        values = {name: given.pop(name) for name in options}
+        choice = choose(ctx, {name: value for name, value in values.items() if value is not None})
+        with choice.closing:
+            command(choice, **given)
 
-    shown = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    own = [one for name, one in inspect.signature(verb).parameters.items() if name != "where"]
-    shown += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-    shown += [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-        for name, option in options.items()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = inspect.signature(command).parameters
+    parameters = [
+        inspect.Parameter("ctx", keyword, annotation=typer.Context),
+        *(one.replace(kind=keyword) for name, one in own.items() if name != "choice"),
+        *(
+            inspect.Parameter(name, keyword, default=None, annotation=option)
+            for name, option in options.items()
+        ),
     ]
-    setattr(run, "__signature__", inspect.Signature(shown))  # noqa: B010 - mypy knows no such name
-    run.__annotations__ = {one.name: one.annotation for one in shown}
+    setattr(run, "__signature__", inspect.Signature(parameters))  # noqa: B010 - unknown to mypy
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

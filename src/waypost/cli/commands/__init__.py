@@ -1,1 +1,1 @@
-"""One module for each family of verbs: arguments in, facts fetched, facts shown."""
+"""One module per group of commands: parse arguments, call the backend, render the result."""

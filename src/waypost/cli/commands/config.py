@@ -1,4 +1,4 @@
-"""`config`: the settings in `config.json`."""
+"""`config`: check, save and show the settings in `config.json`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,73 +6,71 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.options import JsonOption, Where, on_a_relay
+from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
 if TYPE_CHECKING:
-    from waypost.cli.facts import ConfigCheck
+    from waypost.cli.results import ConfigCheck
 
-verbs = typer.Typer(help="Check, save and show the settings of a relay.", no_args_is_help=True)
+commands = typer.Typer(help="Check, save and show the settings of a relay.", no_args_is_help=True)
 
 
-@verbs.command()
-@on_a_relay
+@commands.command()
+@with_relay_options
 def check(
-    where: Where,
+    choice: RelayChoice,
     file: Annotated[
         Path | None,
         typer.Argument(help="A config.json; by default the relay's own."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say whether a relay would take a config.json.
+    """Check whether a relay would accept a config.json.
 
-    Names the first value that is wrong, and combinations that are valid but
-    cannot work as meant. Exits with 1 if the file is invalid. A served relay
-    judges the file by itself; nothing is changed.
+    Reports the first invalid value, and valid combinations that cannot work as
+    intended. Exits with 1 if the file is invalid. With --url the served relay
+    checks the file; nothing is changed.
 
     \b
     Examples:
       waypost config check
       waypost config check new-config.json
     """
-    from waypost.cli.rendering.settings import show_check
+    from waypost.cli.rendering.config import show_check
 
-    if file is not None and not file.exists():
-        raise typer.BadParameter(f"{file} does not exist")
-    _conclude(where.target().check_config(file), show_check, json)
+    _require_file(file)
+    _print_check(choice.backend().check_config(file), show_check, json)
 
 
-@verbs.command()
-@on_a_relay
+@commands.command()
+@with_relay_options
 def save(
-    where: Where,
-    file: Annotated[Path, typer.Argument(help="What is to become the relay's config.json.")],
+    choice: RelayChoice,
+    file: Annotated[Path, typer.Argument(help="The new config.json.")],
     json: JsonOption = False,
 ) -> None:
     """Make a file the relay's config.json, if it is valid.
 
-    A relay that runs takes it over at once, except for what needs a start. With
-    one bad value nothing is changed, and the exit code is 1.
+    A running relay applies it at once, except for settings that need a restart.
+    With one invalid value nothing is changed, and the exit code is 1.
 
     \b
     Example:
       waypost config save new-config.json
     """
-    from waypost.cli.rendering.settings import show_saved
+    from waypost.cli.rendering.config import show_saved
 
-    if not file.exists():
-        raise typer.BadParameter(f"{file} does not exist")
-    _conclude(where.target().save_config(file), show_saved, json)
+    _require_file(file)
+    _print_check(choice.backend().save_config(file), show_saved, json)
 
 
-@verbs.command()
-@on_a_relay
-def show(where: Where, json: JsonOption = False) -> None:
-    """Print the settings a relay would start with, as a config.json.
+@commands.command()
+@with_relay_options
+def show(choice: RelayChoice, json: JsonOption = False) -> None:
+    """Print the effective settings of a relay as a config.json.
 
-    Defaults, overridden by the directory's config.json. The output can be saved
-    as one. Exits with 1 if the directory's own file is invalid, and so ignored.
-    A served relay tells the settings that are in force.
+    These are the defaults, overridden by the directory's config.json; with --url,
+    the settings in force. The output can be saved as a config.json. Exits with 1
+    if the directory's own file is invalid, and therefore ignored.
 
     \b
     Example:
@@ -80,15 +78,20 @@ def show(where: Where, json: JsonOption = False) -> None:
     """
     from waypost.cli.rendering import console
 
-    document, problem = where.target().config()
+    document, problem = choice.backend().config()
     console.print_json(document)
     if problem:
         console.note(problem)
         raise typer.Exit(1)
 
 
-def _conclude(found: "ConfigCheck", show: "Callable[[ConfigCheck], None]", json: bool) -> None:
-    """Print it, and exit with 1 if the file is invalid."""
+def _require_file(file: Path | None) -> None:
+    if file is not None and not file.exists():
+        raise typer.BadParameter(f"{file} does not exist")
+
+
+def _print_check(found: "ConfigCheck", show: "Callable[[ConfigCheck], None]", json: bool) -> None:
+    """Print the check, and exit with 1 if the file is invalid."""
     from waypost.cli.rendering import console
 
     if json:

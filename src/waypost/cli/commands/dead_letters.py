@@ -1,79 +1,80 @@
-"""`dead-letters`: messages that could not be delivered."""
+"""`dead-letters`: list, redrive and purge messages that could not be delivered."""
 
 from typing import Annotated
 
 import typer
 
-from waypost.cli.arguments import parse_duration
-from waypost.cli.options import JsonOption, Where, on_a_relay
+from waypost.cli.options import JsonOption, RelayChoice, parse_duration, with_relay_options
 
-verbs = typer.Typer(
+commands = typer.Typer(
     help="List, redrive and purge messages that could not be delivered.", no_args_is_help=True
 )
 
 SubjectOption = Annotated[
-    str | None, typer.Option("--subject", metavar="SUBJECT", help="Only those of this endpoint.")
+    str | None,
+    typer.Option("--subject", metavar="SUBJECT", help="Only dead letters of this endpoint."),
 ]
 
 
-@verbs.command("list")
-@on_a_relay
+@commands.command("list")
+@with_relay_options
 def list_(
-    where: Where,
+    choice: RelayChoice,
     subject: Annotated[
-        str | None, typer.Argument(help="Only those of this endpoint.", show_default=False)
+        str | None, typer.Argument(help="Only dead letters of this endpoint.", show_default=False)
     ] = None,
     group: Annotated[
-        bool, typer.Option("--group", help="Count them by endpoint and reason instead.")
+        bool, typer.Option("--group", help="Show counts by endpoint and reason instead.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """List dead letters, the newest failure last.
 
-    Works while a relay is running. A served relay tells its operator.
+    A relay may be running. On a served relay this needs the operator's token.
 
     \b
     Examples:
       waypost dead-letters list agent.billing
       waypost dead-letters list --group
     """
-    from waypost.cli.rendering import console, dead_letters
+    from waypost.cli.rendering import console, messages
 
-    target = where.target()
+    relay = choice.backend()
     if group:
-        groups = target.dead_letter_groups(subject)
+        groups = relay.dead_letter_groups(subject)
         if json:
             console.print_json({"groups": groups})
         else:
-            dead_letters.show_groups(groups)
+            messages.show_dead_letter_groups(groups)
         return
-    letters, total = target.dead_letters(subject)
+    dead_letters, total = relay.dead_letters(subject)
     if json:
-        console.print_json({"dead_letters": letters})
+        console.print_json({"dead_letters": dead_letters})
     else:
-        dead_letters.show_dead_letters(letters)
-    if total > len(letters):
+        messages.show_dead_letters(dead_letters)
+    if total > len(dead_letters):
         console.note(
-            f"these are the oldest {len(letters):,} of {total:,}; --group tells of all,"
-            " SUBJECT of fewer"
+            f"these are the oldest {len(dead_letters):,} of {total:,}; use --group for all of them,"
+            " or a SUBJECT for fewer"
         )
 
 
-@verbs.command()
-@on_a_relay
+@commands.command()
+@with_relay_options
 def redrive(
-    where: Where,
+    choice: RelayChoice,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Which ones.", show_default=False),
+        typer.Argument(metavar="[ID]...", help="Ids of dead letters.", show_default=False),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Redrive all dead letters.")] = False,
     subject: SubjectOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put dead letters back into their mailboxes, at the end of the line.
+    """Move dead letters back into their mailboxes, to the end of the queue.
 
-    No check is repeated: you have decided. Their time to live still holds.
+    No policy check is repeated. Their time to live still applies. Exits with 1
+    if a dead letter was not found or cannot be read.
 
     \b
     Examples:
@@ -84,32 +85,35 @@ def redrive(
         raise typer.BadParameter("give one or more IDs, or --all")
     from waypost.cli.rendering import console
 
-    done = where.target().redrive(None if every else ids, subject)
+    done = choice.backend().redrive(None if every else ids, subject)
     if json:
         console.print_json(done)
     else:
-        console.console().print(f"{console.plural(done.redriven, 'dead letter')} put back.")
+        console.console().print(f"{console.plural(done.redriven, 'dead letter')} redriven.")
     if done.not_redriven:
-        names = ", ".join(console.plain(one) for one in done.not_redriven)
-        console.note(f"not put back, because no such dead letter can be read here: {names}")
+        ids_left = ", ".join(console.plain(one) for one in done.not_redriven)
+        console.note(f"not redriven, because not found or not readable: {ids_left}")
         raise typer.Exit(1)
 
 
-@verbs.command()
-@on_a_relay
+@commands.command()
+@with_relay_options
 def purge(
-    where: Where,
+    choice: RelayChoice,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="AGE", help="Only failures older than 12h, 7d, 2w."),
+        typer.Option(
+            "--older-than", metavar="AGE", help="Only failures older than AGE: 12h, 7d, 2w."
+        ),
     ] = None,
     subject: SubjectOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Throw dead letters away, for good.
+    """Delete dead letters permanently.
 
-    Asks first, unless --yes is given. Without --older-than all of them go.
+    Asks for confirmation, unless --yes is given. Without --older-than all of them
+    are deleted.
 
     \b
     Examples:
@@ -119,14 +123,14 @@ def purge(
     age = parse_duration(older_than) if older_than is not None else None
     from waypost.cli.rendering import console
 
-    target = where.target()
-    count = target.count_dead_letters(subject, age)
+    relay = choice.backend()
+    count = relay.count_dead_letters(subject, age)
     if count and not yes:
-        question = f"Throw away {console.plural(count, 'dead letter')} for good?"
-        if not console.confirmed(question):
+        question = f"Delete {console.plural(count, 'dead letter')} permanently?"
+        if not console.ask(question):
             console.note("nothing was purged")
             raise typer.Exit(1)
-    purged = target.purge(subject, age) if count else 0
+    purged = relay.purge(subject, age) if count else 0
     if json:
         console.print_json({"purged": purged})
     else:

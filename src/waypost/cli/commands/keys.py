@@ -1,40 +1,42 @@
-"""`keys`: make and show the keys by which a relay knows an agent."""
+"""`keys`: create and show the keys of an agent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.options import JsonOption
+from waypost.cli.options import JsonOption, require_modules
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
-verbs = typer.Typer(
-    help="Make and show the keys by which a relay knows an agent.", no_args_is_help=True
+commands = typer.Typer(
+    help="Create and show the keys that identify an agent.", no_args_is_help=True
 )
 
 
-@verbs.command()
+@commands.command()
 def new(
-    subject: Annotated[str, typer.Argument(help="Whose keys: agent.web, say.", show_default=False)],
+    subject: Annotated[
+        str, typer.Argument(help="The agent, for example agent.web.", show_default=False)
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="FILE",
             envvar="WAYPOST_KEY",
-            help="Where to put them.",
+            help="File to save the keys in.",
             show_default="~/.config/waypost/SUBJECT.key",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make new keys for an agent, in a file that only you can read.
+    """Create new keys for an agent, in a file that only you can read.
 
-    A relay takes whoever first shows up as a subject for its owner, and from
-    then on knows it by these keys. Keep the file: without it nobody can be
-    that agent there again. It is never overwritten.
+    The first agent to use a subject at a relay owns it, and these keys identify
+    the agent from then on. Keep the file: without it the subject is lost at that
+    relay. An existing file is never overwritten.
 
     \b
     Examples:
@@ -42,28 +44,30 @@ def new(
       waypost keys new agent.web --out ./web.key
     """
     _require_cryptography()
-    from waypost.cli.remote.credentials import usual_key_file
+    from waypost.cli.remote.credentials import default_key_file
     from waypost.client.identity import Identity
 
     identity = Identity.new(subject)
-    file = usual_key_file(subject) if out is None else out
+    file = default_key_file(subject) if out is None else out
     identity.save(file)
     _show(identity, file, json)
 
 
-@verbs.command()
+@commands.command()
 def show(
     file: Annotated[
         Path,
-        typer.Argument(envvar="WAYPOST_KEY", help="A file made by 'keys new'.", show_default=False),
+        typer.Argument(
+            envvar="WAYPOST_KEY", help="A file created by 'keys new'.", show_default=False
+        ),
     ],
     json: JsonOption = False,
 ) -> None:
     """Show the public part of an agent's keys.
 
-    All of it may be given away: the public key is how others know the agent,
-    the sealing key is what they encrypt to, and its signature shows that both
-    belong together.
+    None of it is secret: the public key identifies the agent, payloads for it
+    are encrypted with the sealing key, and a signature proves that both belong
+    together.
 
     \b
     Examples:
@@ -81,9 +85,8 @@ def _show(identity: "Identity", file: Path, json: bool) -> None:
 
     from waypost.cli.rendering import console
 
-    facts = {"file": str(file), **msgspec.structs.asdict(identity.card)}
     if json:
-        console.print_json(facts)
+        console.print_json({"file": str(file), **msgspec.structs.asdict(identity.card)})
         return
     out = console.console()
     out.print(f"{identity.subject}: keys in {console.plain(str(file))}", soft_wrap=True)
@@ -92,12 +95,4 @@ def _show(identity: "Identity", file: Path, json: bool) -> None:
 
 
 def _require_cryptography() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("cryptography") is None:
-        typer.echo(
-            "waypost: keys need cryptography, which this installation leaves out:"
-            " pip install 'waypost[client]'",
-            err=True,
-        )
-        raise typer.Exit(1)
+    require_modules("keys", ("cryptography",), "client")

@@ -1,12 +1,17 @@
-"""`mcp`: give a program that speaks MCP a mailbox, and the tools to use it."""
+"""`mcp`: an MCP server that gives a model a mailbox, and the tools to use it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.options import DEFAULT_URL, OperatorOption, Where, as_an_agent
-from waypost.cli.requirements import require
+from waypost.cli.options import (
+    DEFAULT_URL,
+    OperatorOption,
+    RelayChoice,
+    require_modules,
+    with_agent_options,
+)
 
 if TYPE_CHECKING:
     from waypost.cli.remote.credentials import Credentials
@@ -19,7 +24,7 @@ Subject = Annotated[
         "--subject",
         metavar="SUBJECT",
         envvar="WAYPOST_SUBJECT",
-        help="The agent to be; not needed with --key.",
+        help="Agent to act as; not needed with --key.",
     ),
 ]
 Http = Annotated[
@@ -27,7 +32,7 @@ Http = Annotated[
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="Serve over streamable HTTP there, instead of stdin and stdout.",
+        help="Serve streamable HTTP at this address, instead of stdin and stdout.",
     ),
 ]
 AllowHost = Annotated[
@@ -35,7 +40,7 @@ AllowHost = Annotated[
     typer.Option(
         "--allow-host",
         metavar="NAME",
-        help="With --http: a name it may be called by, with its port, besides localhost.",
+        help="With --http: an allowed Host header, with its port, besides localhost.",
     ),
 ]
 HttpTokenFile = Annotated[
@@ -43,28 +48,28 @@ HttpTokenFile = Annotated[
     typer.Option(
         "--http-token-file",
         metavar="FILE",
-        help="With --http: requests must carry the token in this file.",
+        help="With --http: requests must carry the bearer token in this file.",
     ),
 ]
 
 
-@as_an_agent
+@with_agent_options
 def mcp(
-    where: Where,
+    choice: RelayChoice,
     subject: Subject = None,
     http: Http = None,
     allow_host: AllowHost = None,
     http_token_file: HttpTokenFile = None,
     operator_token_file: OperatorOption = None,
 ) -> None:
-    """Be an agent for a program that speaks MCP: an assistant, an editor.
+    """Run an MCP server that acts as an agent, for an assistant or an editor.
 
     The program starts this command and talks to it over stdin and stdout. It
     gets eight tools: relay_send, relay_send_and_wait, relay_inbox, relay_ack,
     relay_list_endpoints, relay_register_endpoint, relay_status, relay_explain.
-    Messages stay in the mailbox until they are acknowledged. Needs a relay that
-    is served, and the agent's keys. With the operator's token the tools show
-    every endpoint and every story; without it, the agent's own.
+    Messages stay in the mailbox until they are acknowledged. Needs a served
+    relay and the agent's keys. With the operator's token the tools show every
+    endpoint and the history of every message; without it, the agent's own.
 
     \b
     Examples:
@@ -73,31 +78,33 @@ def mcp(
       waypost mcp --key ./me.key --url https://relay.example.com
       waypost mcp --subject agent.me --http 127.0.0.1:7272
     """
-    require("serving MCP", _NEEDED, "mcp")
-    credentials = _credentials(where, subject, operator_token_file)
+    require_modules("'waypost mcp'", _NEEDED, "mcp")
+    credentials = _credentials(choice, subject, operator_token_file)
     identity = credentials.require_identity(subject)
     token = credentials.operator_token()
-    # Loaded last: the SDK takes a while, and whoever is told what is wrong need not wait for it.
+    # Imported last: the SDK is slow to load, and errors above should appear at once.
     from waypost.mcp.connection import McpConnection
     from waypost.mcp.transport import parse_http, run
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
-    connection = McpConnection(where.url or DEFAULT_URL, identity, operator_token=token)
+    connection = McpConnection(choice.url or DEFAULT_URL, identity, operator_token=token)
     run(connection, address, lambda url: _note(identity.subject, url))
 
 
-def _credentials(where: Where, subject: str | None, token_file: Path | None) -> "Credentials":
+def _credentials(
+    choice: RelayChoice, subject: str | None, token_file: Path | None
+) -> "Credentials":
     from dataclasses import replace
 
     from waypost.cli.remote.credentials import CredentialMissing, Credentials
 
-    if subject is None and where.key is None:
+    if subject is None and choice.key is None:
         raise CredentialMissing(
-            "say which agent to be, with --subject SUBJECT or --key FILE; 'waypost keys new"
-            " SUBJECT' makes keys"
+            "no identity: give --subject SUBJECT or --key FILE; 'waypost keys new SUBJECT'"
+            " creates keys"
         )
-    return Credentials(replace(where, operator_token_file=token_file))
+    return Credentials(replace(choice, operator_token_file=token_file))
 
 
 def _note(subject: str, url: str) -> None:
-    typer.echo(f"waypost: {subject} at {url}; Ctrl-C ends it", err=True)
+    typer.echo(f"waypost: {subject} at {url}; stop with Ctrl-C", err=True)

@@ -1,32 +1,42 @@
-"""`send`, `inbox` and `explain`: messages in, messages out, and what became of one."""
+"""`send`, `inbox`, `explain`, `listen` and `request`: messages, and their history."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.arguments import read_payload
-from waypost.cli.options import JsonOption, Where, on_a_relay
+from waypost.cli.options import (
+    JsonOption,
+    RelayChoice,
+    read_payload,
+    with_agent_options,
+    with_relay_options,
+)
+
+if TYPE_CHECKING:
+    from waypost.cli.remote.agent import ListenCallbacks
 
 REJECTED = 3
 
 
-To = Annotated[str, typer.Argument(help="Where to: agent.billing, or a pattern.")]
+Recipient = Annotated[
+    str, typer.Argument(help="Recipient, for example agent.billing, or a pattern.")
+]
 Payload = Annotated[
-    str, typer.Argument(help="JSON, any other text, '-' for stdin, or @FILE.", show_default=False)
+    str, typer.Argument(help="JSON or other text, '-' for stdin, or @FILE.", show_default=False)
 ]
 Sender = Annotated[
     str | None,
-    typer.Option("--sender", metavar="SUBJECT", help="Who sends it.", show_default=False),
+    typer.Option("--sender", metavar="SUBJECT", help="Sender of the message.", show_default=False),
 ]
 ReplyTo = Annotated[
-    str | None, typer.Option("--reply-to", metavar="SUBJECT", help="Where answers should go.")
+    str | None, typer.Option("--reply-to", metavar="SUBJECT", help="Subject for answers.")
 ]
 MessageId = Annotated[
     str | None,
-    typer.Option("--id", metavar="ID", help="Your own id: sent twice, it is stored once."),
+    typer.Option("--id", metavar="ID", help="Your own message id: a repeated id is stored once."),
 ]
 Register = Annotated[
-    bool, typer.Option("--register", help="Give SUBJECT a mailbox first, if it has none.")
+    bool, typer.Option("--register", help="Register SUBJECT as an endpoint first, if it is not.")
 ]
 Wait = Annotated[
     float | None,
@@ -34,16 +44,16 @@ Wait = Annotated[
         "--wait",
         min=0,
         metavar="SECONDS",
-        help="Wait so long for the recipient to confirm it.",
+        help="Wait that long for the recipient to confirm the message.",
         show_default=False,
     ),
 ]
 
 
-@on_a_relay
+@with_relay_options
 def send(  # noqa: PLR0913 - each is part of one message
-    where: Where,
-    subject: To,
+    choice: RelayChoice,
+    subject: Recipient,
     payload: Payload,
     *,
     sender: Sender = None,
@@ -57,13 +67,13 @@ def send(  # noqa: PLR0913 - each is part of one message
 
     The payload is JSON. Text that is not JSON is sent as a JSON string; to send
     text that begins with '@', or just '-', write it as a JSON string yourself.
-    Exits with 0 if a mailbox took the message, with 3 if it was refused or
-    nobody is there. No relay may be running on the directory.
+    Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
+    no endpoint matched. No relay may be running on the data directory.
 
-    A served relay knows senders by their keys: --sender needs the keys that
-    'waypost keys new' made, --key names another file. Without either the
-    message is anonymous, unless the relay wants to know. With --wait you are
-    told who has confirmed it, and whether it had to be stored until then.
+    With --url, the sender authenticates with keys: --sender SUBJECT uses the keys
+    that 'waypost keys new' saved, --key FILE another file. Without either the
+    message is anonymous, if the relay accepts that. With --wait the command
+    prints who confirmed the message, and whether it was stored until then.
 
     \b
     Examples:
@@ -77,39 +87,39 @@ def send(  # noqa: PLR0913 - each is part of one message
     from waypost.wire.outgoing import OutgoingMessage
 
     message = OutgoingMessage(subject, content, reply_to=reply_to, message_id=message_id)
-    sent = where.target().send(message, sender, register=register, wait_s=wait)
+    result = choice.backend().send(message, sender, register=register, wait_s=wait)
     if json:
-        console.print_json(sent)
+        console.print_json(result)
     else:
-        messages.show_sent(sent, wait)
-    if not sent.delivered_to:
+        messages.show_send_report(result, wait)
+    if not result.delivered_to:
         raise typer.Exit(REJECTED)
 
 
-@on_a_relay
+@with_relay_options
 def inbox(
-    where: Where,
-    subject: Annotated[str, typer.Argument(help="The endpoint whose mailbox to look into.")],
+    choice: RelayChoice,
+    subject: Annotated[str, typer.Argument(help="Endpoint whose mailbox to show.")],
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most this many.")
+        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Show at most N messages.")
     ] = 50,
     max_size: Annotated[
         int | None,
-        typer.Option("--max-size", min=1, metavar="BYTES", help="Leave larger messages alone."),
+        typer.Option("--max-size", min=1, metavar="BYTES", help="Skip larger messages."),
     ] = None,
     ack: Annotated[
-        bool, typer.Option("--ack", help="Take the messages out: print, then acknowledge them.")
+        bool, typer.Option("--ack", help="Acknowledge the messages after printing them.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what waits in a mailbox, oldest first.
+    """Show the pending messages of a mailbox, oldest first.
 
-    Without --ack this only looks, and works while a relay is running. With
-    --ack the messages leave the mailbox once they are printed.
+    Without --ack nothing is changed, and a relay may be running. With --ack the
+    messages leave the mailbox once they are printed.
 
-    A served relay shows a mailbox to its agent (--key) and to its operator, and
-    not while the agent is connected: then its messages go there. Looking hands
-    them out for a moment and gives them back.
+    A served relay shows a mailbox to its agent (--key) and to its operator, but
+    not while the agent is connected, which gets the messages then. The messages
+    are leased for a moment and released again.
 
     \b
     Examples:
@@ -120,22 +130,22 @@ def inbox(
 
     show = console.print_json if json else messages.show_inbox
     if ack:
-        where.target().consume(subject, limit, max_size, show)
+        choice.backend().consume(subject, limit, max_size, show)
     else:
-        show(where.target().inbox(subject, limit, max_size))
+        show(choice.backend().inbox(subject, limit, max_size))
 
 
-@on_a_relay
+@with_relay_options
 def explain(
-    where: Where,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The id that 'send' printed.")],
+    choice: RelayChoice,
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="Message id printed by 'send'.")],
     json: JsonOption = False,
 ) -> None:
-    """Tell everything that happened to a message.
+    """Show the history of a message.
 
-    Each check with its numbers, each delivery, each outcome, read back from the
-    journal. Works while a relay is running. A served relay tells its operator
-    everything, and an agent what became of its own messages.
+    Each check with its values, each delivery and each outcome, read from the
+    journal. A relay may be running. A served relay shows every message to its
+    operator, and its own messages to an agent.
 
     \b
     Example:
@@ -143,8 +153,111 @@ def explain(
     """
     from waypost.cli.rendering import console, messages
 
-    story = where.target().explain(message_id)
+    history = choice.backend().explain(message_id)
     if json:
-        console.print_json(story)
+        console.print_json(history)
     else:
-        messages.show_story(story)
+        messages.show_history(history)
+
+
+@with_agent_options
+def listen(
+    choice: RelayChoice,
+    subject: Annotated[str, typer.Argument(help="Agent to listen as.", show_default=False)],
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, metavar="N", help="Stop after N messages.")
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", min=0, metavar="S", help="Stop after S seconds."),
+    ] = None,
+    ack: Annotated[
+        bool, typer.Option("--ack/--no-ack", help="Acknowledge each message after printing it.")
+    ] = True,
+    json: JsonOption = False,
+) -> None:
+    """Print the messages of an agent as they arrive, one per line.
+
+    Stored messages come first, then new ones, until Ctrl-C. Confirmations of
+    messages that this agent sent are printed, too. With --json each line is a
+    JSON object. With --no-ack the messages are pending again afterwards. Needs a
+    served relay and the agent's keys. Exits with 1 if --seconds passed before
+    --count messages arrived.
+
+    \b
+    Examples:
+      waypost keys new agent.billing
+      waypost listen agent.billing
+      waypost listen agent.billing --count 1 --seconds 30 --json
+    """
+    from waypost.cli.remote.agent import ListenOptions
+    from waypost.cli.remote.agent import listen as run
+    from waypost.cli.rendering import console
+
+    relay = choice.remote()
+    identity = relay.credentials.require_identity(subject)
+    options = ListenOptions(count=count, seconds=seconds, ack=ack)
+    received = run(relay.url, identity, options, _callbacks(subject, relay.url, json))
+    if count is not None and received < count and seconds is not None:
+        expected = console.plural(count, "message")
+        console.note(f"received {received} of {expected} within {seconds:g} s")
+        raise typer.Exit(1)
+
+
+@with_agent_options
+def request(
+    choice: RelayChoice,
+    subject: Annotated[str, typer.Argument(help="Recipient, for example agent.billing.")],
+    payload: Payload,
+    sender: Sender = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", min=0.001, metavar="SECONDS", help="Time to wait for the reply."),
+    ] = 5.0,
+    json: JsonOption = False,
+) -> None:
+    """Send a message and print the reply.
+
+    The reply is the recipient's message whose parent is the request. Prints its
+    payload, with --json the whole message. Exits with 1 if no reply arrived in
+    time, with 3 if the request was rejected. Needs a served relay and the
+    sender's keys.
+
+    \b
+    Examples:
+      waypost request agent.sum '{"numbers": [1, 2]}' --sender agent.web
+      waypost request agent.sum @question.json --key web.key --timeout 30
+    """
+    content = read_payload(payload)
+    from waypost.cli.remote.agent import request as run
+    from waypost.cli.rendering import console, messages
+    from waypost.cli.results import SendReport
+    from waypost.wire.outgoing import OutgoingMessage
+
+    relay = choice.remote()
+    identity = relay.credentials.require_identity(sender)
+    message = OutgoingMessage(subject, content)
+    reply = run(relay.url, identity, message, timeout, messages.note_confirmation)
+    if json:
+        console.print_json(reply)
+    elif isinstance(reply, SendReport):
+        messages.show_send_report(reply)
+    else:
+        messages.show_reply(reply)
+    if isinstance(reply, SendReport):
+        raise typer.Exit(REJECTED)
+
+
+def _callbacks(subject: str, url: str, json: bool) -> "ListenCallbacks":
+    from waypost.cli.remote.agent import ListenCallbacks
+    from waypost.cli.rendering import console, messages
+
+    def on_ready(stored: int) -> None:
+        pending = console.plural(stored, "stored message")
+        console.note(f"listening as {subject} at {url}, {pending}; stop with Ctrl-C")
+
+    return ListenCallbacks(
+        on_ready=on_ready,
+        on_message=console.print_json_line if json else messages.show_received,
+        on_confirmation=console.print_json_line if json else messages.show_confirmation,
+    )

@@ -1,35 +1,35 @@
-"""`rules`: who may write to whom."""
+"""`rules`: list, add and remove access rules."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.options import JsonOption, Where, on_a_relay
+from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
 if TYPE_CHECKING:
     from waypost.wire.http_bodies import RuleList
 
-verbs = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
+commands = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
 
-From = Annotated[str, typer.Argument(metavar="FROM", help="A pattern over senders.")]
-To = Annotated[str, typer.Argument(metavar="TO", help="A pattern over endpoints.")]
+From = Annotated[str, typer.Argument(metavar="FROM", help="Pattern that matches senders.")]
+To = Annotated[str, typer.Argument(metavar="TO", help="Pattern that matches endpoints.")]
 
 
 class Action(StrEnum):
-    """What a rule does with those it is about."""
+    """The decision of a rule that matches."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
-@verbs.command("list")
-@on_a_relay
-def list_(where: Where, json: JsonOption = False) -> None:
-    """List access rules in the order in which they are tried.
+@commands.command("list")
+@with_relay_options
+def list_(choice: RelayChoice, json: JsonOption = False) -> None:
+    """List access rules in the order in which they are applied.
 
-    The first that matches decides; without a match, all is allowed. Exits with 1
-    if the file of the rules cannot be used: then everything is denied.
+    The first matching rule decides; without a match a message is allowed. Exits
+    with 1 if the rules file is unusable: everything is denied then.
 
     \b
     Example:
@@ -37,28 +37,30 @@ def list_(where: Where, json: JsonOption = False) -> None:
     """
     from waypost.cli.rendering import console
 
-    found = where.target().rules()
-    _tell(found, json)
+    found = choice.backend().rules()
+    _print_rules(found, json)
     if found.problem:
         console.note(found.problem)
         raise typer.Exit(1)
 
 
-@verbs.command()
-@on_a_relay
+@commands.command()
+@with_relay_options
 def add(
-    where: Where,
-    action: Annotated[Action, typer.Argument(metavar="allow|deny", help="What it does.")],
+    choice: RelayChoice,
+    action: Annotated[
+        Action, typer.Argument(metavar="allow|deny", help="Allow or deny matching messages.")
+    ],
     from_: From,
     to: To,
     priority: Annotated[
-        int, typer.Option("--priority", metavar="N", help="Higher ones are tried first.")
+        int, typer.Option("--priority", metavar="N", help="Higher priorities are applied first.")
     ] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Add an access rule, in place of one with the same patterns.
+    """Add an access rule, replacing one with the same patterns.
 
-    Works while a relay is running, which takes it over at once.
+    A running relay applies it at once.
 
     \b
     Examples:
@@ -68,25 +70,27 @@ def add(
     from waypost.policy.access import AccessRule, validate_rule
 
     rule = validate_rule(AccessRule(from_, to, action.value, priority))
-    _tell(where.target().add_rule(rule), json)
+    _print_rules(choice.backend().add_rule(rule), json)
 
 
-@verbs.command()
-@on_a_relay
-def remove(where: Where, from_: From, to: To, json: JsonOption = False) -> None:
+@commands.command()
+@with_relay_options
+def remove(choice: RelayChoice, from_: From, to: To, json: JsonOption = False) -> None:
     """Remove the access rule with these patterns.
+
+    A running relay applies the change at once.
 
     \b
     Example:
       waypost rules remove agent.spy 'agent.vault.>'
     """
-    _tell(where.target().remove_rule(from_, to), json)
+    _print_rules(choice.backend().remove_rule(from_, to), json)
 
 
-def _tell(found: "RuleList", json: bool) -> None:
-    from waypost.cli.rendering import console, rules
+def _print_rules(found: "RuleList", json: bool) -> None:
+    from waypost.cli.rendering import config, console
 
     if json:
         console.print_json(found)
     else:
-        rules.show_rules(found)
+        config.show_rules(found)

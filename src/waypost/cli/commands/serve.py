@@ -1,4 +1,4 @@
-"""`serve`: run a relay that agents reach over HTTP and WebSocket."""
+"""`serve`: run a relay with an HTTP and WebSocket interface."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from waypost.cli.options import DEFAULT_DATA_DIR
-from waypost.cli.requirements import require
+from waypost.cli.options import DEFAULT_DATA_DIR, require_modules
 from waypost.policy.errors import InvalidInput
 
 _NEEDED = (
@@ -22,14 +21,14 @@ _NEEDED = (
 
 
 class Storage(StrEnum):
-    """How mailboxes are kept."""
+    """How mailboxes are stored."""
 
     MAILDIR = "maildir"
     JOURNAL = "journal"
 
 
 class LogFormat(StrEnum):
-    """How the log is written."""
+    """The format of the log."""
 
     AUTO = "auto"
     JSON = "json"
@@ -42,37 +41,47 @@ DataDir = Annotated[
         "--data-dir",
         metavar="DIR",
         envvar="WAYPOST_DATA_DIR",
-        help="Where the relay keeps everything.",
+        help="Data directory of the relay.",
     ),
 ]
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
 Port = Annotated[
-    int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: any that is free.")
+    int,
+    typer.Option(
+        "--port", min=0, max=65535, metavar="N", help="Port to listen on; 0 for any free one."
+    ),
 ]
 TlsCert = Annotated[
-    Path | None, typer.Option("--tls-cert", metavar="FILE", help="A certificate (PEM), for https.")
+    Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate (PEM) for https.")
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key (PEM).")
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Private key (PEM) of the certificate."),
 ]
 Anonymous = Annotated[
     bool,
-    typer.Option("--anonymous/--no-anonymous", help="Take messages from senders without keys."),
+    typer.Option("--anonymous/--no-anonymous", help="Accept messages from senders without keys."),
 ]
 ShowPressure = Annotated[
-    bool, typer.Option("--show-pressure", help="Let senders see how full mailboxes are.")
+    bool, typer.Option("--show-pressure", help="Report to senders how full mailboxes are.")
 ]
 StorageChoice = Annotated[
     Storage | None,
     typer.Option(
         "--storage",
-        help="Mailboxes as files anyone can look at, or in the journal alone: faster.",
-        show_default="as the directory is, else maildir",
+        help="Keep mailboxes as Maildir files, or in the journal only, which is faster.",
+        show_default="that of the directory, else maildir",
     ),
 ]
 Batch = Annotated[
     int,
-    typer.Option("--batch", min=1, max=1000, metavar="N", help="Stored messages sent at once."),
+    typer.Option(
+        "--batch",
+        min=1,
+        max=1000,
+        metavar="N",
+        help="Stored messages per batch to a connecting agent.",
+    ),
 ]
 Lake = Annotated[
     Path | None,
@@ -80,7 +89,7 @@ Lake = Annotated[
         "--lake",
         metavar="DIR",
         envvar="WAYPOST_LAKE",
-        help="Where the pipeline leaves its report for the dashboard.",
+        help="Lake whose report and backtests the dashboard shows.",
         show_default="DATA_DIR/lake",
     ),
 ]
@@ -89,7 +98,7 @@ LogFormatChoice = Annotated[
 ]
 
 
-def serve(  # noqa: PLR0913 - each is something an operator may choose
+def serve(  # noqa: PLR0913 - one parameter per option
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     host: Host = "127.0.0.1",
@@ -103,17 +112,18 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
     lake: Lake = None,
     log_format: LogFormatChoice = LogFormat.AUTO,
 ) -> None:
-    """Serve a relay until Ctrl-C or SIGTERM.
+    """Run a relay until Ctrl-C or SIGTERM.
 
     Agents connect with keys of their own ('waypost keys new'); the first to use
-    a subject owns it. A message to somebody who is away is stored until they
-    connect. What was confirmed to anyone is on disk, so ending the relay at any
-    moment loses none of it. The dashboard is at /, numbers are at /metrics, the
-    interface at /docs.
+    a subject owns it. A message to an agent that is away is stored until it
+    connects. Every confirmed message is on disk, so stopping the relay at any
+    moment loses none. The dashboard is at /, Prometheus metrics are at /metrics,
+    the API documentation is at /docs.
 
-    It listens on this machine only, unless --host says otherwise; then give it a
-    certificate, too. Whoever can read DIR/operator-token may run the relay from
-    afar: 'waypost stats --url URL --operator-token-file DIR/operator-token'.
+    By default only this machine can connect. With --host ADDRESS other machines
+    can; give a certificate then, too. DIR/operator-token is the secret that
+    authorizes the operator's commands:
+    'waypost stats --url URL --operator-token-file DIR/operator-token'.
 
     \b
     Examples:
@@ -121,15 +131,15 @@ def serve(  # noqa: PLR0913 - each is something an operator may choose
       waypost serve --data-dir /srv/waypost --port 7171 --storage journal
       waypost serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
     """
-    require("serving", _NEEDED, "server")
-    from waypost.cli.serving import Serving, run
+    require_modules("'waypost serve'", _NEEDED, "server")
+    from waypost.cli.server_process import ServeCommand, run
     from waypost.server.context import ServeOptions
     from waypost.server.server import Listen
 
     if (tls_cert is None) != (tls_key is None):
-        raise InvalidInput("--tls-cert and --tls-key come together")
+        raise InvalidInput("give both --tls-cert and --tls-key, or neither")
     run(
-        Serving(
+        ServeCommand(
             data_dir=data_dir,
             listen=Listen(host=host, port=port, certificate=tls_cert, key=tls_key),
             options=ServeOptions(

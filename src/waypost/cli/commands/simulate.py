@@ -1,4 +1,4 @@
-"""`simulate`: days of traffic through a real relay, in seconds; in a lake, as often as asked."""
+"""`simulate`: days of traffic through a real relay, in seconds, as a journal or as a lake."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from waypost.cli.commands.pipeline.options import ConfOption, MasterOption, on_spark
+from waypost.cli.commands.pipeline.options import ConfOption, MasterOption, with_spark_options
 from waypost.cli.options import JsonOption
 from waypost.policy.errors import InvalidInput
 
@@ -16,33 +16,34 @@ if TYPE_CHECKING:
 
 _BLOCK_MESSAGES_MAX = 200_000
 _EVENTS_PER_MESSAGE = 2
-"""There are a few more, so a journal of so many messages is long enough to be cut."""
+"""A lower bound: the journal has a few more events, and is cut to the number asked for."""
 
 Messages = Annotated[
     int | None,
-    typer.Option("--messages", metavar="N", help="How many publishes, refused ones included."),
+    typer.Option("--messages", metavar="N", help="Number of publishes, including rejected ones."),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Becomes a data directory; must be empty or new."),
+    typer.Option("--out", metavar="DIR", help="Data directory to create; must be new or empty."),
 ]
-Agents = Annotated[int, typer.Option("--agents", metavar="N", help="How many agents take part.")]
+Agents = Annotated[int, typer.Option("--agents", metavar="N", help="Number of agents.")]
 Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", help="The same seed gives the same decisions.")
+    int,
+    typer.Option(
+        "--seed", metavar="N", help="Random seed; the same seed gives the same decisions."
+    ),
 ]
 Scenario = Annotated[
     str,
-    typer.Option("--scenario", metavar="NAME", help="One kind of traffic instead of all of them."),
+    typer.Option("--scenario", metavar="NAME", help="Traffic to simulate, see above."),
 ]
-Days = Annotated[
-    float, typer.Option("--days", metavar="N", help="How much virtual time it is spread over.")
-]
+Days = Annotated[float, typer.Option("--days", metavar="N", help="Days of virtual time to cover.")]
 Relays = Annotated[
     int,
     typer.Option(
         "--relays",
         metavar="N",
-        help="So many relays with a share each, DIR/relay-1 and so on, on all cores.",
+        help="Split the messages over N relays, DIR/relay-1 and so on, on all cores.",
     ),
 ]
 Events = Annotated[
@@ -50,8 +51,8 @@ Events = Annotated[
     typer.Option(
         "--events",
         metavar="N",
-        help="Fill a lake with N events: this relay's, and of as many like it as it takes.",
-        rich_help_panel="Straight into a lake",
+        help="Fill a lake with N events, repeating the journal as other relays as needed.",
+        rich_help_panel="Directly into a lake",
     ),
 ]
 Lake = Annotated[
@@ -59,13 +60,13 @@ Lake = Annotated[
     typer.Option(
         "--lake",
         metavar="DIR",
-        help="The lake that gets the events of --events.",
-        rich_help_panel="Straight into a lake",
+        help="Lake to fill with the events of --events.",
+        rich_help_panel="Directly into a lake",
     ),
 ]
 
 
-def simulate(  # noqa: PLR0913 - each is something one may choose
+def simulate(  # noqa: PLR0913 - one parameter per option
     *,
     messages: Messages = None,
     out: Out = None,
@@ -80,16 +81,17 @@ def simulate(  # noqa: PLR0913 - each is something one may choose
     conf: ConfOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a data directory with the journal of a busy relay.
+    """Create a data directory with the journal of a busy relay.
 
-    Agents talk, broadcast, flood, fall behind, crash, loop, go away and come
-    back, on a clock of their own, through the relay that 'waypost serve' runs.
+    Agents talk, broadcast, flood, fall behind, crash, loop, go offline and come
+    back, on a virtual clock, through the same relay that 'waypost serve' runs.
     The journal is sealed at the end, ready for 'waypost pipeline run'. All other
     commands work on DIR, too.
 
-    With --events and --lake, the journal goes into a lake right away, and once
-    more as that of another relay on another day, until there are N events:
-    millions in minutes. Then 'waypost pipeline build' makes the tables.
+    With --events and --lake, the journal goes into a lake at once, and is
+    repeated there as the journals of other relays on other days, until there
+    are N events: millions in minutes. 'waypost pipeline build' then builds the
+    tables.
 
     Scenarios: mixed (all of the following), conversations, flood,
     slow-consumer, loops, absences, crashes, broadcasts, overflow.
@@ -104,7 +106,7 @@ def simulate(  # noqa: PLR0913 - each is something one may choose
     """
     from waypost.simulate import SimulationOptions
 
-    _check_together(messages, out, relays, events, lake)
+    _check_combination(messages, out, relays, events, lake)
     given: dict[str, Any] = {"agents": agents, "seed": seed, "scenario": scenario, "days": days}
     if messages is not None and out is not None and events is None:
         _run_and_show(SimulationOptions(messages=messages, out=out, **given), relays, json)
@@ -116,42 +118,42 @@ def simulate(  # noqa: PLR0913 - each is something one may choose
         _fill(master=master, remote=None, conf=conf, spark_log=False, **fill)
 
 
-def _check_together(
+def _check_combination(
     messages: int | None, out: Path | None, relays: int, events: int | None, lake: str | None
 ) -> None:
     if (events is None) != (lake is None):
-        raise InvalidInput("--events and --lake go together: how many, and where to")
+        raise InvalidInput("--events and --lake go together: give both, or neither")
     if events is None and (messages is None or out is None):
         raise InvalidInput("give --messages N and --out DIR, or --events N and --lake DIR")
     if events is not None and events < 1:
         raise InvalidInput(f"events must be 1 or more, not {events}")
     if events is not None and relays != 1:
-        raise InvalidInput("--events makes as many relays as it takes: leave out --relays")
+        raise InvalidInput("--events creates as many relays as needed: leave out --relays")
 
 
 def _block_messages(events: int) -> int:
     return max(1, min(events // _EVENTS_PER_MESSAGE, _BLOCK_MESSAGES_MAX))
 
 
-@on_spark
+@with_spark_options
 def _fill(
     *, options: "SimulationOptions", events: int, lake: str, json: bool, spark: "SparkChoice"
 ) -> None:
     """Simulate a relay, then repeat its journal in a lake."""
-    from waypost.cli.commands.pipeline.running import running
+    from waypost.cli.commands.pipeline.job import start_job
     from waypost.cli.rendering import console, simulation
     from waypost.pipeline.jobs.synthesize import synthesize
     from waypost.pipeline.lake.lake import open_lake
 
     summary = _run(options)
     journal = str(options.out.absolute() / "journal")
-    with running(spark) as job, job.step("filling the lake"):
+    with start_job(spark) as job, job.step("filling the lake"):
         opened = open_lake(job.spark, lake, create=True)
-        repeated = synthesize(opened, journal, events, f"sim-{options.seed}")
+        added = synthesize(opened, journal, events, f"sim-{options.seed}")
     if json:
-        console.print_json({"simulated": summary, "lake": repeated})
+        console.print_json({"simulated": summary, "lake": added})
     else:
-        simulation.show_repeated(summary, repeated, lake)
+        simulation.show_synthesized(summary, added, lake)
 
 
 def _run(options: "SimulationOptions") -> "Summary":
@@ -174,8 +176,8 @@ def _run_and_show(options: "SimulationOptions", relays: int, json: bool) -> None
             simulation.show_summary(summary)
         return
     with simulation.messages_bar() as on_progress:
-        several = simulate_parallel(options, relays, on_progress)
+        summaries = simulate_parallel(options, relays, on_progress)
     if json:
-        console.print_json(several)
+        console.print_json(summaries)
     else:
-        simulation.show_several(several)
+        simulation.show_parallel(summaries)

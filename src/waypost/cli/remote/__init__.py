@@ -1,1 +1,1 @@
-"""A relay behind a URL, from the command line: over HTTP, and as an agent that is connected."""
+"""The operations of commands on a served relay: over HTTP, and as a connected agent."""

@@ -1,9 +1,9 @@
-"""As whom the command line speaks to a served relay: an agent with its keys, or the operator.
+"""The credentials of a command at a served relay: the keys of an agent, or the operator's token.
 
-Rule 1  Keys that are named (`--key`) count. Otherwise an agent's keys are where 'waypost keys new'
-        puts them, if they are there.
-Rule 2  Secrets are read from files and from the environment, never from arguments, which everyone
-        on the machine can see.
+Rule 1  A key file named with `--key` is used. Otherwise an agent's keys are read from where
+        'waypost keys new' saves them, if that file exists.
+Rule 2  Secrets are read from files and from the environment, never from arguments, which every
+        user of the machine can see.
 """
 
 import os
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waypost.cli.options import Where
+from waypost.cli.options import RelayChoice
 from waypost.client.errors import MissingExtra
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.policy.subjects import validate_subject
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class CredentialMissing(WaypostError):
-    """Nobody said, or could prove, who is asking."""
+    """No keys or token were given for a command that needs them."""
 
 
 class Credentials:
-    """What was given in `where` and in the environment. Files are read when they are needed."""
+    """The credentials named by options and environment. Files are read when they are needed."""
 
-    def __init__(self, where: Where) -> None:
-        self._key = where.key
-        self._token_file = where.operator_token_file
+    def __init__(self, choice: RelayChoice) -> None:
+        self._key = choice.key
+        self._token_file = choice.operator_token_file
 
     def identity(self, subject: str | None) -> "Identity | None":
-        """The agent to be; with `subject`, that one and no other. None without keys.
+        """Return the agent to act as; with `subject`, that agent. None without keys.
 
-        Raises `KeyFileError`, and `InvalidInput` if the keys are of somebody else.
+        Raises `KeyFileError`, and `InvalidInput` if the keys belong to another agent.
         """
         if subject is not None:
             validate_subject(subject)
         if self._key is None:
-            usual = None if subject is None else usual_key_file(subject)
-            return _load(usual) if usual is not None and usual.is_file() else None
+            default = None if subject is None else default_key_file(subject)
+            return _load(default) if default is not None and default.is_file() else None
         identity = _load(self._key)
         if subject is not None and identity.subject != subject:
             raise InvalidInput(
@@ -50,18 +50,18 @@ class Credentials:
         return identity
 
     def require_identity(self, subject: str | None) -> "Identity":
-        """The agent to be. Raises `CredentialMissing` without keys, and as `identity` does."""
+        """Return the agent to act as. Raises `CredentialMissing`, and as `identity` does."""
         identity = self.identity(subject)
         if identity is None:
-            raise no_keys(subject)
+            raise keys_missing(subject)
         return identity
 
-    def names_key_of(self, subject: str) -> bool:
-        """Whether keys were named, and they are those of `subject`."""
+    def has_key_of(self, subject: str) -> bool:
+        """Return whether `--key` names the keys of `subject`."""
         return self._key is not None and _load(self._key).subject == subject
 
     def operator_token(self) -> str | None:
-        """The operator's token, if there is one. Raises `CredentialMissing` for a bad file."""
+        """Return the operator's token, if given. Raises `CredentialMissing` for a bad file."""
         if self._token_file is None:
             return os.environ.get("WAYPOST_OPERATOR_TOKEN", "").strip() or None
         try:
@@ -80,20 +80,20 @@ class Credentials:
         return token
 
 
-def usual_key_file(subject: str) -> Path:
-    """Where 'waypost keys new' puts the keys of `subject` unless told otherwise."""
+def default_key_file(subject: str) -> Path:
+    """Return the file in which 'waypost keys new' saves the keys of `subject` by default."""
     return Path.home() / ".config" / "waypost" / f"{subject}.key"
 
 
-def no_keys(subject: str | None) -> CredentialMissing:
-    """What to say to whoever has to be an agent and is none."""
+def keys_missing(subject: str | None) -> CredentialMissing:
+    """Return the error for a command that needs the keys of an agent and has none."""
     if subject is None:
         return CredentialMissing(
-            "say who you are, with --sender SUBJECT or --key FILE; 'waypost keys new SUBJECT'"
-            " makes keys"
+            "no identity: give --sender SUBJECT or --key FILE; 'waypost keys new SUBJECT'"
+            " creates keys"
         )
     return CredentialMissing(
-        f"there are no keys of {subject} in {usual_key_file(subject)}: make them with"
+        f"no keys of {subject} in {default_key_file(subject)}: create them with"
         f" 'waypost keys new {subject}', or name their file with --key (or WAYPOST_KEY)"
     )
 

@@ -1,39 +1,89 @@
-"""The verbs on a served relay: the twin of `directory.Directory`.
+"""The operations of commands on a served relay: the counterpart of `local.LocalRelay`.
 
-Rule 1  Whoever has keys speaks as that agent. The operator's verbs go with the operator's token.
-Rule 2  What a served relay does not tell is None, never a number made up.
+Rule 1  With keys, a request is made as that agent. Operator commands use the operator's token.
+Rule 2  Values that a served relay does not report are None, never invented.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from waypost.cli.facts import Inbox, Sent
-from waypost.cli.remote.answers import InboxAnswer
-from waypost.cli.remote.credentials import CredentialMissing, no_keys
-from waypost.cli.remote.operating import Operating
-from waypost.cli.results import sent_of
-from waypost.client.http import NO_TOKEN, OPERATOR_TOKEN_NEEDED, RemoteError, Token, path_segment
+from waypost.cli.options import DEFAULT_URL, RelayChoice
+from waypost.cli.remote.credentials import CredentialMissing, Credentials, keys_missing
+from waypost.cli.remote.responses import (
+    DeadLetterResponse,
+    InboxResponse,
+    endpoint_statuses,
+    stats_result,
+)
+from waypost.cli.results import (
+    ConfigCheck,
+    EndpointStatus,
+    InboxContents,
+    RedriveResult,
+    SendReport,
+    StatsResult,
+    send_report,
+)
+from waypost.client.http import (
+    NO_TOKEN,
+    OPERATOR_TOKEN_NEEDED,
+    HttpClient,
+    RemoteError,
+    Role,
+    Token,
+    path_segment,
+)
+from waypost.policy.access import AccessRule
+from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.http_bodies import (
     AUTO_MAILBOX_PREFIX,
+    REDRIVE_MAX_IDS,
     AckRequest,
+    ConfigState,
     CountResponse,
     EndpointInfo,
+    EndpointList,
+    InboxStats,
     MessageHistoryResponse,
     NackRequest,
     NewMessage,
     NewMessages,
     PublishResults,
+    PurgeRequest,
+    RedriveRequest,
+    RedriveResponse,
+    RelayStats,
+    RuleList,
 )
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 
+_ENDPOINTS_PER_PAGE = 10_000
+_INBOXES_MAX = 10_000
+_DEAD_LETTERS_MAX = 1000
 
-class Served(Operating):
-    """A relay behind a URL, from the command line."""
+
+class RemoteRelay:
+    """A relay behind a URL."""
+
+    def __init__(self, choice: RelayChoice) -> None:
+        self.credentials = Credentials(choice)
+        self.api = HttpClient(choice.url or DEFAULT_URL)
+        self.url = self.api.url
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.api.close()
+
+    # Messages
 
     def send(
         self,
@@ -42,50 +92,50 @@ class Served(Operating):
         *,
         register: bool,
         wait_s: float | None = None,
-    ) -> Sent:
-        """Publish one message; with `wait_s`, as a connected agent that waits to be told."""
+    ) -> SendReport:
+        """Publish one message; with `wait_s`, as a connected agent that waits for confirmation."""
         message.check()
         if register:
             self._register(message.subject)
         identity = self.credentials.identity(sender)
         if identity is None and (sender is not None or wait_s is not None):
-            raise no_keys(sender)
+            raise keys_missing(sender)
         if identity is not None and wait_s is not None:
-            from waypost.cli.remote.agents import send_and_wait
+            from waypost.cli.remote.agent import send_and_wait
 
             return send_and_wait(self.url, identity, message, wait_s)
-        body = NewMessage(
+        new = NewMessage(
             subject=message.subject,
             payload=msgspec.Raw(encode_payload(message.payload)),
             reply_to=message.reply_to,
             message_id=message.message_id,
         )
-        token = self.operator_or_nobody() if identity is None else self.api.log_in(identity)
+        token = self._operator_if_given() if identity is None else self.api.log_in(identity)
         try:
-            # As one of many, so that a refusal comes as a result, with everything it tells.
-            answer = self.api.post(
-                "/v1/messages", NewMessages(messages=[body]), PublishResults, token=token
+            # As a batch of one, so that a rejection is a result with all its details.
+            response = self.api.post(
+                "/v1/messages", NewMessages(messages=[new]), PublishResults, token=token
             )
         except RemoteError as problem:
             if problem.status == 401 and token is NO_TOKEN:
                 raise CredentialMissing(
-                    f"the relay at {self.url} takes no anonymous messages: {no_keys(None)}"
+                    f"the relay at {self.url} accepts no anonymous messages: {keys_missing(None)}"
                 ) from None
             raise
         names = [message.subject] if is_literal(message.subject) else []
-        return sent_of(message.subject, answer.results[0], names)
+        return send_report(message.subject, response.results[0], names)
 
-    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> Inbox:
-        """What waits in a mailbox: handed out for a moment, and given back."""
-        token = self.reader(subject)
-        found = self._lease(subject, limit, max_size_bytes, token)
-        self._give_back(subject, found, token)
-        usage = self.usage_of(subject, token)
-        return Inbox(
+    def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> InboxContents:
+        """Return the pending messages of a mailbox: leased for a moment, then released."""
+        token = self._reader(subject)
+        leased = self._lease(subject, limit, max_size_bytes, token)
+        self._release(subject, leased, token)
+        counts = self._inbox_stats(subject, token)
+        return InboxContents(
             subject=subject,
-            messages=found.messages,
-            pending=usage.pending if usage else None,
-            leased=usage.leased if usage else None,
+            messages=leased.messages,
+            pending=counts.pending if counts else None,
+            leased=counts.leased if counts else None,
         )
 
     def consume(
@@ -93,32 +143,36 @@ class Served(Operating):
         subject: str,
         limit: int,
         max_size_bytes: int | None,
-        deliver: Callable[[Inbox], None],
+        deliver: Callable[[InboxContents], None],
     ) -> None:
-        """Lease messages, hand them to `deliver`, and acknowledge them once it has returned.
+        """Lease messages, pass them to `deliver`, and acknowledge them once it has returned.
 
-        If it raises they wait again; if this process dies in it, once their lease is over.
+        If it raises they are released; if this process dies meanwhile, when their lease expires.
         """
-        token = self.reader(subject)
-        found = self._lease(subject, limit, max_size_bytes, token)
-        usage = self.usage_of(subject, token)
-        others = usage.leased - len(found.messages) if usage else None
-        pending = usage.pending if usage else None
+        token = self._reader(subject)
+        leased = self._lease(subject, limit, max_size_bytes, token)
+        counts = self._inbox_stats(subject, token)
+        leased_by_others = counts.leased - len(leased.messages) if counts else None
+        pending = counts.pending if counts else None
         try:
-            deliver(Inbox(subject, found.messages, pending, others, acknowledged=True))
+            deliver(
+                InboxContents(
+                    subject, leased.messages, pending, leased_by_others, acknowledged=True
+                )
+            )
         except BaseException:
-            self._give_back(subject, found, token)
+            self._release(subject, leased, token)
             raise
-        if found.messages:
-            asked = AckRequest(ids=[one.id for one in found.messages])
+        if leased.messages:
+            acked = AckRequest(ids=[one.id for one in leased.messages])
             self.api.post(
-                f"/v1/inbox/{path_segment(subject)}/ack", asked, CountResponse, token=token
+                f"/v1/inbox/{path_segment(subject)}/ack", acked, CountResponse, token=token
             )
 
     def explain(self, message_id: str) -> MessageHistory:
-        """What happened to a message, as far as it is ours to know."""
+        """Return the history of a message, as far as the caller may see it."""
         validate_message_id(message_id)
-        token = self.operator_or_nobody()
+        token = self._operator_if_given()
         if token is NO_TOKEN:
             identity = self.credentials.identity(None)
             if identity is None:
@@ -127,43 +181,204 @@ class Served(Operating):
                 )
             token = self.api.log_in(identity)
         try:
-            story = self.api.get(
+            found = self.api.get(
                 f"/v1/messages/{path_segment(message_id)}", MessageHistoryResponse, token=token
             )
         except RemoteError as problem:
             if problem.status != 404:
                 raise
             raise RemoteError(
-                f"the relay at {self.url} tells of no message {message_id}: it may be past its"
-                " retention, of another relay (--url), or of another agent; rate-limited"
-                " publishes get no id",
+                f"no message {message_id} at {self.url}: it may be past its retention, or belong"
+                " to another relay (--url) or another agent; rate-limited publishes get no id",
                 404,
             ) from None
-        steps = [HistoryEntry(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in story.steps]
-        return MessageHistory(story.message_id, steps)
+        steps = [HistoryEntry(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in found.steps]
+        return MessageHistory(found.message_id, steps)
+
+    # Dead letters
+
+    def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
+        """Return the oldest dead letters, and their total number."""
+        found = self._dead_letters(subject, group=False)
+        return found.dead_letters, found.total
+
+    def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
+        """Return dead letters grouped by endpoint and reason, the largest group first."""
+        return self._dead_letters(subject, group=True).groups
+
+    def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
+        """Return an upper bound of the dead letters that a purge would delete.
+
+        It is exact unless the relay has more than it lists: then a group with some older dead
+        letters counts as a whole.
+        """
+        found = self._dead_letters(subject, group=False)
+        if older_than is None:
+            return found.total
+        before = datetime.now(UTC) - older_than
+        if found.total <= len(found.dead_letters):
+            return sum(one.failed_at < before for one in found.dead_letters)
+        groups = self.dead_letter_groups(subject)
+        return sum(one.count for one in groups if one.first_failed_at < before)
+
+    def redrive(self, ids: Iterable[str] | None, subject: str | None) -> RedriveResult:
+        """Move dead letters back into their mailboxes: those of `ids`, or all."""
+        if subject is not None:
+            validate_subject(subject)
+        token = self._operator()
+        if ids is None:
+            groups = self.dead_letter_groups(subject)
+            wanted = [one for group in groups for one in group.ids]
+        else:
+            wanted = list(ids)
+        redriven, not_redriven = 0, []
+        for start in range(0, len(wanted), REDRIVE_MAX_IDS):
+            batch = RedriveRequest(ids=wanted[start : start + REDRIVE_MAX_IDS], subject=subject)
+            done = self.api.post("/v1/dead-letters/redrive", batch, RedriveResponse, token=token)
+            redriven += done.redriven
+            not_redriven += done.not_redriven
+        return RedriveResult(redriven, not_redriven)
+
+    def purge(self, subject: str | None, older_than: timedelta | None) -> int:
+        """Delete dead letters; return how many."""
+        age_ms = None if older_than is None else older_than // timedelta(milliseconds=1)
+        body = PurgeRequest(subject=subject, older_than_ms=age_ms)
+        return self.api.post(
+            "/v1/dead-letters/purge", body, CountResponse, token=self._operator()
+        ).count
+
+    # Endpoints, statistics, rules and settings
+
+    def endpoints(self) -> list[EndpointStatus]:
+        """Return every registered endpoint, in order of registration."""
+        token = self._operator()
+        found: list[EndpointInfo] = []
+        after: str | None = None
+        while True:
+            page = self.api.get(
+                "/v1/endpoints", EndpointList, token=token, limit=_ENDPOINTS_PER_PAGE, after=after
+            )
+            found += page.endpoints
+            after = page.next
+            if after is None:
+                return endpoint_statuses(found, self._stats(token).inboxes)
+
+    def stats(self) -> StatsResult:
+        """Return statistics and problems at one instant."""
+        return stats_result(self.url, self._stats(self._operator()))
+
+    def rules(self) -> RuleList:
+        """Return the access rules in the order in which they are applied."""
+        return self.api.get("/v1/rules", RuleList, token=self._operator())
+
+    def add_rule(self, rule: AccessRule) -> RuleList:
+        """Add a rule, replacing one with the same patterns."""
+        return self.api.post("/v1/rules", rule, RuleList, token=self._operator())
+
+    def remove_rule(self, from_: str, to: str) -> RuleList:
+        """Remove a rule. Raises `RemoteError` if there is no such rule."""
+        patterns = {"from": from_, "to": to}
+        return self.api.delete("/v1/rules", RuleList, token=self._operator(), **patterns)
+
+    def check_config(self, file: Path | None) -> ConfigCheck:
+        """Check whether the relay would accept `file`, or report the state of its own."""
+        token = self._operator()
+        if file is not None:
+            return self._put_config(file, token, dry_run=True)
+        state = self.api.get("/v1/config", ConfigState, token=token)
+        return ConfigCheck(
+            file=f"config.json of {self.url}",
+            exists=bool(state.config),
+            valid=not state.problem,
+            problem=state.problem,
+            notes=state.notes,
+        )
+
+    def save_config(self, file: Path) -> ConfigCheck:
+        """Make `file` the relay's `config.json`, if it is valid."""
+        return self._put_config(file, self._operator(), dry_run=False)
+
+    def config(self) -> tuple[dict[str, Any], str]:
+        """Return the effective settings, and why the relay's own file is ignored, if it is."""
+        state = self.api.get("/v1/config", ConfigState, token=self._operator())
+        return state.settings, state.problem
+
+    # Tokens
+
+    def _operator(self) -> Token:
+        """Return the operator's token. Raises `CredentialMissing` without one."""
+        token = self._operator_if_given()
+        if token is NO_TOKEN:
+            raise CredentialMissing(OPERATOR_TOKEN_NEEDED)
+        return token
+
+    def _operator_if_given(self) -> Token:
+        text = self.credentials.operator_token()
+        return NO_TOKEN if text is None else Token(Role.OPERATOR, text)
+
+    def _reader(self, subject: str) -> Token:
+        """Return a token that may read the mailbox of `subject`: its agent's or the operator's."""
+        validate_subject(subject)
+        token = self._operator_if_given()
+        if token is not NO_TOKEN and not self.credentials.has_key_of(subject):
+            return token
+        return self.api.log_in(self.credentials.require_identity(subject))
+
+    # Requests
 
     def _register(self, subject: str) -> None:
         validate_subject(subject)
-        token = self.operator_or_nobody()
+        token = self._operator_if_given()
         if token is NO_TOKEN and subject.startswith(AUTO_MAILBOX_PREFIX):
-            return  # a served relay makes it when the message arrives
+            return  # a served relay creates the mailbox when the message arrives
         path = f"/v1/endpoints/{path_segment(subject)}"
-        self.api.put(path, b"", EndpointInfo, token=self.operator())
+        self.api.put(path, b"", EndpointInfo, token=self._operator())
 
     def _lease(
         self, subject: str, limit: int, max_size_bytes: int | None, token: Token
-    ) -> InboxAnswer:
+    ) -> InboxResponse:
         return self.api.get(
             f"/v1/inbox/{path_segment(subject)}",
-            InboxAnswer,
+            InboxResponse,
             token=token,
             limit=limit,
             max_size_bytes=max_size_bytes,
         )
 
-    def _give_back(self, subject: str, found: InboxAnswer, token: Token) -> None:
-        if found.messages:
-            asked = NackRequest(ids=[one.id for one in found.messages])
+    def _release(self, subject: str, leased: InboxResponse, token: Token) -> None:
+        if leased.messages:
+            nacked = NackRequest(ids=[one.id for one in leased.messages])
             self.api.post(
-                f"/v1/inbox/{path_segment(subject)}/nack", asked, CountResponse, token=token
+                f"/v1/inbox/{path_segment(subject)}/nack", nacked, CountResponse, token=token
             )
+
+    def _inbox_stats(self, subject: str, token: Token) -> InboxStats | None:
+        """Return the counts of one mailbox; only the operator may see them."""
+        if token.role is not Role.OPERATOR:
+            return None
+        inboxes = self._stats(token).inboxes
+        return next((one for one in inboxes if one.subject == subject), None)
+
+    def _stats(self, token: Token) -> RelayStats:
+        return self.api.get("/v1/stats", RelayStats, token=token, inboxes=_INBOXES_MAX)
+
+    def _dead_letters(self, subject: str | None, *, group: bool) -> DeadLetterResponse:
+        return self.api.get(
+            "/v1/dead-letters",
+            DeadLetterResponse,
+            token=self._operator(),
+            subject=subject,
+            group=group,
+            limit=_DEAD_LETTERS_MAX,
+        )
+
+    def _put_config(self, file: Path, token: Token, *, dry_run: bool) -> ConfigCheck:
+        try:
+            content = file.read_bytes()
+        except OSError as problem:
+            return ConfigCheck(str(file), True, False, f"cannot be read: {problem.strerror}", [])
+        try:
+            state = self.api.put("/v1/config", content, ConfigState, token=token, dry_run=dry_run)
+        except InvalidInput as problem:
+            return ConfigCheck(str(file), True, False, str(problem), [])
+        return ConfigCheck(str(file), True, True, "", state.notes)

@@ -1,1 +1,1 @@
-"""Facts as text for people, or as JSON for programs."""
+"""Results as text for people. One module per module of `commands`, and `console` for all."""

@@ -1,6 +1,6 @@
-"""Where output goes and how it looks: one style for every verb.
+"""Output on stdout and stderr, in one style for every command.
 
-Text from messages is never trusted: control characters and markup in it are shown, not obeyed.
+Text from messages is never trusted: control characters and markup are shown, not interpreted.
 """
 
 import sys
@@ -15,32 +15,32 @@ from rich.table import Table
 from rich.text import Text
 
 ROWS_MAX = 50
-"""How many rows of one kind are shown to people; programs get all of them with --json."""
+"""Maximum rows of a table; --json prints all of them."""
 
 
 def console() -> Console:
-    """Standard output, for people."""
+    """Return a console for text on stdout."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def print_json(facts: Any) -> None:
-    """`facts` as JSON on stdout, whatever the terminal's encoding."""
-    content = msgspec.json.encode(facts, enc_hook=str)
+def print_json(result: Any) -> None:
+    """Print `result` as JSON on stdout, whatever the terminal's encoding."""
+    content = msgspec.json.encode(result, enc_hook=str)
     typer.echo(msgspec.json.format(content, indent=2))
 
 
-def print_json_line(facts: Any) -> None:
-    """`facts` as JSON on one line of stdout, written at once."""
-    typer.echo(msgspec.json.encode(facts, enc_hook=str))
+def print_json_line(result: Any) -> None:
+    """Print `result` as one line of JSON on stdout, flushed at once."""
+    typer.echo(msgspec.json.encode(result, enc_hook=str))
 
 
 def note(text: str) -> None:
-    """A line on stderr: something to know that is not part of the facts."""
+    """Print a line on stderr that is not part of the result."""
     typer.echo(f"waypost: {text}", err=True)
 
 
-def confirmed(question: str) -> bool:
-    """Ask on stderr, so that stdout holds facts only; anything but yes is no."""
+def ask(question: str) -> bool:
+    """Ask for confirmation on stderr, so that stdout holds only the result; default no."""
     typer.echo(f"{question} [y/N] ", err=True, nl=False)
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
@@ -49,31 +49,31 @@ def confirmed(question: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """`text` on one line, with whatever is not printable shown as an escape."""
+    """Return `text` on one line, with unprintable characters escaped."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
-    """An empty table; the columns in `numbers` are set to the right."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    """Return an empty table; the columns in `numbers` are right-aligned."""
+    rows = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
     for name in columns:
         right = name in numbers
-        made.add_column(
+        rows.add_column(
             name,
             justify="right" if right else "left",
             no_wrap=right,
             overflow="fold",
         )
-    return made
+    return rows
 
 
 def at(instant: datetime) -> str:
-    """An instant in UTC, to the second."""
+    """Format an instant in UTC, to the second."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def ago(instant: datetime, now: datetime | None = None) -> str:
-    """How long ago an instant was, in its largest unit."""
+    """Format the age of an instant in its largest unit."""
     seconds = int(((now or datetime.now(UTC)) - instant).total_seconds())
     if seconds < 0:
         return at(instant)
@@ -84,7 +84,7 @@ def ago(instant: datetime, now: datetime | None = None) -> str:
 
 
 def duration(length: timedelta) -> str:
-    """A length of time with as many digits as help: 350 ms, 1.2 s, 3 min 5 s, 2 h 4 min."""
+    """Format a duration with three significant digits: 350 ms, 1.2 s, 3 min 5 s, 2 h 4 min."""
     ms = length / timedelta(milliseconds=1)
     if ms < 1000:
         return f"{ms:.3g} ms"
@@ -99,10 +99,10 @@ def duration(length: timedelta) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """`3 messages`, `1 message`."""
+    """Format a count with its noun: `3 messages`, `1 message`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def styled(text: str, style: str) -> Text:
-    """Printable text in one style."""
+    """Return printable text in one style."""
     return Text(plain(text), style=style)

@@ -1,4 +1,4 @@
-"""Messages as text: what became of one, what waits, and the story of one."""
+"""Messages as text: send results, inboxes, received messages, histories and dead letters."""
 
 from datetime import timedelta
 
@@ -7,24 +7,36 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from waypost.cli.facts import Confirmation, Heard, Inbox, Sent
-from waypost.cli.rendering.console import ago, at, console, duration, note, plain, plural, styled
+from waypost.cli.rendering.console import (
+    ROWS_MAX,
+    ago,
+    at,
+    console,
+    duration,
+    note,
+    plain,
+    plural,
+    styled,
+    table,
+)
+from waypost.cli.results import Confirmation, InboxContents, ReceivedMessage, SendReport
 from waypost.policy.reasons import Reason
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.journal.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400
 
-_STANDING = {
-    "accepted": "waiting",
-    "returned": "waiting",
-    "redriven": "waiting",
-    "leased": "handed out, not yet acknowledged",
+_STATUS = {
+    "accepted": "pending",
+    "returned": "pending",
+    "redriven": "pending",
+    "leased": "leased, not yet acknowledged",
     "acked": "acknowledged",
-    "failed": "a dead letter",
-    "evicted": "a dead letter",
-    "expired": "gone",
-    "rejected": "refused",
+    "failed": "dead letter",
+    "evicted": "dead letter",
+    "expired": "expired",
+    "rejected": "rejected",
 }
 _STYLE = {
     "check": "dim",
@@ -37,28 +49,32 @@ _STYLE = {
 }
 
 
-def show_sent(sent: Sent, waited_s: float | None = None) -> None:
-    """What became of a message, and what can be done where it was refused."""
+def show_send_report(result: SendReport, waited_s: float | None = None) -> None:
+    """Print where a message was delivered, or why not and what to do."""
     out = console()
-    if sent.delivered_to:
-        out.print(Text.assemble((sent.message_id, "bold"), ": delivered to ", _places(sent)))
-        if sent.was_stored is not None:
-            show_confirmation(Confirmation(sent.message_id, sent.confirmed_by, sent.was_stored))
+    if result.delivered_to:
+        out.print(
+            Text.assemble((result.message_id, "bold"), ": delivered to ", _recipients(result))
+        )
+        if result.was_stored is not None:
+            show_confirmation(
+                Confirmation(result.message_id, result.confirmed_by, result.was_stored)
+            )
         elif waited_s is not None:
             out.print(
-                f"Nobody has confirmed it within {waited_s:g} s: it is stored, and whoever listens"
-                " as its sender later is told.",
+                f"Not confirmed within {waited_s:g} s: the message is stored, and the confirmation"
+                " goes to the sender's mailbox.",
                 soft_wrap=True,
             )
-    elif not sent.rejected:
-        out.print(f"Nobody is registered under {sent.subject}, so nobody got the message.")
-        if "*" in sent.subject or ">" in sent.subject:
-            out.print("See who is there with 'waypost endpoints'.")
+    elif not result.rejected:
+        out.print(f"No endpoint matches {result.subject}: the message was not delivered.")
+        if "*" in result.subject or ">" in result.subject:
+            out.print("List the endpoints with 'waypost endpoints'.")
         else:
-            out.print("Send it again with --register to give that subject a mailbox first.")
-    for rejection in sent.rejected:
-        where = f" for {rejection.endpoint}" if rejection.endpoint else ""
-        line = Text.assemble(("refused", "red"), f"{where}: {rejection.reason}")
+            out.print("Send it again with --register to register that subject first.")
+    for rejection in result.rejected:
+        endpoint = f" by {rejection.endpoint}" if rejection.endpoint else ""
+        line = Text.assemble(("rejected", "red"), f"{endpoint}: {rejection.reason}")
         if rejection.detail:
             line.append(f" ({plain(rejection.detail)})")
         out.print(line)
@@ -66,29 +82,29 @@ def show_sent(sent: Sent, waited_s: float | None = None) -> None:
 
 
 def show_confirmation(confirmation: Confirmation) -> None:
-    """Who has got what was sent, and whether it had to wait for them."""
+    """Print who confirmed a message, and whether it was stored until then."""
     console().print(_confirmation(confirmation), soft_wrap=True)
 
 
 def note_confirmation(confirmation: Confirmation) -> None:
-    """The same beside the facts that were asked for."""
+    """Print a confirmation on stderr, beside the result of the command."""
     note(_confirmation(confirmation).plain)
 
 
-def show_heard(heard: Heard) -> None:
-    """A message on one line."""
-    line = Text.assemble((heard.id, "bold"), "  from ", (heard.sender, "cyan"), "  ")
-    line.append(_content(heard))
+def show_received(message: ReceivedMessage) -> None:
+    """Print a message on one line."""
+    line = Text.assemble((message.id, "bold"), "  from ", (message.sender, "cyan"), "  ")
+    line.append(_content(message))
     console().print(line, soft_wrap=True)
 
 
-def show_reply(reply: Heard) -> None:
-    """What was replied."""
+def show_reply(reply: ReceivedMessage) -> None:
+    """Print the payload of a reply."""
     console().print(_content(reply), soft_wrap=True)
 
 
-def show_inbox(inbox: Inbox) -> None:
-    """Messages one after the other, then how many there are."""
+def show_inbox(inbox: InboxContents) -> None:
+    """Print the messages of a mailbox, then its counts."""
     out = console()
     for envelope in inbox.messages:
         out.print(_heading(envelope))
@@ -99,43 +115,76 @@ def show_inbox(inbox: Inbox) -> None:
     if inbox.pending is None:
         summary = plural(shown, "message") + (" acknowledged" if inbox.acknowledged else "")
     elif inbox.acknowledged:
-        summary = f"{plural(shown, 'message')} acknowledged, {inbox.pending:,} still waiting"
+        summary = f"{plural(shown, 'message')} acknowledged, {inbox.pending:,} pending"
     elif shown < inbox.pending:
-        summary = f"{shown:,} of {plural(inbox.pending, 'waiting message')}"
+        summary = f"{shown:,} of {plural(inbox.pending, 'pending message')}"
     else:
-        summary = plural(inbox.pending, "waiting message")
+        summary = plural(inbox.pending, "pending message")
     leased = f", {inbox.leased:,} leased" if inbox.leased else ""
     out.print(f"{inbox.subject}: {summary}{leased}.", style="dim" if shown else "")
 
 
-def show_story(story: MessageHistory) -> None:
-    """A timeline: when, what, where if there are several places, and why in words."""
+def show_history(history: MessageHistory) -> None:
+    """Print a timeline of the message, and its present status at each endpoint."""
     out = console()
-    first = story.steps[0]
-    out.print(Text.assemble((story.message_id, "bold"), f"  {at(instant(first.at_us))}"))
-    places = list(dict.fromkeys(step.endpoint for step in story.steps if step.endpoint))
+    first = history.steps[0]
+    out.print(Text.assemble((history.message_id, "bold"), f"  {at(instant(first.at_us))}"))
+    endpoints = list(dict.fromkeys(step.endpoint for step in history.steps if step.endpoint))
     timeline = Table.grid(padding=(0, 2))
     timeline.add_column(justify="right", no_wrap=True)
     timeline.add_column(no_wrap=True)
-    if len(places) > 1:
+    if len(endpoints) > 1:
         timeline.add_column(overflow="fold")
     timeline.add_column(overflow="fold")
     previous = -1
-    for step in story.steps:
+    for step in history.steps:
         since = timedelta(microseconds=step.at_us - first.at_us)
         when = "" if step.at_us == previous else f"+{duration(since)}"
-        where = [Text(step.endpoint)] if len(places) > 1 else []
-        timeline.add_row(when, _kind(step), *where, _text(step))
+        endpoint = [Text(step.endpoint)] if len(endpoints) > 1 else []
+        timeline.add_row(when, _kind(step), *endpoint, _text(step))
         previous = step.at_us
     out.print(Padding(timeline, (1, 0), expand=False))
-    for place in places or [""]:
-        last = [step for step in story.steps if step.endpoint == place][-1]
-        out.print(f"{place or story.message_id}: {_standing(last)}.")
+    for endpoint_name in endpoints or [""]:
+        last = [step for step in history.steps if step.endpoint == endpoint_name][-1]
+        out.print(f"{endpoint_name or history.message_id}: {_status(last)}.")
 
 
-def _places(sent: Sent) -> str:
-    literal = "*" not in sent.subject and ">" not in sent.subject
-    return sent.subject if literal else plural(sent.delivered_to, "endpoint")
+def show_dead_letters(dead_letters: list[DeadLetter]) -> None:
+    """Print dead letters with their reasons, the newest failures last."""
+    out = console()
+    for one in dead_letters[-ROWS_MAX:]:
+        line = Text.assemble((one.envelope.id, "bold"), "  ", (one.endpoint, "cyan"))
+        line.append(f"  from {one.envelope.sender}")
+        line.append(f"  {ago(one.failed_at)}", style="dim")
+        out.print(line)
+        out.print(Padding(styled(one.reason, "red"), (0, 0, 0, 2), expand=False))
+    hidden = len(dead_letters) - ROWS_MAX
+    more = f", the newest {ROWS_MAX} shown; use --json or --group for all" if hidden > 0 else ""
+    total = plural(len(dead_letters), "dead letter")
+    out.print(f"{total}{more}.", style="dim" if dead_letters else "")
+
+
+def show_dead_letter_groups(groups: list[DeadLetterGroup]) -> None:
+    """Print the number of dead letters by endpoint and reason, the largest group first."""
+    out = console()
+    if groups:
+        rows = table("Count", "Endpoint", "Reason", "First", "Last", numbers=("Count",))
+        for group in groups[:ROWS_MAX]:
+            rows.add_row(
+                f"{group.count:,}",
+                Text(group.endpoint, style="cyan"),
+                styled(group.reason, "red"),
+                ago(group.first_failed_at),
+                ago(group.last_failed_at),
+            )
+        out.print(rows)
+    total = sum(group.count for group in groups)
+    out.print(f"{plural(total, 'dead letter')} in {plural(len(groups), 'group')}.")
+
+
+def _recipients(result: SendReport) -> str:
+    literal = "*" not in result.subject and ">" not in result.subject
+    return result.subject if literal else plural(result.delivered_to, "endpoint")
 
 
 def _heading(envelope: Envelope) -> Text:
@@ -156,25 +205,25 @@ def _payload(envelope: Envelope) -> Text:
 
 
 def _confirmation(confirmation: Confirmation) -> Text:
-    stored = "yes, until they came" if confirmation.was_stored else "no"
-    return Text.assemble(
-        *((confirmation.message_id, "bold"), ": confirmed by "),
-        *((confirmation.recipient, "cyan"), f" (was_stored: {stored})"),
-    )
+    stored = "stored until it connected" if confirmation.was_stored else "delivered live"
+    line = Text.assemble((confirmation.message_id, "bold"), ": confirmed by ")
+    line.append(confirmation.recipient, style="cyan")
+    line.append(f" ({stored})")
+    return line
 
 
-def _content(heard: Heard) -> Text:
-    if heard.problem:
-        return styled(f"cannot be opened: {heard.problem}", "red")
-    return Text(plain(msgspec.json.encode(heard.payload).decode()))
+def _content(message: ReceivedMessage) -> Text:
+    if message.problem:
+        return styled(f"cannot be unsealed: {message.problem}", "red")
+    return Text(plain(msgspec.json.encode(message.payload).decode()))
 
 
-def _standing(last: HistoryEntry) -> str:
+def _status(last: HistoryEntry) -> str:
     if last.kind == "accepted" and not last.endpoint:
-        return "nobody was there"
+        return "no endpoint matched"
     if last.kind == "rejected" and Reason.BUDGET_EXCEEDED in last.text:
-        return "refused, and kept as a dead letter"
-    return _STANDING.get(last.kind, last.kind)
+        return "rejected, and kept as a dead letter"
+    return _STATUS.get(last.kind, last.kind)
 
 
 def _kind(step: HistoryEntry) -> Text:

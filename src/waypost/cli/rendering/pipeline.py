@@ -1,4 +1,4 @@
-"""What the jobs of the pipeline came to, in words and tables."""
+"""Results of pipeline commands as text."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,33 +20,33 @@ _ROWS = 10
 
 
 def show_ingested(summary: "IngestSummary") -> None:
-    """What was new in the journals, and what could not be read."""
+    """Print what was new in the journals, and what could not be read."""
     out = console()
     if not summary.segments:
-        out.print("Nothing new in the journals.")
+        out.print("No new events in the journals.")
     else:
         out.print(
-            f"Took in {plural(summary.events, 'event')} of"
+            f"Ingested {plural(summary.events, 'event')} from"
             f" {plural(summary.segments, 'segment')} of {plural(summary.relays, 'relay')},"
             f" {_days(summary.days)}."
         )
     if summary.corrupt:
-        note(f"{plural(summary.corrupt, 'line')} could not be read and are kept in LAKE/corrupt")
+        note(f"{plural(summary.corrupt, 'line')} could not be read; see LAKE/corrupt")
     if summary.missing:
-        note(f"{plural(summary.missing, 'event')} that the journal counts are not in it")
+        note(f"{plural(summary.missing, 'event')} counted in the journal but missing from it")
 
 
 def show_built(summary: "BuildSummary") -> None:
-    """Which days were written."""
+    """Print the days that were written."""
     if summary.nothing_new:
-        console().print("The tables were up to date.")
+        console().print("The tables are up to date.")
     else:
         messages = plural(summary.messages, "message")
         console().print(f"Built the tables of {_days(summary.days)}: {messages}.")
 
 
 def show_report(summary: "ReportSummary") -> None:
-    """The page's headline, and where it is."""
+    """Print the headline, the findings, and the path of the page."""
     out = console()
     out.print()
     out.print(plain(summary.headline))
@@ -57,41 +57,41 @@ def show_report(summary: "ReportSummary") -> None:
 
 
 def show_streamed(summary: "StreamSummary") -> None:
-    """What a stream took in."""
+    """Print what a stream ingested."""
     console().print(
-        f"Took in {plural(summary.events, 'event')} of {plural(summary.relays, 'relay')}."
+        f"Ingested {plural(summary.events, 'event')} of {plural(summary.relays, 'relay')}."
         " The tables are up to date."
     )
 
 
 def show_backtest(result: "Backtest") -> None:
-    """How many decisions differ, which, and whose."""
+    """Print how many decisions differ, by reason, tier and sender."""
     out = console()
     share = result.differences / result.messages if result.messages else 0.0
     out.print(
-        f"{plural(result.messages, 'arrival')} decided again:"
+        f"Replayed {plural(result.messages, 'arrival')}:"
         f" {plural(result.differences, 'difference')} ({share:.2%})."
     )
     for text in result.notes:
         note(plain(text))
     if result.counted:
-        flood = plural(result.counted, "refusal")
-        out.print(f"{flood} in floods are only counted in the journal, and not decided again.")
+        flood = plural(result.counted, "rejection")
+        out.print(f"Not replayed: {flood} of floods, which the journal only counts.")
     if not result.differences:
         return
-    rejected = table("refused for", "was", "would be", numbers=("was", "would be"))
+    rejected = table("rejected for", "was", "would be", numbers=("was", "would be"))
     for reason in sorted({*result.rejected_before, *result.rejected}):
         was, would_be = result.rejected_before.get(reason, 0), result.rejected.get(reason, 0)
         rejected.add_row(reason, f"{was:,}", f"{would_be:,}")
     out.print(rejected)
     changes = table("was", "would be", "arrivals", numbers=("arrivals",))
-    moved = [
+    changed = [
         (count, before, after)
         for before, afters in result.by_reason.items()
         for after, count in afters.items()
         if before != after
     ]
-    for count, before, after in sorted(moved, reverse=True):
+    for count, before, after in sorted(changed, reverse=True):
         changes.add_row(before, after, f"{count:,}")
     out.print(changes)
     tiers = table("tier", "differences", numbers=("differences",))
@@ -107,7 +107,7 @@ def show_backtest(result: "Backtest") -> None:
 
 
 def show_recommendation(result: "Recommendation") -> None:
-    """Limits, what each would cost, and the lines for config.json."""
+    """Print the limits, what each would reject, and the settings for config.json."""
     out = console()
     for text in result.notes:
         note(plain(text))
@@ -119,39 +119,40 @@ def show_recommendation(result: "Recommendation") -> None:
     out.print(limits)
     for one in result.limits:
         out.print()
-        out.print(f"{one.path}: what share it refuses")
+        out.print(f"{one.path}: share of messages rejected")
         curve = table("limit", "wanted", "other", numbers=("limit", "wanted", "other"))
         for point in one.curve:
             chosen = "bold" if point.limit == one.recommended else ""
-            row = (f"{point.limit:,}", f"{point.wanted:.3%}", f"{point.unwanted:.1%}")
-            curve.add_row(*row, style=chosen)
+            curve.add_row(
+                f"{point.limit:,}", f"{point.wanted:.3%}", f"{point.unwanted:.1%}", style=chosen
+            )
         out.print(curve)
     out.print(
-        f"Together they refuse {result.measured:.3%} of {result.wanted:,} wanted messages"
+        f"Together they reject {result.measured:.3%} of {result.wanted:,} wanted messages"
         f" (history: {result.measured_before:.3%}). For config.json:"
     )
     out.print(msgspec.json.format(msgspec.json.encode(result.settings)).decode())
 
 
 def show_trace(summary: "TraceSummary", lake: str) -> None:
-    """What a trace became."""
+    """Print what was imported from a trace."""
     out = console()
     out.print(
-        f"Took in {plural(summary.messages, 'message')} of {plural(summary.senders, 'sender')} to"
-        f" {plural(summary.recipients, 'recipient')} as relay {summary.relay!r},"
-        f" {_days(summary.days)}; {summary.read:,} were read, {summary.waiting:,} never."
+        f"Imported {plural(summary.messages, 'message')} from {plural(summary.senders, 'sender')}"
+        f" to {plural(summary.recipients, 'recipient')} as relay {summary.relay!r},"
+        f" {_days(summary.days)}; {summary.read:,} read, {summary.waiting:,} unread."
     )
     if summary.bad_lines:
         examples = "; ".join(plain(line) for line in summary.bad_examples)
-        note(f"{plural(summary.bad_lines, 'line')} left out: {examples}")
-    out.print(f"What a relay would have refused: waypost pipeline backtest --lake {lake} …")
+        note(f"{plural(summary.bad_lines, 'line')} skipped: {examples}")
+    out.print(f"Next: waypost pipeline backtest --lake {lake} --settings FILE")
 
 
-def show_restored(facts: Mapping[str, Any]) -> None:
-    """How many pairs a relay learned."""
+def show_restored(result: Mapping[str, Any]) -> None:
+    """Print how many pairs were restored."""
     console().print(
-        f"{facts['data_dir']} knows {plural(facts['restored'], 'pair')} more"
-        f" (of {facts['pairs']:,} that relay {facts['relay']!r} had)."
+        f"Restored {plural(result['restored'], 'pair')} in {result['data_dir']}, of"
+        f" {result['pairs']:,} that relay {result['relay']!r} had."
     )
 
 

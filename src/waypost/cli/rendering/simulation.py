@@ -1,4 +1,4 @@
-"""How far a simulation has got, and what it came to."""
+"""Progress and summaries of simulations as text."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,18 +15,20 @@ from waypost.cli.rendering.console import at, console, duration, plural, table
 from waypost.simulate import ParallelSummary, Summary
 
 if TYPE_CHECKING:
-    from waypost.pipeline.jobs.synthesize import SynthesisSummary
+    pass
 
 
 @contextmanager
 def messages_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while messages are sent; nothing at all where nobody watches."""
+    """Show a progress bar on stderr while messages are sent, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
     columns = (
-        *(TextColumn("simulating"), BarColumn()),
-        *(MofNCompleteColumn(), TimeRemainingColumn()),
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None)
@@ -34,51 +36,51 @@ def messages_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def show_summary(summary: Summary) -> None:
-    """What was sent, what became of it, and how long it took."""
+    """Print the number of messages, their outcomes, and the duration."""
     out = console()
     out.print(Text(summary.data_dir, style="bold"))
     out.print(
         f"{plural(summary.messages, 'message')} by {plural(summary.agents, 'agent')}"
         f" ({summary.scenario}, seed {summary.seed})"
     )
-    out.print(f"{at(summary.begin)} to {at(summary.end)}, on a clock of their own")
+    out.print(f"{at(summary.begin)} to {at(summary.end)} of virtual time")
     out.print()
     out.print(_outcomes(summary))
     out.print()
     out.print(
-        f"{plural(summary.pending, 'message')} still waiting,"
+        f"{plural(summary.pending, 'message')} still pending,"
         f" {plural(summary.dead, 'dead letter')}. The journal is sealed."
     )
     out.print(
-        f"It took {duration(summary.elapsed)}: {summary.messages_per_second:,.0f} messages/s."
+        f"Simulated in {duration(summary.elapsed)}: {summary.messages_per_second:,.0f} messages/s."
     )
 
 
-def show_several(several: ParallelSummary) -> None:
-    """What each of several relays was sent, and how long it took together."""
+def show_parallel(summary: ParallelSummary) -> None:
+    """Print the messages of each relay, and the total duration."""
     out = console()
     rows = table("relay", "seed", "messages", "accepted", numbers=("seed", "messages", "accepted"))
-    for one in several.relays:
+    for one in summary.relays:
         rows.add_row(one.data_dir, str(one.seed), f"{one.messages:,}", f"{one.accepted:,}")
     out.print(rows)
     out.print()
     out.print(
-        f"{plural(several.messages, 'message')} in {duration(timedelta(seconds=several.seconds))}:"
-        f" {several.messages_per_second:,.0f} messages/s. The journals are sealed."
+        f"{plural(summary.messages, 'message')} in {duration(timedelta(seconds=summary.seconds))}:"
+        f" {summary.messages_per_second:,.0f} messages/s. The journals are sealed."
     )
 
 
-def show_repeated(summary: Summary, repeated: "SynthesisSummary", lake: str) -> None:
-    """What was added to a lake, and what it was made of."""
+def show_synthesized(summary: Summary, added: "SynthesisSummary", lake: str) -> None:
+    """Print the events added to a lake, and the simulation they were repeated from."""
     out = console()
     out.print(Text(lake, style="bold"))
-    days = plural(len(repeated.days), "day")
+    days = plural(len(added.days), "day")
     out.print(
-        f"{plural(repeated.events, 'event')} of {plural(repeated.relays, 'relay')} on {days} added"
+        f"Added {plural(added.events, 'event')} of {plural(added.relays, 'relay')} on {days}."
     )
     out.print(
-        f"Each relay is one of {plural(summary.messages, 'message')} and"
-        f" {plural(repeated.block, 'event')}, simulated in {duration(summary.elapsed)}:"
+        f"Each relay has {plural(summary.messages, 'message')} and"
+        f" {plural(added.block, 'event')}, simulated in {duration(summary.elapsed)}:"
         f" {summary.messages_per_second:,.0f} messages/s."
     )
 

@@ -1,23 +1,25 @@
-"""`waypost pipeline`: the relay's journal becomes tables, reports and answers, with Spark."""
+"""`waypost pipeline`: turn journals into tables, reports and backtests, with Spark."""
 
 import typer
 
-from waypost.cli.commands.pipeline import exchange, replays, tables
-from waypost.cli.commands.pipeline.options import on_spark
+from waypost.cli.commands.pipeline import backtest, tables, transfer
+from waypost.cli.commands.pipeline.options import with_spark_options
 
-verbs = typer.Typer(
-    help="Turn journals into tables, reports and answers to 'what if', with Spark.",
+commands = typer.Typer(
+    help="Turn journals into tables, reports and backtests, with Spark.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
-_TABLES, _QUESTIONS, _EXCHANGE = "From journals to tables", "What if", "In and out"
-verbs.command(rich_help_panel=_TABLES)(on_spark(tables.run))
-verbs.command(rich_help_panel=_TABLES)(on_spark(tables.ingest))
-verbs.command(rich_help_panel=_TABLES)(on_spark(tables.build))
-verbs.command(rich_help_panel=_TABLES)(on_spark(tables.stream))
-verbs.command(rich_help_panel=_TABLES)(on_spark(tables.report))
-verbs.command(rich_help_panel=_QUESTIONS)(on_spark(replays.backtest))
-verbs.command(rich_help_panel=_QUESTIONS)(on_spark(replays.recommend))
-verbs.command("import-trace", rich_help_panel=_EXCHANGE)(on_spark(exchange.import_trace))
-verbs.command(rich_help_panel=_EXCHANGE)(on_spark(exchange.restore))
+_TABLES, _BACKTEST, _TRANSFER = "From journals to tables", "What if", "Import and restore"
+commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.run))
+commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.ingest))
+commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.build))
+commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.stream))
+commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.report))
+commands.command(rich_help_panel=_BACKTEST)(with_spark_options(backtest.backtest))
+commands.command(rich_help_panel=_BACKTEST)(with_spark_options(backtest.recommend))
+commands.command("import-trace", rich_help_panel=_TRANSFER)(
+    with_spark_options(transfer.import_trace)
+)
+commands.command(rich_help_panel=_TRANSFER)(with_spark_options(transfer.restore))

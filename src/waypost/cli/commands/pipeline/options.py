@@ -1,4 +1,4 @@
-"""Options that the jobs of the pipeline share: where Spark runs, which journals, which lake."""
+"""Options shared by pipeline commands: journals, lake, and where Spark runs."""
 
 import inspect
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from waypost.cli.requirements import require
+from waypost.cli.options import require_modules
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ JournalOption = Annotated[
     typer.Option(
         "--journal",
         metavar="[NAME=]DIR",
-        help=(
-            "The data directory of a relay, and what to call it in the lake. May be given"
-            " several times."
-        ),
+        help="Data directory of a relay, and its name in the lake. May be repeated.",
     ),
 ]
 LakeOption = Annotated[
@@ -33,7 +30,7 @@ LakeOption = Annotated[
         "--lake",
         metavar="DIR",
         envvar="WAYPOST_LAKE",
-        help="Where the tables lie: a directory, or any address that Spark can write to.",
+        help="Directory of the tables, or any URL that Spark can write to.",
     ),
 ]
 MasterOption = Annotated[
@@ -41,7 +38,7 @@ MasterOption = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="A Spark master.",
+        help="Spark master.",
         show_default="local[*]: this machine, all cores",
         rich_help_panel=_PANEL,
     ),
@@ -51,7 +48,7 @@ RemoteOption = Annotated[
     typer.Option(
         "--remote",
         metavar="URL",
-        help="A Spark Connect server, as in sc://host:15002.",
+        help="Spark Connect server, for example sc://host:15002.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -60,7 +57,7 @@ ConfOption = Annotated[
     typer.Option(
         "--conf",
         metavar="KEY=VALUE",
-        help="A setting of Spark. May be given several times.",
+        help="Spark setting. May be repeated.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -70,11 +67,11 @@ SparkLogOption = Annotated[
 ]
 
 
-def on_spark(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options of `SparkChoice`, and hand it the choice as `spark`."""
+def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `SparkChoice`, passed to it as `spark`."""
 
-    @wraps(verb)
-    def command(
+    @wraps(command)
+    def run(
         *,
         master: str | None,
         remote: str | None,
@@ -82,8 +79,8 @@ def on_spark(verb: Callable[..., None]) -> Callable[..., None]:
         spark_log: bool,
         **rest: Any,
     ) -> None:
-        require("the pipeline", _NEEDED, "spark")
-        verb(spark=_choice(master, remote, conf or [], spark_log), **rest)
+        require_modules("the pipeline", _NEEDED, "spark")
+        command(spark=_choice(master, remote, conf or [], spark_log), **rest)
 
     added = {
         "master": (MasterOption, None),
@@ -92,19 +89,18 @@ def on_spark(verb: Callable[..., None]) -> Callable[..., None]:
         "spark_log": (SparkLogOption, False),
     }
     keyword = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.signature(verb)
+    signature = inspect.signature(command)
     own = [one for one in signature.parameters.values() if one.name != "spark"]
     more = [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
         for name, (annotation, default) in added.items()
     ]
-    shown = signature.replace(parameters=[*own, *more])
-    command.__signature__ = shown  # type: ignore[attr-defined]
-    command.__annotations__ = {
+    run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {
         **{one.name: one.annotation for one in own},
         **{name: annotation for name, (annotation, _) in added.items()},
     }
-    return command
+    return run
 
 
 def _choice(
@@ -113,13 +109,13 @@ def _choice(
     from waypost.pipeline.spark.session import LOCAL, SparkChoice
 
     if master and remote:
-        raise InvalidInput("--master and --remote exclude each other: a session has one place")
+        raise InvalidInput("--master and --remote exclude each other: give one of them")
     if remote and not remote.startswith("sc://"):
-        raise InvalidInput(f"--remote {remote} is not an address of Spark Connect: sc://HOST:15002")
+        raise InvalidInput(f"--remote {remote} is not a Spark Connect URL: write sc://HOST:15002")
     settings: dict[str, str] = {}
     for one in conf:
         name, equals, value = one.partition("=")
         if not equals or not name.startswith("spark."):
-            raise InvalidInput(f"--conf {one} is not of the form spark.KEY=VALUE")
+            raise InvalidInput(f"--conf {one} is not a Spark setting: write spark.KEY=VALUE")
         settings[name] = value
     return SparkChoice(master=master or LOCAL, remote=remote, conf=settings, verbose=spark_log)

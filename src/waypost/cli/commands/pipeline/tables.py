@@ -1,12 +1,12 @@
-"""`run`, `ingest`, `build`, `stream`, `report`: from journals to tables to a page."""
+"""`run`, `ingest`, `build`, `stream` and `report`: from journals to tables to a report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from waypost.cli.commands.pipeline.job import start_job
 from waypost.cli.commands.pipeline.options import JournalOption, LakeOption
-from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ReportOption = Annotated[
     Path | None,
     typer.Option(
-        "--report", metavar="FILE", help="The page to write.", show_default="LAKE/report.html"
+        "--report", metavar="FILE", help="HTML page to write.", show_default="LAKE/report.html"
     ),
 ]
 
@@ -28,11 +28,10 @@ def run(
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Journals to tables to a report, in one go: ingest, build, report.
+    """Ingest journals, build the tables and write the report.
 
-    Only what is new since the last time is read and only days it touches are
-    written anew, so this can run every hour. Killed at any moment and run again,
-    it ends the same.
+    Only new journal lines are read and only affected days are rewritten, so this
+    can run every hour. It can be killed at any moment and run again.
 
     \b
     Examples:
@@ -41,18 +40,18 @@ def run(
       waypost pipeline run --journal /srv/relay --lake /srv/lake --master spark://host:7077
     """
     from waypost.cli.rendering import console, pipeline
-    from waypost.pipeline.ingest.job import ingest as take_in
+    from waypost.pipeline.ingest.job import ingest as ingest_journals
     from waypost.pipeline.journal.sources import parse_sources
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.report import write_report
     from waypost.pipeline.tables.build import build as build_tables
 
-    places = parse_sources(journal)
-    page = report or _beside(lake)
-    with running(spark) as job:
+    sources = parse_sources(journal)
+    page = report or _default_page(lake)
+    with start_job(spark) as job:
         with job.step("reading journals"):
             opened = open_lake(job.spark, lake, create=True)
-            ingested = take_in(opened, places)
+            ingested = ingest_journals(opened, sources)
         with job.step("building tables"):
             built = build_tables(opened)
         with job.step("writing the report"):
@@ -72,31 +71,40 @@ def ingest(
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Take journals into the table 'events', each line exactly once.
+    """Read journals into the table 'events', each line exactly once.
 
-    A relay may be running: what it has committed is read, the rest next time.
-    Lines that cannot be read are counted and kept in LAKE/corrupt.
+    A relay may be running: its committed lines are read now, the rest next time.
+    Unreadable lines are counted and kept in LAKE/corrupt.
+
+    \b
+    Example:
+      waypost pipeline ingest --journal ./waypost-data --lake ./lake
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.ingest.job import ingest as take_in
+    from waypost.pipeline.ingest.job import ingest as ingest_journals
     from waypost.pipeline.journal.sources import parse_sources
     from waypost.pipeline.lake.lake import open_lake
 
-    places = parse_sources(journal)
-    with running(spark) as job, job.step("reading journals"):
-        summary = take_in(open_lake(job.spark, lake, create=True), places)
-    _tell(summary, pipeline.show_ingested, json)
+    sources = parse_sources(journal)
+    with start_job(spark) as job, job.step("reading journals"):
+        summary = ingest_journals(open_lake(job.spark, lake, create=True), sources)
+    _print_summary(summary, pipeline.show_ingested, json)
 
 
 def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
-    """Bring all tables up to date with 'events'; only days that are touched are written."""
+    """Build all tables from 'events', rewriting only affected days.
+
+    \b
+    Example:
+      waypost pipeline build --lake ./lake
+    """
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.tables.build import build as build_tables
 
-    with running(spark) as job, job.step("building tables"):
+    with start_job(spark) as job, job.step("building tables"):
         summary = build_tables(open_lake(job.spark, lake))
-    _tell(summary, pipeline.show_built, json)
+    _print_summary(summary, pipeline.show_built, json)
 
 
 def report(
@@ -104,14 +112,20 @@ def report(
     lake: LakeOption,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The page.", show_default="LAKE/report.html"),
+        typer.Option(
+            "--out", metavar="FILE", help="HTML page to write.", show_default="LAKE/report.html"
+        ),
     ] = None,
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Write one HTML page about everything in the lake, and print the same facts.
+    """Write one HTML page about the whole lake, and print a summary.
 
-    The page needs no network and no other file; send it to whoever should see it.
+    The page is one file that needs no network.
+
+    \b
+    Example:
+      waypost pipeline report --lake ./lake --out report.html
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
@@ -119,9 +133,9 @@ def report(
     from waypost.pipeline.reports.report import write_page
     from waypost.pipeline.reports.terminal import render
 
-    with running(spark) as job, job.step("asking the tables"):
+    with start_job(spark) as job, job.step("reading the tables"):
         facts = query_report_data(open_lake(job.spark, lake))
-    written = write_page(facts, out or _beside(lake))
+    written = write_page(facts, out or _default_page(lake))
     if json:
         console.print_json({"report": written, "facts": facts})
         return
@@ -131,57 +145,63 @@ def report(
     pipeline.show_report(written)
 
 
-def stream(  # noqa: PLR0913 - each is something one may choose
+def stream(  # noqa: PLR0913 - one parameter per option
     *,
     journal: JournalOption,
     lake: LakeOption,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look.")
+        float, typer.Option("--every", min=0.1, metavar="SECONDS", help="Poll interval.")
     ] = 2.0,
     build_every: Annotated[
         float,
-        typer.Option("--build-every", min=0, metavar="SECONDS", help="How often to build tables."),
+        typer.Option(
+            "--build-every", min=0, metavar="SECONDS", help="Interval between builds of the tables."
+        ),
     ] = 15.0,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             "--checkpoint",
             metavar="DIR",
-            help="Where it notes how far it is.",
+            help="Directory for the progress of the stream.",
             show_default="in the lake",
         ),
     ] = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Take in what is there, build, and end.")
+        bool, typer.Option("--until-idle", help="Read everything available, build, and stop.")
     ] = False,
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Follow live relays, a few seconds behind, until Ctrl-C.
+    """Follow running relays, a few seconds behind, until Ctrl-C.
 
-    Reads segments that are still open, too. Can be stopped or killed at any
-    moment and started again; the tables are those that 'run' would make.
+    Reads open segments, too. It can be stopped or killed at any moment and
+    started again; the tables are the same as those of 'waypost pipeline run'.
+
+    \b
+    Example:
+      waypost pipeline stream --journal ./waypost-data --lake ./lake
     """
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.jobs.stream import StreamOptions, stop_on_signals
-    from waypost.pipeline.jobs.stream import stream as follow
+    from waypost.pipeline.jobs.stream import stream as run_stream
     from waypost.pipeline.journal.sources import parse_sources
 
-    places = parse_sources(journal)
+    sources = parse_sources(journal)
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    with running(spark) as job, stop_on_signals() as stop, job.step("following"):
-        summary = follow(job.spark, lake, places, options, stop=stop)
-    _tell(summary, pipeline.show_streamed, json)
+    with start_job(spark) as job, stop_on_signals() as stop, job.step("following"):
+        summary = run_stream(job.spark, lake, sources, options, stop=stop)
+    _print_summary(summary, pipeline.show_streamed, json)
 
 
-def _beside(lake: str) -> Path:
-    """The page inside a lake that is a directory; beside the caller otherwise."""
+def _default_page(lake: str) -> Path:
+    """Return the page in the lake, or in the current directory if the lake is a URL."""
     return Path("report.html") if "://" in lake else Path(lake) / "report.html"
 
 
-def _tell(summary: Any, show: Any, json: bool) -> None:
+def _print_summary(summary: Any, show: Any, json: bool) -> None:
     from waypost.cli.rendering import console
 
     if json:

@@ -1,12 +1,12 @@
-"""`backtest` and `recommend`: history under other settings."""
+"""`backtest` and `recommend`: replay history under other settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waypost.cli.commands.pipeline.job import start_job
 from waypost.cli.commands.pipeline.options import LakeOption
-from waypost.cli.commands.pipeline.running import running
 from waypost.cli.options import JsonOption
 from waypost.policy.errors import InvalidInput
 
@@ -18,8 +18,8 @@ SettingsOption = Annotated[
     typer.Option(
         "--settings",
         metavar="FILE",
-        help="What to change, as in config.json; all else stays as it was.",
-        show_default="nothing: history as it was",
+        help="Settings to change, in the format of config.json.",
+        show_default="none: replay as recorded",
     ),
 ]
 
@@ -30,18 +30,18 @@ def backtest(
     settings: SettingsOption = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Write every decision there, as Parquet."),
+        typer.Option("--out", metavar="DIR", help="Write every decision to DIR as Parquet."),
     ] = None,
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Decide about all recorded messages again, under other settings.
+    """Replay all recorded messages under other settings.
 
-    The relay's own policy runs over history, and every message for which it
-    decides otherwise is counted. Without --settings every step is replayed and
-    nothing differs; that is how you know that the answers can be trusted. With
-    --settings, whatever the recorded numbers prove unchanged is not replayed.
-    The answer is also left in the lake, for the dashboard to show.
+    The relay's own policy runs over history, and every decision that differs is
+    counted. Without --settings every message is replayed and no decision differs:
+    that checks the replay itself. With --settings, messages that the recorded
+    values prove unaffected are not replayed. The result is also written to the
+    lake, for the dashboard.
 
     \b
     Examples:
@@ -53,9 +53,9 @@ def backtest(
     from waypost.pipeline.replay.backtest import backtest as replay
     from waypost.pipeline.replay.backtest import remember
 
-    changes = _content(settings)
-    with running(spark) as job, job.step("replaying"):
-        # History as it was is asked for to see that the replay is right: then no step is spared.
+    changes = _read(settings)
+    with start_job(spark) as job, job.step("replaying"):
+        # Without changes the point is to check the replay: take no shortcuts.
         opened = open_lake(job.spark, lake)
         result = replay(opened, changes, out, shortcut=changes is not None)
         remember(opened, result)
@@ -75,34 +75,38 @@ def recommend(
             min=0,
             max=1,
             metavar="SHARE",
-            help="The share of wanted messages that may be refused.",
+            help="Share of wanted messages that may be rejected.",
         ),
     ] = 0.001,
     json: JsonOption = False,
     spark: "SparkChoice",
 ) -> None:
-    """Find the tightest limits that wanted traffic hardly notices.
+    """Find the tightest limits that hardly affect wanted messages.
 
-    Wanted is what comes from senders that the recipient has written to, unless
-    they stand out in the table 'anomalies'. Shows what each limit would have
-    cost, and checks the chosen ones with a backtest.
+    Wanted are messages from senders that the recipient has written to, unless
+    the table 'anomalies' lists them. Shows how many messages each limit would
+    have rejected, and checks the chosen limits with a backtest.
+
+    \b
+    Example:
+      waypost pipeline recommend --lake ./lake --reject-at-most 0.001
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
-    from waypost.pipeline.replay.recommend import recommend as advise
+    from waypost.pipeline.replay.recommend import recommend as run
 
-    with running(spark) as job, job.step("weighing limits"):
-        result = advise(open_lake(job.spark, lake), reject_at_most)
+    with start_job(spark) as job, job.step("comparing limits"):
+        result = run(open_lake(job.spark, lake), reject_at_most)
     if json:
         console.print_json(result)
     else:
         pipeline.show_recommendation(result)
 
 
-def _content(path: Path | None) -> bytes | None:
+def _read(path: Path | None) -> bytes | None:
     if path is None:
         return None
     try:
         return path.read_bytes()
     except OSError as problem:
-        raise InvalidInput(f"--settings {path} cannot be read: {problem.strerror}") from None
+        raise InvalidInput(f"cannot read --settings {path}: {problem.strerror}") from None

@@ -1,8 +1,8 @@
-"""Being an agent at a served relay for a while: send and wait, ask and wait, or listen.
+"""Commands that connect to a served relay as an agent: send and wait, request, listen.
 
-Rule 1  The relay is asked for a token first: whoever cannot connect is told why at once, in the
-        words of every other verb.
-Rule 2  Mail is acknowledged after it was shown, and what was not shown waits again.
+Rule 1  The relay is asked for a token first, so that a failure to connect is reported at once, in
+        the same words as for every other command.
+Rule 2  A message is acknowledged after it was printed; otherwise it is pending again.
 """
 
 import asyncio
@@ -13,8 +13,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from waypost.cli.facts import Confirmation, Heard, Sent
-from waypost.cli.results import denied, sent_of
+from waypost.cli.results import (
+    Confirmation,
+    ReceivedMessage,
+    SendReport,
+    access_denied,
+    send_report,
+)
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
 from waypost.client.errors import (
@@ -37,37 +42,41 @@ from waypost.wire.results import PublishResult
 
 T = TypeVar("T")
 Receive = Literal["push", "pull"]
+OnConfirmation = Callable[[Confirmation], None]
 
 FETCH_WAIT_S = 20.0
-SEAL_BROKEN_AGAIN_S = 60.0
-"""What cannot be opened is not acknowledged; so long it does not keep the rest from coming."""
+UNSEALABLE_DELAY_S = 60.0
+"""A message whose payload cannot be unsealed is nacked with this delay, so that it does not block
+the messages behind it."""
 
 
 class ConnectedElsewhere(RemoteError):
-    """The agent is connected already, from somewhere else."""
+    """The agent already has a connection to the relay."""
 
 
-class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to listen: until `count` messages or `seconds`, and whether to `ack` them."""
+class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop after `count` messages or `seconds`; with `ack`, acknowledge printed messages."""
 
     count: int | None = None
     seconds: float | None = None
     ack: bool = True
 
 
-class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with what comes. `ready` is told how many messages are stored."""
+class ListenCallbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """Called while listening. `on_ready` gets the number of stored messages."""
 
-    ready: Callable[[int], None]
-    heard: Callable[[Heard], None]
-    confirmed: Callable[[Confirmation], None]
+    on_ready: Callable[[int], None]
+    on_message: Callable[[ReceivedMessage], None]
+    on_confirmation: OnConfirmation
 
 
-def send_and_wait(url: str, identity: Identity, message: OutgoingMessage, wait_s: float) -> Sent:
-    """Send, and wait `wait_s` for the first who confirms it."""
+def send_and_wait(
+    url: str, identity: Identity, message: OutgoingMessage, wait_s: float
+) -> SendReport:
+    """Send a message, and wait up to `wait_s` seconds for the first confirmation."""
 
-    async def act() -> Sent:
-        async with _connected(url, identity, "pull") as agent:
+    async def act() -> SendReport:
+        async with _connect(url, identity, "pull") as agent:
             try:
                 result = await agent.send(
                     message.subject,
@@ -76,8 +85,8 @@ def send_and_wait(url: str, identity: Identity, message: OutgoingMessage, wait_s
                     message_id=message.message_id,
                 )
             except AccessDenied as problem:
-                result = denied(problem)
-            sent = _sent(message.subject, result)
+                result = access_denied(problem)
+            sent = _send_report(message.subject, result)
             if not sent.delivered_to:
                 return sent
             try:
@@ -94,85 +103,85 @@ def send_and_wait(url: str, identity: Identity, message: OutgoingMessage, wait_s
         raise ConnectedElsewhere(f"{problem}, or send without --wait") from None
     except SendTimedOut as problem:
         raise RemoteError(
-            f"{problem}; send it again with --id {problem.message_id}, and it is stored once"
+            f"{problem}; send it again with --id {problem.message_id}: it is stored once"
         ) from None
 
 
-def ask(
+def request(
     url: str,
     identity: Identity,
     message: OutgoingMessage,
     timeout_s: float,
-    confirmed: Callable[[Confirmation], None],
-) -> Heard | Sent:
-    """Send a request and wait for its reply; what became of it if nobody got it.
+    on_confirmation: OnConfirmation,
+) -> ReceivedMessage | SendReport:
+    """Send a request and return its reply, or the result of the send if it was rejected.
 
-    Other mail is given back, not before the wait is over, or the reply would wait behind it.
-    `confirmed` is told of other messages that were confirmed. Raises `RequestTimedOut`.
+    Other messages are nacked with a delay, so that the reply does not queue behind them.
+    `on_confirmation` gets confirmations of other messages. Raises `RequestTimedOut`.
     """
     confirmations: list[Confirmation] = []
-    answer: Heard | Sent | None = None
+    reply: ReceivedMessage | SendReport | None = None
 
-    async def act() -> Heard | Sent:
-        async with _connected(url, identity, "push", confirmations.append) as agent:
-            others = asyncio.create_task(_give_back(agent, min(timeout_s, wait_max_s)))
+    async def act() -> ReceivedMessage | SendReport:
+        async with _connect(url, identity, "push", confirmations.append) as agent:
+            nacking = asyncio.create_task(_nack_all(agent, min(timeout_s, wait_max_s)))
             try:
-                return _heard(
+                return _received(
                     await agent.request(message.subject, message.payload, timeout=timeout_s)
                 )
             except RequestRejected as problem:
-                return _sent(message.subject, problem.result)
+                return _send_report(message.subject, problem.result)
             except AccessDenied as problem:
-                return _sent(message.subject, denied(problem))
+                return _send_report(message.subject, access_denied(problem))
             finally:
-                others.cancel()
+                nacking.cancel()
 
     try:
-        answer = asyncio.run(act())
-        return answer
+        reply = asyncio.run(act())
+        return reply
     finally:
-        request_id = answer.parent if isinstance(answer, Heard) else None
+        request_id = reply.parent if isinstance(reply, ReceivedMessage) else None
         for one in confirmations:
             if one.message_id != request_id:
-                confirmed(one)
+                on_confirmation(one)
 
 
-def listen(url: str, identity: Identity, wanted: Listening, listener: Listener) -> int:
-    """Hand on messages as they come, until enough of them did or a signal says to stop.
+def listen(url: str, identity: Identity, options: ListenOptions, callbacks: ListenCallbacks) -> int:
+    """Pass on messages as they arrive, until the limits of `options` or a signal.
 
-    Gives how many it were.
+    Returns the number of messages.
     """
-    heard = 0
-    receive: Receive = "push" if wanted.ack else "pull"
+    received = 0
+    receive: Receive = "push" if options.ack else "pull"
 
     async def act() -> None:
-        nonlocal heard
-        async with _connected(url, identity, receive, listener.confirmed) as agent:
-            listener.ready(agent.queue_status or 0)
-            async with asyncio.timeout(wanted.seconds):
-                async for message in _messages(agent, wanted.ack):
-                    listener.heard(_heard(message))
-                    heard += 1
+        nonlocal received
+        async with _connect(url, identity, receive, callbacks.on_confirmation) as agent:
+            callbacks.on_ready(agent.queue_status or 0)
+            async with asyncio.timeout(options.seconds):
+                async for message in _messages(agent, options.ack):
+                    callbacks.on_message(_received(message))
+                    received += 1
                     if message.problem:
-                        message.nack_nowait(SEAL_BROKEN_AGAIN_S)
-                    elif wanted.ack:
+                        message.nack_nowait(UNSEALABLE_DELAY_S)
+                    elif options.ack:
                         message.ack_nowait()
-                    if heard == wanted.count:
+                    if received == options.count:
                         return
 
     try:
         asyncio.run(_until_signal(act()))
     except TimeoutError:
         pass
-    return heard
+    return received
 
 
 @asynccontextmanager
-async def _connected(
+async def _connect(
     url: str,
     identity: Identity,
     receive: Receive,
-    confirmed: Callable[[Confirmation], None] | None = None,
+    on_confirmation: OnConfirmation | None = None,
 ) -> AsyncIterator[Agent]:
     with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
@@ -180,15 +189,15 @@ async def _connected(
         parse_address(url), identity, ClientOptions(receive=receive, tls=tls_context(url))
     )
     confirming: asyncio.Task[None] | None = None
-    if confirmed is not None:  # before the first of them can come
-        confirming = asyncio.create_task(_tell(agent.confirmations(), confirmed))
+    if on_confirmation is not None:  # before the first one can arrive
+        confirming = asyncio.create_task(_pass_on(agent.confirmations(), on_confirmation))
     try:
         await agent.open()
         yield agent
     except AlreadyConnected:
         raise ConnectedElsewhere(
-            f"{identity.subject} is connected to {url} already, and there is one connection for"
-            " each agent: end the other one first"
+            f"{identity.subject} is already connected to {url}, and an agent has one connection:"
+            " close the other one first"
         ) from None
     except OperationRejected as problem:
         raise RemoteError(str(problem)) from None
@@ -199,8 +208,10 @@ async def _connected(
 
 
 async def _messages(agent: Agent, ack: bool) -> AsyncIterator[Message]:
-    """Messages as they come; those that are not acknowledged are asked for, or the relay would
-    wait for their confirmation."""
+    """Yield messages as they arrive.
+
+    Without `ack` they are pulled: a relay that pushes would wait for their acknowledgement.
+    """
     if ack:
         async for message in agent:
             yield message
@@ -209,20 +220,20 @@ async def _messages(agent: Agent, ack: bool) -> AsyncIterator[Message]:
             yield message
 
 
-async def _give_back(agent: Agent, delay_s: float) -> None:
+async def _nack_all(agent: Agent, delay_s: float) -> None:
     async for message in agent:
         message.nack_nowait(delay_s)
 
 
-async def _tell(
-    confirmations: AsyncIterator[DeliveryConfirm], confirmed: Callable[[Confirmation], None]
+async def _pass_on(
+    confirmations: AsyncIterator[DeliveryConfirm], on_confirmation: OnConfirmation
 ) -> None:
     async for one in confirmations:
-        confirmed(Confirmation(one.message_id, one.recipient, one.was_stored))
+        on_confirmation(Confirmation(one.message_id, one.recipient, one.was_stored))
 
 
 async def _until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` gives; None if a signal ended it, and then it has ended cleanly."""
+    """Return the result of `work`, or None if a signal cancelled it cleanly."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
@@ -236,12 +247,12 @@ async def _until_signal(work: Coroutine[Any, Any, T]) -> T | None:
             loop.remove_signal_handler(one)
 
 
-def _sent(subject: str, result: PublishResult) -> Sent:
-    return sent_of(subject, result, [subject] if is_literal(subject) else [])
+def _send_report(subject: str, result: PublishResult) -> SendReport:
+    return send_report(subject, result, [subject] if is_literal(subject) else [])
 
 
-def _heard(message: Message) -> Heard:
-    return Heard(
+def _received(message: Message) -> ReceivedMessage:
+    return ReceivedMessage(
         id=message.id,
         subject=message.subject,
         sender=message.sender,

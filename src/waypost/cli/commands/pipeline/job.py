@@ -1,4 +1,4 @@
-"""A job while it runs: a session, and on a terminal a line that tells how far Spark is."""
+"""A running Spark job: its session, and on a terminal a progress line."""
 
 import contextlib
 import os
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from waypost.pipeline.spark.session import Session, SparkChoice
 
 
-class Running:
-    """The session of a job, and what is said about its steps."""
+class SparkJob:
+    """The Spark session of a job, and the progress of its steps."""
 
     def __init__(self, spark: "Session", progress: Progress) -> None:
         self.spark = spark
         self._progress = progress
 
     @contextlib.contextmanager
-    def step(self, words: str) -> Iterator[None]:
-        """Say what is done in the block, with the tasks that Spark has for it."""
+    def step(self, description: str) -> Iterator[None]:
+        """Show `description` and the progress of Spark's tasks during the block."""
         from waypost.pipeline.spark.progress import report_progress
 
-        line = self._progress.add_task(words, total=None, tasks="")
+        line = self._progress.add_task(description, total=None, tasks="")
 
         def show(now: "TaskProgress") -> None:
             self._progress.update(
@@ -43,8 +43,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(choice: "SparkChoice") -> Iterator[Running]:
-    """Start Spark, and end it with the block."""
+def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
+    """Start Spark, and stop it after the block."""
     from waypost.pipeline.spark.session import spark_session
 
     terminal = Console(stderr=True)
@@ -62,4 +62,4 @@ def running(choice: "SparkChoice") -> Iterator[Running]:
         line = progress.add_task("starting Spark", total=None, tasks="")
         session = stack.enter_context(spark_session(choice, os.environ))
         progress.remove_task(line)
-        yield Running(session, progress)
+        yield SparkJob(session, progress)

@@ -1,0 +1,115 @@
+"""`endpoints`, `stats`, `verify` and `rebuild`: inspect a relay, check and repair its files."""
+
+from typing import Annotated
+
+import typer
+
+from waypost.cli.options import (
+    JsonOption,
+    RelayChoice,
+    with_data_dir_options,
+    with_relay_options,
+)
+
+
+@with_relay_options
+def endpoints(choice: RelayChoice, json: JsonOption = False) -> None:
+    """List the endpoints, with the message counts of their mailboxes.
+
+    A relay may be running. On a served relay this needs the operator's token.
+
+    \b
+    Example:
+      waypost endpoints --data-dir ./waypost-data
+    """
+    from waypost.cli.rendering import console, maintenance
+
+    found = choice.backend().endpoints()
+    if json:
+        console.print_json({"endpoints": found})
+    else:
+        maintenance.show_endpoints(found)
+
+
+@with_relay_options
+def stats(choice: RelayChoice, json: JsonOption = False) -> None:
+    """Show statistics and problems of a relay.
+
+    Counts of pending, leased and dead messages; how full each mailbox is and
+    which sender fills it; recent events, counted over the newest 64 MiB of the
+    journal; and problems with config.json or access-rules.json. A relay may be
+    running. On a served relay this needs the operator's token, and events are
+    counted since its start.
+
+    \b
+    Example:
+      waypost stats --json | jq .by_status
+    """
+    from waypost.cli.rendering import console, maintenance
+
+    found = choice.backend().stats()
+    if json:
+        console.print_json(found)
+    else:
+        maintenance.show_stats(found)
+
+
+@with_data_dir_options
+def verify(
+    choice: RelayChoice,
+    repair: Annotated[
+        bool, typer.Option("--repair/--no-repair", help="Repair what can be repaired.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check journal, index and mailboxes against each other.
+
+    Without --repair nothing is changed, and a relay may be running. With
+    --repair no relay may be running: torn writes are truncated, flipped bytes
+    corrected, damaged parts set aside, the index rebuilt and mailbox files
+    restored. Exits with 0 if everything is in order or repaired, else with 1.
+    Works on files, not on a URL.
+
+    \b
+    Examples:
+      waypost verify
+      waypost verify --repair --data-dir ./waypost-data
+    """
+    import msgspec
+
+    from waypost.cli.rendering import console, maintenance
+
+    with maintenance.segments_bar() as on_segment:
+        report = choice.local().verify(repair=repair, on_segment=on_segment)
+    if json:
+        console.print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
+    else:
+        maintenance.show_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@with_data_dir_options
+def rebuild(choice: RelayChoice, json: JsonOption = False) -> None:
+    """Rebuild index.db from the journal.
+
+    Rarely needed: a relay rebuilds a missing or damaged index when it starts.
+    No relay may be running. Works on files, not on a URL.
+
+    \b
+    Example:
+      waypost rebuild --data-dir ./waypost-data
+    """
+    from waypost.cli.rendering import console
+
+    messages, lossy = choice.local().rebuild()
+    if json:
+        console.print_json({"messages": messages, "journal_lost_events": lossy})
+    else:
+        count = console.plural(messages, "message")
+        console.console().print(f"Rebuilt the index from the journal: {count}.")
+    if lossy:
+        console.note(
+            "the journal has lost events, so acknowledged messages may be back and others may be"
+            " missing; run 'waypost verify' for the list of lost events"
+        )

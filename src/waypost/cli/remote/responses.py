@@ -1,0 +1,83 @@
+"""Responses of a served relay, translated into the results of commands."""
+
+from datetime import datetime
+
+import msgspec
+
+from waypost.cli.results import EndpointStatus, StatsResult
+from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.stats import MailboxStats
+from waypost.wire.envelopes import Envelope
+from waypost.wire.http_bodies import EndpointInfo, InboxStats, RelayStats
+
+
+class InboxResponse(msgspec.Struct):
+    """Leased messages, with the fields that commands print."""
+
+    messages: list[Envelope]
+
+
+class DeadLetterResponse(msgspec.Struct):
+    """Dead letters, or their groups."""
+
+    total: int
+    dead_letters: list[DeadLetter] = []
+    groups: list[DeadLetterGroup] = []
+
+
+def stats_result(url: str, stats: RelayStats) -> StatsResult:
+    """Return the statistics of the relay at `url` as `stats` prints them."""
+    return StatsResult(
+        url=url,
+        data_dir="",
+        in_use_by="",
+        seq=stats.seq,
+        last_event_at=None,
+        storage=stats.storage,
+        durability=stats.durability,
+        total_messages=stats.total_messages,
+        by_status=stats.by_status,
+        endpoints=[_mailbox_stats(one) for one in stats.inboxes],
+        counted_since=None,
+        events=stats.events,
+        rejected=stats.rejected,
+        connected=[one.subject for one in stats.connected],
+        problems=stats.problems,
+    )
+
+
+def endpoint_statuses(
+    registered: list[EndpointInfo], inboxes: list[InboxStats]
+) -> list[EndpointStatus]:
+    """Return endpoints in order of registration, with their counts where those are known."""
+    counts = {one.subject: one for one in inboxes}
+
+    def registration(one: EndpointInfo) -> tuple[datetime, str]:
+        return one.registered_at, one.subject
+
+    return [
+        EndpointStatus(
+            subject=one.subject,
+            hash=one.hash,
+            maildir_path=one.maildir_path,
+            registered_at=one.registered_at,
+            pending=inbox.pending if inbox else None,
+            leased=inbox.leased if inbox else None,
+            dead=inbox.dead if inbox else None,
+        )
+        for one in sorted(registered, key=registration)
+        for inbox in [counts.get(one.subject)]
+    ]
+
+
+def _mailbox_stats(inbox: InboxStats) -> MailboxStats:
+    return MailboxStats(
+        subject=inbox.subject,
+        hash=inbox.hash,
+        pending=inbox.pending,
+        leased=inbox.leased,
+        dead=inbox.dead,
+        bytes=inbox.bytes,
+        pressure=inbox.pressure,
+        top_senders=[(one.sender, one.messages, one.bytes) for one in inbox.senders],
+    )

@@ -1,0 +1,175 @@
+"""Endpoints, statistics and verification reports as text."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plain, plural, table
+from waypost.cli.results import EndpointStatus, StatsResult
+from waypost.relay.inspection.stats import MailboxStats
+from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
+
+_COUNTS = ("Pending", "Leased", "Dead")
+
+_OUTCOME_STYLE = {
+    Outcome.FOUND: "yellow",
+    Outcome.REPAIRED: "green",
+    Outcome.LOST: "bold red",
+    Outcome.NOTED: "dim",
+}
+
+
+def show_endpoints(endpoints: list[EndpointStatus]) -> None:
+    """Print a table of endpoints, in order of registration."""
+    out = console()
+    if not endpoints:
+        out.print("No endpoints. Register one with: waypost send SUBJECT PAYLOAD --register")
+        return
+    rows = table("Endpoint", *_COUNTS, "Registered", "Mailbox", numbers=_COUNTS)
+    for one in endpoints[:ROWS_MAX]:
+        rows.add_row(
+            Text(one.subject, style="cyan"),
+            *_counts(one.pending, one.leased, one.dead),
+            ago(one.registered_at),
+            one.hash if one.maildir_path else "-",
+        )
+    out.print(rows)
+    _show_hidden(len(endpoints))
+
+
+def show_stats(stats: StatsResult) -> None:
+    """Print the relay, its message counts, mailboxes, recent events and problems."""
+    out = console()
+    out.print(Text(stats.url or stats.data_dir, style="bold"))
+    out.print(f"{_state(stats)}; storage {stats.storage}, durability {stats.durability}")
+    if stats.last_event_at is not None:
+        out.print(f"{plural(stats.seq, 'event')}, the last {ago(stats.last_event_at)}")
+    pending, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
+    out.print(
+        f"{plural(stats.total_messages, 'message')}:"
+        f" {pending:,} pending, {leased:,} leased, {dead:,} dead"
+    )
+    _show_mailboxes(stats.endpoints)
+    if stats.counted_since is not None or stats.url:
+        since = at(stats.counted_since) if stats.counted_since else "the relay was started"
+        out.print(f"\nSince {since}")
+        _show_counts("events", stats.events)
+        _show_counts("rejected", stats.rejected)
+    for problem in stats.problems:
+        out.print(Text.assemble(("problem: ", "bold red"), plain(problem)))
+
+
+@contextmanager
+def segments_bar() -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr while segments are read, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("reading the journal"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def show_report(report: VerifyReport) -> None:
+    """Print what was read, each finding with its outcome, and the conclusion."""
+    out = console()
+    out.print(Text(report.data_dir, style="bold"))
+    out.print(
+        f"read {plural(report.segments, 'segment')} with {plural(report.events, 'event')},"
+        f" {plural(report.messages, 'message')} in mailboxes"
+    )
+    if report.in_use_by:
+        out.print(f"in use by process {report.in_use_by}: its work in progress was not checked")
+    if report.findings:
+        out.print()
+        out.print(_findings(report.findings))
+    hidden = len(report.findings) - ROWS_MAX
+    if hidden > 0:
+        out.print(f"... and {hidden:,} more; --json lists all.", style="dim")
+    if report.findings:
+        out.print()
+    out.print(_conclusion(report))
+
+
+def _state(stats: StatsResult) -> str:
+    if stats.url:
+        return f"served, {plural(len(stats.connected), 'agent')} connected"
+    return f"in use by process {stats.in_use_by}" if stats.in_use_by else "no relay is running"
+
+
+def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
+    if not endpoints:
+        return
+    fullest = sorted(endpoints, key=lambda one: (-one.pressure, -one.bytes, -one.dead))
+    columns = ("Endpoint", *_COUNTS, "Bytes", "Full", "Top sender")
+    rows = table(*columns, numbers=(*_COUNTS, "Bytes", "Full"))
+    for one in fullest[:ROWS_MAX]:
+        style = "red" if one.pressure >= 1 else "yellow" if one.pressure >= 0.8 else ""
+        rows.add_row(
+            Text(one.subject, style="cyan"),
+            *_counts(one.pending, one.leased, one.dead),
+            f"{one.bytes:,}",
+            Text(f"{one.pressure:.0%}", style=style),
+            _top_sender(one),
+        )
+    console().print()
+    console().print(rows)
+    _show_hidden(len(endpoints))
+
+
+def _show_counts(title: str, counts: dict[str, int]) -> None:
+    if counts:
+        largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        text = ", ".join(f"{name} {count:,}" for name, count in largest)
+        console().print(Padding(f"{title}: {text}", (0, 0, 0, 2), expand=False))
+
+
+def _counts(*numbers: int | None) -> tuple[str, str, Text]:
+    """Format pending, leased and dead; '-' for an unknown count."""
+    pending, leased, dead = ("-" if one is None else f"{one:,}" for one in numbers)
+    return pending, leased, Text(dead, style="" if dead in ("0", "-") else "red")
+
+
+def _top_sender(one: MailboxStats) -> str:
+    if not one.top_senders:
+        return ""
+    sender, count, _ = one.top_senders[0]
+    return f"{sender} ({count:,})"
+
+
+def _show_hidden(count: int) -> None:
+    if count > ROWS_MAX:
+        console().print(f"... and {count - ROWS_MAX:,} more; --json lists all.", style="dim")
+
+
+def _conclusion(report: VerifyReport) -> Text:
+    found, repaired, lost = (
+        sum(one.outcome is outcome for one in report.findings)
+        for outcome in (Outcome.FOUND, Outcome.REPAIRED, Outcome.LOST)
+    )
+    parts = [f"{plural(repaired, 'problem')} repaired"] if repaired else []
+    if lost:
+        parts.append(f"{plural(lost, 'loss', 'losses')} beyond repair")
+    if found:
+        parts.append(f"{plural(found, 'problem')} to repair with 'waypost verify --repair'")
+    if not parts:
+        return Text("Everything is in order.", style="green")
+    return Text(f"{', '.join(parts)}.", style="green" if report.ok else "red")
+
+
+def _findings(findings: list[Finding]) -> Table:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    for one in findings[:ROWS_MAX]:
+        text = Text.assemble((one.where, "cyan"), f": {plain(one.text)}")
+        rows.add_row(Text(one.outcome, style=_OUTCOME_STYLE[one.outcome]), one.part, text)
+    return rows

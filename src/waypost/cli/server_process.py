@@ -1,0 +1,180 @@
+"""The process of `waypost serve`: event loop, log, signals, and the greeting when it is ready.
+
+Separate from `commands.serve` so that `--help` loads neither uvloop nor the server.
+
+Rule 1  SIGINT and SIGTERM stop it in order at any time: confirmed messages are on disk, requests
+        under way are finished, leased messages are released.
+Rule 2  Anything that prevents the start is one sentence on stderr, before the relay is ready.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import shlex
+import signal
+import socket
+import ssl
+from pathlib import Path
+
+import msgspec
+import typer
+import uvloop
+
+from waypost.policy.errors import InvalidInput
+from waypost.policy.settings import Settings
+from waypost.relay.data_dir import DataDir
+from waypost.relay.errors import RelayError
+from waypost.relay.inspection.snapshot import last_storage
+from waypost.server.context import ServeOptions
+from waypost.server.logs import configure_logs
+from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
+
+log = logging.getLogger("waypost.server")
+
+_BIND_ERRORS = {
+    errno.EADDRINUSE: "address already in use: stop the other server, or choose another --port",
+    errno.EACCES: "permission denied: choose a port above 1023 with --port",
+    errno.EADDRNOTAVAIL: "this machine has no such address: check --host",
+}
+
+_STOP_HINT = "Stop with Ctrl-C; nothing is lost."
+
+
+class CannotServe(RelayError):
+    """The relay cannot be served with these options."""
+
+
+class ServeCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `waypost serve`."""
+
+    data_dir: Path
+    listen: Listen
+    options: ServeOptions
+    storage: str | None = None
+    log_format: str = "auto"
+
+
+def run(command: ServeCommand) -> None:
+    """Serve until a signal. Raises `CannotServe`, `DataDirInUse` and other `RelayError`s."""
+    _check_certificate(command.listen)
+    configure_logs(form=command.log_format)
+    if not command.listen.certificate and not _is_loopback(command.listen.host):
+        log.warning(
+            "listening on %s without TLS: traffic can be read and changed on the network; give"
+            " --tls-cert and --tls-key",
+            command.listen.host,
+        )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(command))
+        except asyncio.CancelledError:
+            pass  # a signal before the relay was ready
+    log.info("stopped")
+
+
+async def _serve(command: ServeCommand) -> None:
+    ready = False
+    is_new = not DataDir(command.data_dir).journal.is_dir()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def stop() -> None:
+        """Cancel the start; a ready server handles signals itself."""
+        if not ready:
+            task.cancel()
+
+    def on_ready(url: str) -> None:
+        nonlocal ready
+        ready = True
+        log.info("ready", extra={"url": url, "data_dir": str(command.data_dir)})
+        try:
+            typer.echo(welcome(url, command) if is_new else greeting(url, command.data_dir))
+        except OSError:
+            pass  # stdout is closed; serve nevertheless
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(one, stop)
+    settings = _settings(command)
+    async with open_context(command.data_dir, command.options, settings=settings) as context:
+        try:
+            await serve(context, command.listen, on_ready)
+        except OSError as problem:
+            if ready:
+                raise
+            raise _cannot_listen(command.listen, problem) from None
+
+
+def welcome(url: str, command: ServeCommand) -> str:
+    """Return the greeting of a new relay, with commands to copy."""
+    token = shlex.quote(str(command.data_dir.resolve() / "operator-token"))
+    payload = """'{"text": "hi"}'"""
+    send = f"waypost send agent.hello {payload}"
+    if not command.options.anonymous:
+        send = f"waypost keys new agent.me; {send} --sender agent.me"
+    return f"""\
+{greeting(url, command.data_dir, hint="")}
+Operator   {token}
+
+Try it in another terminal:
+  export WAYPOST_URL={url}
+  {send}
+  waypost keys new agent.hello; waypost listen agent.hello --count 1
+
+As the operator:
+  export WAYPOST_OPERATOR_TOKEN_FILE={token}
+  waypost stats
+
+{_STOP_HINT}"""
+
+
+def greeting(url: str, data_dir: Path, hint: str = f"\n{_STOP_HINT}") -> str:
+    """Return the greeting of a relay that was served before."""
+    return f"""\
+Waypost serves {data_dir.resolve()} at {url}
+Dashboard  {url}/{hint}"""
+
+
+def _settings(command: ServeCommand) -> Settings:
+    """Return the settings; without `--storage`, mailboxes stay as the directory has them."""
+    data = DataDir(command.data_dir)
+    storage = command.storage or (last_storage(data) if data.journal.is_dir() else "")
+    known = "journal" if storage == "journal" else "maildir"
+    return msgspec.structs.replace(SERVED_SETTINGS, storage=known)
+
+
+def _cannot_listen(listen: Listen, problem: OSError) -> CannotServe:
+    if isinstance(problem, socket.gaierror):
+        return CannotServe(f"cannot listen on {listen.host}: unknown host; check --host")
+    reason = _BIND_ERRORS.get(problem.errno or 0, problem.strerror)
+    return CannotServe(f"cannot listen on {listen.host} port {listen.port}: {reason}")
+
+
+def _check_certificate(listen: Listen) -> None:
+    """Raise `CannotServe` for a bad certificate now, not on the first connection."""
+    if listen.certificate is None or listen.key is None:
+        return
+    for file in (listen.certificate, listen.key):
+        try:
+            file.read_bytes()
+        except OSError as problem:
+            raise CannotServe(f"cannot read {file}: {problem.strerror}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(listen.certificate, listen.key, password=_no_password)
+    except ssl.SSLError as problem:
+        raise CannotServe(
+            f"{listen.certificate} and {listen.key} are not a PEM certificate and its private key:"
+            f" {problem.reason or problem}"
+        ) from None
+
+
+def _no_password() -> str:
+    raise InvalidInput("the private key is encrypted: give one without a password")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
