@@ -1,10 +1,10 @@
-"""The pages of docs/reference that are made from the code: settings, command line, metrics.
+"""Generate the pages of docs/reference that follow from the code: settings, command line, metrics.
 
     .venv/bin/python -m docs.generate
 
-writes them. tests/docs/test_reference_pages.py fails when one of them is not what would be written
-now. Types, bounds, defaults, options, names and most meanings come from the code; what a setting
-means is said here, and a setting about which nothing is said cannot be written down.
+tests/docs/test_reference_pages.py fails when a page is out of date. Types, bounds, defaults,
+options, names and most descriptions come from the code. Settings are described here, output and
+JSON fields of commands in docs/command_line.py; a setting without a description is an error.
 """
 
 import ast
@@ -21,68 +21,69 @@ import typer.main
 from msgspec import inspect
 from prometheus_client.parser import text_string_to_metric_families
 
+from docs.command_line import INTRO, JSON, OUTPUT
 from waypost.cli.app import app
 from waypost.policy import bounds
 from waypost.policy.settings import RELIABILITY, Settings
 from waypost.server.server import open_context
 
 REFERENCE = Path(__file__).parent / "reference"
-RENEW = "Made by `.venv/bin/python -m docs.generate` from {source}; a test compares them."
+RENEW = "Generated from {source} by `.venv/bin/python -m docs.generate`; a test compares them."
 
 GROUPS = {
-    "rate_limit": "How often one sender may publish. [policies.md](../policies.md#rate-limit)",
-    "circuit_breaker": "When an endpoint is left alone."
+    "rate_limit": "Publishes per sender. [policies.md](../policies.md#rate-limit)",
+    "circuit_breaker": "Pauses deliveries to a failing endpoint."
     " [policies.md](../policies.md#circuit-breaker)",
-    "backpressure": "How full a mailbox may be. [policies.md](../policies.md#backpressure)",
-    "qos": "How much of an inbox one sender may fill."
+    "backpressure": "Messages per mailbox. [policies.md](../policies.md#backpressure)",
+    "qos": "The share of an inbox that one sender may fill."
     " [policies.md](../policies.md#tiers-and-quotas)",
-    "housekeeping": "What is kept, and for how long. [storage.md](../storage.md#retention)",
+    "housekeeping": "Retention and cleanup. [storage.md](../storage.md#retention)",
 }
 MEANINGS = {
-    "storage": "show mailboxes as files, or keep them in the journal alone (faster)",
-    "durability": "sync before a publish returns, or only write: a power cut may take the last"
+    "storage": "keep mailboxes as Maildir files, or in the journal only (faster)",
+    "durability": "sync before a publish returns, or only write: a power cut may lose the last"
     " moments",
-    "maxHops": "deliveries a message and its follow-ups may make",
+    "maxHops": "maximum deliveries of a message and its follow-ups",
     "defaultTtlMs": "time to live of a message; a publish may ask for less",
-    "defaultCallBudget": "calls a message and its follow-ups may make",
+    "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",
-    "leaseTimeoutMs": "a lease not acknowledged for so long comes back",
-    "watchFiles": "notice changes of `config.json`, `access-rules.json` and drop-ins; read at the"
+    "leaseTimeoutMs": "time until an unacknowledged lease is returned",
+    "watchFiles": "watch `config.json`, `access-rules.json` and drop-ins for changes; read at the"
     " start",
-    "rateLimit.enabled": "limit senders at all",
-    "rateLimit.windowSecs": "seconds for which a publish counts",
-    "rateLimit.maxPerWindow": "publishes of one sender in a window",
-    "rateLimit.perSenderOverrides": "sender prefix → limit; the longest prefix wins",
-    "circuitBreaker.enabled": "have breakers at all",
-    "circuitBreaker.failureThreshold": "failures in a row that open it",
-    "circuitBreaker.cooldownMs": "how long it stays open",
-    "circuitBreaker.halfOpenProbeCount": "probes in flight at a time",
-    "circuitBreaker.successToClose": "good probes that close it",
-    "backpressure.enabled": "cap mailboxes at all",
-    "backpressure.maxMailboxSize": "messages in a mailbox, leased ones included",
-    "backpressure.pressureWarningAt": "share from which senders get a warning signal",
-    "qos.enabled": "quotas by tier, and the byte cap",
-    "qos.tier1.maxEnvelopes": "messages an unknown sender may have in one inbox",
-    "qos.tier1.maxBytes": "their bytes",
-    "qos.tier2.maxEnvelopes": "the same for an acknowledged sender",
-    "qos.tier2.maxBytes": "their bytes",
-    "qos.tier3.maxEnvelopes": "the same for an active sender",
-    "qos.tier3.maxBytes": "their bytes",
-    "qos.bidirectionalWindowMs": "how recent both directions must be for tier 3",
-    "qos.inboxMaxBytes": "bytes in one inbox",
-    "qos.overflow": "what happens when an inbox has no more bytes",
-    "housekeeping.sweepIntervalMs": "how often the sweeper comes",
-    "housekeeping.breakerIdleMs": "a breaker untouched for so long is forgotten",
-    "housekeeping.deadLetterRetentionMs": "how long dead letters are kept",
-    "housekeeping.duplicateWindowMs": "how long chosen ids are remembered",
-    "housekeeping.journalRetentionMs": "how long sealed segments are kept that nothing needs",
+    "rateLimit.enabled": "whether senders have a rate limit",
+    "rateLimit.windowSecs": "length of the window, in seconds",
+    "rateLimit.maxPerWindow": "publishes of one sender per window",
+    "rateLimit.perSenderOverrides": "limits by sender prefix; the longest prefix wins",
+    "circuitBreaker.enabled": "whether endpoints have circuit breakers",
+    "circuitBreaker.failureThreshold": "consecutive failures that open it",
+    "circuitBreaker.cooldownMs": "time until an open breaker allows a probe",
+    "circuitBreaker.halfOpenProbeCount": "maximum probes in flight",
+    "circuitBreaker.successToClose": "successful probes that close it",
+    "backpressure.enabled": "whether mailboxes have a message cap",
+    "backpressure.maxMailboxSize": "messages per mailbox, including leased ones",
+    "backpressure.pressureWarningAt": "fill level at which senders get a warning signal",
+    "qos.enabled": "whether there are quotas by tier, and a byte cap",
+    "qos.tier1.maxEnvelopes": "messages of an unknown sender in one inbox",
+    "qos.tier1.maxBytes": "bytes of an unknown sender in one inbox",
+    "qos.tier2.maxEnvelopes": "messages of an acknowledged sender in one inbox",
+    "qos.tier2.maxBytes": "bytes of an acknowledged sender in one inbox",
+    "qos.tier3.maxEnvelopes": "messages of an active sender in one inbox",
+    "qos.tier3.maxBytes": "bytes of an active sender in one inbox",
+    "qos.bidirectionalWindowMs": "maximum age of both directions for tier 3",
+    "qos.inboxMaxBytes": "bytes per inbox",
+    "qos.overflow": "evict from the heaviest sender of a full inbox, or reject",
+    "housekeeping.sweepIntervalMs": "interval between sweeps",
+    "housekeeping.breakerIdleMs": "time until an idle breaker is dropped",
+    "housekeeping.deadLetterRetentionMs": "retention of dead letters",
+    "housekeeping.duplicateWindowMs": "retention of message ids chosen by senders",
+    "housekeeping.journalRetentionMs": "retention of sealed segments that no message needs",
     "housekeeping.segmentMaxBytes": "size at which a segment is sealed",
     "housekeeping.segmentMaxAgeMs": "age at which a segment is sealed",
 }
 
 
 def settings_page() -> str:
-    """Every field of `Settings` as `config.json` and Python know it, and every hard bound."""
+    """Return the page of all `Settings`, by their names in `config.json` and Python, and bounds."""
     described = inspect.type_info(Settings)
     assert isinstance(described, inspect.StructType)
     lines = [
@@ -90,9 +91,9 @@ def settings_page() -> str:
         "",
         RENEW.format(source="`waypost.policy.settings` and `waypost.policy.bounds`"),
         "",
-        "Keys are those of `config.json`. How the file is read and merged, when it takes effect,"
-        " and\nwhich defaults a served relay has: [configuration.md](../configuration.md). Times"
-        " are milliseconds\nunless the name says otherwise.",
+        "Keys of `config.json`. How the file is read and merged, when it takes effect, and the"
+        " defaults of\na served relay: [configuration.md](../configuration.md). Times are"
+        " milliseconds unless the name\nsays otherwise.",
         "",
         "## Settings",
         "",
@@ -110,11 +111,11 @@ def settings_page() -> str:
 
 
 def _rows(described: inspect.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
-    """Key, Python name, default, range and meaning of each field; tiers are opened up."""
+    """Yield key, Python name, default, range and meaning of each field; tiers are expanded."""
     for field in described.fields:
         if isinstance(field.type, inspect.StructType):
             if prefix:
-                for key, name, _, takes, meaning in _rows(
+                for key, name, _, values, meaning in _rows(
                     field.type, f"{prefix}{field.encode_name}."
                 ):
                     default = getattr(field.default, name)
@@ -122,29 +123,32 @@ def _rows(described: inspect.StructType, prefix: str) -> Iterator[tuple[str, ...
                         f"{field.encode_name}.{key}",
                         f"{field.name}.{name}",
                         json.dumps(default),
-                        takes,
+                        values,
                         meaning,
                     )
             continue
         default = field.default
         if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        told = "" if default is msgspec.NODEFAULT else json.dumps(default)
+        text = "" if default is msgspec.NODEFAULT else json.dumps(default)
         if not isinstance(default, bool | int | float):
-            told = f"`{told}`"
+            text = f"`{text}`"
         meaning = MEANINGS[f"{prefix}{field.encode_name}"]
-        yield field.encode_name, field.name, told, _takes(field.type), meaning
+        yield field.encode_name, field.name, text, _values_of(field.type), meaning
 
 
 def _table(rows: Iterator[tuple[str, ...]]) -> list[str]:
     return [
-        "| key | Python | default | takes | meaning |",
+        "| key | Python | default | values | meaning |",
         "|---|---|---|---|---|",
-        *(f"| `{k}` | `{p}` | {default} | {takes} | {why} |" for k, p, default, takes, why in rows),
+        *(
+            f"| `{k}` | `{p}` | {default} | {values} | {why} |"
+            for k, p, default, values, why in rows
+        ),
     ]
 
 
-def _takes(type_: inspect.Type) -> str:
+def _values_of(type_: inspect.Type) -> str:
     match type_:
         case inspect.BoolType():
             return "`true`, `false`"
@@ -155,9 +159,9 @@ def _takes(type_: inspect.Type) -> str:
         case inspect.FloatType(ge=low, le=high):
             return f"number, {_range(low, high)}"
         case inspect.DictType(value_type=values):
-            return f"object, its values {_takes(values)}"
+            return f"object, its values {_values_of(values)}"
         case _:
-            raise TypeError(f"no words for {type_}")
+            raise TypeError(f"no description of {type_}")
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -167,19 +171,19 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _bounds() -> list[str]:
-    """Hard bounds, with what their module says about them."""
+    """Return the hard bounds, with the comments of their module."""
     body = ast.parse(Path(bounds.__file__).read_text(encoding="utf-8")).body
     rows = []
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            told = ""
+            comment = ""
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                told = " ".join(str(after.value.value).split())
-            rows.append(f"| `{node.target.id}` | {getattr(bounds, node.target.id):,} | {told} |")
+                comment = " ".join(str(after.value.value).split())
+            rows.append(f"| `{node.target.id}` | {getattr(bounds, node.target.id):,} | {comment} |")
     return [
         "## Hard bounds",
         "",
-        "No setting lifts these. They stand in `policy/bounds.py`, with units in their names.",
+        "No setting lifts these. They are in `policy/bounds.py`, with units in their names.",
         "",
         "| bound | value | |",
         "|---|--:|---|",
@@ -188,22 +192,41 @@ def _bounds() -> list[str]:
 
 
 def command_line_page() -> str:
-    """Every command with its arguments and options."""
+    """Return the page of all commands: help, options, sample output and JSON fields."""
     commands = dict(_commands(typer.main.get_command(app)))
     lines = [
         "# Command line reference",
         "",
-        RENEW.format(source="the commands themselves"),
+        RENEW.format(source="the commands and `docs/command_line.py`"),
         "",
-        "What the commands are for, with examples and what they print: [cli.md](../cli.md)."
-        " The fields\nof `--json`: [command-line-json.md](command-line-json.md),"
-        " [pipeline-json.md](pipeline-json.md).\nEach command also has `-h` and `--help`.",
+        INTRO.rstrip(),
+        "",
+        "## Commands",
         "",
         *(f"- [`waypost {name}`](#waypost-{name.replace(' ', '-')})" for name in commands),
     ]
     for name, command in commands.items():
-        lines += ["", f"## waypost {name}", "", *_command(name, command)]
+        lines += ["", f"## waypost {name}", "", *_command(name, command), *_output(name)]
     return "\n".join([*lines, ""])
+
+
+def _output(name: str) -> Iterator[str]:
+    """Yield the sample output of a command, and its JSON fields with and without `--group`."""
+    if name in OUTPUT:
+        yield from ("", "```text", OUTPUT[name].rstrip(), "```")
+    for typed in (name, f"{name} --group"):
+        if typed in JSON:
+            fields, before, after = JSON[typed]
+            yield from ("", f"### JSON of `waypost {typed}`", "")
+            if before:
+                yield from (before, "")
+            yield from ("| field | |", "|---|---|")
+            yield from (f"| {field} | {meaning} |" for field, meaning in fields.items())
+            if after:
+                yield from ("", after)
+    if name.startswith("pipeline ") and name != "pipeline run":
+        title = name.removeprefix("pipeline ")
+        yield from ("", f"JSON fields: [pipeline-json.md](pipeline-json.md#{title}).")
 
 
 def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,20 +251,20 @@ def _command(name: str, command: Any) -> Iterator[str]:
         meaning, _, rest = text.partition("  [")
         yield f"| `{_cell(option)}` | {_cell(_plain(meaning))} | {_cell(_extra(rest))} |"
     if examples:
-        told = [line.strip() for line in examples.splitlines() if line.startswith("  ")]
-        yield from ("", "```text", *told, "```")
+        lines = [line.strip() for line in examples.splitlines() if line.startswith("  ")]
+        yield from ("", "```sh", *lines, "```")
 
 
 def _extra(text: str) -> str:
-    """Default, variable and range, as help tells them in brackets."""
+    """Format default, variable and range, which help shows in brackets."""
     parts = text.removesuffix("]").split("; ") if text else []
-    told = [
+    formatted = [
         re.sub(
             r"^env var: (\w+)$", r"or `\1`", re.sub(r"^default: \(?(.*?)\)?$", r"default: \1", one)
         )
         for one in parts
     ]
-    return "; ".join(told)
+    return "; ".join(formatted)
 
 
 def _plain(text: str) -> str:
@@ -253,17 +276,16 @@ def _cell(text: str) -> str:
 
 
 def metrics_page() -> str:
-    """Everything that `/metrics` of a served relay tells."""
+    """Return the page of all metrics at `/metrics` of a served relay."""
     with tempfile.TemporaryDirectory() as directory:
         shown = asyncio.run(_metrics(Path(directory)))
     lines = [
         "# Metrics reference",
         "",
-        RENEW.format(source="what a relay tells at `/metrics`"),
+        RENEW.format(source="the response of `/metrics`"),
         "",
-        "For Prometheus, open to whoever reaches the port; no label holds a name that an agent"
-        " chose.\nCounters begin at zero with each start of the process, all but"
-        " `waypost_journal_events_total`."
+        "Metrics for Prometheus, readable without a token; no label holds a name that an agent"
+        " chose.\nCounters start at zero with each process, except `waypost_journal_events_total`."
         "\nWhat to watch: [serving.md](../serving.md#monitoring).",
         "",
         "| metric | type | labels | |",
@@ -276,19 +298,19 @@ def metrics_page() -> str:
         labels = dict.fromkeys(
             label for sample in family.samples for label in sample.labels if label != "le"
         )
-        told = ", ".join(f"`{label}`" for label in labels)
-        lines.append(f"| `{name}` | {family.type} | {told} | {family.documentation} |")
-    return "\n".join([*lines, "", *_values(shown), ""])
+        names = ", ".join(f"`{label}`" for label in labels)
+        lines.append(f"| `{name}` | {family.type} | {names} | {family.documentation} |")
+    return "\n".join([*lines, "", *_label_values(shown), ""])
 
 
 async def _metrics(directory: Path) -> str:
-    async with open_context(directory) as services:
-        services.meters.answered("GET", "/healthz", 200, 0.001)  # or there would be no labels
-        return services.meters.render(services).decode()
+    async with open_context(directory) as context:
+        context.meters.answered("GET", "/healthz", 200, 0.001)  # so that its labels appear
+        return context.meters.render(context).decode()
 
 
-def _values(shown: str) -> list[str]:
-    """Labels whose values are known in advance, and these values."""
+def _label_values(shown: str) -> list[str]:
+    """Return the labels whose values are known in advance, with these values."""
     known: dict[tuple[str, str], dict[str, None]] = {}
     for family in text_string_to_metric_families(shown):
         for sample in family.samples:
@@ -307,8 +329,8 @@ def _values(shown: str) -> list[str]:
         "|---|---|---|",
         *rows,
         "",
-        "`route` is the path of an operation with the names of its parameters, as in"
-        " [http.md](../http.md);\n`method` and `status` are those of HTTP.",
+        "`route` is the path of an operation with its parameter names, as in [http.md](../http.md);"
+        "\n`method` and `status` are those of HTTP.",
     ]
 
 
@@ -321,8 +343,8 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def main() -> None:
     """Write all pages."""
-    for name, make in PAGES.items():
-        (REFERENCE / name).write_text(make(), encoding="utf-8")
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

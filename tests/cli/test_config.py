@@ -12,7 +12,7 @@ from waypost.policy.settings import merge_settings, to_config_document
 
 def test_without_a_file_the_defaults_hold(waypost: CommandLine) -> None:
     fill(waypost.data)
-    assert "the defaults hold" in waypost("config", "check").stdout
+    assert "the defaults apply" in waypost("config", "check").stdout
     check = waypost.json("config", "check")
     assert (check["exists"], check["valid"], check["problem"]) == (False, True, "")
 
@@ -97,7 +97,7 @@ def test_a_valid_file_becomes_the_relays_own(waypost: CommandLine, tmp_path: Pat
     fill(waypost.data)
     file = tmp_path / "new.json"
     file.write_text('{"maxHops": 3}')
-    assert "is the relay's config.json now" in waypost("config", "save", str(file)).stdout
+    assert "as the relay's config.json." in waypost("config", "save", str(file)).stdout
     assert waypost.json("config", "show")["maxHops"] == 3
 
 

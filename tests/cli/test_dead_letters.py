@@ -74,7 +74,7 @@ def test_all_letters_of_an_endpoint_can_be_redriven(waypost: CommandLine) -> Non
     bury(waypost.data, "one", "two")
     bury(waypost.data, "other", to="agent.c")
     result = waypost("dead-letters", "redrive", "--all", "--subject", "agent.a")
-    assert result.stdout == "2 dead letters put back.\n"
+    assert result.stdout == "2 dead letters redriven.\n"
     assert ids(waypost) == ["other"]
     waypost("dead-letters", "redrive", "--all")
     assert ids(waypost) == []
@@ -83,7 +83,7 @@ def test_all_letters_of_an_endpoint_can_be_redriven(waypost: CommandLine) -> Non
 def test_an_id_that_is_no_dead_letter_is_named_and_exits_with_1(waypost: CommandLine) -> None:
     bury(waypost.data, "one")
     result = waypost("dead-letters", "redrive", "one", "nonsense", exits=1)
-    assert result.stdout == "1 dead letter put back.\n"
+    assert result.stdout == "1 dead letter redriven.\n"
     assert "nonsense" in result.stderr
     answer = waypost.json("dead-letters", "redrive", "nonsense", exits=1)
     assert answer == {"redriven": 0, "not_redriven": ["nonsense"]}
@@ -101,7 +101,7 @@ def test_redrive_wants_ids_or_all_and_not_both(
 def test_purging_asks_first_and_takes_no_for_an_answer(waypost: CommandLine) -> None:
     bury(waypost.data, "one", "two")
     result = waypost("dead-letters", "purge", typed="n\n", exits=1)
-    assert "Throw away 2 dead letters for good?" in result.stderr
+    assert "Delete 2 dead letters permanently?" in result.stderr
     assert len(ids(waypost)) == 2
     waypost("dead-letters", "purge", typed="", exits=1)
     assert len(ids(waypost)) == 2

@@ -65,13 +65,13 @@ def test_with_ack_the_messages_are_printed_and_leave(waypost: CommandLine) -> No
     assert (taken["acknowledged"], taken["pending"]) == (True, 3)
     left = waypost.json("inbox", "agent.a")["messages"]
     assert [one["id"] for one in left] == ["small-3", "small-4", "large"]
-    assert "3 messages acknowledged, 0 still waiting" in waypost("inbox", "agent.a", "--ack").stdout
+    assert "3 messages acknowledged, 0 pending" in waypost("inbox", "agent.a", "--ack").stdout
 
 
 def test_an_empty_mailbox_says_so(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
     waypost("inbox", "agent.a", "--ack")
-    assert waypost("inbox", "agent.a").stdout == "agent.a: 0 waiting messages.\n"
+    assert waypost("inbox", "agent.a").stdout == "agent.a: 0 pending messages.\n"
 
 
 def test_an_unknown_endpoint_is_an_error_that_points_at_the_list(waypost: CommandLine) -> None:
@@ -105,7 +105,7 @@ def test_the_story_of_a_message_names_each_check_with_its_numbers(waypost: Comma
     assert "budget passed: hop 0 of 5, 10 calls left, expires 20" in text
     assert "agent.b -> agent.a: stored" in text
     assert "handed out, attempt 1, via lease" in text
-    assert "agent.a: handed out, not yet acknowledged." in text
+    assert "agent.a: leased, not yet acknowledged." in text
 
 
 def test_the_story_as_json_has_every_step_in_order(waypost: CommandLine) -> None:
@@ -125,7 +125,7 @@ def test_a_rejected_check_ends_the_story(waypost: CommandLine) -> None:
     in_relay(waypost.data, act)
     text = waypost("explain", "broke").stdout
     assert "budget refused: hop 0 of 5, 0 calls left" in text
-    assert "agent.a: refused, and kept as a dead letter." in text
+    assert "agent.a: rejected, and kept as a dead letter." in text
 
 
 def test_a_story_of_several_endpoints_tells_them_apart(waypost: CommandLine) -> None:
@@ -137,26 +137,26 @@ def test_a_story_of_several_endpoints_tells_them_apart(waypost: CommandLine) -> 
 
     in_relay(waypost.data, act)
     text = waypost("explain", "both").stdout
-    assert "agent.a: waiting." in text
+    assert "agent.a: pending." in text
     assert "agent.c: acknowledged." in text
 
 
 def test_a_message_to_nobody_has_a_story_too(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--id", "lonely", exits=3)
-    assert "lonely: nobody was there." in waypost("explain", "lonely").stdout
+    assert "lonely: no endpoint matched." in waypost("explain", "lonely").stdout
 
 
 def test_a_dead_letter_says_why(waypost: CommandLine) -> None:
     bury(waypost.data, "doomed", reason="no\nluck")
     text = waypost("explain", "doomed").stdout
     assert "dead letter: handler failed: ValueError: no\\nluck" in text
-    assert "agent.a: a dead letter." in text
+    assert "agent.a: dead letter." in text
 
 
 def test_an_unknown_id_exits_with_1_and_a_hint(waypost: CommandLine) -> None:
     fill(waypost.data)
     result = waypost("explain", "unheard-of", exits=1)
-    assert "does not know a message unheard-of" in result.stderr
+    assert "no message unheard-of in the journal of" in result.stderr
     assert "--data-dir" in result.stderr
 
 

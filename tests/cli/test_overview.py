@@ -22,7 +22,7 @@ def test_endpoints_are_listed_in_order_of_registration_with_their_mail(
 def test_people_get_a_table_of_endpoints(waypost: CommandLine) -> None:
     fill(waypost.data)
     lines = waypost("endpoints").stdout.splitlines()
-    assert lines[0].split() == ["Endpoint", "Waiting", "Leased", "Dead", "Registered", "Mailbox"]
+    assert lines[0].split() == ["Endpoint", "Pending", "Leased", "Dead", "Registered", "Mailbox"]
     assert lines[2].split()[:4] == ["agent.a", "4", "2", "0"]
 
 
@@ -38,7 +38,7 @@ def test_an_endpoint_that_is_gone_is_not_listed(waypost: CommandLine) -> None:
 
     in_relay(waypost.data, act)
     assert waypost.json("endpoints") == {"endpoints": []}
-    assert "No endpoint is registered here yet" in waypost("endpoints").stdout
+    assert "No endpoints. Register one" in waypost("endpoints").stdout
 
 
 def test_stats_count_messages_by_status_and_by_endpoint(waypost: CommandLine) -> None:
@@ -67,8 +67,8 @@ def test_stats_count_what_happened_and_what_was_rejected(waypost: CommandLine) -
     assert stats["rejected"] == {"rate_limited": 3}
     assert stats["counted_since"] <= stats["last_event_at"]
     text = waypost("stats").stdout
-    assert "refused: rate_limited 3" in text
-    assert "100 waiting, 0 leased, 0 dead" in text
+    assert "rejected: rate_limited 3" in text
+    assert "100 pending, 0 leased, 0 dead" in text
 
 
 def test_stats_without_the_index_are_the_same(waypost: CommandLine) -> None:

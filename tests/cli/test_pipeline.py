@@ -44,7 +44,7 @@ def test_the_reference_names_exactly_the_fields_that_are_printed(job: str) -> No
         (("--master", "local", "--remote", "sc://x"), "exclude each other"),
         (("--remote", "http://x"), "sc://HOST:15002"),
         (("--conf", "spark.x"), "spark.KEY=VALUE"),
-        (("--settings", "nowhere.json"), "nowhere.json cannot be read"),
+        (("--settings", "nowhere.json"), "cannot read --settings nowhere.json"),
     ],
 )
 def test_a_wrong_option_is_told_before_spark_starts(

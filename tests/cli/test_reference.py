@@ -1,4 +1,4 @@
-"""The reference says what the command line really prints."""
+"""The reference lists exactly the fields that the command line prints."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.cli.conftest import CommandLine
 from tests.cli.directories import bury
 from tests.cli.served import serving
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "command-line-json.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 COMMANDS = {
     "send": ("send", "agent.a", "1", "--sender", "agent.b"),
@@ -28,27 +28,35 @@ COMMANDS = {
 }
 
 
-NOT_ON_A_DIRECTORY = {"listen", "request", "keys new"}
+SERVED_ONLY = {"listen", "request", "keys new"}
 
 
 def sections() -> dict[str, str]:
-    _, *parts = re.split(r"^## ", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return dict(part.split("\n", 1) for part in parts)
+    """Return the sections about JSON by command."""
+    _, *parts = re.split(r"^##+ ", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    titles = [part.partition("\n")[::2] for part in parts]
+    return {
+        found[1]: text
+        for title, text in titles
+        if (found := re.fullmatch(r"JSON of `waypost (.+)`", title))
+    }
 
 
 def documented(section: str) -> tuple[set[str], set[str]]:
-    """Names in the first column of a section's table, and names anywhere in it."""
+    """Return the names in the first column of a section's table, and all names in it."""
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     fields = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
     return fields, set(re.findall(r"`(\w+)`", section))
 
 
-def test_every_command_that_prints_facts_is_in_the_reference() -> None:
-    assert sections().keys() == COMMANDS.keys() | NOT_ON_A_DIRECTORY
+def test_every_command_with_json_output_is_in_the_reference() -> None:
+    assert sections().keys() == COMMANDS.keys() | SERVED_ONLY
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_fields_are_exactly_those_that_are_printed(waypost: CommandLine, command: str) -> None:
+def test_the_documented_fields_are_exactly_the_printed_ones(
+    waypost: CommandLine, command: str
+) -> None:
     bury(waypost.data, "one", "two")
     printed = waypost.json(*COMMANDS[command])
     fields, mentioned = documented(sections()[command])
@@ -59,18 +67,18 @@ def test_the_fields_are_exactly_those_that_are_printed(waypost: CommandLine, com
 
 
 @pytest.mark.process
-def test_the_fields_of_what_agents_hear_are_those_that_are_printed(tmp_path: Path) -> None:
+def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: Path) -> None:
     with serving(tmp_path) as relay:
         person = relay.person()
         keys = person.json("keys", "new", "agent.a")
         person.has_keys("agent.b")
         person("send", "agent.a", "1", "--sender", "agent.b")
-        heard = person.json("listen", "agent.a", "--count", "1")
+        received = person.json("listen", "agent.a", "--count", "1")
         confirmed = person.json("listen", "agent.b", "--seconds", "1")
         request = ("request", "service.nobody", "1", "--sender", "agent.a")
         rejected = person.json(*request, exits=3)
     found = sections()
-    assert documented(found["listen"])[0] == set(heard) | set(confirmed)
-    assert documented(found["request"])[0] == set(heard)
+    assert documented(found["listen"])[0] == set(received) | set(confirmed)
+    assert documented(found["request"])[0] == set(received)
     assert documented(found["send"])[0] == set(rejected)
     assert documented(found["keys new"])[0] == set(keys)

@@ -143,7 +143,7 @@ def test_a_token_may_stand_in_the_environment(relay: ServedRelay, tmp_path: Path
 
 def test_anonymous_messages_are_rejected_with_how_to_be_somebody(person: Person) -> None:
     said = one_sentence(person("send", "agent.a", "1", exits=1))
-    assert "takes no anonymous messages" in said
+    assert "accepts no anonymous messages" in said
     assert "'waypost keys new SUBJECT'" in said
 
 
@@ -196,12 +196,12 @@ def test_whoever_is_connected_already_is_told_to_end_the_other(person: Person) -
         ("request", "agent.x", "1", "--sender", "agent.f.here"),
     ):
         said = one_sentence(person(*arguments, exits=1))
-        assert "agent.f.here is connected" in said
+        assert "agent.f.here is already connected" in said
         assert "end the other one first" in said
     waiting = ("send", "agent.x", "1", "--sender", "agent.f.here", "--wait", "1")
     assert "send without --wait" in one_sentence(person(*waiting, exits=1))
     inbox = one_sentence(person("inbox", "agent.f.here", exits=1))
-    assert "agent.f.here is connected: its messages go there" in inbox
+    assert "agent.f.here is already connected: its messages go there" in inbox
     person("send", "agent.f.here", "1", "--sender", "agent.f.sender", "--id", "still")
     assert first.stdout is not None
     assert "still" in first.stdout.readline()
@@ -220,7 +220,7 @@ def test_an_inbox_of_somebody_else_is_rejected_with_what_is_needed(
 
 def test_an_unknown_id_is_one_sentence(relay: ServedRelay) -> None:
     said = one_sentence(relay.operator()("explain", "unheard-of", exits=1))
-    assert "tells of no message unheard-of" in said
+    assert "no message unheard-of at" in said
 
 
 def test_a_quota_is_a_rejection_with_advice(person: Person) -> None:
@@ -229,7 +229,7 @@ def test_a_quota_is_a_rejection_with_advice(person: Person) -> None:
     for _ in range(2):
         person(*send)
     result = person(*send, exits=3)
-    assert "refused for agent.f.quota: quota_exceeded" in result.stdout
+    assert "rejected by agent.f.quota: quota_exceeded" in result.stdout
     assert "wait until the recipient has read" in result.stdout
     [rejection] = person.json(*send, "--wait", "1", exits=3)["rejected"]
     assert rejection["reason"] == "quota_exceeded"
@@ -239,7 +239,7 @@ def test_a_rate_limit_says_how_long_to_wait(person: Person) -> None:
     person.has_keys("agent.f.fast")
     person("send", "agent.f.r", "1", "--sender", "agent.f.fast")
     result = person("send", "agent.f.r", "1", "--sender", "agent.f.fast", exits=3)
-    assert "refused: rate_limited" in result.stdout
+    assert "rejected: rate_limited" in result.stdout
     assert "send again in" in result.stdout
     sent = person.json("send", "agent.f.r", "1", "--sender", "agent.f.fast", exits=3)
     assert 0 < sent["retry_after_ms"] <= 60_000

@@ -64,7 +64,7 @@ def test_people_see_who_is_connected_and_since_when_it_counts(
     text = operator("stats").stdout
     assert text.splitlines()[0] == relay.url
     assert "served, 1 agent connected" in text
-    assert "Since it was started" in text
+    assert "Since the relay was started" in text
     assert operator.json("stats")["connected"] == ["agent.connected"]
     listener.terminate()
     listener.communicate(timeout=30)
@@ -81,7 +81,7 @@ def test_dead_letters_are_put_back(operator: Person) -> None:
     done = operator.json("dead-letters", "redrive", "back-1", "unknown", exits=1)
     assert done == {"redriven": 1, "not_redriven": ["unknown"]}
     rest = operator("dead-letters", "redrive", "--all", "--subject", "agent.back").stdout
-    assert rest == "1 dead letter put back.\n"
+    assert rest == "1 dead letter redriven.\n"
     waiting = operator.json("inbox", "agent.back")["messages"]
     assert sorted(one["id"] for one in waiting) == ["back-1", "back-2"]
 
@@ -89,7 +89,7 @@ def test_dead_letters_are_put_back(operator: Person) -> None:
 def test_dead_letters_are_purged_after_a_question(operator: Person) -> None:
     arguments = ("dead-letters", "purge", "--subject", "agent.purged")
     asked = operator(*arguments, typed="n\n", exits=1)
-    assert "Throw away 2 dead letters for good?" in asked.stderr
+    assert "Delete 2 dead letters permanently?" in asked.stderr
     assert operator.json(*arguments, "--older-than", "1h", "--yes") == {"purged": 0}
     assert operator.json(*arguments, "--older-than", "0s", "--yes") == {"purged": 2}
     assert operator.json("dead-letters", "list", "agent.purged") == {"dead_letters": []}

@@ -99,7 +99,7 @@ def test_when_nobody_is_there_it_says_how_to_register_and_exits_with_3(
     waypost: CommandLine,
 ) -> None:
     result = waypost("send", "agent.a", "1", "--sender", "agent.b", exits=3)
-    assert "Nobody is registered under agent.a" in result.stdout
+    assert "No endpoint matches agent.a" in result.stdout
     assert "--register" in result.stdout
     sent = waypost.json("send", "agent.a", "1", "--sender", "agent.b", exits=3)
     assert (sent["delivered_to"], sent["rejected"]) == (0, [])
@@ -146,7 +146,7 @@ def test_a_sender_over_its_rate_is_told_when_to_try_again(waypost: CommandLine) 
     (waypost.data / "config.json").write_text(limit)
     waypost("send", "agent.a", "1", "--sender", "agent.b")
     result = waypost("send", "agent.a", "2", "--sender", "agent.b", exits=3)
-    assert "refused: rate_limited" in result.stdout
+    assert "rejected: rate_limited" in result.stdout
     assert "send again in" in result.stdout
     sent = waypost.json("send", "agent.a", "3", "--sender", "agent.b", exits=3)
     assert sent["message_id"] == ""

@@ -110,7 +110,7 @@ def test_a_port_in_use_is_one_sentence(shell: Shell) -> None:
         port = taken.getsockname()[1]
         done = shell("serve", "--port", str(port))
     assert done.returncode == 1
-    assert f"waypost: port {port} of 127.0.0.1 is in use" in done.stderr
+    assert f"waypost: cannot listen on 127.0.0.1 port {port}: address already in use" in done.stderr
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -118,7 +118,7 @@ def test_a_port_in_use_is_one_sentence(shell: Shell) -> None:
 def test_an_address_of_another_machine_is_one_sentence(shell: Shell) -> None:
     done = shell("serve", "--host", "192.0.2.1", "--port", "0", "--log-format", "text")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("waypost: port 0 of 192.0.2.1 cannot be had")
+    assert "cannot listen on 192.0.2.1 port 0: this machine has no such address" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -135,7 +135,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(shell: Shell, data: Pat
     [
         ("missing.pem", "key.pem", "cannot read"),
         ("cert.pem", "missing.pem", "cannot read"),
-        ("key.pem", "cert.pem", "are no certificate with its private key"),
+        ("key.pem", "cert.pem", "are not a PEM certificate and its private key"),
         ("cert.pem", "locked.pem", "is encrypted"),
     ],
 )
@@ -152,7 +152,10 @@ def test_a_certificate_that_cannot_be_used_is_one_sentence(
 
 
 def test_a_certificate_without_its_key_is_an_input_error(waypost: CommandLine) -> None:
-    assert "come together" in waypost("serve", "--tls-cert", "cert.pem", exits=2).stderr
+    assert (
+        "give both --tls-cert and --tls-key"
+        in waypost("serve", "--tls-cert", "cert.pem", exits=2).stderr
+    )
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
@@ -166,7 +169,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("waypost: serving needs uvicorn")
+    assert done.stderr.startswith("waypost: 'waypost serve' needs uvicorn")
     assert 'pip install "waypost[server]"' in done.stderr
     assert done.stderr.count("\n") == 1
 

@@ -179,7 +179,7 @@ def test_no_permission_is_one_sentence(
 
     monkeypatch.setattr(LocalRelay, "endpoints", forbidden)
     result = waypost("endpoints", exits=1)
-    assert result.stderr == "waypost: no permission to use /data/journal/1.open\n"
+    assert result.stderr == "waypost: permission denied: /data/journal/1.open\n"
 
 
 def test_the_version_is_printed(waypost: CommandLine) -> None:
@@ -187,4 +187,4 @@ def test_the_version_is_printed(waypost: CommandLine) -> None:
 
 
 def test_no_arguments_at_all_show_the_help(waypost: CommandLine) -> None:
-    assert "Upkeep" in waypost(exits=2).stdout
+    assert "Maintenance" in waypost(exits=2).stdout

@@ -289,7 +289,7 @@ def test_rebuilding_gives_the_same_index(waypost: CommandLine) -> None:
     assert waypost.json("rebuild") == {"messages": 8, "journal_lost_events": False}
     assert waypost.json("stats") == before
     assert findings(waypost) == []
-    assert "rebuilt from the journal: 8 messages." in waypost("rebuild").stdout
+    assert "Rebuilt the index from the journal: 8 messages." in waypost("rebuild").stdout
 
 
 def test_rebuilding_from_a_journal_with_losses_warns(waypost: CommandLine) -> None:

@@ -17,7 +17,7 @@ def person(tmp_path: Path, **environment: str) -> Person:
 def test_a_directory_and_a_url_contradict_each_other(tmp_path: Path) -> None:
     given = ("--data-dir", str(tmp_path), "--url", AWAY)
     said = person(tmp_path)("endpoints", *given, exits=2).stderr
-    assert "a directory or a served relay, not both" in said
+    assert "--data-dir and --url are both given" in said
     assert str(tmp_path) in said
     assert AWAY in said
 
@@ -41,7 +41,7 @@ def test_what_works_on_files_turns_a_url_down(tmp_path: Path, verb: str) -> None
         person(tmp_path)(verb, "--url", AWAY, exits=2),
         person(tmp_path, WAYPOST_URL=AWAY)(verb, exits=2),
     ):
-        assert f"'waypost {verb}' works on files" in result.stderr
+        assert f"'waypost {verb}' works on local files" in result.stderr
         assert "--data-dir" in result.stderr
 
 

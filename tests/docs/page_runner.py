@@ -43,7 +43,7 @@ MASKS = (
     (re.compile(r" *\+\d+(\.\d+)? (ms|s)\b"), " <later>"),
     (re.compile(r"(in|took) \d+(\.\d+)? (ms|s)\b"), r"\1 <long>"),
     (re.compile(r"\b\d+ stored messages?"), "<stored>"),  # confirmations may be among them
-    (re.compile(r"\b[\d,]+ events of "), "<events> of "),
+    (re.compile(r"\b[\d,]+ events from "), "<events> from "),
     (re.compile(r": [\d,]+ messages\.$", re.MULTILINE), ": <messages>."),
     (re.compile(r"[─━]+"), "─"),
     (re.compile(r" +"), " "),

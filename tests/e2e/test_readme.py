@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "waypost"
 README_WORDS_MAX = 800
+COMMAND_LINE = "docs/reference/command-line.md"
+SHELL_OPERATORS = ("|", ">")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAME = """import asyncio
 from waypost import Relay
@@ -151,7 +153,7 @@ def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
     can = set(re.findall(r"^\./run (\w+)", usage.stdout, re.MULTILINE))
     asked = {
         word
-        for page in ("README.md", "CONTRIBUTING.md", "docs/benchmarks.md", "docs/cli.md")
+        for page in ("README.md", "CONTRIBUTING.md", "docs/benchmarks.md", COMMAND_LINE)
         for word in re.findall(r"\./run (\w+)", read(page))
     }
     assert asked <= can
@@ -165,10 +167,13 @@ def test_options_of_the_benchmark_are_those_it_takes() -> None:
 
 
 def commands() -> Iterator[Any]:
-    for name in ("README.md", *(f"docs/{page.name}" for page in sorted(DOCS.glob("*.md")))):
+    pages = [f"docs/{page.name}" for page in sorted(DOCS.glob("*.md"))]
+    for name in ("README.md", COMMAND_LINE, *pages):
         for block in blocks(name, "sh"):
             for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
+                ends = [words.index(one) for one in SHELL_OPERATORS if one in words]
+                words = words[: min(ends, default=len(words))]
                 if words[:2] == ["./run", "waypost"]:
                     words = words[1:]
                 if words and words[0] == "waypost":
@@ -193,7 +198,7 @@ def verbs(group: Any, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
 
 
 def test_the_page_on_the_command_line_shows_every_command_and_option() -> None:
-    page = read("docs/cli.md")
+    page = read(COMMAND_LINE)
     group = typer.main.get_command(app)
     absent = [name for name, _ in verbs(group) if f"waypost {name}" not in page]
     absent += [

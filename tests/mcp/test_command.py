@@ -80,6 +80,5 @@ def test_an_installation_without_the_extra_names_the_extra_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", without_mcp)
     output = rejected("--subject", "agent.ann", exits=1)
     assert output == (
-        "waypost: serving MCP needs mcp, which this installation leaves out:"
-        ' pip install "waypost[mcp]"\n'
+        "waypost: 'waypost mcp' needs mcp, which is not installed: pip install 'waypost[mcp]'\n"
     )

@@ -15,7 +15,7 @@ from waypost.policy.reasons import Reason
 
 DOCS = Path(__file__).parents[2] / "docs"
 MCP = (DOCS / "mcp.md").read_text(encoding="utf-8")
-CLI = (DOCS / "cli.md").read_text(encoding="utf-8")
+CLI = (DOCS / "reference" / "command-line.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
@@ -46,7 +46,7 @@ def test_every_reason_for_a_rejection_is_in_the_table() -> None:
 
 
 def test_every_option_of_the_command_is_documented() -> None:
-    assert first_column(section(CLI, "## mcp")) == options().keys()
+    assert first_column(section(CLI, "## waypost mcp")) == options().keys()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_the_commands_lead_from_a_journal_to_a_report_and_a_backtest(
     simulate(SimulationOptions(messages=1500, out=traffic, agents=40, seed=2))
     where = ("--lake", lake)
     ran = waypost("pipeline", "run", "--journal", str(traffic), *where).stdout
-    assert "Took in" in ran
+    assert "Ingested" in ran
     assert f"Report: {lake}/report.html" in ran
     assert "</html>" in Path(lake, "report.html").read_text()
     again = waypost.json("pipeline", "run", "--journal", str(traffic), *where)

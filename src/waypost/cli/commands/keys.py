@@ -65,9 +65,8 @@ def show(
 ) -> None:
     """Show the public part of an agent's keys.
 
-    None of it is secret: the public key identifies the agent, payloads for it
-    are encrypted with the sealing key, and a signature proves that both belong
-    together.
+    None of it is secret. The public key identifies the agent, the sealing key
+    encrypts payloads for it, and a signature proves that both keys belong to it.
 
     \b
     Examples:

@@ -231,5 +231,5 @@ def _kind(step: HistoryEntry) -> Text:
 
 
 def _text(step: HistoryEntry) -> Text:
-    rejected = step.kind == "check" and " refused:" in step.text
+    rejected = step.kind == "check" and " passed:" not in step.text
     return styled(step.text, "red" if rejected else "dim" if step.kind == "check" else "")

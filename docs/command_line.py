@@ -1,0 +1,282 @@
+"""The hand-written parts of docs/reference/command-line.md: introduction, output, JSON fields.
+
+`docs/generate.py` puts them between the help texts. tests/cli/test_reference.py compares the JSON
+fields with the output of each command.
+"""
+
+from typing import NamedTuple
+
+INTRO = """\
+`waypost` works on the data directory of a relay, or on a served relay. Install it with
+`pip install 'waypost[cli]'`, or with `'waypost[server]'` to serve a relay; in a checkout,
+`./run waypost …` works without installing. Each command has `-h` and `--help`; `waypost --version`
+prints the version.
+
+| common options | |
+|---|---|
+| `--data-dir DIR` | data directory; default `WAYPOST_DATA_DIR`, else `./waypost-data` |
+| `--url URL` | a served relay instead; default `WAYPOST_URL` |
+| `--key FILE` | at a served relay, act as the agent with these keys; default `WAYPOST_KEY` |
+| `--operator-token-file FILE` | at a served relay, act as its operator; default \
+`WAYPOST_OPERATOR_TOKEN_FILE`, or the token itself in `WAYPOST_OPERATOR_TOKEN` |
+| `--json` | print only JSON on stdout |
+
+| exit code | meaning |
+|--:|---|
+| 0 | success |
+| 1 | failure, or a problem was found |
+| 2 | invalid command or input |
+| 3 | `send`, `request`: the message was rejected, or no endpoint matched |
+
+An error is one sentence on stderr. A traceback is a bug.
+
+With `--json` a command prints one JSON object in UTF-8; errors and questions go to stderr. Times
+are RFC 3339 in UTC, unless a name ends in `_us` (µs since the epoch) or `_ms` (a duration in ms).
+Sizes are bytes. New fields may be added; the documented ones stay.
+
+## On a data directory
+
+These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
+`--ack`, `explain`, `endpoints`, `stats`, `dead-letters list`, `config check`, `config show`,
+`rules list`, `verify` without `--repair`. `config save`, `rules add` and `rules remove` also work
+then, and the relay applies the change at once. The others open the relay themselves, and fail with
+exit code 1 while another process has it: `send`, `inbox --ack`, `dead-letters redrive`,
+`dead-letters purge`, `verify --repair`, `rebuild`. They use the directory's `config.json` over the
+defaults; settings that your program passes to `Relay` are unknown to them.
+
+## On a served relay
+
+```sh
+waypost stats --url http://127.0.0.1:7171 --operator-token-file waypost-data/operator-token
+waypost send agent.billing "call me" --url http://127.0.0.1:7171 --sender agent.web
+```
+
+Commands, output and exit codes are the same. An option takes precedence over the environment; a
+directory and a URL given on the same level are an error. `verify` and `rebuild` work on files only,
+on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE=cert.pem`.
+
+| command | credentials |
+|---|---|
+| `send` | an agent's keys, the operator's token, or none if the relay accepts anonymous messages |
+| `listen`, `request`, `mcp` | an agent's keys |
+| `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
+| `explain` | the operator's token for every message and every check; an agent's keys for its own \
+messages |
+| `endpoints`, `stats`, `dead-letters`, `config`, `rules` | the operator's token |
+
+An agent's keys are read from the file given with `--key`, or else from where `waypost keys new`
+saved them.
+"""
+
+OUTPUT = {
+    "send": """\
+call-17: delivered to agent.billing
+""",
+    "inbox": """\
+call-17  from agent.web  1 s ago
+  {"refund":12}
+agent.billing: 1 pending message.
+""",
+    "explain": """\
+call-17  2026-11-15 20:07:42 UTC
+
+  +0 ms  check     rate limit passed: 1/100 in the sender's window
+         check     backpressure passed: 0/1000 in the mailbox
+         check     circuit breaker passed: CLOSED
+         check     budget passed: hop 0 of 5, 10 calls left, expires 2026-11-15 21:07:42 UTC
+         accepted  agent.web -> agent.billing: stored, 265 bytes
++1.92 s  leased    attempt 1, via lease
++1.93 s  acked     acknowledged via lease
+
+agent.billing: acknowledged.
+""",
+    "listen": """\
+01M7GQDS1R2E1QB0KWMQ8VR495  from agent.web  {"refund":12}
+""",
+    "endpoints": """\
+Endpoint        Pending   Leased   Dead   Registered   Mailbox
+───────────────────────────────────────────────────────────────────
+agent.billing         1        0      0   2 s ago      57e140aa240d
+""",
+    "stats": """\
+/srv/waypost-data
+no relay is running; storage maildir, durability fsync
+14 events, the last 1 s ago
+1 message: 1 pending, 0 leased, 0 dead
+
+Endpoint        Pending   Leased   Dead   Bytes   Full   Top sender
+───────────────────────────────────────────────────────────────────────
+agent.billing         1        0      0     280     0%   agent.web (1)
+
+Since 2026-11-15 20:07:42 UTC
+  events: rules 4, settings 4, accepted 3, acked 1, endpoint 1, leased 1
+""",
+    "verify": """\
+/srv/waypost-data
+read 1 segment with 14 events, 1 message in mailboxes
+Everything is in order.
+""",
+}
+"""Sample output of commands, without `--json`."""
+
+
+class JsonOutput(NamedTuple):
+    """The JSON fields of a command, with text before and after the table."""
+
+    fields: dict[str, str]
+    before: str = ""
+    after: str = ""
+
+
+_MESSAGE = "`id`, `subject`, `sender`, `reply_to`, `created_at`, `payload`"
+
+JSON = {
+    "send": JsonOutput(
+        {
+            "`subject`": "recipient of the message",
+            "`message_id`": "its id; empty if the publish was rejected as a whole",
+            "`delivered_to`": "number of mailboxes that accepted it",
+            "`rejected`": "one entry per endpoint that did not: `endpoint` (empty if the whole"
+            " publish was rejected), `reason`, `detail`, `advice`",
+            "`retry_after_ms`": "time until it can be accepted; 0 if unknown",
+            "`confirmed_by`": "with `--wait`: the first recipient to confirm it; empty if none did"
+            " in time",
+            "`was_stored`": "whether it was stored until then; null without a confirmation",
+        }
+    ),
+    "inbox": JsonOutput(
+        {
+            "`subject`": "the endpoint",
+            "`messages`": "envelopes: `id`, `subject`, `sender`, `reply_to`, `budget`,"
+            " `created_at`, `payload`",
+            "`pending`": "pending messages; with `--ack`, those that remain; null at a served relay"
+            " without the operator's token",
+            "`leased`": "leased messages; with `--ack`, those leased by others; null likewise",
+            "`unreadable`": "problems of messages that cannot be shown",
+            "`acknowledged`": "whether these messages leave the mailbox now",
+        }
+    ),
+    "explain": JsonOutput(
+        {
+            "`message_id`": "the id",
+            "`steps`": "in order: `at_us`, `seq` (number of the journal event; 0 if hidden),"
+            " `kind` (`check`, or the kind of event), `endpoint`, `text`",
+        },
+        after="A publish rejected by the rate limit has no id and no history; it is counted in the"
+        " journal and in `stats`.",
+    ),
+    "endpoints": JsonOutput(
+        {
+            "`endpoints`": "in order of registration: `subject`, `hash`, `maildir_path` (null"
+            " without mailbox files), `registered_at`, `pending`, `leased`, `dead` (null beyond the"
+            " 10,000 fullest of a served relay)",
+        }
+    ),
+    "stats": JsonOutput(
+        {
+            "`url`": "the served relay; empty for a directory",
+            "`data_dir`": "the directory; empty for a served relay",
+            "`in_use_by`": "pid of the relay running in the directory; empty if there is none",
+            "`seq`": "number of the last event",
+            "`last_event_at`": "its time; null without one, or if unknown",
+            "`storage`, `durability`": "these two settings",
+            "`total_messages`": "live and dead messages",
+            "`by_status`": "`pending`, `leased`, `dead`",
+            "`endpoints`": "`subject`, `hash`, `pending`, `leased`, `dead`, `bytes`, `pressure` (0"
+            " to 1), `top_senders` (sender, messages, bytes)",
+            "`counted_since`": "start of the counts `events` and `rejected`; null without events,"
+            " or at a served relay, which counts from its start",
+            "`events`": "number of events by kind",
+            "`rejected`": "number of rejected publishes by reason",
+            "`connected`": "agents connected to a served relay",
+            "`problems`": "problems with `config.json`, `access-rules.json` or the journal",
+        }
+    ),
+    "listen": JsonOutput(
+        {
+            _MESSAGE: "of a message",
+            "`parent`": "id of the message it follows from, or null",
+            "`was_stored`": "whether it was stored until the agent connected",
+            "`problem`": "why a sealed payload cannot be unsealed; `payload` is null then",
+            "`message_id`": "of a confirmation: the message that this agent sent",
+            "`recipient`": "of a confirmation: the agent that confirmed it",
+        },
+        before="One object per line: a message, or a confirmation with `message_id`, `recipient`"
+        " and `was_stored`.",
+    ),
+    "request": JsonOutput(
+        {
+            _MESSAGE: "of the reply",
+            "`parent`": "id of the request",
+            "`was_stored`, `problem`": "as for `listen`",
+        },
+        before="The reply; or, if the request was rejected, the fields of `send`.",
+    ),
+    "dead-letters list": JsonOutput(
+        {
+            "`dead_letters`": "the oldest failure first: `envelope`, `reason`, `failed_at`,"
+            " `endpoint`, `endpoint_hash`",
+        },
+        after="A served relay returns at most the oldest 1,000; their total is printed on stderr.",
+    ),
+    "dead-letters list --group": JsonOutput(
+        {
+            "`groups`": "the largest first: `endpoint`, `reason`, `count`, `first_failed_at`,"
+            " `last_failed_at`, `ids`",
+        }
+    ),
+    "dead-letters redrive": JsonOutput(
+        {
+            "`redriven`": "number of messages that are pending again",
+            "`not_redriven`": "ids that are not dead letters, or cannot be read",
+        }
+    ),
+    "dead-letters purge": JsonOutput({"`purged`": "number of deleted dead letters"}),
+    "config check": JsonOutput(
+        {
+            "`file`": "the file that was checked",
+            "`exists`": "whether it exists; if not, the defaults apply",
+            "`valid`": "whether a relay would accept it",
+            "`problem`": "the first invalid value",
+            "`notes`": "valid settings that cannot work as intended",
+        },
+        after="A served relay calls its own file `config.json of URL`. `config save` prints the"
+        " same fields. `config show` prints a `config.json`, with or without `--json`.",
+    ),
+    "rules list": JsonOutput(
+        {
+            "`rules`": "in the order in which they are applied: `from`, `to`, `action`, `priority`",
+            "`problem`": "why the rules file cannot be used; everything is denied then",
+        },
+        after="`rules add` and `rules remove` print the same fields, after the change.",
+    ),
+    "keys new": JsonOutput(
+        {
+            "`file`": "the key file",
+            "`subject`": "the agent",
+            "`public_key`": "identifies the agent at a relay",
+            "`sealing_key`": "encrypts payloads for the agent",
+            "`sealing_signature`": "proves that both keys belong together",
+        },
+        after="None of it is secret. `keys show` prints the same fields.",
+    ),
+    "verify": JsonOutput(
+        {
+            "`ok`": "whether everything is in order, or was repaired",
+            "`data_dir`": "the directory",
+            "`in_use_by`": "pid of the relay running there; empty if there is none",
+            "`segments`, `events`": "size of the journal",
+            "`messages`": "live and dead messages",
+            "`findings`": "`part` (`journal`, `index`, `mailboxes`), `where`, `text`, `outcome`:"
+            " [verify-findings.md](verify-findings.md)",
+        }
+    ),
+    "rebuild": JsonOutput(
+        {
+            "`messages`": "number of messages in the new index",
+            "`journal_lost_events`": "whether the journal has damaged parts, so that the index may"
+            " be inexact",
+        }
+    ),
+}
+"""By command, as typed. The pipeline's JSON is in docs/reference/pipeline-json.md."""
