@@ -197,7 +197,7 @@ def test_whoever_is_connected_already_is_told_to_end_the_other(person: Person) -
     ):
         said = one_sentence(person(*arguments, exits=1))
         assert "agent.f.here is already connected" in said
-        assert "end the other one first" in said
+        assert "close the other one first" in said
     waiting = ("send", "agent.x", "1", "--sender", "agent.f.here", "--wait", "1")
     assert "send without --wait" in one_sentence(person(*waiting, exits=1))
     inbox = one_sentence(person("inbox", "agent.f.here", exits=1))

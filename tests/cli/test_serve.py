@@ -170,7 +170,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("waypost: 'waypost serve' needs uvicorn")
-    assert 'pip install "waypost[server]"' in done.stderr
+    assert "pip install 'waypost[server]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -15,7 +15,7 @@ from waypost.cli.rendering.console import at, console, duration, plural, table
 from waypost.simulate import ParallelSummary, Summary
 
 if TYPE_CHECKING:
-    pass
+    from waypost.pipeline.jobs.synthesize import SynthesisSummary
 
 
 @contextmanager
