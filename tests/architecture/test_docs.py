@@ -1,4 +1,4 @@
-"""Documents that point somewhere must point at something that exists."""
+"""Links, pages and tests that documents name exist."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def documents() -> list[Path]:
     )
 
 
-def test_every_link_between_documents_leads_somewhere() -> None:
+def test_every_link_between_documents_resolves() -> None:
     broken = [
         f"{document.relative_to(ROOT)} links to {target}"
         for document in documents()
@@ -36,7 +36,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
         if not leads_somewhere(document, target)
     ]
     if broken:
-        pytest.fail("\n  ".join(["links that lead nowhere:", *broken]), pytrace=False)
+        pytest.fail("\n  ".join(["broken links:", *broken]), pytrace=False)
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
@@ -52,20 +52,20 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     lost = sorted(set((ROOT / "docs").rglob("*.md")) - reached)
     if lost:
         names = [str(page.relative_to(ROOT)) for page in lost]
-        pytest.fail("\n  ".join(["pages that nothing leads to:", *names]), pytrace=False)
+        pytest.fail("\n  ".join(["unreachable pages:", *names]), pytrace=False)
 
 
 def test_every_guarantee_names_tests_that_exist() -> None:
-    assert GUARANTEES.is_file(), "docs/guarantees.md is missing: promises need their tests named"
+    assert GUARANTEES.is_file(), "docs/guarantees.md is missing"
     named = NAMED_TEST.findall(GUARANTEES.read_text(encoding="utf-8"))
-    assert named, "docs/guarantees.md names no test at all"
+    assert named, "docs/guarantees.md names no test"
     missing = [name for name in sorted(set(named)) if not names_a_test(name)]
     if missing:
-        pytest.fail("\n  ".join(["docs/guarantees.md names, in vain:", *missing]), pytrace=False)
+        pytest.fail("\n  ".join(["tests that do not exist:", *missing]), pytrace=False)
 
 
 def prose_of(document: Path) -> str:
-    """The text without code blocks, where brackets and hashes mean something else."""
+    """Return the text without code blocks, where brackets and hashes have other meanings."""
     return FENCED_BLOCK.sub("", document.read_text(encoding="utf-8"))
 
 
@@ -84,7 +84,7 @@ def leads_somewhere(document: Path, target: str) -> bool:
 
 
 def anchors_of(document: Path) -> set[str]:
-    """The names GitHub gives to headings: lower case, blanks to hyphens, marks dropped."""
+    """Return GitHub's anchors of the headings: lower case, hyphens for blanks, no punctuation."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in HEADING.findall(prose_of(document))

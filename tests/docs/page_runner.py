@@ -1,13 +1,13 @@
-"""Pages that are followed word for word, in a directory of their own.
+"""Execute the commands of a page in its own directory, and compare their output.
 
-A block of `sh` is run, and a block of `text` right after it is what it prints. What is new each
-time (ids, keys, times, ages) is not compared, nor are widths; a line that is only "…" stands for
-any lines. Comments that a reader of the page does not see say the rest about the next block:
+A block of `sh` is run, and a block of `text` right after it is its output. Values that change with
+each run (ids, keys, times, ages) are not compared, nor are widths; a line with only "…" matches any
+lines. Hidden comments control the next block:
 
-  <!-- terminal: NAME -->   it is left running in a terminal of its own, and prints at least this
-  <!-- stop: NAME -->       (no block) Ctrl-C in that terminal
-  <!-- file: PATH -->       it is the content of a file
-  <!-- not run: WHY -->     it is only read, and so is what it prints
+  <!-- terminal: NAME -->   keep it running in its own terminal; it prints at least this output
+  <!-- stop: NAME -->       (no block) send Ctrl-C to that terminal
+  <!-- file: PATH -->       write it to a file
+  <!-- not run: WHY -->     run neither the block nor compare its output
 
 On a page the checkout is /home/you/waypost, and the relay listens on port 7171.
 """
@@ -51,14 +51,14 @@ MASKS = (
 
 
 def masked(text: str) -> list[str]:
-    """The lines of a text without what is new each time."""
+    """Return the lines of a text without the parts that change with each run."""
     for pattern, name in MASKS:
         text = pattern.sub(name, text)
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def matches(expected: list[str], printed: list[str]) -> bool:
-    """Whether lines are the expected ones, where "…" stands for any number of lines."""
+    """Return whether lines match the expected ones, where "…" matches any number of lines."""
     if not expected:
         return not printed
     if expected[0] == "…":
@@ -67,7 +67,7 @@ def matches(expected: list[str], printed: list[str]) -> bool:
 
 
 def pieces(page: str) -> Iterator[tuple[str, str, str, str, int]]:
-    """What a comment says about each block, its language, its text, what it prints; and a line."""
+    """Yield comment, language, text, expected output and line of each block."""
     text = read(page)
     found = list(PIECE.finditer(text))
     note, taken = "", False
@@ -94,7 +94,7 @@ def pieces(page: str) -> Iterator[tuple[str, str, str, str, int]]:
 
 
 class Reader:
-    """Somebody who has a checkout, a home directory, and does what a page says."""
+    """Execute pages in a home directory with a checkout."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -104,11 +104,11 @@ class Reader:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = str(free.getsockname()[1])  # 7171 may be in use where this is tested
         program = f'exec {sys.executable} -m waypost "$@"\n'
-        self._place("waypost", f"#!/bin/sh\n{program}")
-        self._place("run", f'#!/bin/sh\ntest "$1" = waypost && shift\n{program}')
-        self._place(".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        self._write("waypost", f"#!/bin/sh\n{program}")
+        self._write("run", f'#!/bin/sh\ntest "$1" = waypost && shift\n{program}')
+        self._write(".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         if shutil.which("openssl") is None:
-            self._place(
+            self._write(
                 "openssl", f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c '{CERTIFICATE}'"
             )
         self._path = f"{self._directory}:{os.environ['PATH']}"
@@ -128,7 +128,7 @@ class Reader:
         self._shell.__exit__(*problem)
 
     def follow(self, page: str) -> int:
-        """Do everything on the page; how many blocks were run."""
+        """Execute the page and return the number of blocks that were run."""
         ran = 0
         for note, language, text, expected, line in pieces(page):
             what, _, name = note.partition(": ")
@@ -140,7 +140,7 @@ class Reader:
                     case "stop", _:
                         self._stop(name)
                     case "file", _:
-                        self._place(name, script)
+                        self._write(name, script)
                     case "terminal", "sh":
                         self._start(name, script, expected)
                         ran += 1
@@ -148,21 +148,21 @@ class Reader:
                         self._run(script, expected)
                         ran += 1
                     case _, "sh":
-                        raise AssertionError(f"nobody knows what {note!r} means")
+                        raise AssertionError(f"unknown comment {note!r}")
                     case _:
-                        pass  # content that is only shown
+                        pass  # shown, not executed
             except AssertionError as problem:
                 raise AssertionError(f"{page}, line {line}: {problem}") from None
         return ran
 
-    def _place(self, name: str, content: str) -> None:
+    def _write(self, name: str, content: str) -> None:
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         path.chmod(0o700)
 
     def _run(self, script: str, expected: str) -> None:
-        printed = self._told(self._shell.run(script))
+        printed = self._normalised(self._shell.run(script))
         wanted = masked(expected)
         assert not wanted or matches(wanted, masked(printed)), f"it printed\n{printed}"
 
@@ -179,10 +179,10 @@ class Reader:
             )
         self._terminals[name] = process, log
         wanted = set(masked(expected))
-        assert wanted, "a terminal prints something, which tells when it is ready"
+        assert wanted, "a terminal needs output that shows when it is ready"
 
         def is_ready() -> bool:
-            absent = wanted - set(masked(self._told(log.read_text("utf-8"))))
+            absent = wanted - set(masked(self._normalised(log.read_text("utf-8"))))
             is_running = process.poll() is None
             assert is_running or not absent, f"{absent} is not in\n{log.read_text('utf-8')}"
             return not absent
@@ -195,5 +195,5 @@ class Reader:
         process.wait(PATIENCE_S)
         assert process.returncode == 0, log.read_text("utf-8")
 
-    def _told(self, printed: str) -> str:
+    def _normalised(self, printed: str) -> str:
         return printed.replace(str(self._home), HOME).replace(self._port, "7171")

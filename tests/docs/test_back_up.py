@@ -1,4 +1,4 @@
-"""docs/how-to/back-up-and-restore.md: the copy it tells to take is good, even of a busy relay."""
+"""docs/how-to/back-up-and-restore.md: its copy is usable, even of a busy relay."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ BUSY = Settings(
     backpressure=BackpressureConfig(enabled=False),
     housekeeping=HousekeepingConfig(segment_max_bytes=1_000_000, sweep_interval_ms=100),
 )
-LARGE = "x" * 6000  # lies in a body file
+LARGE = "x" * 6000  # stored in a body file
 
 
 def copying() -> str:
@@ -45,7 +45,7 @@ async def publish_until(
 
 
 async def take_a_copy(directory: Path) -> None:
-    """As the page says: if a file was gone when it was to be copied, once more."""
+    """Copy as on the page; if a file disappeared meanwhile, copy again."""
     for _ in range(10):
         shutil.rmtree(directory / "copy", ignore_errors=True)
         shell = await asyncio.create_subprocess_exec("sh", "-ec", copying(), cwd=directory)
@@ -55,7 +55,7 @@ async def take_a_copy(directory: Path) -> None:
 
 
 def findings(directory: Path) -> Any:
-    """What `verify --repair` says about a directory, as JSON."""
+    """Return the findings of `verify --repair` as JSON."""
     verified = subprocess.run(
         [sys.executable, "-m", "waypost", "verify", "--repair", "--json", "--data-dir", directory],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
@@ -76,7 +76,7 @@ async def all_mail(directory: Path) -> set[str]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("storage", ["maildir", "journal"])
-async def test_a_copy_taken_under_load_holds_what_was_confirmed_before(
+async def test_a_copy_taken_under_load_holds_everything_confirmed_before(
     storage: str, tmp_path: Path
 ) -> None:
     (tmp_path / "relay").mkdir()
@@ -89,7 +89,7 @@ async def test_a_copy_taken_under_load_holds_what_was_confirmed_before(
         await enough.wait()
         before = set(confirmed)
         await take_a_copy(tmp_path)
-        assert len(confirmed) > len(before), "nothing happened meanwhile: nothing was tried"
+        assert len(confirmed) > len(before), "no publish happened during the copy"
         over.set()
         await load
     found = await asyncio.to_thread(findings, tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""docs/reference/coverage.md names modules and tests that exist, and leaves no number out."""
+"""docs/reference/coverage.md names existing modules and tests, and its numbers have no gaps."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ def test_every_requirement_has_a_number_and_there_are_no_gaps() -> None:
 
 def test_every_requirement_names_modules_that_exist() -> None:
     report(
-        f"{number}: {module or 'no module at all'}"
+        f"{number}: {module or 'no module'}"
         for number, _, modules, _ in ROWS
         for module in MODULE.findall(modules) or [""]
         if not (ROOT / "src" / "waypost" / module).is_file()
@@ -37,7 +37,7 @@ def test_every_requirement_names_modules_that_exist() -> None:
 
 def test_every_requirement_names_tests_that_exist() -> None:
     report(
-        f"{number}: {test or 'no test at all'}"
+        f"{number}: {test or 'no test'}"
         for number, *_, proof in ROWS
         for test in NAMED_TEST.findall(proof) or [""]
         if "::" not in test or not names_a_test(test)
@@ -47,7 +47,7 @@ def test_every_requirement_names_tests_that_exist() -> None:
 def report(missing: Iterable[str]) -> None:
     found = list(missing)
     if found:
-        pytest.fail("\n  ".join([f"{PAGE} names, in vain:", *found]), pytrace=False)
+        pytest.fail("\n  ".join([f"{PAGE} names what does not exist:", *found]), pytrace=False)
 
 
 def test_every_deviation_is_explained_and_belongs_to_a_requirement() -> None:

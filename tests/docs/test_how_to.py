@@ -1,4 +1,4 @@
-"""Pages in docs/how-to: those that need no Spark are followed, the commands of all are checked."""
+"""Execute the pages in docs/how-to that need no Spark, and check the commands of all."""
 
 import shlex
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
 @pytest.mark.process
 @pytest.mark.parametrize(("name", "least"), FOLLOWED.items())
-def test_a_page_works_word_for_word(name: str, least: int, tmp_path: Path) -> None:
+def test_every_command_on_a_page_works(name: str, least: int, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         assert reader.follow(f"docs/how-to/{name}.md") >= least
 
@@ -42,12 +42,12 @@ def commands() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("words", list(commands()))
-def test_a_command_is_one_that_the_command_line_takes(words: list[str]) -> None:
+def test_a_command_on_a_page_is_valid(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     while isinstance(command, TyperGroup):
         assert words[0] in command.commands
         command, words = command.commands[words[0]], words[1:]
-    command.make_context(command.name, list(words))  # raises for what it does not know
+    command.make_context(command.name, list(words))  # raises for unknown arguments
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -57,7 +57,7 @@ def test_every_page_is_in_the_index() -> None:
     assert [name for name in names if f"({name})" not in index and name != "README.md"] == []
 
 
-def test_what_is_new_each_time_is_not_compared() -> None:
+def test_ids_and_ages_are_not_compared() -> None:
     page = masked("01M7HBQZ3T1XW8JQZT7J9GZK5A  3 s ago\n…\nlast")
     assert matches(page, masked("01M7HC0V6K7PMJ8Q4T3B9X2Z1N 12 s ago\nmore\nmore\nlast"))
     assert not matches(page, masked("01M7HC0V6K7PMJ8Q4T3B9X2Z1N 12 s ago\nlast but one"))

@@ -1,4 +1,4 @@
-"""Pages that are made from the code are what the code would make of them now."""
+"""Generated pages are up to date with the code."""
 
 import pytest
 
@@ -9,17 +9,17 @@ from waypost.policy.settings import to_config_document
 
 
 @pytest.mark.parametrize("name", list(PAGES))
-def test_a_page_is_what_the_code_says_now(name: str) -> None:
+def test_a_generated_page_is_up_to_date(name: str) -> None:
     shown = (REFERENCE / name).read_text(encoding="utf-8")
     if shown != PAGES[name]():
         pytest.fail(
-            f"docs/reference/{name} is not what the code says. Renew it with:\n"
+            f"docs/reference/{name} is not up to date. Generate it again with:\n"
             "  .venv/bin/python -m docs.generate",
             pytrace=False,
         )
 
 
-def test_no_meaning_is_of_a_setting_that_is_gone() -> None:
+def test_meanings_and_settings_match() -> None:
     document = to_config_document(Settings())
     flat = {**document, **document.pop("reliability")}
     flat.pop("reliability")

@@ -1,4 +1,4 @@
-"""docs/tutorial.md is followed from its first command to its last."""
+"""Execute docs/tutorial.md from its first command to its last."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ from tests.e2e import transcripts
 
 
 @pytest.mark.spark
-def test_the_tutorial_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_tutorial_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transcripts, "PATIENCE_S", PATIENCE_S)  # Spark takes a while
     with Reader(tmp_path) as reader:
         assert reader.follow("docs/tutorial.md") > 12

@@ -1,7 +1,7 @@
-"""Stand-ins for `curl` and `openssl`, for machines without them: as much as docs/http.md uses.
+"""Replacements for `curl` and `openssl`, with the flags that docs/http.md uses.
 
-`python stand_ins.py curl -s URL` does what `curl -s URL` does. What is not understood
-is an error, so that the page cannot use more than this without anybody noticing.
+`python shell_tools.py curl -s URL` does the same as `curl -s URL`. Unknown flags are an error, so
+that the page cannot use more than these unnoticed.
 """
 
 import base64
@@ -14,7 +14,7 @@ NAMES = ("curl", "openssl")
 
 
 def curl(words: list[str]) -> bytes:
-    """One request: -s, -i, -si, -X METHOD, -H HEADER, -d BODY (@- is stdin), -o FILE."""
+    """Send one request: -s, -i, -si, -X METHOD, -H HEADER, -d BODY (@- is stdin), -o FILE."""
     headers: dict[str, str] = {}
     method, url, body, file, shows_head = "", "", None, None, False
     while words:
@@ -36,7 +36,7 @@ def curl(words: list[str]) -> bytes:
                 file = words.pop(0)
             case _:
                 if word.startswith("-") or url:
-                    raise SystemExit(f"not understood: {word}")
+                    raise SystemExit(f"unknown flag: {word}")
                 url = word
     answer = _request(method or ("GET" if body is None else "POST"), url, headers, body)
     if file is not None:
@@ -48,7 +48,7 @@ def curl(words: list[str]) -> bytes:
 def _request(
     method: str, url: str, headers: dict[str, str], body: bytes | None
 ) -> tuple[bytes, bytes]:
-    """The head and the content of the answer. By hand, since loading a library takes longer."""
+    """Return head and content of the response, without a library, which would load more slowly."""
     host, _, path = url.removeprefix("http://").partition("/")
     name, _, port = host.rpartition(":")
     headers = {"Host": host, "Connection": "close", **headers}
@@ -63,10 +63,10 @@ def _request(
 
 
 def openssl(words: list[str]) -> bytes:
-    """Make an Ed25519 key, tell its public half, sign a file, or encode stdin as base64."""
+    """Generate an Ed25519 key, print its public half, sign a file, or encode stdin as base64."""
     if words == ["base64", "-A"]:
         return base64.b64encode(sys.stdin.buffer.read())
-    from cryptography.hazmat.primitives import serialization as forms  # slow, so not before
+    from cryptography.hazmat.primitives import serialization as forms  # slow to import
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     def read(file: str) -> Any:
@@ -83,15 +83,15 @@ def openssl(words: list[str]) -> bytes:
             return bytes(read(file).public_key().public_bytes(forms.Encoding.DER, form))
         case ["pkeyutl", "-sign", "-rawin", "-inkey", file, "-in", text]:
             return bytes(read(file).sign(Path(text).read_bytes()))
-    raise SystemExit(f"not understood: {words}")
+    raise SystemExit(f"unknown command: {words}")
 
 
 def install(directory: Path, names: tuple[str, ...]) -> None:
-    """Put commands of these `names` into `directory`."""
+    """Install commands with these `names` in `directory`."""
     directory.mkdir()
     for name in names:
         command = directory / name
-        quick = "-S" if name == "curl" else ""  # nothing but the standard library, many times
+        quick = "-S" if name == "curl" else ""  # starts faster; only the standard library is needed
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {quick} "{__file__}" {name} "$@"\n')
         command.chmod(0o755)
 

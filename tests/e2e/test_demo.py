@@ -18,7 +18,7 @@ GOES_ON = "Traffic goes on"
 
 
 def play(directory: Path) -> tuple[str, str, int]:
-    """The demo until it goes on by itself, ended by Ctrl-C: stdout, stderr, and its exit code."""
+    """Run the demo until its continuous traffic, then Ctrl-C; return stdout, stderr, exit code."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "examples.demo", "--keep", "--data-dir", "data"],
         cwd=directory,
@@ -47,7 +47,7 @@ def play(directory: Path) -> tuple[str, str, int]:
 
 
 @pytest.mark.spark
-def test_the_demo_makes_its_point_and_prints_the_screen_in_the_docs(tmp_path: Path) -> None:
+def test_the_demo_prints_the_screen_in_the_docs_and_loses_nothing(tmp_path: Path) -> None:
     printed, problems, exit_code = play(tmp_path)
     assert (problems, exit_code) == ("", 0)
     lines = printed.splitlines()

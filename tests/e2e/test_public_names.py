@@ -1,4 +1,4 @@
-"""The names that callers may rely on."""
+"""The public names of the package, and their signatures."""
 
 import inspect
 import subprocess
@@ -11,21 +11,57 @@ import pytest
 import waypost
 
 PROMISED = {
-    *("Relay", "Settings", "PublishResult", "Rejection", "Envelope", "Budget", "Signal"),
-    *("AccessRule", "MessagingGuard", "validate_subject", "matches_pattern"),
-    *("RateLimitConfig", "CircuitBreakerConfig", "BackpressureConfig", "QosConfig", "TierLimits"),
-    *("HousekeepingConfig", "Draft", "Endpoint", "Reason", "SignalType"),
-    *("enforce_budget", "create_default_budget", "check_rate_limit", "resolve_limit"),
-    *("check_backpressure", "CircuitBreakers", "load_messaging_guard_config"),
-    *("StandardPayload", "Attachment", "ResponseContext", "Performative", "ChannelType"),
-    *("WaypostError", "InvalidInput", "InvalidSubject", "InvalidMessage", "InvalidSettings"),
-    *("InvalidRule", "AccessDenied", "RelayError", "DataDirInUse", "DataDirUnusable"),
-    *("RelayStopped", "UnknownEndpoint", "RulesFileBroken", "RequestRejected", "RequestTimedOut"),
+    "Relay",
+    "Settings",
+    "PublishResult",
+    "Rejection",
+    "Envelope",
+    "Budget",
+    "Signal",
+    "AccessRule",
+    "MessagingGuard",
+    "validate_subject",
+    "matches_pattern",
+    "RateLimitConfig",
+    "CircuitBreakerConfig",
+    "BackpressureConfig",
+    "QosConfig",
+    "TierLimits",
+    "HousekeepingConfig",
+    "Draft",
+    "Endpoint",
+    "Reason",
+    "SignalType",
+    "enforce_budget",
+    "create_default_budget",
+    "check_rate_limit",
+    "resolve_limit",
+    "check_backpressure",
+    "CircuitBreakers",
+    "load_messaging_guard_config",
+    "StandardPayload",
+    "Attachment",
+    "ResponseContext",
+    "Performative",
+    "ChannelType",
+    "WaypostError",
+    "InvalidInput",
+    "InvalidSubject",
+    "InvalidMessage",
+    "InvalidSettings",
+    "InvalidRule",
+    "AccessDenied",
+    "RelayError",
+    "DataDirInUse",
+    "DataDirUnusable",
+    "RelayStopped",
+    "UnknownEndpoint",
+    "RulesFileBroken",
+    "RequestRejected",
+    "RequestTimedOut",
 }
 SIGNATURES = {
-    "publish": [
-        *("subject", "payload", "sender", "reply_to", "budget", "parent", "message_id"),
-    ],
+    "publish": ["subject", "payload", "sender", "reply_to", "budget", "parent", "message_id"],
     "publish_many": ["drafts"],
     "request": ["subject", "payload", "sender", "timeout", "budget", "parent"],
     "subscribe": ["pattern", "handler"],
@@ -68,7 +104,7 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
 
 
 @pytest.mark.process
-def test_public_names_are_listed_for_whoever_explores() -> None:
+def test_a_star_import_binds_the_public_names() -> None:
     assert run("from waypost import *; print(Relay.__name__, Settings.__name__)") == (
         "Relay Settings"
     )
@@ -84,14 +120,14 @@ def test_importing_the_package_loads_no_relay() -> None:
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_a_relay_is_called_as_it_is_documented(name: str) -> None:
+def test_a_relay_has_the_documented_methods(name: str) -> None:
     method = getattr(waypost.Relay, name)
     parameters = list(inspect.signature(method).parameters)
     assert parameters == ["self", *SIGNATURES[name]]
     assert inspect.getdoc(method)
 
 
-def test_a_relay_is_made_from_a_directory_settings_and_a_clock() -> None:
+def test_a_relay_takes_a_directory_settings_and_a_clock() -> None:
     assert list(inspect.signature(waypost.Relay).parameters) == ["data_dir", "settings", "clock"]
 
 
@@ -115,11 +151,11 @@ def test_a_relay_is_made_from_a_directory_settings_and_a_clock() -> None:
         ("AccessRule", ["from_", "to", "action", "priority"]),
     ],
 )
-def test_values_have_the_fields_that_are_documented(struct: str, fields: list[str]) -> None:
+def test_values_have_the_documented_fields(struct: str, fields: list[str]) -> None:
     assert list(getattr(waypost, struct).__struct_fields__) == fields
 
 
-def test_the_test_kit_has_a_clock_to_drive_by_hand() -> None:
+def test_the_test_kit_has_a_manual_clock() -> None:
     kit = import_module("waypost.testing")
     clock = kit.ManualClock(5)
     clock.advance_ms(2)

@@ -50,7 +50,7 @@ def read(name: str) -> str:
 
 
 def run(directory: Path, *arguments: object) -> str:
-    """What a Python program prints, run in `directory` with this source."""
+    """Return the output of a Python program, run in `directory` with this source."""
     result = subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=directory,
@@ -69,7 +69,7 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def programs() -> Iterator[Any]:
-    """Each Python program with what the page says it prints; None if it says nothing."""
+    """Yield each Python program with the output on the page, or None."""
     for name in ("README.md", "docs/python.md"):
         text = read(name)
         found = list(BLOCK.finditer(text))
@@ -77,16 +77,16 @@ def programs() -> Iterator[Any]:
             if block[1] != "python":
                 continue
             following = found[number + 1] if number + 1 < len(found) else None
-            told = following is not None and following[1] == "text"
+            is_output = following is not None and following[1] == "text"
             close = following is not None and not text[block.end() : following.start()].strip()
-            expected = following[2] if following is not None and told and close else None
+            expected = following[2] if following is not None and is_output and close else None
             line = text.count("\n", 0, block.start()) + 2
             yield pytest.param(block[2], expected, id=f"{name}-line-{line}")
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("program", "expected"), list(programs()))
-def test_a_program_on_a_page_runs_and_prints_what_the_page_says(
+def test_a_program_on_a_page_runs_and_prints_the_output_on_the_page(
     program: str, expected: str | None, tmp_path: Path
 ) -> None:
     whole = "asyncio.run(" in program
@@ -97,20 +97,20 @@ def test_a_program_on_a_page_runs_and_prints_what_the_page_says(
         assert printed == expected
 
 
-def test_the_readme_shows_a_program_and_what_it_prints() -> None:
+def test_the_readme_shows_a_program_and_its_output() -> None:
     [first, *_] = [one.values for one in programs()]
     assert first[1]
 
 
 @pytest.mark.process
-def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> None:
+def test_the_served_relay_of_the_readme_works(tmp_path: Path) -> None:
     _, _, rest = read("README.md").partition("\n## Serve a relay, connect two agents\n")
     section, _, _ = rest.partition("\n## ")
     found = BLOCK.findall(section)
     assert [language for language, _ in found] == ["sh", "sh", "text", "sh"]
     serve, agents, printed, operator = (body for _, body in found)
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]  # 7171 may be in use where this is tested
+        port = free.getsockname()[1]  # 7171 may be in use
     waypost = tmp_path / "waypost"
     waypost.write_text(f'#!/bin/sh\nexec {sys.executable} -m waypost "$@"\n')
     waypost.chmod(0o700)
@@ -141,12 +141,12 @@ def test_the_served_relay_of_the_readme_works_word_for_word(tmp_path: Path) -> N
 
 
 def masked(line: str) -> str:
-    """A line without what may differ from run to run: numbers, and rules as wide as a terminal."""
+    """Return a line without numbers and without rules as wide as the terminal."""
     return re.sub(r"\d+", "0", line.rstrip(" ─"))
 
 
 @pytest.mark.process
-def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
+def test_subcommands_of_run_on_the_pages_exist() -> None:
     usage = subprocess.run(
         [ROOT / "run", "help"], capture_output=True, text=True, timeout=600, check=True
     )
@@ -160,10 +160,10 @@ def test_what_the_pages_ask_of_run_is_what_it_can_do() -> None:
 
 
 @pytest.mark.process
-def test_options_of_the_benchmark_are_those_it_takes() -> None:
+def test_benchmark_options_on_the_page_exist() -> None:
     page = blocks("docs/benchmarks.md", "sh")[0]
-    told = run(ROOT, "-m", "bench.core", "--help")
-    assert [option for option in re.findall(r"--[\w-]+", page) if option not in told] == []
+    usage = run(ROOT, "-m", "bench.core", "--help")
+    assert [option for option in re.findall(r"--[\w-]+", page) if option not in usage] == []
 
 
 def commands() -> Iterator[Any]:
@@ -181,12 +181,12 @@ def commands() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("words", list(commands()))
-def test_a_command_on_a_page_is_one_that_the_command_line_takes(words: list[str]) -> None:
+def test_a_command_on_a_page_is_valid(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     while isinstance(command, TyperGroup):
         assert words[0] in command.commands
         command, words = command.commands[words[0]], words[1:]
-    command.make_context(command.name, list(words))  # raises for what it does not know
+    command.make_context(command.name, list(words))  # raises for unknown arguments
 
 
 def verbs(group: Any, prefix: str = "") -> Iterator[tuple[str, TyperCommand]]:
@@ -211,7 +211,7 @@ def test_the_page_on_the_command_line_shows_every_command_and_option() -> None:
     assert absent == []
 
 
-def test_examples_of_settings_and_rules_are_taken() -> None:
+def test_examples_of_settings_and_rules_are_valid() -> None:
     documents = blocks("docs/configuration.md", "json")
     assert documents
     for document in documents:
@@ -221,7 +221,7 @@ def test_examples_of_settings_and_rules_are_taken() -> None:
             assert lint(merge_settings(Settings(), document.encode())) == []
 
 
-def test_the_two_ways_to_write_the_example_settings_are_the_same() -> None:
+def test_the_example_settings_in_json_and_python_are_equal() -> None:
     [program] = blocks("docs/configuration.md", "python")
     names: dict[str, Any] = {}
     exec(program, names)
@@ -247,9 +247,9 @@ def test_the_reference_names_every_setting_with_its_default(key: str, default: o
     assert heading in page
     section = page.split(heading, 1)[1].split("\n#", 1)[0]
     [row] = [line for line in section.splitlines() if line.startswith(f"| `{name}` |")]
-    python, told = (cell.strip().strip("`") for cell in row.split("|")[2:4])
+    python, documented = (cell.strip().strip("`") for cell in row.split("|")[2:4])
     assert python == ".".join(re.sub("([A-Z])", r"_\1", part).lower() for part in name.split("."))
-    assert told == json.dumps(default)
+    assert documented == json.dumps(default)
 
 
 def event_types(union: UnionType) -> Iterator[type[msgspec.Struct]]:
@@ -279,7 +279,7 @@ def test_lines_on_the_page_on_the_journal_are_lines_of_a_journal() -> None:
     assert shown == set(KINDS)
 
 
-def test_the_batch_on_the_page_on_the_journal_adds_up() -> None:
+def test_the_batch_on_the_page_on_the_journal_has_a_valid_commit_line() -> None:
     *lines, last = blocks("docs/journal.md", "json")[0].splitlines(keepends=True)
     content = "".join(lines).encode()
     commit = events.decode_commit(last.encode())
@@ -295,7 +295,7 @@ def test_the_page_on_policies_names_every_reason(reason: Reason) -> None:
     assert f"| `{reason}` |" in read("docs/policies.md")
 
 
-def test_the_diagram_of_the_breaker_is_its_table() -> None:
+def test_the_breaker_diagram_equals_its_transition_table() -> None:
     [diagram] = blocks("docs/policies.md", "mermaid")
     drawn = set(re.findall(r"(\w+) --> (\w+): (.+)", diagram))
     assert drawn == {(before, after, why) for (before, why), after in TRANSITIONS.items()}

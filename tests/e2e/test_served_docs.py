@@ -1,8 +1,8 @@
-"""docs/http.md is run from top to bottom against a relay of its own.
+"""Run docs/http.md from top to bottom against its own relay.
 
-With the `curl` and `openssl` of this machine, where it has them, and with the stand-ins of
-`stand_ins`, which understand exactly the flags the page uses, so that it is run everywhere.
-WebSocket transcripts are spoken by a plain WebSocket client.
+It runs once with the `curl` and `openssl` of this machine, where they are installed, and once with
+the replacements of `shell_tools`, which accept exactly the flags on the page. A plain WebSocket
+client executes the WebSocket transcripts.
 """
 
 import json
@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from tests.e2e import shell_tools as stand_ins
+from tests.e2e import shell_tools
 from tests.e2e.test_readme import ROOT, read
 from tests.e2e.transcripts import (
     PATIENCE_S,
@@ -50,19 +50,19 @@ WHO = {
 
 
 def is_installed(name: str) -> bool:
-    """Whether this machine has it, and one that can do what the page asks."""
+    """Return whether this machine has a tool that supports the flags on the page."""
     if shutil.which(name) is None:
         return False
-    told = subprocess.run(ENOUGH[name], capture_output=True, text=True, check=False)
-    return name != "openssl" or "-rawin" in told.stdout + told.stderr
+    usage = subprocess.run(ENOUGH[name], capture_output=True, text=True, check=False)
+    return name != "openssl" or "-rawin" in usage.stdout + usage.stderr
 
 
-INSTALLED = tuple(name for name in stand_ins.NAMES if is_installed(name))
+INSTALLED = tuple(name for name in shell_tools.NAMES if is_installed(name))
 
 
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[str]:
-    """The address of `waypost serve` in `tmp_path`, ended as an operator ends it."""
+    """Run `waypost serve` in `tmp_path`, yield its address, and stop it with a signal."""
     process = subprocess.Popen(
         [sys.executable, "-m", "waypost", "serve", "--port", "0", "--log-format", "json"],
         cwd=tmp_path,
@@ -86,12 +86,12 @@ def relay(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("tools", [(), INSTALLED], ids=["stand-ins", "installed"])
+@pytest.mark.parametrize("tools", [(), INSTALLED], ids=["replacements", "installed"])
 def test_the_page_on_http_runs_from_top_to_bottom(
     tools: tuple[str, ...], relay: str, tmp_path: Path
 ) -> None:
-    missing = tuple(name for name in stand_ins.NAMES if name not in tools)
-    stand_ins.install(tmp_path / "bin", missing)
+    missing = tuple(name for name in shell_tools.NAMES if name not in tools)
+    shell_tools.install(tmp_path / "bin", missing)
     printed, ran = "", 0
     with Shell(tmp_path, f"{tmp_path / 'bin'}:{os.environ['PATH']}") as shell:
         for language, content, line in page_blocks(PAGE):
@@ -105,7 +105,7 @@ def test_the_page_on_http_runs_from_top_to_bottom(
 
 
 def _do(language: str, content: str, printed: str, shell: Shell) -> str:
-    """Run a block, or compare it with what the last one `printed`; gives what is to be compared."""
+    """Run a block, or compare it with the last output; return the output to compare next."""
     match language:
         case "bash":
             assert not printed.strip(), f"the page does not show: {printed}"
@@ -147,7 +147,7 @@ def _speak(transcript: str, shell: Shell) -> None:
 
 
 def _next(socket: ClientConnection, waiting: list[Any]) -> Any:
-    """The next operation, whether it came alone or in a list."""
+    """Return the next operation, from a single frame or a list."""
     if not waiting:
         frame = json.loads(socket.recv(timeout=PATIENCE_S))
         waiting += frame if isinstance(frame, list) else [frame]
@@ -155,13 +155,13 @@ def _next(socket: ClientConnection, waiting: list[Any]) -> Any:
 
 
 def _prove(text: str, captured: dict[str, str], shell: Shell) -> None:
-    """As the page says: KEY and SIGNATURE are what `prove SUBJECT NONCE` sets."""
+    """Capture the KEY and SIGNATURE that `prove SUBJECT NONCE` sets."""
     operation = json.loads(text)
     if operation["op"] != "auth":
         return
     nonce = captured["NONCE"]
-    told = shell.run(f"prove {operation['subject']} {nonce}; echo $KEY $SIGNATURE")
-    captured["KEY"], captured["SIGNATURE"] = told.split()
+    printed = shell.run(f"prove {operation['subject']} {nonce}; echo $KEY $SIGNATURE")
+    captured["KEY"], captured["SIGNATURE"] = printed.split()
 
 
 def _check_end(socket: ClientConnection, code: int) -> None:
@@ -171,9 +171,11 @@ def _check_end(socket: ClientConnection, code: int) -> None:
     assert ended.value.rcvd.code == code
 
 
-def test_the_page_on_http_lists_every_route_and_who_may_use_it() -> None:
-    told = re.findall(r"^\| `(\w+) (/\S*)` \| (\w+) \|", read(PAGE), re.MULTILINE)
-    assert sorted(told) == sorted((one.method, one.path, WHO[one.access]) for one in OPERATIONS)
+def test_the_page_on_http_lists_every_route_with_its_callers() -> None:
+    documented = re.findall(r"^\| `(\w+) (/\S*)` \| (\w+) \|", read(PAGE), re.MULTILINE)
+    assert sorted(documented) == sorted(
+        (one.method, one.path, WHO[one.access]) for one in OPERATIONS
+    )
 
 
 def test_the_page_on_http_names_every_parameter_of_a_query() -> None:
@@ -187,10 +189,10 @@ def test_the_page_on_http_names_every_parameter_of_a_query() -> None:
     assert absent == []
 
 
-def test_the_page_on_http_tells_every_status_and_reason() -> None:
-    told = set(re.findall(r"^\| (\d{3}) \| `?(\w*)`? ?\|", read(PAGE), re.MULTILINE))
+def test_the_page_on_http_lists_every_status_and_reason() -> None:
+    documented = set(re.findall(r"^\| (\d{3}) \| `?(\w*)`? ?\|", read(PAGE), re.MULTILINE))
     wanted = {(str(status), reason) for status, reason in REASONS.items()}
     wanted |= {(str(status), str(reason)) for _, status, reason in STATUSES if reason}
     wanted |= {(str(status), str(reason)) for reason, status in STATUS.items()}
     quota = {("429", "quota_exceeded")}  # shown without a reason
-    assert told == (wanted - quota) | {("429", "")}
+    assert documented == (wanted - quota) | {("429", "")}

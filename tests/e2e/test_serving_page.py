@@ -1,4 +1,4 @@
-"""The pages for operators are compared with the code: options, defaults, bounds, numbers."""
+"""Compare the pages for operators with the code: options, defaults, bounds, figures."""
 
 import re
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_the_address_and_the_batch_on_the_page_are_the_defaults() -> None:
     assert f"| `--batch N` | {OPTIONS.batch} |" in page
 
 
-def test_the_page_on_configuration_tells_how_a_served_relay_differs() -> None:
+def test_the_page_on_configuration_lists_the_defaults_of_a_served_relay() -> None:
     rows = re.findall(
         r"^\| `([\w.]+)` \| (\w+) \|", section("docs/configuration.md", "A served relay"), re.M
     )
@@ -60,21 +60,21 @@ def test_the_page_on_configuration_tells_how_a_served_relay_differs() -> None:
     assert dict(rows) == differs
 
 
-def test_rules_on_the_page_are_taken() -> None:
+def test_rules_on_the_page_are_valid() -> None:
     [document] = blocks(PAGE, "json")
     assert len(parse_rules(document.encode())) == 3
 
 
-def test_limits_of_the_tiers_are_those_in_force() -> None:
+def test_tier_limits_on_the_page_are_the_defaults() -> None:
     qos = SERVED_SETTINGS.qos
-    told = section(PAGE, "Limits and rejections").replace("\n", " ")
+    limits_text = section(PAGE, "Limits and rejections").replace("\n", " ")
     for limits, unit in ((qos.tier1, 10), (qos.tier2, 20), (qos.tier3, 20)):
         size = f"{limits.max_bytes >> unit} {'KiB' if unit == 10 else 'MiB'}"
-        assert re.search(rf"{limits.max_envelopes}( messages)? \({size}\)", told)
+        assert re.search(rf"{limits.max_envelopes}( messages)? \({size}\)", limits_text)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     [
         f"ended after {connection.AUTH_TIMEOUT_S:g} s",
         f"at most {bounds.frame_overhead_max_bytes >> 10} KiB until then",
@@ -93,17 +93,17 @@ def test_limits_of_the_tiers_are_those_in_force() -> None:
         f"{RATE.max_per_window} in {RATE.window_secs} s",
     ],
 )
-def test_a_number_on_the_page_is_the_one_in_the_code(told: str) -> None:
-    assert told in re.sub(r"\s+", " ", read(PAGE))
+def test_a_figure_on_the_page_equals_the_code(text: str) -> None:
+    assert text in re.sub(r"\s+", " ", read(PAGE))
 
 
-def test_every_name_of_the_relays_own_is_on_the_page() -> None:
+def test_every_reserved_name_is_on_the_page() -> None:
     page = read(PAGE)
     names = (reserved.RELAY, reserved.ANONYMOUS, OPERATOR)
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
-def test_files_made_for_serving_are_in_the_table_of_backups(tmp_path: Path) -> None:
+def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None:
     Authenticator.open(tmp_path, ManualClock()).close()
     table = section(PAGE, "Backup")
     assert [path.name for path in tmp_path.iterdir() if f"`{path.name}`" not in table] == []

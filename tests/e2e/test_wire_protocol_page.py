@@ -1,4 +1,4 @@
-"""The page on the wire protocol is compared with the code: fields, defaults, bounds, bytes."""
+"""Compare the page on the wire protocol with the code: fields, defaults, bounds, bytes."""
 
 import json
 import re
@@ -41,7 +41,7 @@ ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \|", re.MULTILINE)
 
 
 def part(heading: str, text: str) -> str:
-    """What stands under a heading, up to the next of the same or a higher level."""
+    """Return the section of a heading, up to the next of the same or a higher level."""
     level = heading.split(" ", 1)[0]
     body = text.split(f"{heading}\n", 1)[1]
     return re.split(rf"^#{{1,{len(level)}}} ", body, maxsplit=1, flags=re.MULTILINE)[0]
@@ -52,7 +52,7 @@ def page_blocks(text: str, language: str) -> list[str]:
 
 
 def documented() -> Iterator[Any]:
-    """Every struct with the part of the page that is about it."""
+    """Yield every struct with its section of the page."""
     page = read(PAGE)
     for side, operations in ((AGENT, frames.FromAgent), (RELAY, frames.FromRelay)):
         section = part(f"## {side}", page)
@@ -65,22 +65,22 @@ def documented() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("kind", "section"), list(documented()))
 def test_a_table_has_every_field_with_its_default(kind: type[msgspec.Struct], section: str) -> None:
-    told = {name: default.strip("`") for name, _, default in ROW.findall(section)}
-    assert told == {field.encode_name: _default(field) for field in msgspec.structs.fields(kind)}
+    documented = {name: default.strip("`") for name, _, default in ROW.findall(section)}
+    assert documented == {
+        field.encode_name: _default(field) for field in msgspec.structs.fields(kind)
+    }
 
 
 @pytest.mark.parametrize(("kind", "section"), list(documented()))
-def test_a_table_tells_every_bound_that_is_enforced(
-    kind: type[msgspec.Struct], section: str
-) -> None:
-    told = {name: type_ for name, type_, _ in ROW.findall(section)}
+def test_a_table_lists_every_enforced_bound(kind: type[msgspec.Struct], section: str) -> None:
+    documented = {name: type_ for name, type_, _ in ROW.findall(section)}
     schema = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
     is_strict = issubclass(kind, frames.AgentOperation)
     absent = [
         f"{name}: {bound}"
         for name, field in schema.items()
         for bound in _bounds(field)
-        if is_strict and str(bound) not in re.findall(r"\d+", told[name])
+        if is_strict and str(bound) not in re.findall(r"\d+", documented[name])
     ]
     assert absent == []
 
@@ -116,7 +116,7 @@ def test_frames_on_the_page_are_frames_and_show_every_operation(side: str) -> No
     assert shown == set(get_args(operations))
 
 
-def test_the_worked_proof_is_what_the_keys_give() -> None:
+def test_the_worked_proof_follows_from_its_keys() -> None:
     section = part("### Worked example: a proof", read(PAGE))
     text, signature = page_blocks(section, "text")
     me = _identity("agent.web", 1, 2)
@@ -132,15 +132,15 @@ def test_the_worked_proof_is_what_the_keys_give() -> None:
     assert me.prove(cells["nonce"], "127.0.0.1:7171").signature == signature
 
 
-def test_the_worked_sealing_key_is_what_the_keys_give() -> None:
+def test_the_worked_sealing_key_follows_from_its_keys() -> None:
     text, signature = page_blocks(part("### A key to encrypt to", read(PAGE)), "text")
     me = _identity("agent.web", 1, 2)
     assert text.encode() == sealing_key_text(subject="agent.web", sealing_key=me.sealing_key)
     assert me.card.sealing_signature == signature
 
 
-def test_the_worked_seal_is_what_the_recipe_on_the_page_gives() -> None:
-    """By the recipe, not by the client: what another implementation would do."""
+def test_the_worked_seal_follows_from_the_recipe_on_the_page() -> None:
+    """Follow the recipe instead of calling the client, as another implementation would."""
     section = part("## Sealed payloads", read(PAGE))
     [sealed] = page_blocks(section, "json")
     [context] = page_blocks(section, "text")
@@ -151,8 +151,8 @@ def test_the_worked_seal_is_what_the_recipe_on_the_page_gives() -> None:
     derived = HKDF(algorithm=SHA256(), length=44, salt=None, info=info).derive(shared)
     cipher = ChaCha20Poly1305(derived[:32])
     content = to_text(cipher.encrypt(derived[32:], b'{"refund":12}', info))
-    told = dict(re.findall(r"\| ([\w ]+) \| `([0-9a-f]+)` \|", section))
-    assert told == {
+    documented = dict(re.findall(r"\| ([\w ]+) \| `([0-9a-f]+)` \|", section))
+    assert documented == {
         "shared secret": shared.hex(),
         "key": derived[:32].hex(),
         "nonce": derived[32:].hex(),
@@ -181,14 +181,14 @@ def test_every_field_of_a_sealed_payload_and_of_a_card_is_named() -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
-def test_the_page_tells_every_close_code_the_relay_uses() -> None:
-    told = set(map(int, re.findall(r"^\| (\d{4}) \|", read(PAGE), re.MULTILINE)))
+def test_the_page_lists_every_close_code() -> None:
+    documented = set(map(int, re.findall(r"^\| (\d{4}) \|", read(PAGE), re.MULTILINE)))
     used = {value for name, value in vars(frames).items() if name.startswith("CLOSE_")}
     used |= {connection.CLOSE_GARBAGE, connection.CLOSE_FAILED, connection.CLOSE_TRY_LATER}
-    assert told == used | {1009}  # by the library, far beyond what a frame may be
+    assert documented == used | {1009}  # by the library, far beyond what a frame may be
 
 
-def test_numbers_in_the_prose_are_those_of_the_code() -> None:
+def test_figures_in_the_prose_equal_the_code() -> None:
     page = re.sub(r"\s+", " ", read(PAGE))
     wanted = [
         f"a list of up to {bounds.frame_max_operations} |",

@@ -1,8 +1,8 @@
-"""Pages as scripts: their blocks in order, a shell that runs them, and answers compared.
+"""Run the blocks of a page in a shell and compare the responses.
 
-An answer on a page is an example. What is new each time is not compared: ids that the relay made,
-keys, tokens, times. A word in capitals takes any value, and the same value further down. An object
-with "…" in it leaves fields out.
+A response on a page is an example. Values that change with each run are not compared: generated
+ids, keys, tokens, times. A word in capitals matches any value, and the same value further down. An
+object with "…" in it omits fields.
 """
 
 import json
@@ -30,14 +30,14 @@ PATIENCE_S = 60
 
 
 def page_blocks(name: str) -> Iterator[tuple[str, str, int]]:
-    """Language, content and line of every block of a page."""
+    """Yield language, content and line of every block of a page."""
     text = read(name)
     for block in BLOCK.finditer(text):
         yield block[1], block[2], text.count("\n", 0, block.start()) + 2
 
 
 class Shell:
-    """One bash for a whole page, so that variables and functions stay."""
+    """Hold one bash for a whole page, so that variables and functions persist."""
 
     def __init__(self, directory: Path, path: str) -> None:
         self._bash = subprocess.Popen(
@@ -51,7 +51,7 @@ class Shell:
         )
 
     def run(self, script: str) -> str:
-        """What it prints; it must not fail. Whatever takes too long is ended."""
+        """Return the output of a script that must succeed; kill it after a timeout."""
         assert self._bash.stdin
         assert self._bash.stdout
         self._bash.stdin.write(f"{script}\nprintf '\\n<%s over>\\n' $?\n")
@@ -81,7 +81,7 @@ class Shell:
 
 
 def json_values(text: str) -> list[Any]:
-    """All JSON values in a text, one after the other."""
+    """Return all JSON values in a text, in order."""
     decoder, values, rest = json.JSONDecoder(), [], text.strip()
     while rest:
         value, end = decoder.raw_decode(rest)
@@ -98,7 +98,7 @@ def check_json(expected: str, printed: str) -> None:
 
 
 def check_http(expected: str, printed: str) -> None:
-    """The status line, the headers that the page shows, and the content."""
+    """Compare the status line, the headers on the page, and the content."""
     wanted_head, _, wanted = expected.partition("\n\n")
     head, _, content = printed.replace("\r", "").partition("\n\n")
     status, *lines = wanted_head.splitlines()
@@ -114,7 +114,7 @@ def _header(line: str) -> str:
 
 
 def check_value(wanted: Any, found: Any, captured: dict[str, str], path: str = "$") -> None:
-    """Fail unless `found` is what the page shows; `captured` learns what capitals stand for."""
+    """Fail unless `found` matches the page; store the values of words in capitals in `captured`."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         shown = {name for name in wanted if name != OMITTED}
         assert shown <= set(found) if OMITTED in wanted else shown == set(found), (path, found)
@@ -133,7 +133,7 @@ def check_value(wanted: Any, found: Any, captured: dict[str, str], path: str = "
 
 
 def _plain(value: Any) -> Any:
-    """A value without what is new each time."""
+    """Return a value without the parts that change with each run."""
     if isinstance(value, int) and value > LONG_NUMBER:
         return "<number>"
     if isinstance(value, str):
@@ -143,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def filled_in(line: str, captured: dict[str, str]) -> str:
-    """A line to send, with what its words in capitals stand for."""
+    """Return a line to send, with its words in capitals replaced by their values."""
 
     def fill(found: re.Match[str]) -> str:
         return json.dumps(captured[found[1]]) if CAPITALS.fullmatch(found[1]) else found[0]
