@@ -1,1 +1,1 @@
-"""Formats shared by processes: what lies on disk and what crosses a socket. Still pure."""
+"""Formats shared by processes: journal, files, frames, HTTP bodies. Pure, like the policy."""

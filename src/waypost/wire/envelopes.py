@@ -1,4 +1,4 @@
-"""The envelope: header and payload of one message, as a consumer gets it and a file holds it."""
+"""The envelope: header and payload of one message, as delivered and as stored in a file."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -12,9 +12,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `subject` is what it was published to, `budget` what it may still do.
+    """One message. `subject` is the subject or pattern it was published to.
 
-    A reply or a follow-up published with `parent=envelope` inherits the budget.
+    A reply or follow-up published with `parent=envelope` inherits the rest of `budget`.
     """
 
     id: str
@@ -27,7 +27,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HasHeader(Protocol):
-    """What an arrival in the journal tells about its envelope."""
+    """The envelope fields of an arrival in the journal."""
 
     id: str
     subject: str
@@ -37,15 +37,15 @@ class HasHeader(Protocol):
 
 
 def instant(at_us: int) -> datetime:
-    """Microseconds since the epoch as an aware UTC datetime."""
+    """Return microseconds since the epoch as an aware UTC datetime."""
     return _EPOCH + timedelta(0, at_us // 1_000_000, at_us % 1_000_000)
 
 
 def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes: int) -> int:
-    """The length of `encode_envelope` for a message delivered to `endpoint`, without encoding it.
+    """Return the length of `encode_envelope` for a delivery to `endpoint`, without encoding.
 
-    Everything in the header is plain ASCII that JSON need not escape. `budget` is as the message
-    arrived; what the delivery spends of it is counted in.
+    Every header field is plain ASCII that JSON does not escape. `budget` is the budget on arrival;
+    the size accounts for what the delivery spends of it.
     """
     size = _FIXED_BYTES + payload_bytes + len(header.id) + len(header.subject) + len(header.sender)
     reply_to = header.reply_to
@@ -60,7 +60,8 @@ def stored_size(header: HasHeader, budget: Budget, endpoint: str, payload_bytes:
 
 @lru_cache(maxsize=4096)
 def _digits(hop_count: int, max_hops: int, calls: int) -> int:
-    """Of what a delivery leaves of these: they are the same again and again."""
+    """Return the digits of the three counters after a delivery; cached, because few values
+    occur."""
     return len(f"{hop_count + 1}{max_hops}{max(0, calls - 1)}")
 
 

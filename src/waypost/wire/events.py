@@ -1,8 +1,8 @@
-"""The journal's events: one JSON object a line, told apart by `kind`.
+"""The journal's events: one JSON object per line, distinguished by `kind`.
 
 Rule 1  Events are facts in the past tense; folding them in order gives the relay's state.
-Rule 2  Header fields are flat and small. Payloads are inline or behind `body`, never both.
-Rule 3  A field that has its default is left out of the line.
+Rule 2  Header fields are flat and small. Payloads are inline or referenced by `body`, never both.
+Rule 3  A field with its default value is omitted from the line.
 
 A publish to several endpoints is several lines, `part` 0 to `parts - 1`, with one `id`. The
 sender's rate window counts lines with `part` 0.
@@ -20,14 +20,14 @@ from waypost.policy.reasons import Reason
 
 
 class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True, gc=False):
-    """`seq` counts events from 1 without gaps; `at_us` is µs since the epoch, never going back."""
+    """`seq` counts events from 1 without gaps; `at_us` is µs since the epoch, never decreasing."""
 
     seq: int = 0
     at_us: int
 
 
 class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a large payload lies in the body file beside the segment."""
+    """The location of a large payload in the body file beside the segment."""
 
     offset: int
     length: int
@@ -35,10 +35,10 @@ class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Arrived(Event, kw_only=True, gc=False):
-    """What was judged: the message's header and the numbers seen by each check.
+    """An arrival: the message's header and the counts that each check used.
 
-    `budget` is as the message arrived, before the delivery was charged to it. `size` is the
-    stored envelope's, in bytes. `chosen_id` tells that the sender picked the id.
+    `budget` is the budget on arrival, before the delivery was charged to it. `size` is the size of
+    the stored envelope in bytes. `chosen_id` is true if the sender chose the id.
     """
 
     id: str
@@ -66,9 +66,9 @@ class _Arrived(Event, kw_only=True, gc=False):
 
 
 class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
-    """Stored in the mailbox of `endpoint`; with no endpoint, nobody was there.
+    """Stored in the mailbox of `endpoint`; an empty endpoint means that none matched.
 
-    `deferred`: a handler is waiting, so the breaker learns the outcome later. `probe`: this
+    `deferred`: a handler will process it, so the breaker gets the outcome later. `probe`: this
     delivery tests a half-open breaker.
     """
 
@@ -77,10 +77,10 @@ class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
 
 
 class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
-    """Refused.
+    """Rejected.
 
-    With `since_us`, the line stands for `count` alike from then on, in a flood, and `at_us` is when
-    they were written down.
+    With `since_us`, the line stands for `count` equal rejections of a flood since then, and `at_us`
+    is when the line was written.
     """
 
     reason: Reason
@@ -91,14 +91,14 @@ class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
 
 
 class _About(Event, kw_only=True, gc=False):
-    """Something happened to one message in one mailbox."""
+    """An event of one message in one mailbox."""
 
     id: str
     endpoint: str
 
 
 class Leased(_About, tag="leased", kw_only=True, gc=False):
-    """Handed out until `until_us` (0: until its handler ends)."""
+    """Leased until `until_us` (0: until its handler ends)."""
 
     until_us: int = 0
     via: str = "lease"
@@ -106,41 +106,41 @@ class Leased(_About, tag="leased", kw_only=True, gc=False):
 
 
 class Acked(_About, tag="acked", kw_only=True, gc=False):
-    """Done; the message has left."""
+    """Acknowledged; the message has left the mailbox."""
 
     via: str = "lease"
 
 
 class Returned(_About, tag="returned", kw_only=True, gc=False):
-    """A lease ended without an outcome; waiting again, not before `not_before_us`."""
+    """Returned to the mailbox by a nack or an expired lease; pending from `not_before_us` on."""
 
     reason: str
     not_before_us: int = 0
 
 
 class Failed(_About, tag="failed", kw_only=True, gc=False):
-    """Could not be delivered; now a dead letter."""
+    """Delivery failed; now a dead letter."""
 
     reason: str
     via: str = "handler"
 
 
 class Expired(_About, tag="expired", kw_only=True, gc=False):
-    """Its time was up. `was` is "pending", or "dead" for a dead letter that was purged."""
+    """Expired. `was` is "pending", or "dead" for a purged dead letter."""
 
     was: str = "pending"
     reason: str = "time to live is over"
 
 
 class Evicted(_About, tag="evicted", kw_only=True, gc=False):
-    """Made room for others; now a dead letter."""
+    """Evicted to make room in a full mailbox; now a dead letter."""
 
     sender: str
     reason: str
 
 
 class Redriven(_About, tag="redriven", kw_only=True, gc=False):
-    """A dead letter was put back into its mailbox, at the end."""
+    """A dead letter, put back at the end of its mailbox."""
 
 
 class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
@@ -153,7 +153,7 @@ class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
 
 
 class EndpointChanged(Event, tag="endpoint", kw_only=True, gc=False):
-    """`action` is "registered" or "unregistered"; `since_us` when it was first registered."""
+    """`action` is "registered" or "unregistered"; `since_us` is the first registration."""
 
     endpoint: str
     action: str
@@ -168,7 +168,7 @@ class SessionChanged(Event, tag="session", kw_only=True, gc=False):
 
 
 class PairSeen(Event, tag="seen", kw_only=True, gc=False):
-    """`sender` wrote to `endpoint` at `seen_ms`, as somebody else remembers: restored by hand."""
+    """A last-seen pair restored from the lake: `sender` sent to `endpoint` at `seen_ms`."""
 
     sender: str
     endpoint: str
@@ -176,14 +176,14 @@ class PairSeen(Event, tag="seen", kw_only=True, gc=False):
 
 
 class RulesChanged(Event, tag="rules", kw_only=True, gc=False):
-    """The access rules in force from here on."""
+    """The access rules from here on."""
 
     rules: list[AccessRule]
     problem: str = ""
 
 
 class SettingsChanged(Event, tag="settings", kw_only=True, gc=False):
-    """The settings in force from here on, as in `config.json`; `cause` "start" or "reload"."""
+    """The settings from here on, as in `config.json`; `cause` is "start" or "reload"."""
 
     cause: str
     settings: dict[str, Any]
@@ -191,7 +191,7 @@ class SettingsChanged(Event, tag="settings", kw_only=True, gc=False):
 
 
 class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True, gc=False):
-    """Closes a batch: `count` events in the `bytes` before this line, with their CRC-32."""
+    """The end of a batch: `count` events in the `bytes` before this line, with their CRC-32."""
 
     seq: int
     at_us: int

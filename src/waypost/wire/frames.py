@@ -14,7 +14,8 @@ The order of a connection:
                                      ←   send, ack, nack, signal, fetch
     sent, queue_full, delivery_confirm, signal, messages, error  →
 
-`ref` is a number the agent chooses to know an answer by. Both encodings hold the same fields.
+`ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
+same fields.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,26 +39,26 @@ Ids = Annotated[list[str], msgspec.Meta(max_length=lease_max_messages)]
 
 
 class FrameOperation(msgspec.Struct, tag_field="op", kw_only=True, omit_defaults=True):
-    """One operation, told apart by `op`."""
+    """One operation, distinguished by `op`."""
 
 
 class AgentOperation(FrameOperation, kw_only=True, forbid_unknown_fields=True):
-    """One from an agent: a field nobody knows is a mistake, and said to be one."""
+    """An operation of an agent. Unknown fields are rejected."""
 
 
 # From the relay
 
 
 class Challenge(FrameOperation, tag="challenge", kw_only=True):
-    """Sign this; see `handshake`."""
+    """A nonce to sign; see `handshake`."""
 
     nonce: str
 
 
 class Welcome(FrameOperation, tag="welcome", kw_only=True):
-    """You are `subject`. `token` opens the HTTP interface until `token_expires_at` (ms).
+    """Authenticated as `subject`. `token` is valid for HTTP until `token_expires_at` (ms).
 
-    At most `unconfirmed_max` messages are ahead of their confirmations; frames are at most
+    At most `unconfirmed_max` messages run ahead of their acks; frames are at most
     `frame_max_bytes` long and hold at most `operations_max` operations.
     """
 
@@ -70,19 +71,20 @@ class Welcome(FrameOperation, tag="welcome", kw_only=True):
 
 
 class QueueStatus(FrameOperation, tag="queue_status", kw_only=True):
-    """How many messages were stored for you."""
+    """The number of messages stored for the agent."""
 
     pending: int
 
 
 class Live(FrameOperation, tag="live"):
-    """Everything stored has been delivered and confirmed; what follows has just arrived."""
+    """All stored messages are delivered and acked; new messages follow."""
 
 
 class Message(FrameOperation, tag="message", kw_only=True):
-    """One message, to be confirmed with `ack`. `parent` is the id of the message it follows from.
+    """A message to `ack`. `parent` is the id of the message it follows from.
 
-    `was_stored` tells that it waited for you to connect. `tier` is the sender's; 0: not asked for.
+    `was_stored` is true if it was stored before delivery. `tier` is the sender's; 0 if it was not
+    requested.
     """
 
     envelope: Envelope
@@ -99,7 +101,7 @@ class FetchedMessages(FrameOperation, tag="messages", kw_only=True):
 
 
 class SendResult(FrameOperation, tag="sent", kw_only=True):
-    """The answer to `send`: on disk, or refused."""
+    """The answer to `send`: stored on disk, or rejected."""
 
     ref: Ref
     message_id: str
@@ -110,7 +112,7 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
 
 
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
-    """What you sent as `ref` was not stored for `recipient`: its mailbox is full."""
+    """The message sent as `ref` was not stored: the mailbox of `recipient` is full."""
 
     ref: Ref
     recipient: str
@@ -118,9 +120,9 @@ class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
 
 
 class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
-    """`recipient` has confirmed `message_id`; `was_stored` if it had to wait there.
+    """`recipient` has acked `message_id`; `was_stored` is true if it was stored before delivery.
 
-    One with an `id` was kept for you while you were away and wants an `ack` of its own.
+    A confirmation with an `id` was stored while its sender was not connected, and needs an `ack`.
     """
 
     message_id: str
@@ -130,7 +132,7 @@ class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
 
 
 class Error(FrameOperation, tag="error", kw_only=True):
-    """An operation that could not be done, or (`fatal`) the end of the connection."""
+    """The failure of the operation `ref`, or (`fatal`) of the connection."""
 
     error: str
     reason: str = ""
@@ -143,10 +145,10 @@ class Error(FrameOperation, tag="error", kw_only=True):
 
 
 class Auth(AgentOperation, tag="auth", kw_only=True):
-    """`signature` is over `handshake.proof_text`. `receive: pull` means: only what I `fetch`.
+    """The proof of identity; `signature` is over `handshake.proof_text`.
 
-    `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) is for those who
-    want to encrypt to you.
+    With `receive: pull` the relay delivers only on `fetch`. `sealing_key` with
+    `sealing_signature` (over `handshake.sealing_key_text`) lets other agents encrypt to this one.
     """
 
     subject: str
@@ -158,13 +160,14 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
 
 
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The message another follows from, and its budget as it was delivered."""
+    """The message that another follows from, and its budget at delivery."""
 
     id: str
     budget: Budget
 
     def to_envelope(self) -> Envelope:
-        """As much of its envelope as counts for what follows from it. Raises `InvalidMessage`."""
+        """Return an envelope with the fields that a follow-up inherits. Raises
+        `InvalidMessage`."""
         validate_message_id(self.id)
         return Envelope(
             id=self.id, subject="", sender="", budget=self.budget, created_at=instant(0)
@@ -172,7 +175,7 @@ class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Send(AgentOperation, tag="send", kw_only=True):
-    """Publish. `budget` may only narrow what the relay and `parent` allow."""
+    """A message to publish. `budget` may only narrow what the relay and `parent` allow."""
 
     ref: Ref
     subject: str
@@ -184,21 +187,24 @@ class Send(AgentOperation, tag="send", kw_only=True):
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):
-    """These are done and may leave the mailbox."""
+    """Acknowledge messages: they leave the mailbox."""
 
     ids: Ids
 
 
 class Nack(AgentOperation, tag="nack", kw_only=True):
-    """These were not done: again, not before `delay` seconds have passed."""
+    """Return messages to the mailbox, to be delivered again after `delay` seconds."""
 
     ids: Ids
     delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
 
 
 class Fetch(AgentOperation, tag="fetch", kw_only=True):
-    """With `receive: pull`: up to `limit` messages, none larger than `max_size_bytes`, waiting up
-    to `wait` seconds for the first; with the `tiers` of their senders."""
+    """With `receive: pull`, request up to `limit` messages, none larger than `max_size_bytes`.
+
+    The relay waits up to `wait` seconds for the first. With `tiers`, messages carry the tier of
+    their sender.
+    """
 
     ref: Ref
     limit: Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)] = 50
@@ -208,14 +214,14 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
 
 
 class SendSignal(AgentOperation, tag="signal", kw_only=True):
-    """Tell whoever is connected under `subject` now; never stored."""
+    """A signal to the agents connected under `subject` now; never stored."""
 
     subject: str
     signal: Signal
 
 
 class Signalled(FrameOperation, tag="signal", kw_only=True):
-    """A signal for `subject`, which is you; `sender` is whoever sent it, empty for the relay."""
+    """A signal for this agent; `sender` is empty if the relay sent it."""
 
     subject: str
     signal: Signal
@@ -243,10 +249,10 @@ _Reader = Callable[[bytes | str], Op | list[Op]]
 
 
 class Codec:
-    """How frames of one subprotocol are written and read. Reading raises `msgspec.DecodeError`.
+    """Encodes and decodes the frames of one subprotocol. Decoding raises `msgspec.DecodeError`.
 
-    Payloads stay JSON text inside the relay, whatever the agent speaks: `payload_to_json` turns
-    the raw payload of a `Send` into it, `payload_from_json` turns it back.
+    Payloads are JSON text inside the relay, in either encoding: `payload_to_json` converts the raw
+    payload of a `Send`, `payload_from_json` converts it back.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -260,19 +266,22 @@ class Codec:
         self._read_relay: _Reader[FromRelay] = form.Decoder(FromRelay | list[FromRelay]).decode
 
     def from_agent(self, frame: bytes | str) -> list[FromAgent]:
-        """The operations of a frame that an agent sent."""
+        """Return the operations of an agent's frame."""
         if not self.is_text and isinstance(frame, str):
             raise msgspec.DecodeError("expected a binary frame")
         found = self._read_agent(frame)
         return found if isinstance(found, list) else [found]
 
     def from_relay(self, frame: bytes | str) -> list[FromRelay]:
-        """The operations of a frame that a relay sent."""
+        """Return the operations of a relay's frame."""
         found = self._read_relay(frame)
         return found if isinstance(found, list) else [found]
 
     def payload_to_json(self, payload: msgspec.Raw) -> object:
-        """The payload of a `Send` as something `publish` takes, or `InvalidMessage`."""
+        """Return the payload of a `Send` in a form that `publish` accepts.
+
+        Raises `InvalidMessage`.
+        """
         if self.is_text:
             return payload
         try:
@@ -281,13 +290,13 @@ class Codec:
             raise InvalidMessage(f"payload is not MessagePack: {problem}") from None
 
     def payload_from_json(self, payload: msgspec.Raw) -> msgspec.Raw:
-        """A payload of JSON text as part of a frame, or `InvalidMessage` if it cannot be one."""
+        """Return a payload of JSON text in the encoding of the frame. Raises `InvalidMessage`."""
         if self.is_text:
             return payload
         try:
             return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(payload)))
         except (msgspec.DecodeError, OverflowError) as problem:
-            raise InvalidMessage(f"payload has no form in MessagePack: {problem}") from None
+            raise InvalidMessage(f"payload cannot be encoded as MessagePack: {problem}") from None
 
 
 CODECS = {name: Codec(name) for name in (JSON_PROTOCOL, MSGPACK_PROTOCOL)}

@@ -1,8 +1,8 @@
-"""What requests to a served relay carry and what it answers, as JSON.
+"""Request and response bodies of the HTTP interface, as JSON.
 
-Requests are strict: a field nobody knows is a mistake, and said to be one. Answers may grow new
-fields; readers ignore what they do not know. The format of subjects is stated here for readers
-and checked where they are used, which can say better what is wrong.
+Requests with unknown fields are rejected. Responses may gain fields; readers ignore unknown ones.
+The format of subjects is stated here for the OpenAPI document and checked where they are used, with
+better error texts.
 """
 
 from datetime import datetime
@@ -74,14 +74,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
 
 
 class RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Something a request carries."""
+    """Base of request bodies."""
 
 
-# Who you are
+# Authentication
 
 
 class ChallengeResponse(msgspec.Struct, kw_only=True):
-    """Sign this, together with what `handshake.proof_text` says, within a minute."""
+    """A nonce, to be signed within a minute as part of `handshake.proof_text`."""
 
     nonce: str
 
@@ -89,7 +89,7 @@ class ChallengeResponse(msgspec.Struct, kw_only=True):
 class TokenRequest(RequestBody, kw_only=True):
     """A signed challenge. Keys, nonce and signatures are unpadded base64url.
 
-    `sealing_key` with `sealing_signature` is for those who want to encrypt to you.
+    `sealing_key` with `sealing_signature` lets other agents encrypt to this one.
     """
 
     subject: SubjectText
@@ -101,7 +101,7 @@ class TokenRequest(RequestBody, kw_only=True):
 
 
 class TokenResponse(msgspec.Struct, kw_only=True):
-    """You are `subject`; send `Authorization: Bearer <token>` until `expires_at` (ms)."""
+    """A token for `subject`: send `Authorization: Bearer <token>` until `expires_at` (ms)."""
 
     subject: str
     token: str
@@ -112,7 +112,7 @@ class TokenResponse(msgspec.Struct, kw_only=True):
 
 
 class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
-    """What a message may do at most; it can only be less than the relay allows.
+    """A budget for a message; it can only narrow what the relay allows.
 
     `ttl` is the instant of expiry, in ms since the epoch.
     """
@@ -125,10 +125,10 @@ class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
 
 
 class NewMessage(RequestBody, kw_only=True):
-    """A message to publish. Its sender is whoever the token belongs to.
+    """A message to publish. Its sender is the subject of the token.
 
-    `parent` is the message this one follows from. The same `message_id` again gives the first
-    result again.
+    `parent` is the message this one follows from. Publishing the same `message_id` again returns
+    the first result again.
     """
 
     subject: PatternText
@@ -140,7 +140,7 @@ class NewMessage(RequestBody, kw_only=True):
 
 
 class NewMessages(RequestBody, kw_only=True):
-    """Many messages with one commit. One that is invalid fails them all."""
+    """Many messages with one commit. An invalid one fails them all."""
 
     messages: Annotated[
         list[NewMessage], msgspec.Meta(min_length=1, max_length=publish_many_max_messages)
@@ -148,15 +148,15 @@ class NewMessages(RequestBody, kw_only=True):
 
 
 class PublishResults(msgspec.Struct, kw_only=True):
-    """What became of each message, in the order in which they were given."""
+    """The result of each message, in the order of the request."""
 
     results: list[PublishResult]
 
 
 class HistoryItem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One thing that happened: when (µs), what, in which mailbox, and in words.
+    """One event of a message: time (µs), kind, mailbox, description.
 
-    `seq` is its number in the journal, for the operator only.
+    `seq` is its journal number, for the operator only.
     """
 
     at_us: int
@@ -167,7 +167,7 @@ class HistoryItem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MessageHistoryResponse(msgspec.Struct, kw_only=True):
-    """Everything that happened to a message, as far as it is the reader's concern."""
+    """The history of a message, as far as the caller may see it."""
 
     message_id: str
     steps: list[HistoryItem]
@@ -177,13 +177,13 @@ class MessageHistoryResponse(msgspec.Struct, kw_only=True):
 
 
 class Delivered(Envelope, frozen=True, kw_only=True):
-    """A message handed out. `parent` is the id of the message it follows from."""
+    """A leased message. `parent` is the id of the message it follows from."""
 
     parent: str | None = None
 
 
 class LeaseRequest(RequestBody, kw_only=True):
-    """One of many inboxes to read."""
+    """One of several inboxes to lease from."""
 
     subject: SubjectText
     limit: Limit = 50
@@ -191,39 +191,39 @@ class LeaseRequest(RequestBody, kw_only=True):
 
 
 class LeaseManyRequest(RequestBody, kw_only=True):
-    """Several inboxes to read at once."""
+    """Several inboxes to lease from at once."""
 
     inboxes: Annotated[list[LeaseRequest], msgspec.Meta(min_length=1, max_length=INBOXES_MAX)]
 
 
 class LeasedInbox(msgspec.Struct, kw_only=True):
-    """Messages handed out, the oldest first. Each waits again if it is not acknowledged in time."""
+    """Leased messages, the oldest first. Each returns to its mailbox unless acked in time."""
 
     subject: str
     messages: list[Delivered]
 
 
 class LeasedInboxes(msgspec.Struct, kw_only=True):
-    """The inboxes in the order in which they were asked for."""
+    """Leased messages by inbox, in the order of the request."""
 
     inboxes: list[LeasedInbox]
 
 
 class AckRequest(RequestBody, kw_only=True):
-    """These are done."""
+    """Messages to acknowledge."""
 
     ids: Ids
 
 
 class NackRequest(RequestBody, kw_only=True):
-    """These were not done: again, not before `delay` seconds have passed."""
+    """Messages to return to their mailbox, pending again after `delay` seconds."""
 
     ids: Ids
     delay: Seconds = 0.0
 
 
 class CountResponse(msgspec.Struct, kw_only=True):
-    """How many it was."""
+    """The number of affected messages."""
 
     count: int
 
@@ -241,35 +241,35 @@ class EndpointInfo(msgspec.Struct, kw_only=True):
 
 
 class EndpointList(msgspec.Struct, kw_only=True):
-    """Endpoints by name. `next` is what to give as `after` for more; None if this is the end."""
+    """Endpoints by name. Pass `next` as `after` for the next page; None on the last page."""
 
     endpoints: list[EndpointInfo]
     next: str | None = None
 
 
 class RedriveRequest(RequestBody, kw_only=True):
-    """Dead letters to put back; with `subject`, only those of that endpoint."""
+    """Dead letters to redrive; with `subject`, only those of that endpoint."""
 
     ids: Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=REDRIVE_MAX_IDS)]
     subject: SubjectText | None = None
 
 
 class RedriveResponse(msgspec.Struct, kw_only=True):
-    """How many dead letters went back, and which ids were asked for and stayed."""
+    """The number of redriven dead letters, and the requested ids that were not redriven."""
 
     redriven: int
     not_redriven: list[str]
 
 
 class PurgeRequest(RequestBody, kw_only=True):
-    """Dead letters to throw away: of one endpoint, or older than so many ms, or all."""
+    """Dead letters to purge: of one endpoint, older than an age in ms, or all."""
 
     subject: SubjectText | None = None
     older_than_ms: Number | None = None
 
 
 class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from"}):
-    """An access rule. The highest priority is tried first; the first that matches decides."""
+    """An access rule. Rules are tried by descending priority; the first match decides."""
 
     from_: PatternText
     to: PatternText
@@ -278,16 +278,16 @@ class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from"}):
 
 
 class RuleList(msgspec.Struct, kw_only=True):
-    """The rules in the order in which they are tried; `problem` if their file cannot be used."""
+    """The rules in evaluation order; `problem` is set if the rules file is unusable."""
 
     rules: list[AccessRule]
     problem: str = ""
 
 
 class ConfigState(msgspec.Struct, kw_only=True):
-    """`config` is the file as it is, `settings` what is in force (or would be).
+    """The settings file as `config`, and the resulting `settings`.
 
-    `notes` are valid settings that cannot work as meant; `problem` says why a file is ignored.
+    `notes` lists valid settings that cannot work as intended; `problem` is why the file is ignored.
     """
 
     config: dict[str, Any]
@@ -390,6 +390,6 @@ class InboxUsage(InboxStats, kw_only=True):
 
 
 class Health(msgspec.Struct, kw_only=True):
-    """Whether it can be relied on."""
+    """The health of the relay."""
 
     status: str

@@ -1,7 +1,7 @@
-"""Typed payloads and signals that agents may agree on.
+"""Payloads and signals: their encoding, and optional types that agents may agree on.
 
-A payload may be anything JSON can hold. Callers who use these types get them validated when
-they publish or signal; nobody has to use them.
+A payload may be any JSON value. Values of these types are validated on publish or signal; using
+them is optional.
 """
 
 import re
@@ -18,7 +18,7 @@ Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Performative(StrEnum):
-    """What kind of speech act a message is."""
+    """The speech act of a message."""
 
     REQUEST = "request"
     INFORM = "inform"
@@ -31,7 +31,7 @@ class Performative(StrEnum):
 
 
 class ChannelType(StrEnum):
-    """Where a human-facing message was written."""
+    """The channel in which a person wrote a message."""
 
     DM = "dm"
     GROUP = "group"
@@ -40,7 +40,7 @@ class ChannelType(StrEnum):
 
 
 class SignalType(StrEnum):
-    """What an ephemeral signal is about."""
+    """The topic of an ephemeral signal."""
 
     TYPING = "typing"
     PRESENCE = "presence"
@@ -51,7 +51,7 @@ class SignalType(StrEnum):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that goes with a message; `size` in bytes."""
+    """A file attached to a message; `size` in bytes."""
 
     path: str
     filename: str
@@ -60,7 +60,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ResponseContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the place a reply will be shown in can take; `max_length` in characters."""
+    """Limits of the platform that will show a reply; `max_length` in characters."""
 
     platform: str
     max_length: Size | None = None
@@ -85,7 +85,7 @@ class StandardPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that is true for a moment: delivered to whoever listens now, never stored."""
+    """An ephemeral notification: delivered to current listeners, never stored."""
 
     type: SignalType
     state: str
@@ -106,20 +106,21 @@ def validate_signal(signal: Signal) -> Signal:
 
 
 def encode_payload(payload: object) -> bytes:
-    """A payload as JSON; typed payloads are checked against their type. `InvalidMessage` if not.
+    """Encode a payload as JSON. Raises `InvalidMessage` if that is impossible.
 
-    `msgspec.Raw`, alone or within, is taken as JSON text and made to fit on one line.
+    Typed payloads are checked against their type. `msgspec.Raw`, alone or nested, is JSON text and
+    is reformatted to one line.
     """
     if isinstance(payload, _BYTES):
-        raise InvalidMessage("payload is bytes: encode it to text (base64, say) and say so in it")
+        raise InvalidMessage("payload is bytes, which JSON cannot hold: encode it as base64 text")
     try:
         encoded = _encode(payload)
         if _is_plain(payload):
             return encoded
         if isinstance(payload, msgspec.Struct):
             msgspec.json.decode(encoded, type=type(payload))
-        # Raw parts were copied as they are, so they are checked here, wherever they were. Looking
-        # at the form alone is not enough: 1e999 has the form of a number, and nobody can read it.
+        # Raw parts were copied unchecked, so the result is decoded here. A syntax check is not
+        # enough: 1e999 is a valid JSON number that no decoder accepts.
         _read(encoded)
         if not encoded.isascii():
             encoded.decode()
@@ -136,8 +137,10 @@ def encode_payload(payload: object) -> bytes:
 
 
 def _is_plain(payload: object) -> bool:
-    """Whether this is a dict of plain values and lists of such: what most messages are. Then the
-    encoder has said it all: there is no `msgspec.Raw` within, and no depth."""
+    """Return whether this is a dict of plain values and lists of them, as most payloads are.
+
+    Such a payload needs no further check: it holds no `msgspec.Raw` and no deep nesting.
+    """
     if type(payload) is not dict:
         return False
     for value in payload.values():
@@ -150,7 +153,8 @@ def _is_plain(payload: object) -> bool:
 
 
 def _too_deep(encoded: bytes) -> bool:
-    """Whoever reads JSON runs out of stack at some depth; what is stored must be readable."""
+    """Return whether the nesting exceeds the limit: JSON decoders overflow their stack at some
+    depth, and a stored payload must be readable."""
     outline = _outline(encoded)
     for _ in range(payload_nesting_max_levels):  # each time, the innermost level goes
         outline = outline.replace(b"[]", b"")
@@ -160,7 +164,7 @@ def _too_deep(encoded: bytes) -> bool:
 
 
 def _outline(encoded: bytes) -> bytes:
-    """Only the brackets outside of strings, all of them square."""
+    """Return only the brackets outside strings, all turned square."""
     if b"\\" in encoded:
         encoded = encoded.replace(b"\\\\", b"").replace(b'\\"', b"")
     outline = encoded.translate(_SQUARE, _PLAIN).replace(b'""', b"")
@@ -171,7 +175,7 @@ _encode = msgspec.json.Encoder().encode
 _read = msgspec.json.Decoder().decode
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
 _BYTES = (bytes, bytearray, memoryview)
-_LF, _CR = b"\n\r"  # as numbers: looking for one byte is much faster than for a string of one
+_LF, _CR = b"\n\r"  # as integers: searching for a byte is much faster than for a one-byte string
 _SQUARE = bytes.maketrans(b"{}", b"[]")
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STRING = re.compile(rb'"[^"]*"')

@@ -1,7 +1,7 @@
-"""Refusals and failures as other processes see them: one shape, one table of HTTP statuses.
+"""Rejections and failures as other processes see them: one struct, one table of HTTP statuses.
 
-A quota refusal is the bare text and nothing else, in every tier: whoever is refused must not
-learn from it how well the recipient knows them.
+A quota rejection is the bare text and nothing else, in every tier: its sender must not learn its
+tier from it.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from waypost.wire.results import PublishResult, Rejection
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`error` is for people, `reason` for programs. `retry_after_ms` where waiting helps."""
+    """`error` is for people, `reason` for programs; `retry_after_ms` is 0 if waiting is useless."""
 
     error: str
     reason: str = ""
@@ -28,11 +28,11 @@ STATUS: dict[Reason, int] = {
     Reason.STORAGE_FULL: 503,
     Reason.ACCESS_DENIED: 403,
 }
-"""The HTTP status of a publish that was refused as a whole."""
+"""The HTTP status of a publish that was rejected as a whole."""
 
 
 def problem_of(rejection: Rejection, retry_after_ms: int = 0) -> Problem:
-    """A refusal as its sender sees it."""
+    """Return a rejection as its sender sees it."""
     if rejection.reason is Reason.QUOTA_EXCEEDED:
         return Problem(error=QUOTA_EXCEEDED_TEXT)
     return Problem(
@@ -43,8 +43,7 @@ def problem_of(rejection: Rejection, retry_after_ms: int = 0) -> Problem:
 
 
 def discreet(result: PublishResult) -> PublishResult:
-    """A result without what only those on the relay's own machine should see: how full mailboxes
-    are."""
+    """Return a result without mailbox fill levels, which are for local callers only."""
     return PublishResult(
         message_id=result.message_id,
         delivered_to=result.delivered_to,

@@ -1,4 +1,4 @@
-"""What callers are told about a publish."""
+"""The result of a publish."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from waypost.policy.reasons import Reason
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
-    """One endpoint (by hash; empty when the whole publish was refused) and why."""
+    """The rejection by one endpoint (its hash; empty if the whole publish was rejected)."""
 
     endpoint_hash: str
     reason: Reason
@@ -14,14 +14,13 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishResult(msgspec.Struct, kw_only=True, gc=False):
-    """What became of a publish.
+    """The result of a publish.
 
-    A decision about a message is on disk when you hold this; a refusal of the whole publish
-    (`message_id` is empty) is not waited for.
+    Decisions about a message are on disk before the caller gets this. The rejection of a whole
+    publish (`message_id` is empty) is returned without that wait.
 
-    `message_id` is empty when no message came to be. `retry_after_ms` is how long to wait before
-    a rejected publish can pass, where that is known. `mailbox_pressure` maps endpoint hashes to
-    how full their mailboxes were, 0.0 to 1.0.
+    `retry_after_ms` is the time until a rejected publish can succeed, 0 if unknown.
+    `mailbox_pressure` maps endpoint hashes to the fill level of their mailboxes, 0.0 to 1.0.
     """
 
     message_id: str

@@ -1,12 +1,12 @@
-"""End-to-end encryption: what a sealed payload looks like, and exactly which bytes it covers.
+"""End-to-end encryption: the format of a sealed payload, and the bytes it covers.
 
 Rule 1  A seal is for one message: its id, sender, recipient and all keys are in the `context`.
-Rule 2  The context is additional data of the encryption and part of what is signed, so nothing
-        in it can be exchanged, and nobody can sign another's ciphertext as their own.
+Rule 2  The context is additional data of the encryption and part of the signed text, so none of it
+        can be replaced, and no sender can sign another's ciphertext as its own.
 Rule 3  The relay sees header, keys and length of a sealed payload, never its content.
 
-The parts of a context cannot hold a line break, so that two contexts never read the same.
-Encrypting, signing and checking are done where the keys are, by the client.
+The parts of a context cannot hold a line break, so two different contexts never have the same text.
+The client encrypts, signs and verifies; this module holds no keys.
 """
 
 from typing import Literal
@@ -22,11 +22,10 @@ MARK = "sealed-1"
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What others need to encrypt to `subject`, in base64url.
+    """The public keys for encrypting to `subject`, in base64url.
 
-    `sealing_signature`, made with the key behind `public_key` over `handshake.sealing_key_text`,
-    shows that the sealing key belongs to the subject. Both are None for an agent that takes
-    nothing sealed.
+    `sealing_signature`, by `public_key` over `handshake.sealing_key_text`, proves that the sealing
+    key belongs to the subject. Both are None for an agent without a sealing key.
     """
 
     subject: str
@@ -36,10 +35,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A payload that only its recipient can read. All but the mark is base64url.
+    """A payload that only its recipient can read. All fields but the mark are base64url.
 
-    `by` is the sender's Ed25519 key, `ephemeral` an X25519 key made for this payload alone,
-    `content` the encrypted JSON with its tag, `signature` the sender's over `signed_text`.
+    `by` is the sender's Ed25519 key, `ephemeral` an X25519 key for this payload alone, `content`
+    the encrypted JSON with its tag, `signature` the sender's signature over `signed_text`.
     """
 
     waypost: Literal["sealed-1"] = "sealed-1"
@@ -50,7 +49,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Parties(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a seal is between, and for which message."""
+    """Sender and recipient of a seal, and its message."""
 
     message_id: str
     sender: str
@@ -60,9 +59,9 @@ class Parties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_text(parties: Parties, ephemeral: str) -> bytes:
-    """The additional data of the encryption, and the information its key is derived with.
+    """Return the additional data of the encryption, which is also the info of key derivation.
 
-    Raises `InvalidMessage` or `InvalidSubject` for a part that is not what it should be.
+    Raises `InvalidMessage` or `InvalidSubject` for an invalid part.
     """
     validate_message_id(parties.message_id)
     validate_subject(parties.sender)
@@ -83,17 +82,17 @@ def context_text(parties: Parties, ephemeral: str) -> bytes:
 
 
 def signed_text(context: bytes, content: str) -> bytes:
-    """What the sender signs: the context and the encrypted content."""
+    """Return the text the sender signs: the context and the encrypted content."""
     return context + b"\n" + content.encode()
 
 
 def is_sealed(payload: object) -> bool:
-    """Whether `payload` says that it is sealed; whether the seal holds is not known yet."""
+    """Return whether `payload` is marked as sealed; the seal is not verified here."""
     return isinstance(payload, dict) and payload.get("waypost") == MARK
 
 
 def sealed_of(payload: object) -> Sealed:
-    """A payload as `Sealed`, its parts of the right kind and length, or `InvalidMessage`."""
+    """Convert a payload to `Sealed`, checking types and lengths. Raises `InvalidMessage`."""
     try:
         sealed = msgspec.convert(payload, Sealed)
     except msgspec.ValidationError as problem:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from waypost.pipeline.journal.columns import ReadBody
-    from waypost.wire.journal_batches import NoBatch
+    from waypost.wire.journal_batches import InvalidBytes
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class JournalStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the last valid batch."""
         import_shipped()
-        from waypost.wire.journal_batches import WholeBatch, whole_batches
+        from waypost.wire.journal_batches import ValidBatch, read_batches
 
         segments = self._options.segments()
         if not segments:
@@ -117,8 +117,8 @@ class JournalStreamReader(DataSourceStreamReader):
             )
         ends = [
             (offset + piece.end, piece.commit.seq)
-            for piece in whole_batches(read_bytes(last.path, offset, None))
-            if isinstance(piece, WholeBatch)
+            for piece in read_batches(read_bytes(last.path, offset, None))
+            if isinstance(piece, ValidBatch)
         ]
         if ends:
             position = {"segment": last.first_seq, "offset": ends[-1][0], "seq": ends[-1][1]}
@@ -169,7 +169,7 @@ def read_range(part: SegmentRange, options: ReadOptions) -> "Iterator[pa.RecordB
 
     segment = part.segment
 
-    def on_damage(piece: "NoBatch") -> None:
+    def on_damage(piece: "InvalidBytes") -> None:
         if not piece.unfinished or part.end is None:
             first, last = part.start + piece.start, part.start + piece.end
             _report(f"{segment.path} is damaged: bytes {first} to {last}", options)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from waypost.pipeline.lake.lake import Change
-    from waypost.wire.journal_batches import NoBatch
+    from waypost.wire.journal_batches import InvalidBytes
 
 WRITTEN_FILE = "relay string, segment bigint, day string, events bigint, last_seq bigint"
 """Schema of the rows that tasks return, one for each file; a damaged segment has no day."""
@@ -134,7 +134,7 @@ def _row_groups(task: ReadTask) -> "Iterator[pa.Table]":
     """Yield the new events of a segment, a row group at a time."""
     import pyarrow as pa
 
-    def on_damage(piece: "NoBatch") -> None:
+    def on_damage(piece: "InvalidBytes") -> None:
         if task.sealed or not piece.unfinished:
             raise _Damaged
 

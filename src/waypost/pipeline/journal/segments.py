@@ -19,7 +19,7 @@ from waypost.pipeline.files import local_path
 from waypost.pipeline.journal.sources import JournalSource, journal_path
 
 if TYPE_CHECKING:
-    from waypost.wire.journal_batches import NoBatch
+    from waypost.wire.journal_batches import InvalidBytes
 
 _SUFFIXES = (".jsonl", ".open")
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -123,19 +123,19 @@ def read_bytes(path: str, start: int, end: int | None) -> bytes:
 
 
 def committed_lines(
-    data: bytes, on_damage: "Callable[[NoBatch], None]"
+    data: bytes, on_damage: "Callable[[InvalidBytes], None]"
 ) -> "Iterator[tuple[bytes, int]]":
     """Yield the lines of the valid batches in `data`, some megabytes at a time, and their number.
 
     The number is that of the commit lines. Bytes that are no valid batch go to `on_damage`, and
     are skipped if that returns. On executors, call `import_shipped()` first.
     """
-    from waypost.wire.journal_batches import NoBatch, whole_batches
+    from waypost.wire.journal_batches import InvalidBytes, read_batches
 
     pieces: list[bytes] = []
     pending_bytes = count = 0
-    for piece in whole_batches(data):
-        if isinstance(piece, NoBatch):
+    for piece in read_batches(data):
+        if isinstance(piece, InvalidBytes):
             on_damage(piece)
             continue
         pieces.append(data[piece.start : piece.stop])

@@ -15,7 +15,7 @@ import msgspec
 
 from waypost.relay.errors import JournalUnreadable
 from waypost.wire.events import AnyEvent, Commit, decode_commit, decode_event
-from waypost.wire.journal_batches import COMMIT_MARK, WholeBatch, whole_batches
+from waypost.wire.journal_batches import COMMIT_MARK, ValidBatch, read_batches
 
 _COMMIT_LINE_MAX_BYTES = 512
 
@@ -106,8 +106,8 @@ def segment_bytes(path: Path) -> bytes:
 def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
     """Committed batches from offset `start` on, and between them what is damaged."""
     data = segment_bytes(path)
-    for piece in whole_batches(data, start):
-        if isinstance(piece, WholeBatch):
+    for piece in read_batches(data, start):
+        if isinstance(piece, ValidBatch):
             yield Batch(first_seq, *piece, data)
         else:
             yield Damage(first_seq, piece.start, piece.end, at_tail=piece.unfinished)
