@@ -17,6 +17,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 from waypost.relay.errors import DataDirInUse, DataDirUnusable
@@ -116,6 +117,23 @@ def replace_file(path: Path, content: bytes) -> None:
         os.unlink(unfinished)
         raise
     os.replace(unfinished, path)
+
+
+def sync_file(descriptor: int) -> None:
+    """Make the content of a file durable."""
+    if sys.platform == "darwin":  # only this reaches the disk itself there
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def endpoint_hash(subject: str) -> str:

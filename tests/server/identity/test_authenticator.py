@@ -249,7 +249,7 @@ def test_an_agent_without_a_sealing_key_has_a_card_without(authenticator: Authen
 def test_a_sealing_key_signed_for_another_subject_is_rejected(authenticator: Authenticator) -> None:
     text = sealing_key_text(subject="agent.bob", sealing_key=MALLORY.sealing_key)
     stolen = {"sealing_key": MALLORY.sealing_key, "sealing_signature": ALICE.sign(text)}
-    with pytest.raises(InvalidMessage, match="does not fit"):
+    with pytest.raises(InvalidMessage, match="does not match"):
         log_in(authenticator, ALICE, **stolen)
 
 

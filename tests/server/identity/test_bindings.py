@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.syncs import install_syncs
-from waypost.server.identity.binding_file import REPLACED_LINES_MAX, BindingFile
-from waypost.server.identity.bindings import Binding, Bindings
+from waypost.server.identity.bindings import REPLACED_LINES_MAX, Binding, BindingFile, Bindings
 from waypost.server.identity.errors import (
     IdentitiesDamaged,
     IdentitiesNotSaved,

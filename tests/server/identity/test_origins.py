@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.server.identity.origins import possible_origins
+from waypost.server.identity.challenges import possible_origins
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ Failures and answers:
 """
 
 import errno
-import fcntl
 import logging
 import os
 import queue
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.bounds import ballast_bytes
+from waypost.relay.data_dir import sync_directory, sync_file
 from waypost.relay.journal.segments import bodies_path, segment_path
 
 log = logging.getLogger("waypost.relay")
@@ -223,23 +222,6 @@ class Ballast:
             self.release()
             return False
         return True
-
-
-def sync_file(descriptor: int) -> None:
-    """Make what was written to a file durable."""
-    if sys.platform == "darwin":  # where only this reaches the disk itself
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(descriptor)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _open_file(path: Path) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.relay.data_dir import DataDir
+from waypost.relay.data_dir import DataDir, sync_directory
 from waypost.relay.journal.segments import (
     Batch,
     Damage,
@@ -23,7 +23,6 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_path,
 )
-from waypost.relay.journal.writer import sync_directory
 from waypost.relay.state.index import Index
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import Accepted, Rejected

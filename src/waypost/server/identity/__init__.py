@@ -1,1 +1,1 @@
-"""Who an agent is: names bound to keys, challenges, tokens. `authenticator` is the way in."""
+"""Identity of callers: keys bound to subjects, challenges and tokens; start at `authenticator`."""

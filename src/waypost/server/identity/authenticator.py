@@ -1,10 +1,10 @@
-"""Who is asking: what the HTTP and WebSocket sides know about identity.
+"""Authentication of agents and of the operator, for HTTP and WebSocket.
 
-Rule 1  A proof counts once: its nonce is spent whatever the outcome.
-Rule 2  A proof is for this relay: the origin the agent connected to is part of it.
-Rule 3  The subject belongs to the first key that proved itself as it.
+Rule 1  A proof is valid once: its nonce is used up, whatever the outcome.
+Rule 2  A proof is for this relay: it includes the origin that the agent connected to.
+Rule 3  A subject belongs to the first key that authenticated as it.
 
-Files in the data directory, all for the owner only: `identities.jsonl`, `token-secret` and
+Files in the data directory, accessible to the owner only: `identities.jsonl`, `token-secret` and
 `operator-token`. The caller owns the directory (the relay holds its lock).
 """
 
@@ -15,12 +15,9 @@ import msgspec
 
 from waypost.policy.errors import InvalidMessage
 from waypost.server.identity.bindings import Bindings
-from waypost.server.identity.challenges import Challenges
+from waypost.server.identity.challenges import Challenges, is_signed_by, possible_origins
 from waypost.server.identity.errors import NotAuthenticated
-from waypost.server.identity.operator import OperatorToken
-from waypost.server.identity.origins import possible_origins
-from waypost.server.identity.signatures import holds
-from waypost.server.identity.tokens import Tokens
+from waypost.server.identity.tokens import OperatorToken, Tokens
 from waypost.wire.handshake import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -33,7 +30,7 @@ from waypost.wire.sealing import Card
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """You are `subject`; `token` says so until `expires_at` (ms since the epoch)."""
+    """The token of an authenticated `subject`, valid until `expires_at` (ms since the epoch)."""
 
     subject: str
     token: str
@@ -41,10 +38,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authenticator:
-    """Knows agents by their keys and tokens, and the operator by the operator's token.
+    """Authenticate agents by key or token, and the operator by token.
 
-    May be used from several threads: `authenticate` waits for the disk when it meets a subject
-    for the first time.
+    Safe to use from several threads: `authenticate` waits for the disk when a subject
+    authenticates for the first time.
     """
 
     def __init__(
@@ -62,9 +59,9 @@ class Authenticator:
 
     @classmethod
     def open(cls, data_dir: Path, clock_ms: Callable[[], int]) -> "Authenticator":
-        """The identities of a data directory; what is missing is made.
+        """Open the identities of a data directory, creating missing files.
 
-        Raises `IdentitiesDamaged` or `SecretUnusable`, and then the relay should not be served.
+        Raises `IdentitiesDamaged` or `SecretUnusable`; the relay must not be served then.
         """
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         operator = OperatorToken.open(data_dir / "operator-token")
@@ -72,11 +69,11 @@ class Authenticator:
         return cls(Bindings.open(data_dir / "identities.jsonl"), tokens, operator, clock_ms)
 
     def close(self) -> None:
-        """Let go of the files. Nobody new is taken in from here on."""
+        """Close the files. New subjects are rejected from now on."""
         self._bindings.close()
 
     def challenge(self) -> str:
-        """A nonce to be signed once, within a minute."""
+        """Return a nonce to be signed once, within a minute."""
         return self._challenges.issue(self._clock_ms())
 
     def authenticate(  # noqa: PLR0913 - each is part of one proof
@@ -90,9 +87,9 @@ class Authenticator:
         sealing_key: str | None = None,
         sealing_signature: str | None = None,
     ) -> Grant:
-        """Let an agent in that signed `nonce`. `origin` is the Host header of its request.
+        """Authenticate an agent that signed `nonce`. `origin` is the Host header of its request.
 
-        Raises `InvalidInput` for what is no subject an agent may have, no key or no signature;
+        Raises `InvalidInput` for a malformed or reserved subject, key or signature;
         `NotAuthenticated`; `SubjectTaken`; `TooManyIdentities` or `IdentitiesNotSaved`.
         """
         now_ms = self._clock_ms()
@@ -104,7 +101,7 @@ class Authenticator:
             proof_text(origin=one, nonce=nonce, subject=subject, public_key=public_key)
             for one in possible_origins(origin)
         ]
-        if not is_fresh or not any(holds(key, signed, text) for text in texts):
+        if not is_fresh or not any(is_signed_by(key, signed, text) for text in texts):
             raise NotAuthenticated
         _check_sealing_key(subject, key, sealing_key, sealing_signature)
         self._bindings.bind(subject, public_key, now_ms, sealing_key, sealing_signature)
@@ -112,15 +109,15 @@ class Authenticator:
         return Grant(subject=subject, token=token, expires_at=expires_at)
 
     def subject_of_token(self, token: str) -> str | None:
-        """Whose token this is; None if it is over, or was never issued here."""
+        """Return the subject of a token; None if it has expired or was not issued here."""
         return self._tokens.subject_of(token, self._clock_ms())
 
     def is_operator(self, token: str) -> bool:
-        """Whether `token` is the operator's."""
+        """Return whether `token` is the operator's."""
         return self._operator.matches(token)
 
     def card(self, subject: str) -> Card | None:
-        """The keys of `subject`, for whoever wants to encrypt to it; None if it was never here."""
+        """Return the public keys of `subject`; None if it has never authenticated here."""
         binding = self._bindings.get(subject)
         if binding is None:
             return None
@@ -138,8 +135,8 @@ def _check_sealing_key(
     if sealing_key is None and signature is None:
         return
     if sealing_key is None or signature is None:
-        raise InvalidMessage("sealing_key and sealing_signature come together")
+        raise InvalidMessage("sealing_key and sealing_signature must be given together")
     from_text(sealing_key, KEY_BYTES)
     text = sealing_key_text(subject=subject, sealing_key=sealing_key)
-    if not holds(key, from_text(signature, SIGNATURE_BYTES), text):
-        raise InvalidMessage("sealing_signature does not fit sealing_key and subject")
+    if not is_signed_by(key, from_text(signature, SIGNATURE_BYTES), text):
+        raise InvalidMessage("sealing_signature does not match sealing_key and subject")

@@ -1,21 +1,31 @@
-"""Challenges: random numbers that may be signed once, soon.
+"""Challenges: nonces that an agent signs once, for the relay it connects to.
 
-Rule 1  A nonce is redeemed at most once, whatever came of it.
-Rule 2  It is alive for a minute, the last millisecond included.
-Rule 3  Past the bound the oldest goes first: a flood of questions costs memory to nobody.
+Rule 1  A nonce is redeemed at most once, whatever the outcome.
+Rule 2  It is valid for a minute, the last millisecond included.
+Rule 3  At the bound, the oldest nonce is dropped first: a flood of requests cannot grow memory.
+
+Agents sign `host:port` in lower case. A Host header may omit the port that its scheme implies;
+behind a proxy the scheme is unknown here, so both 80 and 443 are accepted.
 """
 
+import re
 import secrets
 import threading
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from waypost.policy.bounds import challenges_max
 from waypost.wire.handshake import NONCE_BYTES, to_text
 
 CHALLENGE_ALIVE_MS = 60_000
 
+_match_host = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]/@]+)(?::([0-9]{1,5}))?").fullmatch
+_IMPLIED_PORTS = ("80", "443")
+
 
 class Challenges:
-    """The nonces that are out. May be used from several threads."""
+    """Issue and redeem nonces. Safe to use from several threads."""
 
     def __init__(self, limit: int = challenges_max) -> None:
         self._limit = limit
@@ -26,7 +36,7 @@ class Challenges:
         return len(self._issued_at)
 
     def issue(self, now_ms: int) -> str:
-        """A new nonce, base64url."""
+        """Return a new nonce, as base64url."""
         nonce = to_text(secrets.token_bytes(NONCE_BYTES))
         with self._lock:
             self._make_room(now_ms)
@@ -34,7 +44,7 @@ class Challenges:
         return nonce
 
     def redeem(self, nonce: str, now_ms: int) -> bool:
-        """Whether `nonce` was issued within the last minute and not redeemed before."""
+        """Return whether `nonce` was issued within the last minute and never redeemed."""
         with self._lock:
             issued_at = self._issued_at.pop(nonce, None)
         return issued_at is not None and now_ms - issued_at <= CHALLENGE_ALIVE_MS
@@ -42,7 +52,25 @@ class Challenges:
     def _make_room(self, now_ms: int) -> None:
         while self._issued_at:
             oldest = next(iter(self._issued_at))
-            is_over = now_ms - self._issued_at[oldest] > CHALLENGE_ALIVE_MS
-            if not is_over and len(self._issued_at) < self._limit:
+            is_expired = now_ms - self._issued_at[oldest] > CHALLENGE_ALIVE_MS
+            if not is_expired and len(self._issued_at) < self._limit:
                 return
             del self._issued_at[oldest]
+
+
+def possible_origins(host: str) -> list[str]:
+    """Return the origins, as agents sign them, that the Host header `host` may mean."""
+    found = _match_host(host.strip().lower())
+    if found is None:
+        return []
+    name, port = found.groups()
+    return [f"{name}:{one}" for one in ((port,) if port else _IMPLIED_PORTS)]
+
+
+def is_signed_by(public_key: bytes, signature: bytes, text: bytes) -> bool:
+    """Return whether `signature` is the Ed25519 signature of `text` by `public_key` (32 bytes)."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

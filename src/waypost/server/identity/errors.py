@@ -1,27 +1,27 @@
-"""Why somebody is not let in, and what keeps identities from being looked after.
+"""Errors of authentication, and of the files that hold identities and secrets.
 
 WaypostError
 └── IdentityError
-    ├── NotAuthenticated      the proof does not hold; never says in which part
+    ├── NotAuthenticated      the proof is invalid; the text never names the invalid part
     ├── SubjectTaken          the subject is bound to another key
     ├── TooManyIdentities     no further subject can be bound
     ├── IdentitiesDamaged     identities.jsonl cannot be trusted; the relay must not start
-    ├── IdentitiesNotSaved    a binding could not be made durable, so it does not hold
-    └── SecretUnusable        a secret's file is open to others, or holds no secret
+    ├── IdentitiesNotSaved    a binding could not be made durable, so it is not valid
+    └── SecretUnusable        the file of a secret is accessible to others, or has no valid secret
 """
 
 from waypost.policy.errors import WaypostError
 
 
 class IdentityError(WaypostError):
-    """Base of what can go wrong with identities."""
+    """The base of all errors of identity."""
 
 
 class NotAuthenticated(IdentityError):
-    """The proof does not hold."""
+    """The proof is invalid."""
 
     def __init__(self) -> None:
-        super().__init__("not authenticated: ask for a new challenge and sign it with your key")
+        super().__init__("not authenticated: request a new challenge and sign it with your key")
 
 
 class SubjectTaken(IdentityError):
@@ -37,12 +37,12 @@ class TooManyIdentities(IdentityError):
 
 
 class IdentitiesDamaged(IdentityError):
-    """The file of bindings cannot be trusted: going on could give a name to somebody else."""
+    """The file of bindings cannot be trusted: a subject could go to another key."""
 
 
 class IdentitiesNotSaved(IdentityError):
-    """A binding could not be made durable, so it does not hold."""
+    """A binding could not be made durable, so it is not valid."""
 
 
 class SecretUnusable(IdentityError):
-    """The file of a secret can be read by others, or does not hold one."""
+    """The file of a secret is accessible to others, or contains no valid secret."""

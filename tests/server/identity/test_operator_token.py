@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.server.identity.errors import SecretUnusable
-from waypost.server.identity.operator import OperatorToken
+from waypost.server.identity.tokens import OperatorToken
 
 TOKEN = OperatorToken("s" * 43)
 
@@ -55,7 +55,7 @@ def test_a_file_open_to_others_is_rejected_with_the_way_out(path: Path, mode: in
 def test_a_file_without_a_good_secret_is_rejected(path: Path, content: str) -> None:
     path.touch(mode=0o600)
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(SecretUnusable, match="holds no secret"):
+    with pytest.raises(SecretUnusable, match="does not contain a valid secret"):
         OperatorToken.open(path)
     assert path.read_text(encoding="utf-8") == content
 
@@ -68,7 +68,7 @@ def test_an_operator_may_choose_the_token(path: Path) -> None:
 
 def test_what_is_not_a_file_is_rejected(path: Path) -> None:
     path.mkdir()
-    with pytest.raises(SecretUnusable, match="is not a file"):
+    with pytest.raises(SecretUnusable, match="is not a regular file"):
         OperatorToken.open(path)
 
 
