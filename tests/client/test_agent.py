@@ -176,7 +176,7 @@ async def test_what_cannot_be_sent_raises(
 async def test_access_rules_raise_for_one_and_reject_for_many(
     ann: Agent, relay: ListeningRelay
 ) -> None:
-    relay.services.relay.access.add_rule(
+    relay.context.relay.access.add_rule(
         AccessRule(from_="agent.ann", to="agent.secret", action="deny", priority=1)
     )
     with pytest.raises(AccessDenied):

@@ -98,7 +98,7 @@ async def test_nothing_on_the_relays_disk_holds_what_was_sealed(
             hidden = {"secret": "the launch is on Tuesday" * size}
             await ann.send("agent.bob", hidden, seal_to=bob.card)
             await ann.send("agent.bob", {"plain": "the picnic is on Sunday" * size})
-        await relay.services.relay.idle()
+        await relay.context.relay.idle()
         while_it_runs = holding(data, "the launch is on Tuesday")
         async with connect(relay.url, bob) as reader:
             assert (await reader.receive(5)).payload == hidden

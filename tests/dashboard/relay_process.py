@@ -29,9 +29,9 @@ def handle(envelope: Envelope) -> None:
 
 
 async def main(data: Path, port: int) -> None:
-    async with open_context(data, settings=SETTINGS) as services:
-        services.relay.subscribe("service.>", handle)
-        await serve(services, Listen(port=port), tell)
+    async with open_context(data, settings=SETTINGS) as context:
+        context.relay.subscribe("service.>", handle)
+        await serve(context, Listen(port=port), tell)
 
 
 def tell(url: str) -> None:

@@ -184,7 +184,11 @@ def test_every_field_of_a_sealed_payload_and_of_a_card_is_named() -> None:
 def test_the_page_lists_every_close_code() -> None:
     documented = set(map(int, re.findall(r"^\| (\d{4}) \|", read(PAGE), re.MULTILINE)))
     used = {value for name, value in vars(frames).items() if name.startswith("CLOSE_")}
-    used |= {connection.CLOSE_GARBAGE, connection.CLOSE_FAILED, connection.CLOSE_TRY_LATER}
+    used |= {
+        connection.CLOSE_POLICY_VIOLATION,
+        connection.CLOSE_INTERNAL_ERROR,
+        connection.CLOSE_TRY_LATER,
+    }
     assert documented == used | {1009}  # by the library, far beyond what a frame may be
 
 
@@ -205,7 +209,7 @@ def test_figures_in_the_prose_equal_the_code() -> None:
         f"at most {bounds.number_max}",
     ]
     assert [text for text in wanted if text not in page] == []
-    assert connection.GARBAGE_MAX == 20
+    assert connection.BROKEN_FRAMES_MAX == 20
     assert "Twenty such frames" in page
     assert [kind for kind in SignalType if f"`{kind}`" not in page] == []
 

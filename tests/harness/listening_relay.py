@@ -34,13 +34,13 @@ class ListeningRelay:
         self.url = ""
         self._data_dir = data_dir
         self._stack = AsyncExitStack()
-        self._services: ServerContext | None = None
+        self._context: ServerContext | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def services(self) -> ServerContext:
-        assert self._services is not None, "the relay is not running"
-        return self._services
+    def context(self) -> ServerContext:
+        assert self._context is not None, "the relay is not running"
+        return self._context
 
     @property
     def address(self) -> str:
@@ -53,10 +53,10 @@ class ListeningRelay:
 
     async def start(self) -> None:
         opening = open_context(self._data_dir, self.options, settings=self.settings)
-        self._services = await self._stack.enter_async_context(opening)
+        self._context = await self._stack.enter_async_context(opening)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         listen = Listen(port=self.port)
-        self._task = asyncio.create_task(serve(self.services, listen, ready.set_result))
+        self._task = asyncio.create_task(serve(self.context, listen, ready.set_result))
         await asyncio.wait([ready, self._task], return_when=asyncio.FIRST_COMPLETED)
         self.url = ready.result()
 
@@ -68,11 +68,11 @@ class ListeningRelay:
             await self._task
             self._task = None
         await self._stack.aclose()
-        self._services = None
+        self._context = None
 
     def waiting(self, subject: str) -> int:
         """Return how many messages `subject` has not acknowledged yet."""
-        mailbox = self.services.relay._runtime.ledger.state.mailboxes.get(subject)
+        mailbox = self.context.relay._runtime.ledger.state.mailboxes.get(subject)
         return len(mailbox.live) if mailbox is not None else 0
 
 

@@ -19,7 +19,7 @@ def names(facts: dict[str, Any]) -> list[str]:
 async def test_an_agent_sees_its_contacts_and_how_to_see_all(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
-    await relay.services.relay.publish("agent.hidden", 1, sender="agent.other")
+    await relay.context.relay.publish("agent.hidden", 1, sender="agent.other")
     await ann.send("agent.bob", "hello")
     await bob.read()
     for model in (ann, bob):

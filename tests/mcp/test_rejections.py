@@ -60,10 +60,10 @@ async def test_an_exceeded_quota_instructs_the_model_to_wait_for_the_reader(
 
 
 async def test_an_access_rule_is_named_as_the_cause(relay: ListeningRelay, ann: Model) -> None:
-    relay.services.relay.access.add_rule(
+    relay.context.relay.access.add_rule(
         AccessRule(from_="agent.ann", to="agent.boss", action="deny", priority=1)
     )
-    await relay.services.relay.publish("agent.boss", "hello", sender="agent.other")
+    await relay.context.relay.publish("agent.boss", "hello", sender="agent.other")
     output = await ann.call_error("relay_send", subject="agent.boss", payload="a raise, please")
     assert "access rules do not let" in output
     assert "Sending again will not help" in output

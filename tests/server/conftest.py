@@ -76,7 +76,7 @@ def ring(room: Room) -> Callable[..., RawAgent]:
     """Pretended connections to the room, on which nobody has said anything yet."""
 
     def call(protocol: str | None = JSON_PROTOCOL) -> RawAgent:
-        line = PretendedLine(room.services, protocol)
+        line = PretendedLine(room.context, protocol)
         return RawAgent(line, protocol or JSON_PROTOCOL)
 
     return call

@@ -8,19 +8,19 @@ import pytest
 
 from waypost import AccessRule, Relay, Settings
 from waypost.policy.rate_limits import RateLimitConfig
-from waypost.server.mailbox_factory import Mailboxes
+from waypost.server.mailbox_factory import MailboxFactory
 from waypost.testing import ManualClock
 
 
 @pytest.fixture
-def factories() -> list[Mailboxes]:
+def factories() -> list[MailboxFactory]:
     """The factory that the relay uses, once a test has made one."""
     return []
 
 
 @pytest.fixture
 async def relay(
-    tmp_path: Path, clock: ManualClock, factories: list[Mailboxes]
+    tmp_path: Path, clock: ManualClock, factories: list[MailboxFactory]
 ) -> AsyncIterator[Relay]:
     settings = Settings(
         storage="journal",
@@ -33,7 +33,7 @@ async def relay(
         tmp_path / "data",
         settings=settings,
         clock=clock,
-        create_mailbox=lambda subject: any(one.make_for(subject) for one in factories),
+        create_mailbox=lambda subject: any(one.create(subject) for one in factories),
     ) as opened:
         yield opened
 
@@ -43,9 +43,9 @@ def names(relay: Relay) -> list[str]:
 
 
 async def test_a_message_makes_the_mailbox_it_is_for(
-    relay: Relay, factories: list[Mailboxes]
+    relay: Relay, factories: list[MailboxFactory]
 ) -> None:
-    factories.append(Mailboxes(relay, 10))
+    factories.append(MailboxFactory(relay, 10))
     result = await relay.publish("agent.new", 1, sender="agent.a")
     assert result.delivered_to == 1
     assert names(relay) == ["agent.new"]
@@ -53,9 +53,9 @@ async def test_a_message_makes_the_mailbox_it_is_for(
 
 @pytest.mark.parametrize("subject", ["team.x", "agent", "agents.x", "agent.*", "agent.>", "_relay"])
 async def test_only_literal_subjects_under_agent_get_one(
-    relay: Relay, factories: list[Mailboxes], subject: str
+    relay: Relay, factories: list[MailboxFactory], subject: str
 ) -> None:
-    factories.append(Mailboxes(relay, 10))
+    factories.append(MailboxFactory(relay, 10))
     result = await relay.publish(subject, 1, sender="agent.a")
     assert (result.delivered_to, names(relay)) == (0, [])
 
@@ -66,27 +66,27 @@ async def test_without_it_nobody_is_there(relay: Relay) -> None:
 
 
 async def test_who_is_over_its_rate_makes_no_mailboxes(
-    relay: Relay, factories: list[Mailboxes]
+    relay: Relay, factories: list[MailboxFactory]
 ) -> None:
-    factories.append(Mailboxes(relay, 100))
+    factories.append(MailboxFactory(relay, 100))
     drafts = [{"subject": f"agent.n{n}", "payload": n, "sender": "agent.a"} for n in range(20)]
     await relay.publish_many(drafts)
     assert len(names(relay)) == 10
 
 
 async def test_who_may_not_write_there_makes_no_mailbox(
-    relay: Relay, factories: list[Mailboxes]
+    relay: Relay, factories: list[MailboxFactory]
 ) -> None:
-    factories.append(Mailboxes(relay, 10))
+    factories.append(MailboxFactory(relay, 10))
     relay.access.add_rule(AccessRule("agent.a", "agent.new", "deny"))
     await relay.publish_many([{"subject": "agent.new", "payload": 1, "sender": "agent.a"}])
     assert names(relay) == []
 
 
 async def test_there_is_a_bound(
-    relay: Relay, factories: list[Mailboxes], caplog: pytest.LogCaptureFixture
+    relay: Relay, factories: list[MailboxFactory], caplog: pytest.LogCaptureFixture
 ) -> None:
-    factories.append(Mailboxes(relay, 2))
+    factories.append(MailboxFactory(relay, 2))
     delivered = [
         (await relay.publish(f"agent.n{n}", 1, sender="agent.a")).delivered_to for n in range(6)
     ]
@@ -96,9 +96,9 @@ async def test_there_is_a_bound(
 
 
 async def test_mailboxes_that_stand_empty_make_room(
-    relay: Relay, factories: list[Mailboxes], clock: ManualClock
+    relay: Relay, factories: list[MailboxFactory], clock: ManualClock
 ) -> None:
-    factories.append(Mailboxes(relay, 2))
+    factories.append(MailboxFactory(relay, 2))
     for n in range(2):
         await relay.publish(f"agent.n{n}", 1, sender="agent.a")
     clock.advance_ms(60_001)
@@ -109,17 +109,19 @@ async def test_mailboxes_that_stand_empty_make_room(
 
 
 async def test_mail_that_waits_is_never_lost_for_room(
-    relay: Relay, factories: list[Mailboxes]
+    relay: Relay, factories: list[MailboxFactory]
 ) -> None:
-    factories.append(Mailboxes(relay, 1))
+    factories.append(MailboxFactory(relay, 1))
     await relay.publish("agent.full", "keep me", sender="agent.a")
     await relay.publish("agent.late", 1, sender="agent.a")
     [kept] = await relay.lease("agent.full")
     assert kept.payload == "keep me"
 
 
-async def test_who_has_come_keeps_its_mailbox(relay: Relay, factories: list[Mailboxes]) -> None:
-    mailboxes = Mailboxes(relay, 1)
+async def test_who_has_come_keeps_its_mailbox(
+    relay: Relay, factories: list[MailboxFactory]
+) -> None:
+    mailboxes = MailboxFactory(relay, 1)
     factories.append(mailboxes)
     await relay.publish("agent.here", 1, sender="agent.a")
     mailboxes.open_for("agent.here")
@@ -130,9 +132,9 @@ async def test_who_has_come_keeps_its_mailbox(relay: Relay, factories: list[Mail
 
 
 async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(
-    relay: Relay, factories: list[Mailboxes]
+    relay: Relay, factories: list[MailboxFactory]
 ) -> None:
-    mailboxes = Mailboxes(relay, 1)
+    mailboxes = MailboxFactory(relay, 1)
     factories.append(mailboxes)
     for subject in ("team.x", "team.y"):
         mailboxes.open_for(subject)
@@ -141,10 +143,10 @@ async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(
 
 async def test_mailboxes_of_an_earlier_run_make_room_unless_their_agent_is_known(
     relay: Relay,
-    factories: list[Mailboxes],
+    factories: list[MailboxFactory],
 ) -> None:
     for subject in ("agent.known", "agent.never-came", "team.x"):
         relay.register_endpoint(subject)
-    factories.append(Mailboxes(relay, 3, {"agent.known", "team.x"}.__contains__))
+    factories.append(MailboxFactory(relay, 3, {"agent.known", "team.x"}.__contains__))
     await relay.publish("agent.late", 1, sender="agent.a")
     assert names(relay) == ["agent.known", "team.x", "agent.late"]

@@ -26,14 +26,14 @@ SETTINGS = Settings(
 
 
 @pytest.fixture
-async def services(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerContext]:
+async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerContext]:
     async with open_context(tmp_path / "data", settings=SETTINGS, clock=clock) as opened:
         yield opened
 
 
-def numbers(services: ServerContext) -> dict[str, float]:
+def numbers(context: ServerContext) -> dict[str, float]:
     """Every sample by its name and labels."""
-    text = services.meters.render(services).decode()
+    text = context.http_metrics.render(context).decode()
     return {
         f"{sample.name}{list(sample.labels.values()) or ''}": sample.value
         for family in text_string_to_metric_families(text)
@@ -41,14 +41,14 @@ def numbers(services: ServerContext) -> dict[str, float]:
     }
 
 
-async def test_what_becomes_of_messages_is_counted(services: ServerContext) -> None:
-    relay = services.relay
+async def test_what_becomes_of_messages_is_counted(context: ServerContext) -> None:
+    relay = context.relay
     for _ in range(2):
         await relay.publish("agent.b", "x", sender="agent.a")
     [first] = await relay.lease("agent.b", limit=1)
     await relay.ack("agent.b", first.id)
     await relay.lease("agent.b")
-    found = numbers(services)
+    found = numbers(context)
     assert found["waypost_messages_accepted_total"] == 2
     assert found["waypost_deliveries_total"] == 2
     assert found["waypost_acknowledgements_total"] == 1
@@ -60,53 +60,53 @@ async def test_what_becomes_of_messages_is_counted(services: ServerContext) -> N
     assert found["waypost_journal_commits_total"] > 0
 
 
-async def test_rejections_are_counted_by_reason(services: ServerContext) -> None:
-    relay = services.relay
+async def test_rejections_are_counted_by_reason(context: ServerContext) -> None:
+    relay = context.relay
     for _ in range(5):
         await relay.publish("agent.b", "x", sender="agent.a")
     relay.access.add_rule(AccessRule("agent.c", ">", "deny"))
     await relay.publish_many([{"subject": "agent.b", "payload": 1, "sender": "agent.c"}])
-    found = numbers(services)
+    found = numbers(context)
     assert found["waypost_agent_rate_limit_rejections_total"] == 2
     assert found["waypost_rejections_total['rate_limited']"] == 2
     assert found["waypost_rejections_total['access_denied']"] == 1
     assert found["waypost_rejections_total['backpressure']"] == 0
 
 
-async def test_moves_of_breakers_are_counted(services: ServerContext, clock: ManualClock) -> None:
-    relay = services.relay
+async def test_moves_of_breakers_are_counted(context: ServerContext, clock: ManualClock) -> None:
+    relay = context.relay
     await relay.publish("agent.b", "x", sender="agent.a")
     relay._runtime.breaker_feedback.on_file_written("agent.b", ok=False)
-    found = numbers(services)
+    found = numbers(context)
     assert found["waypost_circuit_breaker_transitions_total['CLOSED', 'OPEN']"] == 1
     assert found["waypost_circuit_breakers['OPEN']"] == 1
     clock.advance_ms(30_000)
     await relay.publish("agent.b", "x", sender="agent.a")
-    found = numbers(services)
+    found = numbers(context)
     assert found["waypost_circuit_breaker_transitions_total['OPEN', 'HALF_OPEN']"] == 1
 
 
-async def test_the_number_of_series_does_not_grow_with_agents(services: ServerContext) -> None:
-    await services.relay.publish("agent.b", "x", sender="agent.a")
-    before = set(numbers(services))
+async def test_the_number_of_series_does_not_grow_with_agents(context: ServerContext) -> None:
+    await context.relay.publish("agent.b", "x", sender="agent.a")
+    before = set(numbers(context))
     for n in range(50):
-        await services.relay.publish(f"agent.n{n}", "x", sender=f"agent.m{n}")
-    assert set(numbers(services)) == before
+        await context.relay.publish(f"agent.n{n}", "x", sender=f"agent.m{n}")
+    assert set(numbers(context)) == before
 
 
-async def test_a_full_disk_shows(services: ServerContext) -> None:
-    assert numbers(services)["waypost_storage_full"] == 0
-    services.relay._runtime.journal.full = True
-    assert numbers(services)["waypost_storage_full"] == 1
+async def test_a_full_disk_shows(context: ServerContext) -> None:
+    assert numbers(context)["waypost_storage_full"] == 0
+    context.relay._runtime.journal.full = True
+    assert numbers(context)["waypost_storage_full"] == 1
 
 
-async def test_requests_are_counted_by_route_and_not_by_path(services: ServerContext) -> None:
-    transport = httpx.ASGITransport(app=make_app(services))
+async def test_requests_are_counted_by_route_and_not_by_path(context: ServerContext) -> None:
+    transport = httpx.ASGITransport(app=make_app(context))
     async with httpx.AsyncClient(transport=transport, base_url="http://relay.test") as client:
         for subject in ("agent.a", "agent.b"):
             await client.get(f"/v1/inbox/{subject}")
         answered = await client.get("/metrics")
     assert answered.headers["content-type"] == CONTENT_TYPE
-    found = numbers(services)
+    found = numbers(context)
     assert found["waypost_http_requests_total['GET', '/v1/inbox/{subject}', '401']"] == 2
     assert found["waypost_http_request_seconds_count['GET', '/v1/inbox/{subject}']"] == 2

@@ -21,7 +21,7 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
@@ -40,7 +40,7 @@ from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
-__all__ = ["Consumer", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
+__all__ = ["Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
 
 Stop = Callable[[], None]
 

@@ -1,4 +1,4 @@
-"""The application: HTTP routes and the WebSocket, over one set of services."""
+"""The ASGI application: HTTP routes and the WebSocket, over one server context."""
 
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
@@ -9,13 +9,13 @@ from waypost.server.http.routing import make_http_app
 from waypost.server.sessions.connection import Connection
 
 
-def make_app(services: ServerContext) -> Starlette:
-    """The ASGI application of an open relay."""
+def make_app(context: ServerContext) -> Starlette:
+    """Return the ASGI application of an open relay."""
 
     async def connect(websocket: WebSocket) -> None:
-        await Connection(websocket, services).run()
+        await Connection(websocket, context).run()
 
     app = make_http_app()
-    app.state.services = services
+    app.state.context = context
     app.router.routes += [WebSocketRoute("/v1/connect", connect)]
     return app

@@ -1,4 +1,4 @@
-"""What the handlers of a served relay work with, and what its operator may choose about serving."""
+"""What request handlers and connections share, and the options of a server."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from waypost.policy.bounds import payload_max_bytes
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.identity.authenticator import Authenticator
-from waypost.server.live.sampler import Feed
-from waypost.server.mailbox_factory import Mailboxes
-from waypost.server.metrics import Meters
+from waypost.server.live.sampler import Sampler
+from waypost.server.mailbox_factory import MailboxFactory
+from waypost.server.metrics import HttpMetrics
 from waypost.server.sessions.hub import Hub
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a relay is served. What it decides about messages is in `Settings`.
+    """Options of serving a relay; its decisions about messages follow from `Settings`.
 
-    `anonymous`: publishing without a token is allowed. `show_pressure`: senders may see how full
-    mailboxes are. `batch`: messages handed out at once when nothing else is asked for.
-    `unconfirmed_max`: messages ahead of a connected agent's confirmations. `lake`: where the
-    pipeline keeps its tables and its report; None is `lake` in the data directory.
+    `anonymous`: allow publishing without a token. `show_pressure`: show senders how full
+    mailboxes are. `batch`: the default number of messages in one response. `unconfirmed_max`:
+    messages sent to a connected agent before it acknowledges any. `lake`: the directory of the
+    pipeline's tables and report; None is `lake` in the data directory.
     """
 
     anonymous: bool = True
@@ -34,24 +34,24 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     batch: Positive = 50
     unconfirmed_max: Positive = 256
     body_max_bytes: Positive = payload_max_bytes + 64 * 1024
-    """Of a request that carries messages; the largest payload fits, with its header."""
+    """The limit of a request with messages: the largest payload fits, with its header."""
     answer_max_bytes: Positive = 16 * 1024 * 1024
-    """Messages handed out with one answer, or else one message."""
+    """The limit of messages in one response, unless it holds a single message."""
     lake: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerContext:
-    """What handlers of requests and connections work with."""
+    """The parts of a served relay that handlers and connections use."""
 
     relay: Relay
     authenticator: Authenticator
     hub: Hub
-    mailboxes: Mailboxes
+    mailboxes: MailboxFactory
     options: ServeOptions
-    meters: Meters
-    feed: Feed
+    http_metrics: HttpMetrics
+    sampler: Sampler
     lake: Path
     clock: Clock = system_clock
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
-    """Held while the journal is read for one caller, so that nobody keeps the disk busy alone."""
+    """Held while the journal is read for one caller, so that no caller occupies the disk alone."""

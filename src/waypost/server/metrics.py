@@ -1,11 +1,11 @@
-"""Numbers of a served relay for Prometheus.
+"""Metrics of a served relay for Prometheus.
 
-Rule 1  No label holds a name that an agent chose: how many series there are does not depend on
-        who is there. What one mailbox or sender does is in `/v1/stats`.
-Rule 2  Reading costs one pass over the mailboxes, and nothing is counted twice: what the relay
-        counts anyway is taken from it when somebody asks.
+Rule 1  No label holds a name chosen by an agent: the number of series does not depend on the
+        agents. Figures of one mailbox or sender are in `/v1/stats`.
+Rule 2  A scrape costs one pass over the mailboxes, and nothing is counted twice: the relay's own
+        counts are read when Prometheus asks.
 
-Counters begin at zero when the process starts.
+Counters start at zero with the process.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _EVENTS = {
-    "accepted": ("waypost_messages_accepted", "Messages stored, once for each mailbox."),
-    "leased": ("waypost_deliveries", "Messages handed to consumers and handlers."),
-    "acked": ("waypost_acknowledgements", "Messages that were done."),
-    "returned": ("waypost_returns", "Deliveries without an outcome: the message waits again."),
+    "accepted": ("waypost_messages_accepted", "Messages stored, once per mailbox."),
+    "leased": ("waypost_deliveries", "Messages delivered to consumers and handlers."),
+    "acked": ("waypost_acknowledgements", "Messages acknowledged."),
+    "returned": ("waypost_returns", "Deliveries not acknowledged: the message is pending again."),
     "failed": ("waypost_failures", "Messages that became dead letters."),
-    "expired": ("waypost_expirations", "Messages whose time to live was over."),
-    "evicted": ("waypost_evictions", "Messages that made room for others."),
-    "redriven": ("waypost_redrives", "Dead letters put back by hand."),
-    "purged": ("waypost_purges", "Dead letters thrown away."),
+    "expired": ("waypost_expirations", "Messages that expired."),
+    "evicted": ("waypost_evictions", "Messages evicted from full mailboxes."),
+    "redriven": ("waypost_redrives", "Dead letters returned to their mailboxes."),
+    "purged": ("waypost_purges", "Dead letters deleted."),
 }
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
 
-class Meters:
-    """What is counted about requests; `render` adds what the relay and its connections know."""
+class HttpMetrics:
+    """Counts HTTP requests; `render` adds the metrics of the relay and its connections."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -52,44 +52,44 @@ class Meters:
         )
         self.seconds = Histogram(
             "waypost_http_request_seconds",
-            "Time from the request's header to its answer; waiting for mail counts.",
+            "Time from the request's header to its response, including long polling.",
             ("method", "route"),
             buckets=_SECONDS,
             registry=self._registry,
         )
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request; `route` is the path with its parameters' names."""
+    def record(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request; `route` is the path template."""
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(self, services: "ServerContext") -> bytes:
-        """Everything, in the text format of Prometheus."""
+    def render(self, context: "ServerContext") -> bytes:
+        """Return all metrics in the text format of Prometheus."""
         relay = CollectorRegistry()
-        relay.register(_RelayNumbers(services))
+        relay.register(_RelayCollector(context))
         return generate_latest(relay) + generate_latest(self._registry)
 
 
-class _RelayNumbers:
-    """Reads a relay when Prometheus asks."""
+class _RelayCollector:
+    """Reads the metrics of a relay at each scrape."""
 
-    def __init__(self, services: "ServerContext") -> None:
-        self._services = services
+    def __init__(self, context: "ServerContext") -> None:
+        self._context = context
 
     def describe(self) -> list[Metric]:
-        """Nothing is known in advance, and nothing need be: the registry is made for one answer."""
+        """Return nothing: the registry is created for one scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """One metric after the other."""
-        inspector = self._services.relay.inspect()
+        """Yield the metrics."""
+        inspector = self._context.relay.inspect()
         counts = inspector.counts
         for kind, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=counts[kind])
         yield _by_reason(counts.__getitem__)
         yield CounterMetricFamily(
             "waypost_agent_rate_limit_rejections",
-            "Publishes refused because their sender was over its rate limit.",
+            "Publishes rejected by the rate limit of their sender.",
             value=counts[f"rejected.{Reason.RATE_LIMITED}"],
         )
         yield _breaker_moves(counts.__getitem__)
@@ -98,16 +98,16 @@ class _RelayNumbers:
         yield GaugeMetricFamily(
             "waypost_connections",
             "Agents connected by WebSocket.",
-            value=len(self._services.hub.connected()),
+            value=len(self._context.hub.connected()),
         )
 
 
 def _by_reason(count: Callable[[str], int]) -> Metric:
     family = CounterMetricFamily(
-        "waypost_rejections", "Refused deliveries and publishes, by reason.", labels=["reason"]
+        "waypost_rejections", "Rejected deliveries and publishes, by reason.", labels=["reason"]
     )
     for reason in Reason:
-        if reason is not Reason.STORAGE_FULL:  # then nothing can be written down, nor counted
+        if reason is not Reason.STORAGE_FULL:  # a full disk records no event to count
             family.add_metric([reason], count(f"rejected.{reason}"))
     return family
 
@@ -115,7 +115,7 @@ def _by_reason(count: Callable[[str], int]) -> Metric:
 def _breaker_moves(count: Callable[[str], int]) -> Metric:
     family = CounterMetricFamily(
         "waypost_circuit_breaker_transitions",
-        "Circuit breakers that changed state.",
+        "State changes of circuit breakers.",
         labels=["from", "to"],
     )
     moves = {(before, after) for (before, _), after in TRANSITIONS.items()}
@@ -126,7 +126,7 @@ def _breaker_moves(count: Callable[[str], int]) -> Metric:
 
 def _holdings(inspector: Inspector) -> Iterator[Metric]:
     totals = inspector.totals()
-    messages = GaugeMetricFamily("waypost_messages", "Messages kept now.", labels=["state"])
+    messages = GaugeMetricFamily("waypost_messages", "Messages stored now.", labels=["state"])
     messages.add_metric(["pending"], totals.pending)
     messages.add_metric(["leased"], totals.leased)
     messages.add_metric(["dead"], totals.dead)
@@ -152,16 +152,16 @@ def _holdings(inspector: Inspector) -> Iterator[Metric]:
 
 def _journal(journal: JournalStatus) -> Iterator[Metric]:
     yield CounterMetricFamily(
-        "waypost_journal_commits", "Batches made durable.", value=journal.commits
+        "waypost_journal_commits", "Commits to the journal.", value=journal.commits
     )
     yield CounterMetricFamily(
-        "waypost_journal_events", "Events in the journal, ever.", value=journal.seq
+        "waypost_journal_events", "Number of the last event in the journal.", value=journal.seq
     )
     yield GaugeMetricFamily(
         "waypost_storage_full", "1 while the disk is full.", value=float(journal.full)
     )
     yield GaugeMetricFamily(
         "waypost_journal_failed",
-        "1 once the journal could not be written, for good.",
+        "1 after the journal failed permanently; restart the relay.",
         value=float(bool(journal.failure)),
     )

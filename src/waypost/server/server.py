@@ -1,7 +1,8 @@
-"""A relay being served: opened in the order it needs, and closed so that nothing is lost.
+"""The server process: opens a relay with everything serving needs, listens, and shuts down.
 
-Closing: nobody new is let in, connected agents are told, requests under way are finished, and
-then the relay writes everything down. What was confirmed to anyone was on disk before.
+Shutdown: the server accepts no new connections, disconnects agents with a reason, finishes
+requests in progress, and closes the relay, which writes everything to disk. Whatever was
+confirmed to a caller was on disk before.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from waypost.policy.bounds import frame_overhead_max_bytes, payload_max_bytes
 from waypost.policy.settings import HousekeepingConfig, Settings
@@ -21,25 +23,26 @@ from waypost.relay.relay import Relay
 from waypost.server.app import make_app
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.identity.authenticator import Authenticator
-from waypost.server.live.sampler import Feed
-from waypost.server.mailbox_factory import Mailboxes
-from waypost.server.metrics import Meters
+from waypost.server.live.sampler import Sampler
+from waypost.server.mailbox_factory import MailboxFactory
+from waypost.server.metrics import HttpMetrics
 from waypost.server.sessions.hub import Hub
-from waypost.server.sessions.sockets import ImpatientWebSocket
 
 SERVED_SETTINGS = Settings(
     default_ttl_ms=WEEK_MS,
     qos=QosConfig(enabled=True),
     housekeeping=HousekeepingConfig(sweep_interval_ms=5 * 60_000),
 )
-"""What a served relay starts from; `config.json` overrides it."""
+"""The defaults of a served relay; `config.json` overrides them."""
 
-FAREWELL_S = 2.0
-"""How long connected agents have to take note of the end."""
+SHUTDOWN_WAIT_S = 2.0
+"""The time that connected agents have to disconnect."""
+CLOSE_DEADLINE_S = 5.0
+"""The time that a peer has to read the rest and to close its side."""
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen. Port 0 is any that is free. With `certificate` and `key`: TLS."""
+    """Address to listen on; port 0 is any free port. With `certificate` and `key`, TLS."""
 
     host: str = "127.0.0.1"
     port: int = 7171
@@ -48,7 +51,7 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scheme(self) -> str:
-        """What URLs begin with."""
+        """The scheme of the server's URL."""
         return "https" if self.certificate else "http"
 
 
@@ -60,22 +63,22 @@ async def open_context(
     settings: Settings = SERVED_SETTINGS,
     clock: Clock = system_clock,
 ) -> AsyncIterator[ServerContext]:
-    """Open the relay and everything that serving it needs; closed at the end."""
+    """Open the relay and the parts that serving it needs; close them on exit."""
     options = options or ServeOptions()
 
     def create_mailbox(subject: str) -> bool:
-        return mailboxes.make_for(subject)  # made below, before anything can be published
+        return mailboxes.create(subject)  # assigned below, before anything can be published
 
     async with Relay(
         data_dir, settings=settings, clock=clock, create_mailbox=create_mailbox
     ) as relay:
         authenticator = Authenticator.open(Path(data_dir), lambda: clock() // 1000)
         try:
-            mailboxes = Mailboxes(
-                relay, options.mailboxes_made_max, lambda who: authenticator.card(who) is not None
+            mailboxes = MailboxFactory(
+                relay, options.mailboxes_made_max, authenticator.has_authenticated
             )
             hub = Hub(relay, mailboxes)
-            feed = Feed(relay, hub)
+            sampler = Sampler(relay, hub)
             try:
                 yield ServerContext(
                     relay=relay,
@@ -83,57 +86,85 @@ async def open_context(
                     hub=hub,
                     mailboxes=mailboxes,
                     options=options,
-                    meters=Meters(),
-                    feed=feed,
+                    http_metrics=HttpMetrics(),
+                    sampler=sampler,
                     lake=options.lake or Path(data_dir) / "lake",
                     clock=clock,
                 )
             finally:
-                await feed.close()
+                await sampler.close()
         finally:
             authenticator.close()
 
 
+class DeadlineWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol with a hard deadline on close.
+
+    A transport that is closed normally first sends its buffer. To a peer that stays connected and
+    does not read, that takes for ever: the connection would keep its subject occupied.
+    """
+
+    _abort_timer: asyncio.TimerHandle | None = None
+
+    def keepalive_timeout(self) -> None:
+        """Abort the connection of a peer that does not answer pings."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    async def run_asgi(self) -> None:
+        """Serve the connection; abort it `CLOSE_DEADLINE_S` after the end if it is still open."""
+        await super().run_asgi()
+        if not self.disconnected:
+            self._abort_timer = self.loop.call_later(CLOSE_DEADLINE_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the deadline."""
+        super().connection_lost(exc)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+            self._abort_timer = None
+
+
 class _Server(uvicorn.Server):
-    """Says when it is ready, and tells agents and viewers before it goes."""
+    """Reports when it is ready, and disconnects agents and viewers before it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, services: ServerContext, on_ready: Callable[[], None]
+        self, config: uvicorn.Config, context: ServerContext, on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
-        self._hub = services.hub
-        self._feed = services.feed
+        self._hub = context.hub
+        self._sampler = context.sampler
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin as usual, then say so."""
+        """Start, then report that requests are accepted."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say goodbye, then end as usual."""
+        """Disconnect agents and viewers, then shut down."""
         for server in self.servers:
             server.close()
-        self._feed.dismiss_all()
-        self._hub.dismiss_all("the relay is shutting down; connect again later")
+        self._sampler.disconnect_all()
+        self._hub.disconnect_all("the relay is shutting down; reconnect later")
         try:
-            async with asyncio.timeout(FAREWELL_S):
-                await self._hub.empty()
+            async with asyncio.timeout(SHUTDOWN_WAIT_S):
+                await self._hub.wait_until_empty()
         except TimeoutError:
             pass
         await super().shutdown(sockets)
 
 
 async def serve(
-    services: ServerContext, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
+    context: ServerContext, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
 ) -> None:
-    """Serve until a signal says to stop; `on_ready` is told the URL once requests are taken."""
+    """Serve until a stop signal; call `on_ready` with the URL once requests are accepted."""
     with _bind(listen) as listener:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         url = f"{listen.scheme}://{shown}:{port}"
-        server = _Server(_config(services, listen), services, lambda: on_ready(url))
+        server = _Server(_config(context, listen), context, lambda: on_ready(url))
         await server.serve(sockets=[listener])
 
 
@@ -149,12 +180,12 @@ def _bind(listen: Listen) -> socket.socket:
     return listener
 
 
-def _config(services: ServerContext, listen: Listen) -> uvicorn.Config:
+def _config(context: ServerContext, listen: Listen) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(services),
+        make_app(context),
         loop="none",
         http="httptools",
-        ws=ImpatientWebSocket,
+        ws=DeadlineWebSocket,
         ws_max_size=payload_max_bytes + 2 * frame_overhead_max_bytes,
         ws_per_message_deflate=False,
         ws_ping_interval=20.0,

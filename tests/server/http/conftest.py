@@ -37,17 +37,17 @@ async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
             defaults = {"watch_files": False, "durability": "async", "storage": "journal"}
             served_ones = {"default_ttl_ms": WEEK_MS, "qos": QosConfig(enabled=True)}
             settings = Settings(**{**defaults, **served_ones, **fields})
-            services = await stack.enter_async_context(
+            context = await stack.enter_async_context(
                 open_context(data, options, settings=settings, clock=clock)
             )
-            app = make_app(services)
+            app = make_app(context)
             client = await stack.enter_async_context(
                 httpx.AsyncClient(
                     transport=httpx.ASGITransport(app=app), base_url=f"http://{ORIGIN}"
                 )
             )
             operator = (data / "operator-token").read_text().strip()
-            return Served(app, services, clock, client, operator)
+            return Served(app, context, clock, client, operator)
 
         yield start
 

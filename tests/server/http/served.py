@@ -18,14 +18,14 @@ class Served:
     def __init__(
         self,
         app: Starlette,
-        services: ServerContext,
+        context: ServerContext,
         clock: ManualClock,
         client: httpx.AsyncClient,
         operator: str,
     ) -> None:
         self.app = app
-        self.services = services
-        self.relay = services.relay
+        self.context = context
+        self.relay = context.relay
         self.clock = clock
         self.client = client
         self.operator = operator

@@ -93,8 +93,8 @@ async def test_each_is_answered_as_the_table_says(
     await served.publish("agent.b", message_id="m1")
     await served.call("POST", "/v1/rules", token=served.operator, json=BODIES["POST", "/v1/rules"])
     token = await token_of(served, caller)
-    served.services.lake.mkdir()
-    (served.services.lake / "report.html").write_text("<p>A report</p>")
+    served.context.lake.mkdir()
+    (served.context.lake / "report.html").write_text("<p>A report</p>")
     url = path.format(subject="agent.b", id="m1", folder="app", file="main.js")
     answered = await served.call(
         method,

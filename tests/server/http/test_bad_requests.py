@@ -10,7 +10,7 @@ from tests.server.http.served import Served
 from waypost.policy.errors import WaypostError
 from waypost.relay import errors as relay_errors
 from waypost.server.context import ServeOptions
-from waypost.server.http import requests
+from waypost.server.http import routing
 from waypost.server.http.errors import STATUSES, rejection_of
 from waypost.server.identity import errors as identity_errors
 
@@ -187,7 +187,7 @@ async def test_a_body_that_is_announced_as_too_large_is_not_read(serve: Serve) -
 
 
 async def test_bodies_without_messages_are_small(served: Served) -> None:
-    content = b" " * (requests.SMALL_BODY_MAX_BYTES + 1)
+    content = b" " * (routing.SMALL_BODY_MAX_BYTES + 1)
     answered = await served.call(
         "PUT", "/v1/config", token=served.operator, content=content, headers=AS_JSON
     )
@@ -203,7 +203,7 @@ async def test_a_payload_over_its_own_limit_is_400(serve: Serve) -> None:
 async def test_a_body_that_never_ends_is_408(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "BODY_WAIT_MAX_S", 0.01)
+    monkeypatch.setattr(routing, "BODY_WAIT_MAX_S", 0.01)
 
     async def pieces() -> Any:
         yield b"{"
@@ -214,7 +214,7 @@ async def test_a_body_that_never_ends_is_408(
 
 
 async def test_a_relay_that_is_not_open_yet_is_503(served: Served) -> None:
-    del served.app.state.services
+    del served.app.state.context
     assert problem(await served.publish("agent.b")) == (503, "stopped")
 
 
@@ -229,7 +229,7 @@ async def test_a_mistake_of_ours_is_500_and_tells_nothing(
     def mistaken() -> str:
         raise ZeroDivisionError("secret detail")
 
-    served.services.authenticator.challenge = mistaken  # type: ignore[method-assign]
+    served.context.authenticator.challenge = mistaken  # type: ignore[method-assign]
     answered = await served.call("POST", "/v1/auth/challenge")
     assert problem(answered) == (500, "internal")
     assert "secret" not in answered.text

@@ -80,12 +80,12 @@ async def serve(data: Path) -> AsyncIterator[Served]:
         rate_limit=RateLimitConfig(max_per_window=50),
         qos=QosConfig(enabled=True),
     )
-    async with open_context(data, settings=settings, clock=clock) as services:
-        app = make_app(services)
+    async with open_context(data, settings=settings, clock=clock) as context:
+        app = make_app(context)
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{ORIGIN}") as client:
             operator = (data / "operator-token").read_text().strip()
-            served = Served(app, services, clock, client, operator)
+            served = Served(app, context, clock, client, operator)
             await served.publish("agent.a", "something to find", message_id="m1")
             yield served
 

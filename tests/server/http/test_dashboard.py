@@ -121,8 +121,8 @@ async def test_without_a_lake_there_is_no_report(served: Served) -> None:
 
 
 async def test_a_report_is_handed_out_where_nothing_in_it_can_act(served: Served) -> None:
-    served.services.lake.mkdir()
-    (served.services.lake / "report.html").write_text("<h1>Twelve days</h1>")
+    served.context.lake.mkdir()
+    (served.context.lake / "report.html").write_text("<h1>Twelve days</h1>")
     told = await served.call("GET", "/v1/pipeline/report", token=served.operator)
     assert told.text == "<h1>Twelve days</h1>"
     assert "sandbox" in told.headers["content-security-policy"]
@@ -139,7 +139,7 @@ async def test_a_lake_may_lie_elsewhere(
 
 
 async def test_a_backtest_that_is_none_is_told_as_a_problem(served: Served) -> None:
-    served.services.lake.mkdir()
-    (served.services.lake / "backtest.json").write_text("[1")
+    served.context.lake.mkdir()
+    (served.context.lake / "backtest.json").write_text("[1")
     told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
     assert "backtest.json cannot be shown" in told["problem"]

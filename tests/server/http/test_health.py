@@ -5,7 +5,7 @@ from waypost.relay.errors import RelayStopped
 
 
 async def test_the_process_is_up_before_the_relay_is_open(served: Served) -> None:
-    del served.app.state.services
+    del served.app.state.context
     up = await served.call("GET", "/healthz")
     ready = await served.call("GET", "/readyz")
     assert (up.status_code, up.json()) == (200, {"status": "up"})

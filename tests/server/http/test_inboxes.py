@@ -17,12 +17,12 @@ class Pushed:
         self.subject, self.receive, self.since_us = subject, receive, 0
         self.told: list[Any] = []
 
-    def tell(self, operation: object) -> None:
+    def send(self, operation: object) -> None:
         self.told.append(operation)
 
-    tell_lossy = tell
+    send_lossy = send
 
-    def dismiss(self, reason: str) -> None:
+    def disconnect(self, reason: str) -> None:
         raise AssertionError(reason)
 
 
@@ -215,7 +215,7 @@ async def test_what_was_not_done_waits_again_not_before_the_delay(served: Served
 async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: Served) -> None:
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     sender = Pushed("agent.a")
-    served.services.hub.enter(sender)
+    served.context.hub.add(sender)
     sent = await served.publish("agent.b", token=token_a)
     [got] = await served.read("agent.b", token=token_b)
     await served.ack("agent.b", [got["id"]], token=token_b)
@@ -227,7 +227,7 @@ async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: S
 
 async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: Served) -> None:
     token = await served.token("agent.b")
-    served.services.hub.enter(Pushed("agent.b"))
+    served.context.hub.add(Pushed("agent.b"))
     one = await served.call("GET", "/v1/inbox/agent.b", token=token)
     body = {"inboxes": [{"subject": "agent.b"}]}
     many = await served.call("POST", "/v1/inbox/batch", token=token, json=body)
@@ -236,7 +236,7 @@ async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: Served) 
 
 async def test_an_agent_that_pulls_may_read_here_too(served: Served) -> None:
     token = await served.token("agent.b")
-    served.services.hub.enter(Pushed("agent.b", receive="pull"))
+    served.context.hub.add(Pushed("agent.b", receive="pull"))
     assert await served.read("agent.b", token=token) == []
 
 

@@ -90,24 +90,24 @@ async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
 
 
 async def test_problems_are_told(served: Served) -> None:
-    (served.services.relay._runtime.data.config).write_text("{")
-    served.services.relay._runtime.settings.reload()
+    (served.context.relay._runtime.data.config).write_text("{")
+    served.context.relay._runtime.settings.reload()
     [problem] = (await once(served, "numbers"))["standing"]["problems"]
     assert "config.json is ignored" in problem
 
 
 async def test_a_stream_goes_on_until_the_relay_ends(served: Served) -> None:
-    frames = served.services.feed.show("numbers")
+    frames = served.context.sampler.stream("numbers")
     assert b"event: history" in await anext(frames)
     await a_second(served)
     told = b"".join([await anext(frames) for _ in range(2)])
     assert b"event: sample" in told
-    served.services.feed.dismiss_all()
+    served.context.sampler.disconnect_all()
     assert [one async for one in frames] == []
 
 
 async def test_there_is_a_bound_on_viewers(served: Served) -> None:
-    viewers = [served.services.feed.show("numbers") for _ in range(viewer_connections_max)]
+    viewers = [served.context.sampler.stream("numbers") for _ in range(viewer_connections_max)]
     for viewer in viewers:
         await anext(viewer)
     rejected = await served.call("GET", "/v1/live", token=served.operator)
@@ -115,7 +115,7 @@ async def test_there_is_a_bound_on_viewers(served: Served) -> None:
     assert rejected.json()["reason"] == "full"
     for viewer in viewers:
         await viewer.aclose()
-    assert not served.services.feed.is_full
+    assert not served.context.sampler.is_full
 
 
 @pytest.mark.parametrize("show", ["everything", ""])

@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from waypost.server.live.rows import InboxRow
-from waypost.server.live.samples import Sampler, percentile_ms
-from waypost.server.live.tables import Table
+from waypost.server.live.rows import InboxRow, RowTable
+from waypost.server.live.samples import IntervalCounter, percentile_ms
 
 
 @pytest.mark.parametrize(
@@ -41,13 +40,13 @@ def test_a_sample_counts_only_what_happened_since_the_last() -> None:
     relay = Counters()
     relay.counts.update({"accepted": 10, "rejected.rate_limited": 4})
     relay.waits_us.append(99)
-    sampler = Sampler(relay, 0)
+    counter = IntervalCounter(relay, 0)
     relay.counts.update({"accepted": 3, "rejected.rate_limited": 2, "acked": 1})
     relay.waits_us.append(5000)
-    sample = sampler.take(2_000_000)
+    sample = counter.take(2_000_000)
     assert (sample.accepted, sample.acked, sample.rejected) == (3, 1, {"rate_limited": 2})
     assert (sample.seconds, sample.waits, sample.wait_p95_ms) == (2.0, 1, 5.0)
-    nothing = sampler.take(3_000_000)
+    nothing = counter.take(3_000_000)
     assert (nothing.accepted, nothing.rejected, nothing.wait_p50_ms) == (0, {}, None)
 
 
@@ -56,12 +55,12 @@ def inbox(subject: str, pending: int) -> InboxRow:
 
 
 def test_a_table_tells_rows_that_changed_and_who_is_gone() -> None:
-    table: Table[InboxRow] = Table()
+    table: RowTable[InboxRow] = RowTable()
     table.replace([inbox("a", 1), inbox("b", 1), inbox("c", 1)], 3, 1)
     table.replace([inbox("a", 1), inbox("b", 2)], 2, 2)
-    told = table.changes()
-    assert b'"rows":[{"subject":"b","pending":2' in told
-    assert b'"gone":["c"]' in told
-    assert b'"subject":"a"' not in told
+    changes = table.changes()
+    assert b'"rows":[{"subject":"b","pending":2' in changes
+    assert b'"gone":["c"]' in changes
+    assert b'"subject":"a"' not in changes
     assert b'"subject":"a"' in table.whole()
     assert b'"whole":true' in table.whole()

@@ -20,8 +20,8 @@ def make() -> Channel:
 async def test_a_viewer_begins_with_everything_and_then_hears_what_happens() -> None:
     channel = make()
     viewer = await following(channel)
-    channel.send(b"one")
-    channel.send(b"two")
+    channel.broadcast(b"one")
+    channel.broadcast(b"two")
     assert [await anext(viewer), await anext(viewer)] == [b"one", b"two"]
 
 
@@ -29,9 +29,9 @@ async def test_a_viewer_that_is_too_slow_misses_frames_and_begins_again() -> Non
     channel = make()
     viewer = await following(channel)
     for number in range(FRAMES_MAX + 1):
-        channel.send(str(number).encode())
+        channel.broadcast(str(number).encode())
     assert await anext(viewer) == b"everything"
-    channel.send(b"news")
+    channel.broadcast(b"news")
     assert await anext(viewer) == b"news"
 
 
@@ -40,7 +40,7 @@ async def test_a_slow_viewer_keeps_nobody_waiting() -> None:
     await following(channel)
     quick = await following(channel)
     for number in range(3 * FRAMES_MAX):
-        channel.send(str(number).encode())
+        channel.broadcast(str(number).encode())
         assert await anext(quick) == str(number).encode()
 
 

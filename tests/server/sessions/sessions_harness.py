@@ -14,7 +14,7 @@ from waypost.relay.clock import Clock
 from waypost.relay.delivery.drafts import Draft
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.server import open_context
-from waypost.server.sessions.deliveries import Limits
+from waypost.server.sessions.deliveries import DeliveryLimits
 from waypost.server.sessions.session import Session
 from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, FromAgent, FromRelay
@@ -23,10 +23,9 @@ from waypost.wire.frames import CODECS, JSON_PROTOCOL, FromAgent, FromRelay
 class Seat:
     """One connected agent."""
 
-    def __init__(self, room: "Room", session: Session, protocol: str) -> None:
+    def __init__(self, room: "Room", session: Session, protocol: str, dismissed: list[str]) -> None:
         self.session = session
-        self.dismissed: list[str] = []
-        session.on_dismissed = self.dismissed.append
+        self.dismissed = dismissed
         self._room = room
         self._codec = CODECS[protocol]
         self._refs = 0
@@ -71,12 +70,12 @@ class Seat:
 class Room:
     """A relay with everything that serving it needs, except a socket."""
 
-    def __init__(self, services: ServerContext) -> None:
-        self.services = services
+    def __init__(self, context: ServerContext) -> None:
+        self.context = context
 
     @property
     def relay(self) -> Relay:
-        return self.services.relay
+        return self.context.relay
 
     def sit(
         self,
@@ -84,22 +83,24 @@ class Room:
         *,
         receive: str = "push",
         protocol: str = JSON_PROTOCOL,
-        limits: Limits | None = None,
+        limits: DeliveryLimits | None = None,
         show_pressure: bool = False,
     ) -> Seat:
         """Connect `subject`."""
-        options = self.services.options
+        options = self.context.options
+        dismissed: list[str] = []
         session = Session(
-            self.services.hub,
+            self.context.hub,
             self.relay,
             subject,
             receive=receive,
             codec=CODECS[protocol],
-            limits=limits or Limits(options.batch, options.unconfirmed_max),
+            limits=limits or DeliveryLimits(options.batch, options.unconfirmed_max),
             show_pressure=show_pressure,
+            on_dismissed=lambda code, reason: dismissed.append(reason),
         )
         session.start()
-        return Seat(self, session, protocol)
+        return Seat(self, session, protocol, dismissed)
 
     def store(self, count: int, *, to: str = "agent.a", first: int = 0) -> None:
         """`count` messages with the payloads `first`, `first + 1`, … from senders of their own."""

@@ -147,7 +147,7 @@ class Flock:
 
     async def _come(self, subject: str) -> RawAgent:
         protocol = self._chance.choice((JSON_PROTOCOL, MSGPACK_PROTOCOL))
-        agent = RawAgent(PretendedLine(self._room.services, protocol), protocol)
+        agent = RawAgent(PretendedLine(self._room.context, protocol), protocol)
         receive = self._chance.choice(("push", "pull"))
         await agent.log_in(self._keys[subject], receive=receive)
         self._there[subject] = agent
@@ -179,7 +179,7 @@ async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(connection, "FAREWELL_S", 0.5)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.5)
     monkeypatch.setattr(asyncio, "sleep", _without_delay(asyncio.sleep))
     with seeded() as chance:
         room = await house.open()
@@ -192,7 +192,7 @@ async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
         await flock.leave()
         await room.quiet()
         assert [one for one in caplog.records if one.levelno >= 40] == []
-        assert len(room.services.hub) == 0
+        assert len(room.context.hub) == 0
         assert len(room.relay._runtime.ledger.state.leased) == 0, "held for nobody"
         gc.collect()
         assert len(asyncio.all_tasks()) == tasks_before

@@ -26,7 +26,7 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 async def assert_serves(room: Room, ring: Ring, identities: Identities) -> None:
     """Others get in and get their mail, and whoever was refused has left nothing behind."""
-    assert len(room.services.hub) == 0
+    assert len(room.context.hub) == 0
     one, two = ring(), ring()
     await one.log_in(identities("agent.one"))
     await two.log_in(identities("agent.two"))
@@ -34,7 +34,7 @@ async def assert_serves(room: Room, ring: Ring, identities: Identities) -> None:
     assert payload_of(await two.until(frames.Message)) == "still there?"
     await one.leave()
     await two.leave()
-    assert len(room.services.hub) == 0
+    assert len(room.context.hub) == 0
 
 
 async def rejected(agent: RawAgent) -> int:
@@ -54,7 +54,7 @@ async def test_the_handshake_in_every_encoding(
     agent = ring(protocol)
     welcome = await agent.log_in(identities("agent.a"))
     assert welcome.subject == "agent.a"
-    assert room.services.authenticator.subject_of_token(welcome.token) == "agent.a"
+    assert room.context.authenticator.subject_of_token(welcome.token) == "agent.a"
     assert welcome.frame_max_bytes == room.relay.settings.max_payload_bytes + 64 * 1024
     assert (welcome.operations_max, welcome.unconfirmed_max) == (256, 256)
     assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=0)

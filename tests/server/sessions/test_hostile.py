@@ -36,7 +36,7 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def enter(room: Room, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
     """An agent that is live."""
     agent = await connect(
-        PretendedLine(room.services, protocol), Identity.new(subject), protocol=protocol
+        PretendedLine(room.context, protocol), Identity.new(subject), protocol=protocol
     )
     await agent.until(frames.Live)
     return agent
@@ -94,9 +94,9 @@ async def test_text_where_bytes_belong_is_a_broken_frame(room: Room) -> None:
 
 async def test_nothing_but_broken_frames_is_the_end(room: Room) -> None:
     agent = await enter(room, "agent.a")
-    for _ in range(connection.GARBAGE_MAX):
+    for _ in range(connection.BROKEN_FRAMES_MAX):
         await agent.line.write("garbage")
-    assert (await agent.end()).code == connection.CLOSE_GARBAGE
+    assert (await agent.end()).code == connection.CLOSE_POLICY_VIOLATION
     await assert_works(await enter(room, "agent.b"))
 
 
@@ -202,7 +202,7 @@ async def test_a_message_that_has_no_form_in_messagepack_does_not_stop_the_other
     await sender.send("agent.b", 2**70)
     await sender.send("agent.b", "the next")
     recipient = await connect(
-        PretendedLine(room.services, MSGPACK_PROTOCOL),
+        PretendedLine(room.context, MSGPACK_PROTOCOL),
         Identity.new("agent.b"),
         protocol=MSGPACK_PROTOCOL,
     )
@@ -236,7 +236,7 @@ async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
     room.store(1, to="agent.b")
     await room.quiet()
     for _ in range(2):
-        line = PretendedLine(room.services, JSON_PROTOCOL)
+        line = PretendedLine(room.context, JSON_PROTOCOL)
         victim = await connect(line, identities("agent.b"))
         message = await victim.expect(frames.Message)
         thief = await enter(room, f"agent.thief-{id(line)}")
@@ -304,7 +304,7 @@ async def test_answers_keep_the_order_of_their_questions(room: Room) -> None:
 async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "FAREWELL_S", 0.01)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.01)
     room = await house.open(**LIMITLESS)
     sloth, one, two = [await enter(room, f"agent.{name}") for name in ("sloth", "one", "two")]
     assert isinstance(sloth.line, PretendedLine)
@@ -318,7 +318,7 @@ async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
         await one.send("agent.two", "and for you")
         await two.ack(await two.until(frames.Message))
     await asyncio.wait_for(sloth.line.task, 10)
-    assert {agent.subject for agent in room.services.hub.connected()} == {"agent.one", "agent.two"}
+    assert {agent.subject for agent in room.context.hub.connected()} == {"agent.one", "agent.two"}
     await assert_works(one)
     await one.leave()
     await two.leave()
@@ -327,10 +327,10 @@ async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
 async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
     house: House, monkeypatch: pytest.MonkeyPatch, identities: Identities
 ) -> None:
-    monkeypatch.setattr(connection, "FAREWELL_S", 0.01)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.01)
     monkeypatch.setattr("waypost.server.sessions.outbox.outbox_max_operations", 20)
     room = await house.open(**LIMITLESS)
-    line = PretendedLine(room.services, JSON_PROTOCOL)
+    line = PretendedLine(room.context, JSON_PROTOCOL)
     sloth = await connect(line, identities("agent.a"))
     await sloth.until(frames.Live)
     line.reads.clear()
@@ -338,7 +338,7 @@ async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
     await room.quiet()
     await asyncio.wait_for(line.task, 10)
     monkeypatch.undo()
-    back = RawAgent(PretendedLine(room.services, JSON_PROTOCOL))
+    back = RawAgent(PretendedLine(room.context, JSON_PROTOCOL))
     await back.log_in(identities("agent.a"))
     assert await back.expect(frames.QueueStatus) == frames.QueueStatus(pending=60)
     got = [payload_of(await back.expect(frames.Message)) for _ in range(50)]
@@ -349,7 +349,7 @@ async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
 async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
     room: Room, identities: Identities
 ) -> None:
-    line = PretendedLine(room.services, JSON_PROTOCOL)
+    line = PretendedLine(room.context, JSON_PROTOCOL)
     sender = await connect(line, identities("agent.a"))
     recipient = await enter(room, "agent.b")
     answer = await sender.send("agent.b", 1)
@@ -357,7 +357,7 @@ async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
     await recipient.ack(await recipient.until(frames.Message))
     await assert_works(recipient)  # by now the confirmation is in the hands of the writer
     await sender.leave()
-    back = await connect(PretendedLine(room.services, JSON_PROTOCOL), identities("agent.a"))
+    back = await connect(PretendedLine(room.context, JSON_PROTOCOL), identities("agent.a"))
     kept = await back.expect(frames.DeliveryConfirm)
     assert isinstance(answer, frames.SendResult)
     assert kept.message_id == answer.message_id

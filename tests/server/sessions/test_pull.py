@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
 from waypost import BackpressureConfig, QosConfig
-from waypost.server.sessions.deliveries import Limits
+from waypost.server.sessions.deliveries import DeliveryLimits
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
@@ -139,7 +139,7 @@ async def test_one_answer_is_no_longer_than_a_frame_may_be(room: Room) -> None:
     for number in range(6):
         room.publish([number, "x" * 40_000])
     await room.quiet()
-    seat = await pull(room, limits=Limits(50, 256, answer_max_bytes=100_000))
+    seat = await pull(room, limits=DeliveryLimits(50, 256, answer_max_bytes=100_000))
     assert [len(await fetch(seat)) for _ in range(3)] == [3, 3, 0]
 
 

@@ -239,7 +239,7 @@ async def test_a_sender_whose_mailbox_is_full_loses_confirmations_but_not_in_sil
     recipient = room.sit()
     with caplog.at_level(logging.WARNING, "waypost.server"):
         recipient.ack(await recipient.read_messages())
-    assert "confirmations for agent.b are lost" in caplog.text
+    assert "receipts for agent.b are lost" in caplog.text
 
 
 async def test_a_message_in_the_relays_name_that_holds_no_confirmations_is_just_a_message(

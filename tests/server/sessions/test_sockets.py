@@ -17,8 +17,8 @@ from tests.server.sessions.agents import RawAgent, payload_of
 from tests.server.sessions.transports import HungUp, SocketLine
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
+from waypost.server import server as server_module
 from waypost.server.app import make_app
-from waypost.server.sessions import sockets
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
@@ -58,7 +58,7 @@ async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketR
         await two.ack(message)
     await one.begin_send("agent.two", "what the relay has to say meets a closed connection")
     await two.leave()
-    mailbox = served.services.relay._runtime.ledger.state.mailboxes["agent.two"]
+    mailbox = served.context.relay._runtime.ledger.state.mailboxes["agent.two"]
     await eventually(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
     await one.leave()
 
@@ -102,7 +102,7 @@ async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay)
         await sender.until(frames.DeliveryConfirm)
     assert isinstance(agent.line, SocketLine)
     agent.line.cut()
-    await eventually(lambda: len(served.services.hub) == 1, "the relay to notice")
+    await eventually(lambda: len(served.context.hub) == 1, "the relay to notice")
     agent = await served.dial()
     await agent.log_in(keys)
     assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=7)
@@ -173,21 +173,21 @@ def small_socket(address: str) -> socket.socket:
 def watch_lost(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The relay's ends of connections that are gone."""
     gone: list[object] = []
-    before = sockets.ImpatientWebSocket.connection_lost
+    before = server_module.DeadlineWebSocket.connection_lost
 
-    def connection_lost(self: sockets.ImpatientWebSocket, problem: Exception | None) -> None:
+    def connection_lost(self: server_module.DeadlineWebSocket, problem: Exception | None) -> None:
         gone.append(self)
         before(self, problem)
 
-    monkeypatch.setattr(sockets.ImpatientWebSocket, "connection_lost", connection_lost)
+    monkeypatch.setattr(server_module.DeadlineWebSocket, "connection_lost", connection_lost)
     return gone
 
 
 async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
     serve_relay: ServeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "CLOSING_S", 0.1)
-    monkeypatch.setattr("waypost.server.sessions.connection.FAREWELL_S", 0.1)
+    monkeypatch.setattr(server_module, "CLOSE_DEADLINE_S", 0.1)
+    monkeypatch.setattr("waypost.server.sessions.connection.CLOSE_TIMEOUT_S", 0.1)
     lost = watch_lost(monkeypatch)
     relay = await serve_relay(**LIMITLESS)
     deaf = await relay.dial(sock=small_socket(relay.address), **DEAF)
@@ -201,7 +201,7 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
         await deaf.line.write(frame)
         assert isinstance(await one.send("agent.two", "go on"), frames.SendResult)
         await two.ack(await two.until(frames.Message))
-    await eventually(lambda: len(relay.services.hub) == 2, "the agent to be sent away")
+    await eventually(lambda: len(relay.context.hub) == 2, "the agent to be sent away")
     await eventually(lambda: lost, "the connection to be cut, read or not")
     assert (await deaf.end()).code == 1006
     await one.leave()
@@ -214,9 +214,9 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
     relay = await serve_relay(**LIMITLESS)
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(relay.services),
+            make_app(relay.context),
             port=0,
-            ws=sockets.ImpatientWebSocket,
+            ws=server_module.DeadlineWebSocket,
             ws_ping_interval=0.2,
             ws_ping_timeout=0.2,
             lifespan="off",
@@ -232,7 +232,7 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
         await deaf.log_in(Identity.new("agent.deaf"))
         speaker = await relay.connect("agent.one")
         await clog(speaker, "agent.deaf")
-        await eventually(lambda: len(relay.services.hub) == 1, "the connection to be cut")
+        await eventually(lambda: len(relay.context.hub) == 1, "the connection to be cut")
         await speaker.leave()
         assert (await deaf.end()).code == 1006
     finally:

@@ -63,7 +63,7 @@ class SocketLine:
 class PretendedLine:
     """A connection of `services` without a socket. While `reads` is cleared, nobody reads."""
 
-    def __init__(self, services: ServerContext, protocol: str | None, origin: str = HOST) -> None:
+    def __init__(self, context: ServerContext, protocol: str | None, origin: str = HOST) -> None:
         self.origin = origin
         self.reads = asyncio.Event()
         self.reads.set()
@@ -78,7 +78,7 @@ class PretendedLine:
         }
         self._to_relay.put_nowait({"type": "websocket.connect"})
         websocket = WebSocket(scope, receive=self._to_relay.get, send=self._take)
-        self.task = asyncio.create_task(Connection(websocket, services).run())
+        self.task = asyncio.create_task(Connection(websocket, context).run())
 
     async def write(self, frame: str | bytes) -> None:
         self.put(frame)

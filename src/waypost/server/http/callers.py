@@ -34,22 +34,22 @@ class Caller(msgspec.Struct, frozen=True):
 NOBODY = Caller(ANONYMOUS)
 
 
-def identify(request: Request, services: ServerContext, access: Access) -> Caller:
+def identify(request: Request, context: ServerContext, access: Access) -> Caller:
     """Who is calling, or `Refused`: 401 without a token that is good, 403 if it is not enough."""
     if access is Access.ANYONE:
         return NOBODY
     header = request.headers.get("authorization")
     if header is None:
-        if access is Access.PUBLISHER and services.options.anonymous:
+        if access is Access.PUBLISHER and context.options.anonymous:
             return NOBODY
         raise unauthorised("this needs a token: send 'Authorization: Bearer <token>'")
     scheme, _, token = header.partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
         raise unauthorised("expected 'Authorization: Bearer <token>'")
-    if services.authenticator.is_operator(token):
+    if context.authenticator.is_operator(token):
         return Caller(OPERATOR, is_operator=True)
-    subject = services.authenticator.subject_of_token(token)
+    subject = context.authenticator.subject_of_token(token)
     if subject is None:
         raise unauthorised("this token is over or was never good: get another at /v1/auth/token")
     if access is Access.OPERATOR:

@@ -56,7 +56,7 @@ def json_body(kind: type[B]) -> Body[B]:
 class Call(Generic[P, B]):
     """One request, decoded and let in."""
 
-    services: ServerContext
+    context: ServerContext
     caller: Caller
     parameters: P
     body: B

@@ -4,30 +4,37 @@ Rule 1  Every answer that is no success is a `Problem` as JSON, whoever made it.
 Rule 2  Nothing is decoded for a caller that is not let in.
 Rule 3  What is answered is not kept by anyone on the way.
 
-Handlers get their `Services` from `app.state.services`; while it is not there, the relay is not
-open, and everything that needs it is answered with 503.
+Handlers get their context from `app.state.context`; while it is missing, the relay is not open,
+and every operation that needs it is answered with 503.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 
-from waypost.server.context import ServerContext
+from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.http.callers import Access, identify
-from waypost.server.http.contract import AnyOperation, Call, Reply
+from waypost.server.http.contract import JSON, AnyOperation, Body, Call, NoParameters, Reply
 from waypost.server.http.errors import HttpError, rejection_of
 from waypost.server.http.operations import OPERATIONS
-from waypost.server.http.requests import read_body, read_parameters
 
 log = logging.getLogger("waypost.server")
+
+T = TypeVar("T")
+
+SMALL_BODY_MAX_BYTES = 1024 * 1024
+"""Of a request that carries no messages."""
+
+BODY_WAIT_MAX_S = 30.0
 
 _encode = msgspec.json.Encoder().encode
 _EVERY_ANSWER = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -48,15 +55,15 @@ def _served(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         operation = _meant(operations, request.method)
-        services: ServerContext | None = getattr(request.app.state, "services", None)
-        if services is None:
+        context: ServerContext | None = getattr(request.app.state, "context", None)
+        if context is None:
             if operation.needs_relay:
                 return respond_rejected(HttpError(503, "the relay is not open yet"))
             return await _answer(operation, request, cast(ServerContext, None))
         began = time.perf_counter()
-        response = await _answer(operation, request, services)
+        response = await _answer(operation, request, context)
         seconds = time.perf_counter() - began
-        services.meters.answered(operation.method, path, response.status_code, seconds)
+        context.http_metrics.record(operation.method, path, response.status_code, seconds)
         return response
 
     return answer
@@ -70,19 +77,65 @@ def _meant(operations: Mapping[str, AnyOperation], method: str) -> AnyOperation:
     return operation
 
 
-async def _answer(operation: AnyOperation, request: Request, services: ServerContext) -> Response:
+async def _answer(operation: AnyOperation, request: Request, context: ServerContext) -> Response:
     try:
-        caller = identify(request, services, operation.access)
+        caller = identify(request, context, operation.access)
         parameters = read_parameters(request, operation.parameters)
         reads = operation.body.read is not None
-        body = await read_body(request, operation.body, services.options) if reads else None
-        call = Call(services, caller, parameters, body, request)
+        body = await read_body(request, operation.body, context.options) if reads else None
+        call = Call(context, caller, parameters, body, request)
         return respond(await operation.handler(call))
     except Exception as problem:
         rejected = rejection_of(problem)
         if rejected.status == 500:
             log.exception("%s %s failed", operation.method, operation.path)
         return respond_rejected(rejected)
+
+
+def read_parameters(request: Request, kind: type[T]) -> T:
+    """The parameters of the path and the query as a struct, or `ValidationError`."""
+    if kind is NoParameters:
+        return kind()
+    given: dict[str, Any] = dict(request.path_params)
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise HttpError(400, f"{name!r:.80} is given twice")
+        given[name] = value
+    return msgspec.convert(given, kind, strict=False)
+
+
+async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T:
+    """The body as a struct."""
+    assert body.read is not None
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != JSON:
+        raise HttpError(415, f"expected 'Content-Type: {JSON}', not {media_type!r:.80}")
+    max_bytes = options.body_max_bytes if body.carries_messages else SMALL_BODY_MAX_BYTES
+    try:
+        async with asyncio.timeout(BODY_WAIT_MAX_S):
+            content = await _read_all(request, max_bytes)
+    except TimeoutError:
+        raise HttpError(408, f"the body did not come within {BODY_WAIT_MAX_S:g} s") from None
+    except ClientDisconnect:
+        raise HttpError(400, "the caller went away") from None
+    return body.read(content)
+
+
+async def _read_all(request: Request, max_bytes: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(max_bytes)
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_large(max_bytes: int) -> HttpError:
+    return HttpError(413, f"the body is larger than {max_bytes:,} bytes")
 
 
 def respond(reply: Reply) -> Response:
@@ -130,7 +183,7 @@ EXCEPTION_HANDLERS: Mapping[Any, Callable[[Request, Exception], Awaitable[Respon
 
 
 def make_http_app() -> Starlette:
-    """The HTTP interface alone; set `app.state.services` before it is asked for anything."""
+    """Return the HTTP application alone; set `app.state.context` to open it for requests."""
     app = Starlette(routes=make_routes(), exception_handlers=EXCEPTION_HANDLERS)
     app.router.redirect_slashes = False
     return app

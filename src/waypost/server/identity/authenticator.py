@@ -116,6 +116,10 @@ class Authenticator:
         """Return whether `token` is the operator's."""
         return self._operator.matches(token)
 
+    def has_authenticated(self, subject: str) -> bool:
+        """Return whether an agent has ever authenticated as `subject`."""
+        return self._bindings.get(subject) is not None
+
     def card(self, subject: str) -> Card | None:
         """Return the public keys of `subject`; None if it has never authenticated here."""
         binding = self._bindings.get(subject)

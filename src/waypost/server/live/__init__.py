@@ -1,1 +1,1 @@
-"""What is going on, measured once a second for everyone who watches."""
+"""Live statistics for the dashboard: sampled once a second, sent as server-sent events."""

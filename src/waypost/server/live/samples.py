@@ -1,9 +1,9 @@
-"""What happened in one second, and how things stand now.
+"""Samples of one second each, and the current status of a relay.
 
-Rule 1  A sample is the difference of two counts that the relay keeps anyway: measuring costs the
-        relay nothing while it works.
-Rule 2  Percentiles are of the newest acknowledgements since the sample before, so many as are
-        remembered (`waits_in_memory_max`): values that occurred, not estimates.
+Rule 1  A sample is the difference of two counts that the relay keeps anyway: sampling costs the
+        publish path nothing.
+Rule 2  Percentiles are of the newest acknowledgements since the previous sample, at most
+        `waits_in_memory_max` of them: values that occurred, not estimates.
 """
 
 from collections import Counter
@@ -12,13 +12,21 @@ from typing import Protocol
 
 import msgspec
 
+from waypost.policy.breakers import CircuitState
+from waypost.relay.relay import Relay
+from waypost.server.live.rows import InboxRow, InboxSnapshot, fullest
+from waypost.wire.events import BreakerMoved
+
+FULLEST_MAX = 6
+BREAKERS_MAX = 500
+
 _REJECTED = "rejected."
 
 
 class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`seconds` long, up to `at_us`. Counts are of what happened in it, the rest is how it ended.
+    """Events counted over `seconds`, up to `at_us`, and the totals at its end.
 
-    `wait_*_ms` are from arrival to acknowledgement, of `waits` messages; none, no percentiles.
+    `wait_*_ms` are times from arrival to acknowledgement of `waits` messages, None without any.
     """
 
     at_us: int
@@ -41,41 +49,77 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     pressure: float = 0.0
 
 
-class Counting(Protocol):
-    """What a relay counts while it works; see `Inspector`."""
+class RelayStatus(msgspec.Struct, kw_only=True):
+    """Problems, the fullest inboxes, and the cap of an inbox (None without one).
+
+    The relay warns at `pressure_warning_at` of `mailbox_max`.
+    """
+
+    at_us: int
+    fullest: list[InboxRow]
+    problems: list[str]
+    storage_full: bool
+    mailbox_max: int | None
+    pressure_warning_at: float
+
+
+class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A circuit breaker that is not at rest. `opened_at` is ms since the epoch."""
+
+    endpoint: str
+    state: CircuitState
+    consecutive_failures: int
+    opened_at: int | None
+    probes_in_flight: int
+    half_open_successes: int
+
+
+class BreakersStatus(msgspec.Struct, kw_only=True):
+    """The breakers that are not at rest, and the latest state changes, the newest first.
+
+    An open breaker is probed after `cooldown_ms`.
+    """
+
+    states: list[BreakerStatus]
+    moves: list[BreakerMoved]
+    cooldown_ms: int
+
+
+class EventCounts(Protocol):
+    """The counts that a relay keeps while it works; see `Inspector`."""
 
     @property
     def counts(self) -> Mapping[str, int]: ...
     def take_wait_times_us(self) -> list[int]: ...
 
 
-class Sampler:
-    """Remembers the counts of the last time."""
+class IntervalCounter:
+    """Counts the events between two calls of `take`."""
 
-    def __init__(self, relay: Counting, at_us: int) -> None:
+    def __init__(self, relay: EventCounts, at_us: int) -> None:
         self._relay = relay
         self._at_us = at_us
         self._before = Counter(relay.counts)
         relay.take_wait_times_us()  # those that recovery read back are from an earlier run
 
     def take(self, at_us: int) -> Sample:
-        """What happened since the last time."""
+        """Return the events since the previous call; the totals are left at 0."""
         now, before = Counter(self._relay.counts), self._before
         seconds = max(at_us - self._at_us, 1) / 1_000_000
         self._before, self._at_us = now, at_us
         waits = self._relay.take_wait_times_us()
-        happened = {kind: now[kind] - before[kind] for kind in now if now[kind] != before[kind]}
+        new = {kind: now[kind] - before[kind] for kind in now if now[kind] != before[kind]}
         return Sample(
             at_us=at_us,
             seconds=round(seconds, 3),
-            accepted=happened.get("accepted", 0),
-            leased=happened.get("leased", 0),
-            acked=happened.get("acked", 0),
-            failed=happened.get("failed", 0) + happened.get("evicted", 0),
-            expired=happened.get("expired", 0),
+            accepted=new.get("accepted", 0),
+            leased=new.get("leased", 0),
+            acked=new.get("acked", 0),
+            failed=new.get("failed", 0) + new.get("evicted", 0),
+            expired=new.get("expired", 0),
             rejected={
                 kind.removeprefix(_REJECTED): count
-                for kind, count in happened.items()
+                for kind, count in new.items()
                 if kind.startswith(_REJECTED)
             },
             waits=len(waits),
@@ -85,8 +129,43 @@ class Sampler:
 
 
 def percentile_ms(waits_us: Sequence[int], percent: int) -> float | None:
-    """The smallest of these sorted times (µs) that `percent` of them do not exceed, in ms."""
+    """Return the percentile of sorted times (µs), in ms: the smallest that covers `percent`."""
     if not waits_us:
         return None
     rank = -(-len(waits_us) * percent // 100)
     return waits_us[rank - 1] / 1000
+
+
+def relay_status(relay: Relay, inboxes: InboxSnapshot, at_us: int) -> RelayStatus:
+    """Return the current status of `relay`."""
+    backpressure, inspector = relay.settings.backpressure, relay.inspect()
+    return RelayStatus(
+        at_us=at_us,
+        fullest=fullest(inboxes.rows, FULLEST_MAX),
+        problems=inspector.problems(),
+        storage_full=inspector.journal().full,
+        mailbox_max=backpressure.max_mailbox_size if backpressure.enabled else None,
+        pressure_warning_at=backpressure.pressure_warning_at,
+    )
+
+
+def breakers_status(relay: Relay) -> BreakersStatus:
+    """Return the circuit breakers, at most `BREAKERS_MAX`; those not closed come first."""
+    inspector = relay.inspect()
+    states = [
+        BreakerStatus(
+            endpoint=endpoint,
+            state=one.state,
+            consecutive_failures=one.consecutive_failures,
+            opened_at=one.opened_at,
+            probes_in_flight=one.probes_in_flight,
+            half_open_successes=one.half_open_successes,
+        )
+        for endpoint, one in inspector.breakers().items()
+    ]
+    states.sort(key=lambda one: one.state is CircuitState.CLOSED)
+    return BreakersStatus(
+        states=states[:BREAKERS_MAX],
+        moves=inspector.breaker_moves(),
+        cooldown_ms=relay.settings.circuit_breaker.cooldown_ms,
+    )

@@ -1,1 +1,1 @@
-"""Agents that are connected: their mail goes out as it comes, and leaves when they confirm it."""
+"""WebSocket connections: `connection` does the I/O, `session` holds the protocol without it."""

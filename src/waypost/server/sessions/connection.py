@@ -1,14 +1,13 @@
-"""The socket of one agent: who are you, then what it says and what it is told, until it ends.
+"""One agent's WebSocket: authenticate, then read and write frames until either side closes it.
 
-Rule 1  Nothing is kept for someone who has not said who they are, and not for long.
-Rule 2  Whatever comes is answered: garbage with an error, too much of it with the end.
-Rule 3  One connection never waits for another: each has its own reader and its own writer. One
-        whose sends are refused is read more slowly the more of them there are.
+Rule 1  A connection that does not authenticate in time is closed; nothing is stored for it.
+Rule 2  A broken frame is answered with an error; too many in a row end the connection.
+Rule 3  No connection waits for another: each has its own reader and writer. The more sends of an
+        agent are rejected, the more slowly it is read.
 """
 
 import asyncio
 import logging
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,14 +22,14 @@ from waypost.policy.errors import WaypostError
 from waypost.relay.errors import MailboxTaken, RelayStopped
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import IdentitiesNotSaved, SubjectTaken, TooManyIdentities
-from waypost.server.sessions.deliveries import Limits
+from waypost.server.sessions.deliveries import DeliveryLimits
 from waypost.server.sessions.errors import (
     AlreadyConnected,
     BrokenFrame,
     TooManyConnections,
     brief,
 )
-from waypost.server.sessions.session import Session
+from waypost.server.sessions.session import RELAY_FAILED_TEXT, Session
 from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
 
@@ -38,25 +37,25 @@ log = logging.getLogger("waypost.server")
 
 AUTH_TIMEOUT_S = 10.0
 TURN_OPERATIONS = 32
-"""So many operations of one agent are done before others have their turn."""
+"""Operations of one agent that are carried out before the event loop gets its turn."""
 REJECTED_PAUSE_MAX_S = 0.1
-"""The longest pause between two frames of an agent whose sends are refused."""
-GARBAGE_MAX = 20
-"""So many broken frames in a row are answered; then the connection ends."""
-FAREWELL_S = 2.0
-"""How long somebody who has to go has to take note of it."""
-LAST_WORDS_S = 1.0
-"""How long what an agent said before it closed the connection is still read."""
+"""The longest pause between two frames of an agent whose sends are rejected."""
+BROKEN_FRAMES_MAX = 20
+"""Broken frames in a row after which the connection ends."""
+CLOSE_TIMEOUT_S = 2.0
+"""The time to send an error and close the connection."""
+DRAIN_TIMEOUT_S = 1.0
+"""The time to read frames that the agent sent before it closed the connection."""
 REASON_MAX_BYTES = 123
-"""A WebSocket has no room for a longer one."""
+"""The limit of a close reason in the WebSocket protocol."""
 
 
 class Connection:
     """One WebSocket at `/v1/connect`."""
 
-    def __init__(self, websocket: WebSocket, services: ServerContext) -> None:
+    def __init__(self, websocket: WebSocket, context: ServerContext) -> None:
         self._websocket = websocket
-        self._services = services
+        self._context = context
         offered = websocket.scope.get("subprotocols", ())
         protocol = next((one for one in offered if one in CODECS), None)
         self._codec: Codec = CODECS[protocol or JSON_PROTOCOL]
@@ -66,13 +65,13 @@ class Connection:
         self._dismissed = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Until either side ends it."""
+        """Serve the connection until either side closes it."""
         try:
             await self._websocket.accept(subprotocol=self._protocol)
         except (OSError, WebSocketDisconnect):
-            return  # it went as it came
+            return  # closed during the handshake
         try:
-            with self._services.hub.arrival():
+            with self._context.hub.handshake():
                 session = await self._authenticate()
         except (WaypostError, TimeoutError) as problem:
             await self._reject(problem)
@@ -80,23 +79,24 @@ class Connection:
         try:
             end = await self._serve(session)
         finally:
-            session.end()  # first: whoever is told to go may come back at once
+            session.end()  # first: the agent may reconnect as soon as it is closed
         if end is not None:
-            await self._end(*end)
+            await self._close(*end)
 
-    # Who are you?
+    # Authentication
 
     async def _authenticate(self) -> Session:
-        services, websocket = self._services, self._websocket
-        nonce = services.authenticator.challenge()
+        context, websocket = self._context, self._websocket
+        nonce = context.authenticator.challenge()
         await self._send([frames.Challenge(nonce=nonce)])
         async with asyncio.timeout(AUTH_TIMEOUT_S):
             operations = await self._receive()
         if len(operations) != 1 or not isinstance(operations[0], frames.Auth):
-            raise BrokenFrame("say who you are first: one auth operation", code=NOT_AUTHENTICATED)
+            text = "not authenticated: the first frame must be one auth operation"
+            raise BrokenFrame(text, code=frames.CLOSE_NOT_AUTHENTICATED)
         auth = operations[0]
-        grant = await asyncio.to_thread(  # a new name is written down, and synced
-            services.authenticator.authenticate,
+        grant = await asyncio.to_thread(  # a new binding is written and synced
+            context.authenticator.authenticate,
             subject=auth.subject,
             public_key=auth.public_key,
             signature=auth.signature,
@@ -106,7 +106,7 @@ class Connection:
             sealing_signature=auth.sealing_signature,
         )
         session = self._make_session(auth)
-        settings, options = services.relay.settings, services.options
+        settings, options = context.relay.settings, context.options
         self._frame_max_bytes += settings.max_payload_bytes
         session.outbox.put(
             frames.Welcome(
@@ -122,40 +122,36 @@ class Connection:
         return session
 
     def _make_session(self, auth: frames.Auth) -> Session:
-        options = self._services.options
-        session = Session(
-            self._services.hub,
-            self._services.relay,
+        options = self._context.options
+        return Session(
+            self._context.hub,
+            self._context.relay,
             auth.subject,
             receive=auth.receive,
             codec=self._codec,
-            limits=Limits(
+            limits=DeliveryLimits(
                 options.batch,
                 options.unconfirmed_max,
-                self._services.relay.settings.max_payload_bytes,
+                self._context.relay.settings.max_payload_bytes,
             ),
             show_pressure=options.show_pressure,
             address=_address(self._websocket),
+            on_dismissed=self._dismiss,
         )
-        session.on_dismissed = partial(self._dismiss, frames.CLOSE_GOING_AWAY)
-        session.outbox.on_overflow = partial(
-            self._dismiss, frames.CLOSE_TOO_SLOW, "you do not read what is sent to you"
-        )
-        return session
 
     async def _reject(self, problem: Exception) -> None:
-        if isinstance(problem, _Gone):
+        if isinstance(problem, _Disconnected):
             return
         code = CLOSE_CODES.get(type(problem), frames.CLOSE_NOT_AUTHENTICATED)
         if isinstance(problem, BrokenFrame) and problem.code is not None:
             code = problem.code
-        text = brief(problem) or "no answer to the challenge in time"
-        await self._end(code, text)
+        text = brief(problem) or f"authentication timeout: no auth within {AUTH_TIMEOUT_S:g} s"
+        await self._close(code, text)
 
-    # Until it ends
+    # Serving
 
     async def _serve(self, session: Session) -> tuple[int, str] | None:
-        """Until it ends; gives the code and the reason, if the relay ends it."""
+        """Serve until the end; return the code and the reason if the relay has to close."""
         reader = asyncio.create_task(self._read(session))
         writer = asyncio.create_task(self._write(session))
         try:
@@ -163,7 +159,7 @@ class Connection:
                 (reader, writer, self._dismissed), return_when=asyncio.FIRST_COMPLETED
             )
             if writer.done() and not self._dismissed.done():
-                await asyncio.wait((reader,), timeout=LAST_WORDS_S)
+                await asyncio.wait((reader,), timeout=DRAIN_TIMEOUT_S)
         finally:
             for task in (reader, writer):
                 task.cancel()
@@ -172,39 +168,39 @@ class Connection:
             return self._dismissed.result()
         for one in ended:
             if isinstance(one, BrokenFrame):
-                return one.code or CLOSE_GARBAGE, brief(one)
+                return one.code or CLOSE_POLICY_VIOLATION, brief(one)
             if isinstance(one, RelayStopped):
                 return frames.CLOSE_GOING_AWAY, brief(one)
-            if isinstance(one, Exception) and not isinstance(one, _Gone):
+            if isinstance(one, Exception) and not isinstance(one, _Disconnected):
                 log.error("connection of %s failed", session.subject, exc_info=one)
-                return CLOSE_FAILED, "the relay failed; this is its fault, not yours"
+                return CLOSE_INTERNAL_ERROR, RELAY_FAILED_TEXT
         return None
 
     async def _read(self, session: Session) -> None:
-        garbage = 0
+        broken = 0
         while True:
             try:
                 operations = await self._receive()
             except BrokenFrame as problem:
-                garbage += 1
-                if garbage >= GARBAGE_MAX or problem.code is not None:
+                broken += 1
+                if broken >= BROKEN_FRAMES_MAX or problem.code is not None:
                     raise
-                session.tell(frames.Error(error=brief(problem), reason="invalid"))
+                session.send(frames.Error(error=brief(problem), reason="invalid"))
                 await asyncio.sleep(0)
                 continue
-            garbage = 0
+            broken = 0
             for begin in range(0, len(operations) or 1, TURN_OPERATIONS):
                 session.handle(operations[begin : begin + TURN_OPERATIONS])
                 await asyncio.sleep(0)
             await self._slow_down(session)
 
     async def _slow_down(self, session: Session) -> None:
-        """A flood that is refused costs those who send it time, not the others."""
-        rejected = session.requests.rejected_in_a_row
+        """Delay the next read of an agent that floods: it costs no other agent time."""
+        rejected = session.rejected_in_a_row
         if rejected:
             await asyncio.sleep(min(rejected / 1000, REJECTED_PAUSE_MAX_S))
-        while session.requests.unanswered > unanswered_max_operations:
-            waiting = self._services.relay.durable()
+        while session.unanswered > unanswered_max_operations:
+            waiting = self._context.relay.durable()
             if waiting is None:
                 break
             await waiting
@@ -221,23 +217,23 @@ class Connection:
     # Frames
 
     async def _receive(self) -> list[FromAgent]:
-        """The operations of the next frame; raises `BrokenFrame`, or `_Gone` at the end."""
+        """Return the operations of the next frame. Raises `BrokenFrame` or `_Disconnected`."""
         message = await self._websocket.receive()
         if message["type"] != "websocket.receive":
-            raise _Gone
+            raise _Disconnected
         frame: str | bytes = message.get("bytes") or message.get("text") or b""
         size = len(frame)
         if isinstance(frame, str) and not frame.isascii():
             size = len(frame.encode(errors="replace"))
         if size > self._frame_max_bytes:
-            why = f"a frame may have {self._frame_max_bytes:,} bytes, not {size:,}"
-            raise BrokenFrame(why, code=frames.CLOSE_TOO_LARGE)
+            text = f"frame too large: {size:,} bytes, the limit is {self._frame_max_bytes:,}"
+            raise BrokenFrame(text, code=frames.CLOSE_TOO_LARGE)
         try:
             operations = self._codec.from_agent(frame)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-            raise BrokenFrame(f"not a frame of {self._codec.protocol}: {problem}") from None
+            raise BrokenFrame(f"not a valid {self._codec.protocol} frame: {problem}") from None
         if len(operations) > frame_max_operations:
-            raise BrokenFrame(f"a frame holds at most {frame_max_operations} operations")
+            raise BrokenFrame(f"too many operations in a frame: at most {frame_max_operations}")
         return operations
 
     async def _send(self, operations: list[FrameOperation]) -> None:
@@ -249,18 +245,18 @@ class Connection:
             message["bytes"] = frame
         try:
             await self._websocket.send(message)
-        except Exception as problem:  # what a closed socket raises differs between servers
-            raise _Gone from problem
+        except Exception as problem:  # the error of a closed socket differs between servers
+            raise _Disconnected from problem
 
-    async def _end(self, code: int, why: str) -> None:
-        """Say why, if there is somebody to hear it, and close."""
-        reason = why.encode(errors="replace")[:REASON_MAX_BYTES].decode(errors="ignore")
+    async def _close(self, code: int, text: str) -> None:
+        """Send the reason as an error and close; ignore a peer that is gone or does not read."""
+        reason = text.encode(errors="replace")[:REASON_MAX_BYTES].decode(errors="ignore")
         try:
-            async with asyncio.timeout(FAREWELL_S):
-                await self._send([frames.Error(error=why, fatal=True)])
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._send([frames.Error(error=text, fatal=True)])
                 await self._websocket.close(code, reason)
-        except (_Gone, TimeoutError, RuntimeError, WebSocketDisconnect):
-            pass  # it is closed already, or nobody reads
+        except (_Disconnected, TimeoutError, RuntimeError, WebSocketDisconnect):
+            pass
 
     def _dismiss(self, code: int, reason: str) -> None:
         if not self._dismissed.done():
@@ -268,7 +264,7 @@ class Connection:
 
 
 def _address(websocket: WebSocket) -> str:
-    """Where the other side is, as the socket knows it: behind a proxy, the proxy's."""
+    """Return the address of the peer; behind a proxy, the proxy's."""
     peer = websocket.client
     if peer is None:
         return ""
@@ -276,13 +272,12 @@ def _address(websocket: WebSocket) -> str:
     return f"{host}:{peer.port}"
 
 
-class _Gone(WaypostError):
-    """The other side closed the connection."""
+class _Disconnected(WaypostError):
+    """The agent closed the connection."""
 
 
-NOT_AUTHENTICATED = frames.CLOSE_NOT_AUTHENTICATED
-CLOSE_GARBAGE = 1008
-CLOSE_FAILED = 1011
+CLOSE_POLICY_VIOLATION = 1008
+CLOSE_INTERNAL_ERROR = 1011
 CLOSE_TRY_LATER = 1013
 CLOSE_CODES: dict[type[Exception], int] = {
     SubjectTaken: frames.CLOSE_FORBIDDEN,

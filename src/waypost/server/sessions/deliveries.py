@@ -1,13 +1,13 @@
-"""What one connected agent is given out of its mailbox.
+"""Delivery of one mailbox to one connected agent.
 
-Rule 1  Stored messages first, in order, in batches; each batch waits for its confirmations. Then
-        `live`, then whatever arrives. All of it comes out of one line, so nothing live overtakes
-        what was stored, and nothing is left behind at the switch.
-Rule 2  A message leaves the mailbox when it is confirmed, and not before.
-Rule 3  Ahead of the confirmations are at most `unconfirmed_max` messages, and not many bytes.
-Rule 4  An agent that pulls is given what it asks for, when it asks.
-Rule 5  A message that cannot be said in the agent's encoding becomes a dead letter: it must not
-        keep the others from coming, again and again.
+Rule 1  Stored messages come first, in order, in batches; each batch waits for its
+        acknowledgements. Then `live`, then new arrivals. All come from one queue, so no new
+        message overtakes a stored one, and none is left behind at the switch.
+Rule 2  A message leaves the mailbox when it is acknowledged, not before.
+Rule 3  At most `unconfirmed_max` messages, and a bounded number of bytes, are unacknowledged.
+Rule 4  An agent that pulls gets messages only in response to `fetch`.
+Rule 5  A message that the agent's encoding cannot represent becomes a dead letter: it must not
+        block the queue.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ import msgspec
 from waypost.policy.bounds import lease_max_messages, unconfirmed_max_bytes
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reserved_names import RELAY
-from waypost.relay.delivery.consumers import Consumer, Delivery
+from waypost.relay.relay import Consumer, Delivery
 from waypost.server.sessions.outbox import Outbox
-from waypost.server.sessions.receipts import Confirmed, unpack
+from waypost.server.sessions.receipts import AckedMessage, unpack_receipt
 from waypost.wire import frames
 from waypost.wire.frames import Codec, FrameOperation
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """How many stored messages go out at once, and how many may be ahead of confirmations.
+class DeliveryLimits(msgspec.Struct, frozen=True):
+    """The batch size of stored messages, and the limit of unacknowledged ones.
 
-    One answer to a `fetch` has about `answer_max_bytes`, or else one message.
+    The response to a `fetch` has about `answer_max_bytes`, or else one message.
     """
 
     batch: int
@@ -37,14 +37,14 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Deliveries:
-    """Puts messages of `consumer` into `outbox`. `tier_of` tells how well a sender is known."""
+    """Moves messages from `consumer` to `outbox`; `tier_of` returns the tier of a sender."""
 
     def __init__(
         self,
         consumer: Consumer,
         outbox: Outbox,
         codec: Codec,
-        limits: Limits,
+        limits: DeliveryLimits,
         *,
         pull: bool,
         tier_of: Callable[[str], int],
@@ -58,139 +58,141 @@ class Deliveries:
         self._flushing = not pull
         self._live_from = 0
         self._stored_until = consumer.newest_order()
-        self._bytes_held = 0
+        self._bytes_in_flight = 0
         self._sizes: dict[str, int] = {}
-        self._waited: set[str] = set()
+        self._stored: set[str] = set()
         self._fetch: tuple[frames.Fetch, asyncio.TimerHandle] | None = None
 
     @property
     def unconfirmed(self) -> int:
-        """Messages ahead of the agent's confirmations."""
+        """The number of messages sent and not acknowledged."""
         return len(self._consumer.in_flight)
 
     def fill(self) -> None:
-        """Hand out what may be handed out now."""
+        """Deliver as many messages as the limits allow now."""
         if self._pull:
             self._try_fetch()
             return
         consumer = self._consumer
         if self._flushing:
-            if self._is_held_up(1):
-                return  # a batch waits for its confirmations
-            if self._hand_out(consumer.take(self._limits.batch, None, unconfirmed_max_bytes)):
+            if self._is_blocked(1):
+                return  # a batch is not acknowledged yet
+            if self._deliver(consumer.take(self._limits.batch, None, unconfirmed_max_bytes)):
                 return
             if consumer.committed_seq() < self._stored_until:
-                return  # what was there when the agent came is not on disk yet
+                return  # messages from before the connection are not on disk yet
             self._flushing = False
             self._live_from = consumer.committed_seq()
             self._outbox.put(frames.Live())
-        while not self._is_held_up(self._limits.unconfirmed_max):
+        while not self._is_blocked(self._limits.unconfirmed_max):
             room = self._limits.unconfirmed_max - len(consumer.in_flight)
-            enough = unconfirmed_max_bytes - self._bytes_held
-            if not self._hand_out(consumer.take(room, None, enough)):
+            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            if not self._deliver(consumer.take(room, None, enough)):
                 return
 
-    def fetch(self, asked: frames.Fetch) -> None:
-        """Answer now, or when something arrives, or when the wait is over."""
+    def fetch(self, request: frames.Fetch) -> None:
+        """Respond now, or when a message arrives, or when the wait is over."""
         if not self._pull or self._fetch is not None:
-            why = "one at a time" if self._pull else "your messages come by themselves"
-            self._outbox.put(frames.Error(ref=asked.ref, error=f"fetch: {why}", reason="invalid"))
+            why = "one at a time" if self._pull else "your messages are pushed"
+            self._outbox.put(frames.Error(ref=request.ref, error=f"fetch: {why}", reason="invalid"))
             return
-        timer = asyncio.get_running_loop().call_later(asked.wait, self._end_fetch)
-        self._fetch = (asked, timer)
+        timer = asyncio.get_running_loop().call_later(request.wait, self._end_fetch)
+        self._fetch = (request, timer)
         self._try_fetch()
 
-    def ack(self, ids: list[str]) -> list[Confirmed]:
-        """These are done; gives those that were still there."""
-        held = self._consumer.in_flight
-        waited = {one: one in self._waited or one not in held for one in ids}
-        done = self._consumer.ack(ids)
+    def ack(self, ids: list[str]) -> list[AckedMessage]:
+        """Acknowledge messages; return those that were still in the mailbox."""
+        in_flight = self._consumer.in_flight
+        was_stored = {one: one in self._stored or one not in in_flight for one in ids}
+        acked = self._consumer.ack(ids)
         for one in ids:
-            self._let_go(one)
-        return [Confirmed(one.id, one.sender, waited[one.id]) for one in done]
+            self._forget(one)
+        return [AckedMessage(one.id, one.sender, was_stored[one.id]) for one in acked]
 
-    def nack(self, asked: frames.Nack) -> None:
-        """These were not done."""
-        for message in self._consumer.nack(asked.ids, asked.delay):
-            self._let_go(message.id)
+    def nack(self, request: frames.Nack) -> None:
+        """Return messages to the queue, due after the requested delay."""
+        for message in self._consumer.nack(request.ids, request.delay):
+            self._forget(message.id)
 
     def stop(self) -> None:
-        """What was not confirmed waits again."""
+        """Detach from the mailbox; unacknowledged messages return to the queue."""
         if self._fetch is not None:
             self._fetch[1].cancel()
             self._fetch = None
         self._consumer.detach()
 
-    def _is_held_up(self, messages_max: int) -> bool:
-        """Whether so many messages, or too many bytes, are with the agent, unconfirmed."""
-        held = self._consumer.in_flight
-        if len(held) < messages_max and self._bytes_held < unconfirmed_max_bytes:
+    def _is_blocked(self, messages_max: int) -> bool:
+        """Return whether so many messages, or too many bytes, are unacknowledged."""
+        in_flight = self._consumer.in_flight
+        if len(in_flight) < messages_max and self._bytes_in_flight < unconfirmed_max_bytes:
             return False
         for one in self._consumer.prune():
-            self._let_go(one)
-        return len(held) >= messages_max or self._bytes_held >= unconfirmed_max_bytes
+            self._forget(one)
+        return len(in_flight) >= messages_max or self._bytes_in_flight >= unconfirmed_max_bytes
 
-    def _let_go(self, message_id: str) -> None:
-        self._waited.discard(message_id)
-        self._bytes_held -= self._sizes.pop(message_id, 0)
+    def _forget(self, message_id: str) -> None:
+        self._stored.discard(message_id)
+        self._bytes_in_flight -= self._sizes.pop(message_id, 0)
 
-    def _hand_out(self, handed: list[Delivery]) -> bool:
-        for one in handed:
-            for operation in self._open(one):
+    def _deliver(self, deliveries: list[Delivery]) -> bool:
+        for one in deliveries:
+            for operation in self._encode(one):
                 self._outbox.put(operation, one.size)
-        return bool(handed)
+        return bool(deliveries)
 
-    def _open(self, one: Delivery) -> list[FrameOperation]:
-        """A message, or kept confirmations, ready to be sent; held from now on."""
+    def _encode(self, one: Delivery) -> list[FrameOperation]:
+        """Return a message, or a stored receipt, as operations; count it as in flight."""
         envelope = one.envelope
-        waited = self._flushing or self._pull or one.order <= self._live_from
-        self._let_go(envelope.id)  # it may have come before
+        was_stored = self._flushing or self._pull or one.order <= self._live_from
+        self._forget(envelope.id)  # it may have been delivered before
         self._sizes[envelope.id] = one.size
-        self._bytes_held += one.size
-        if waited:
-            self._waited.add(envelope.id)
-        if envelope.sender == RELAY and (kept := unpack(envelope)):
-            return list(kept)
+        self._bytes_in_flight += one.size
+        if was_stored:
+            self._stored.add(envelope.id)
+        if envelope.sender == RELAY and (receipt := unpack_receipt(envelope)):
+            return list(receipt)
         try:
             payload = self._codec.payload_from_json(envelope.payload)
         except InvalidMessage as problem:
-            self._let_go(envelope.id)
-            self._consumer.fail(envelope.id, f"cannot be handed over: {problem}")
+            self._forget(envelope.id)
+            self._consumer.fail(envelope.id, f"cannot be encoded for its recipient: {problem}")
             return []
         if payload is not envelope.payload:
             envelope = msgspec.structs.replace(envelope, payload=payload)
-        return [frames.Message(envelope=envelope, parent=one.parent, was_stored=waited)]
+        return [frames.Message(envelope=envelope, parent=one.parent, was_stored=was_stored)]
 
     def _try_fetch(self) -> None:
         if self._fetch is None:
             return
-        asked, timer = self._fetch
-        handed: list[Delivery] = []
-        if not self._is_held_up(lease_max_messages):
-            room = min(asked.limit, lease_max_messages - len(self._consumer.in_flight))
-            enough = min(unconfirmed_max_bytes - self._bytes_held, self._limits.answer_max_bytes)
-            handed = self._consumer.take(room, asked.max_size_bytes, enough)
-        if not handed and asked.wait:
+        request, timer = self._fetch
+        deliveries: list[Delivery] = []
+        if not self._is_blocked(lease_max_messages):
+            room = min(request.limit, lease_max_messages - len(self._consumer.in_flight))
+            enough = min(
+                unconfirmed_max_bytes - self._bytes_in_flight, self._limits.answer_max_bytes
+            )
+            deliveries = self._consumer.take(room, request.max_size_bytes, enough)
+        if not deliveries and request.wait:
             return
         timer.cancel()
         self._fetch = None
-        self._answer_fetch(asked, handed)
+        self._respond(request, deliveries)
 
-    def _answer_fetch(self, asked: frames.Fetch, handed: list[Delivery]) -> None:
+    def _respond(self, request: frames.Fetch, deliveries: list[Delivery]) -> None:
         messages: list[frames.Message] = []
-        for one in handed:
-            for operation in self._open(one):
+        for one in deliveries:
+            for operation in self._encode(one):
                 if isinstance(operation, frames.Message):
-                    if asked.tiers:
+                    if request.tiers:
                         operation.tier = self._tier_of(operation.envelope.sender)
                     messages.append(operation)
                 else:
                     self._outbox.put(operation, one.size)
-        size = sum(one.size for one in handed)
-        self._outbox.put(frames.FetchedMessages(ref=asked.ref, messages=messages), size)
+        size = sum(one.size for one in deliveries)
+        self._outbox.put(frames.FetchedMessages(ref=request.ref, messages=messages), size)
 
     def _end_fetch(self) -> None:
         if self._fetch is not None:
-            asked, _ = self._fetch
+            request, _ = self._fetch
             self._fetch = None
-            self._answer_fetch(asked, [])
+            self._respond(request, [])

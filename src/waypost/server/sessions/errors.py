@@ -1,9 +1,9 @@
-"""Why an agent cannot connect.
+"""Errors of connections.
 
 WaypostError
-├── AlreadyConnected      the subject has a live connection; the first stays
-├── TooManyConnections    the relay is at its bound
-└── BrokenFrame           what came is not a frame, or not one that may come now
+├── AlreadyConnected      the subject has a live connection, which stays
+├── TooManyConnections    the relay is at its limit
+└── BrokenFrame           a malformed frame, or one that is not allowed at this point
 """
 
 from waypost.policy.errors import WaypostError
@@ -15,20 +15,18 @@ class AlreadyConnected(WaypostError):
     """The subject has a live connection."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(
-            f"{subject} is already connected; one connection at a time, the first stays"
-        )
+        super().__init__(f"{subject} is already connected; a subject has at most one connection")
 
 
 class TooManyConnections(WaypostError):
-    """The relay takes no more connections for now."""
+    """The relay accepts no more connections for now."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the relay holds {limit:,} connections and takes no more for now")
+        super().__init__(f"too many connections: the relay is at its limit of {limit:,}; try later")
 
 
 class BrokenFrame(WaypostError):
-    """Not a frame, too long, or not allowed at this point. With a `code` the connection ends."""
+    """A malformed, oversized or unexpected frame. With a `code`, the connection ends."""
 
     def __init__(self, message: str, *, code: int | None = None) -> None:
         super().__init__(message)
@@ -36,6 +34,6 @@ class BrokenFrame(WaypostError):
 
 
 def brief(problem: Exception) -> str:
-    """What went wrong, for whoever caused it. It may quote them, but not at any length."""
+    """Return the error text, shortened: it may quote what the agent sent."""
     text = str(problem)
     return text if len(text) <= _TEXT_MAX_CHARS else f"{text[:_TEXT_MAX_CHARS]}…"

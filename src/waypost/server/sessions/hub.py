@@ -1,7 +1,7 @@
-"""Who is connected, and what passes between those who are."""
+"""The connected agents, and the messages, signals and receipts between them."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -10,22 +10,20 @@ from waypost.policy.bounds import connections_max
 from waypost.policy.errors import AccessDenied
 from waypost.policy.reserved_names import reject_reserved
 from waypost.policy.subjects import validate_subject
-from waypost.relay.delivery.drafts import Draft
-from waypost.relay.relay import Relay
-from waypost.relay.state.mailbox import Message
-from waypost.server.mailbox_factory import Mailboxes
+from waypost.relay.relay import Draft, Relay
+from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
-from waypost.server.sessions.receipts import Confirmations, Confirmed, Told
+from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
 from waypost.wire.frames import FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
 
-class Present(Protocol):
-    """One connected agent, as the hub sees it; `since_us` is µs since the epoch.
+class AgentSession(Protocol):
+    """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
-    `address` is where it is connected from. `unconfirmed` messages were sent to it; `unsent`
-    operations it has yet to read.
+    `address` is the peer's. `unconfirmed` counts messages sent and not acknowledged, `unsent` the
+    operations in its outbox.
     """
 
     @property
@@ -40,114 +38,114 @@ class Present(Protocol):
     def unconfirmed(self) -> int: ...
     @property
     def unsent(self) -> int: ...
-    def tell(self, operation: FrameOperation) -> None: ...
-    def tell_lossy(self, operation: FrameOperation) -> None: ...
-    def dismiss(self, reason: str) -> None: ...
+    def send(self, operation: FrameOperation) -> None: ...
+    def send_lossy(self, operation: FrameOperation) -> None: ...
+    def disconnect(self, reason: str) -> None: ...
 
 
 class Hub:
     """The agents connected to one relay."""
 
-    def __init__(self, relay: Relay, mailboxes: Mailboxes) -> None:
+    def __init__(self, relay: Relay, mailboxes: MailboxFactory) -> None:
         self._relay = relay
         self._mailboxes = mailboxes
-        self._present: dict[str, Present] = {}
-        self.confirmations = Confirmations(relay, self._present.__contains__)
+        self._sessions: dict[str, AgentSession] = {}
+        self.receipts = Receipts(relay, self._sessions.__contains__)
         self._emptied = asyncio.Event()
-        self._arriving = 0
+        self._handshakes = 0
 
     def __len__(self) -> int:
-        return len(self._present)
+        return len(self._sessions)
 
-    def is_live(self, subject: str) -> bool:
-        """Whether mail of `subject` goes out by itself now: its agent is connected for it."""
-        agent = self._present.get(subject)
-        return agent is not None and agent.receive == "push"
+    def receives_pushes(self, subject: str) -> bool:
+        """Return whether the agent of `subject` is connected and gets its messages pushed."""
+        session = self._sessions.get(subject)
+        return session is not None and session.receive == "push"
 
     def is_connected(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected."""
-        return subject in self._present
+        return subject in self._sessions
 
-    def connected(self) -> Sequence[Present]:
-        """Connected agents, in the order in which they came."""
-        return list(self._present.values())
+    def connected(self) -> Sequence[AgentSession]:
+        """Return the sessions, in the order in which they were added."""
+        return list(self._sessions.values())
 
     @contextmanager
-    def arrival(self) -> Iterator[None]:
-        """Somebody is about to say who they are. Raises `TooManyConnections`."""
-        if self._arriving >= connections_max:
+    def handshake(self) -> Iterator[None]:
+        """Count a connection that is not authenticated yet. Raises `TooManyConnections`."""
+        if self._handshakes >= connections_max:
             raise TooManyConnections(connections_max)
-        self._arriving += 1
+        self._handshakes += 1
         try:
             yield
         finally:
-            self._arriving -= 1
+            self._handshakes -= 1
 
-    def enter(self, agent: Present) -> None:
-        """An agent is here. Raises `AlreadyConnected` or `TooManyConnections`."""
-        if agent.subject in self._present:
-            raise AlreadyConnected(agent.subject)
-        if len(self._present) >= connections_max:
+    def add(self, session: AgentSession) -> None:
+        """Add a session. Raises `AlreadyConnected` or `TooManyConnections`."""
+        if session.subject in self._sessions:
+            raise AlreadyConnected(session.subject)
+        if len(self._sessions) >= connections_max:
             raise TooManyConnections(connections_max)
-        self._mailboxes.open_for(agent.subject)
-        self._present[agent.subject] = agent
+        self._mailboxes.open_for(session.subject)
+        self._sessions[session.subject] = session
 
-    def leave(self, agent: Present) -> None:
-        """An agent went away."""
-        if self._present.get(agent.subject) is agent:
-            del self._present[agent.subject]
-            if not self._present:
+    def remove(self, session: AgentSession) -> None:
+        """Remove a session; no other of the same subject is affected."""
+        if self._sessions.get(session.subject) is session:
+            del self._sessions[session.subject]
+            if not self._sessions:
                 self._emptied.set()
 
-    async def empty(self) -> None:
-        """Wait until nobody is connected."""
-        while self._present:
+    async def wait_until_empty(self) -> None:
+        """Wait until all agents have disconnected."""
+        while self._sessions:
             self._emptied.clear()
             await self._emptied.wait()
 
     def publish(self, draft: Draft) -> PublishResult:
-        """Decide about a message from an agent; on disk once `relay.durable()` is done."""
+        """Publish a message of an agent; it is on disk once `relay.durable()` is done."""
         reject_reserved(draft.subject, draft.reply_to)
         return self._relay.submit(draft)
 
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
-        """Tell the agent connected as `subject`, if it is. Raises as `publish` does."""
+        """Send a signal to the agent of `subject` if it is connected. Raises as `publish` does."""
         validate_subject(subject)
         reject_reserved(subject)
         if not self._relay.access.check_access(sender, subject).allowed:
             raise AccessDenied(sender, subject)
-        agent = self._present.get(subject)
-        if agent is not None:
-            agent.tell_lossy(Signalled(subject=subject, signal=signal, sender=sender))
+        session = self._sessions.get(subject)
+        if session is not None:
+            session.send_lossy(Signalled(subject=subject, signal=signal, sender=sender))
 
-    def confirm(self, recipient: str, acked: Sequence[Message]) -> None:
-        """Messages leased over HTTP are done; their senders learn that they had to wait."""
-        confirmed = [Confirmed(one.id, one.sender, was_stored=True) for one in acked]
-        told = self.confirmations.note(recipient, confirmed)
+    def confirm(self, recipient: str, acked: Iterable[tuple[str, str]]) -> None:
+        """Create receipts for messages leased over HTTP, given as pairs of id and sender."""
+        stored = [AckedMessage(message_id, sender, was_stored=True) for message_id, sender in acked]
+        receipts = self.receipts.create(recipient, stored)
         waiting = self._relay.durable()
         if waiting is None:
-            self.tell(told)
+            self.send_receipts(receipts)
         else:
-            waiting.add_done_callback(partial(self._tell_once_durable, told))
+            waiting.add_done_callback(partial(self._send_once_durable, receipts))
 
-    def tell(self, told: Told) -> None:
-        """Confirmations that are on disk, to whoever is here; for the others they are kept now."""
-        away: dict[str, list[Confirmed]] = {}
-        for sender, operation in told:
-            agent = self._present.get(sender)
-            if agent is not None:
-                agent.tell(operation)
+    def send_receipts(self, receipts: LiveReceipts) -> None:
+        """Send durable receipts; store those of senders that have disconnected meanwhile."""
+        missed: dict[str, list[AckedMessage]] = {}
+        for sender, operation in receipts:
+            session = self._sessions.get(sender)
+            if session is not None:
+                session.send(operation)
             else:
-                one = Confirmed(operation.message_id, sender, operation.was_stored)
-                away.setdefault(operation.recipient, []).append(one)
-        for recipient, confirmed in away.items():
-            self.confirmations.note(recipient, confirmed)
+                one = AckedMessage(operation.message_id, sender, operation.was_stored)
+                missed.setdefault(operation.recipient, []).append(one)
+        for recipient, acked in missed.items():
+            self.receipts.create(recipient, acked)
 
-    def dismiss_all(self, reason: str) -> None:
-        """Everyone has to go."""
-        for agent in list(self._present.values()):
-            agent.dismiss(reason)
+    def disconnect_all(self, reason: str) -> None:
+        """Disconnect all agents."""
+        for session in list(self._sessions.values()):
+            session.disconnect(reason)
 
-    def _tell_once_durable(self, told: Told, durable: "asyncio.Future[None]") -> None:
+    def _send_once_durable(self, receipts: LiveReceipts, durable: "asyncio.Future[None]") -> None:
         if not durable.cancelled() and durable.exception() is None:
-            self.tell(told)
+            self.send_receipts(receipts)

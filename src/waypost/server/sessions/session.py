@@ -1,27 +1,42 @@
-"""One connected agent: what it is given, what it asks for, what it is told. No socket in here.
+"""The session of one connected agent, without a socket: deliveries, requests and their responses.
 
-Rule 1  An answer is given once what it says is on disk.
-Rule 2  Answers keep the order of their questions.
+Rule 1  A response is sent once the decision it reports is on disk.
+Rule 2  Responses keep the order of their requests.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from waypost.policy.bounds import outbox_max_operations
+from waypost.policy.errors import AccessDenied, InvalidInput
+from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
-from waypost.relay.relay import Relay
-from waypost.server.sessions.deliveries import Deliveries, Limits
+from waypost.relay.relay import Draft, Relay
+from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
+from waypost.server.sessions.errors import brief
 from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
-from waypost.server.sessions.receipts import Told
-from waypost.server.sessions.requests import Requests
+from waypost.server.sessions.receipts import LiveReceipts
 from waypost.wire import frames
 from waypost.wire.frames import Codec, FrameOperation, FromAgent
-from waypost.wire.payloads import Signal
+from waypost.wire.payloads import Signal, encode_payload, validate_signal
+from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
+from waypost.wire.results import PublishResult
+
+SLOW_CONSUMER_TEXT = (
+    f"slow consumer: outbound queue full ({outbox_max_operations:,} operations); read faster"
+)
+RELAY_FAILED_TEXT = "internal error of the relay; connect again"
 
 
 class Session:
-    """For an agent that has said who it is: `start` once, `end` once."""
+    """For an authenticated agent: `start` once, `end` once.
+
+    `rejected_in_a_row` counts its latest sends that were all rejected, `unanswered` the responses
+    that wait for the disk. `on_dismissed` is called with a close code and a reason when the relay
+    ends the connection.
+    """
 
     def __init__(  # noqa: PLR0913 - what a session is made of
         self,
@@ -31,17 +46,19 @@ class Session:
         *,
         receive: str,
         codec: Codec,
-        limits: Limits,
+        limits: DeliveryLimits,
         show_pressure: bool = False,
         address: str = "",
+        on_dismissed: Callable[[int, str], None] = lambda code, reason: None,
     ) -> None:
         self.subject = subject
         self.address = address
         self.receive = receive
         self.since_us = relay.now_us()
-        self.outbox = Outbox()
-        self.requests = Requests(hub, subject, codec, show_pressure)
-        self.on_dismissed: Callable[[str], None] = lambda reason: None
+        self.outbox = Outbox(self._on_overflow)
+        self.rejected_in_a_row = 0
+        self.unanswered = 0
+        self._on_dismissed = on_dismissed
         self._hub = hub
         self._relay = relay
         self._codec = codec
@@ -52,17 +69,17 @@ class Session:
 
     @property
     def unconfirmed(self) -> int:
-        """Messages that were sent and not confirmed yet."""
+        """The number of messages sent and not acknowledged."""
         return 0 if self._deliveries is None else self._deliveries.unconfirmed
 
     @property
     def unsent(self) -> int:
-        """Operations that the agent has yet to read."""
+        """The number of operations in the outbox."""
         return len(self.outbox)
 
     def start(self) -> None:
-        """Enter the hub and begin with the stored messages. Raises what `Hub.enter` raises."""
-        self._hub.enter(self)
+        """Join the hub and deliver the stored messages first. Raises as `Hub.add` does."""
+        self._hub.add(self)
         try:
             self._begin()
         except BaseException:
@@ -70,7 +87,7 @@ class Session:
             raise
 
     def _begin(self) -> None:
-        consumer = self._relay.attach(self.subject, self._arrived)
+        consumer = self._relay.attach(self.subject, self._on_arrival)
         self._deliveries = Deliveries(
             consumer,
             self.outbox,
@@ -79,42 +96,42 @@ class Session:
             pull=self.receive == "pull",
             tier_of=self._tier_of,
         )
-        self._stop_signals = self._relay.on_signal(self.subject, self._relay_signalled)
+        self._stop_signals = self._relay.on_signal(self.subject, self._on_relay_signal)
         self.outbox.put(frames.QueueStatus(pending=consumer.pending()))
         self._deliveries.fill()
 
     def end(self) -> None:
-        """The agent is away from here on; what it did not confirm waits again.
+        """Leave the hub; unacknowledged messages return to the queue.
 
-        Confirmations that it was never told are kept for it.
+        Receipts that were never sent to the agent are stored for it.
         """
         deliveries, self._deliveries = self._deliveries, None
         self.outbox.end()
         self._stop_signals()
-        self._hub.leave(self)
+        self._hub.remove(self)
         if deliveries is None:
             return
-        untold = [
+        unsent = [
             (self.subject, one)
             for one in self.outbox.unsent()
             if isinstance(one, frames.DeliveryConfirm) and one.id is None
         ]
         try:
             deliveries.stop()
-            self._hub.tell(untold)
+            self._hub.send_receipts(unsent)
         except RelayStopped:
-            pass  # what the relay cannot write down now, recovery gives back
+            pass  # recovery returns what the relay cannot record now
 
-    def dismiss(self, reason: str) -> None:
-        """The relay ends it."""
-        self.on_dismissed(reason)
+    def disconnect(self, reason: str) -> None:
+        """End the connection from the relay's side."""
+        self._on_dismissed(frames.CLOSE_GOING_AWAY, reason)
 
-    def tell(self, operation: FrameOperation) -> None:
-        """To be sent."""
+    def send(self, operation: FrameOperation) -> None:
+        """Queue an operation for the agent."""
         self.outbox.put(operation)
 
-    def tell_lossy(self, operation: FrameOperation) -> None:
-        """To be sent if the agent keeps up, and if its encoding has a form for it."""
+    def send_lossy(self, operation: FrameOperation) -> None:
+        """Queue an operation, unless the agent is behind or its encoding cannot represent it."""
         try:
             size = len(self._codec.encode(operation))
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -122,73 +139,135 @@ class Session:
         self.outbox.put_lossy(operation, size)
 
     def handle(self, operations: Sequence[FromAgent]) -> None:
-        """Do what the agent asks; answers follow in the outbox."""
+        """Carry out the operations of one frame; responses follow in the outbox."""
         deliveries = self._deliveries
         if deliveries is None:
             return
-        answers: list[FrameOperation] = []
-        told: Told = []
+        responses: list[FrameOperation] = []
+        receipts: LiveReceipts = []
         for operation in operations:
             match operation:
                 case frames.Send():
-                    answers += self.requests.send(operation)
+                    responses += self._publish(operation)
                 case frames.Ack():
-                    done = deliveries.ack(operation.ids)
-                    told += self._hub.confirmations.note(self.subject, done)
+                    acked = deliveries.ack(operation.ids)
+                    receipts += self._hub.receipts.create(self.subject, acked)
                 case frames.Nack():
                     deliveries.nack(operation)
                 case frames.Fetch():
                     deliveries.fetch(operation)
                 case frames.SendSignal():
-                    answers += self.requests.signal(operation)
+                    responses += self._signal(operation)
                 case frames.Auth():
-                    answers.append(frames.Error(error="you said who you are", reason="invalid"))
-        self._answer(answers, told)
+                    responses.append(frames.Error(error="already authenticated", reason="invalid"))
+        self._respond(responses, receipts)
         deliveries.fill()
 
+    def _publish(self, request: frames.Send) -> list[FrameOperation]:
+        try:
+            draft = Draft(
+                request.subject,
+                self._codec.payload_to_json(request.payload),
+                request.reply_to,
+                request.budget,
+                None if request.parent is None else request.parent.to_envelope(),
+                request.message_id,
+                sender=self.subject,
+            )
+            result = self._hub.publish(draft)
+        except AccessDenied as denied:
+            self.rejected_in_a_row += 1
+            reason = str(Reason.ACCESS_DENIED)
+            return [frames.Error(ref=request.ref, error=str(denied), reason=reason)]
+        except InvalidInput as problem:
+            self.rejected_in_a_row += 1
+            return [frames.Error(ref=request.ref, error=brief(problem), reason="invalid")]
+        except RelayStopped as stopped:
+            return [frames.Error(ref=request.ref, error=str(stopped), reason="stopped")]
+        if result.rejected and not result.delivered_to:
+            self.rejected_in_a_row += 1
+        else:
+            self.rejected_in_a_row = 0
+        return self._send_responses(request, result)
+
+    def _send_responses(self, request: frames.Send, result: PublishResult) -> list[FrameOperation]:
+        shown = result if self._show_pressure else discreet(result)
+        responses: list[FrameOperation] = [
+            frames.SendResult(
+                ref=request.ref,
+                message_id=shown.message_id,
+                delivered_to=shown.delivered_to,
+                rejected=shown.rejected,
+                retry_after_ms=shown.retry_after_ms,
+                mailbox_pressure=shown.mailbox_pressure,
+            )
+        ]
+        if any(one.reason is Reason.BACKPRESSURE for one in result.rejected):
+            responses.append(
+                frames.QueueFull(ref=request.ref, recipient=request.subject, reason=QUEUE_FULL_TEXT)
+            )
+        return responses
+
+    def _signal(self, request: frames.SendSignal) -> list[FrameOperation]:
+        """Send a signal; only an error has a response."""
+        try:
+            encode_payload(request.signal.data)  # data must be valid as a payload
+            self._hub.signal(self.subject, request.subject, validate_signal(request.signal))
+        except AccessDenied as denied:
+            return [frames.Error(error=str(denied), reason=str(Reason.ACCESS_DENIED))]
+        except InvalidInput as problem:
+            return [frames.Error(error=brief(problem), reason="invalid")]
+        return []
+
     def _tier_of(self, sender: str) -> int:
-        """How well `sender` and this agent know each other now. The agent may know: half of it is
-        what it has written itself."""
+        """Return the tier of `sender` for this agent. The agent may see it: half of what decides
+        it are its own messages."""
         return self._relay.inspect().tier(sender, self.subject)
 
-    def _arrived(self) -> None:
+    def _on_overflow(self) -> None:
+        self._on_dismissed(frames.CLOSE_TOO_SLOW, SLOW_CONSUMER_TEXT)
+
+    def _on_arrival(self) -> None:
         if self._deliveries is None:
             return
         try:
             self._deliveries.fill()
         except Exception:
-            self.dismiss("the relay failed; this is its fault, not yours")
+            self.disconnect(RELAY_FAILED_TEXT)
             raise
 
-    def _answer(self, answers: list[FrameOperation], told: Told) -> None:
-        if not answers and not told:
+    def _respond(self, responses: list[FrameOperation], receipts: LiveReceipts) -> None:
+        if not responses and not receipts:
             return
         waiting = self._relay.durable()
-        if waiting is None and not self.requests.unanswered:
-            self._say(answers, told)
+        if waiting is None and not self.unanswered:
+            self._send(responses, receipts)
             return
         if waiting is None:
-            # Earlier answers are on disk too, but not said yet: these come after them.
+            # Earlier responses are on disk too, but not sent yet: these follow them.
             waiting = asyncio.get_running_loop().create_future()
             waiting.set_result(None)
-        self.requests.unanswered += len(answers)
-        waiting.add_done_callback(partial(self._durable, answers, told))
+        self.unanswered += len(responses)
+        waiting.add_done_callback(partial(self._on_durable, responses, receipts))
 
-    def _durable(
-        self, answers: list[FrameOperation], told: Told, done: "asyncio.Future[None]"
+    def _on_durable(
+        self,
+        responses: list[FrameOperation],
+        receipts: LiveReceipts,
+        done: "asyncio.Future[None]",
     ) -> None:
-        self.requests.unanswered -= len(answers)
+        self.unanswered -= len(responses)
         problem = None if done.cancelled() else done.exception()
         if problem is None:
-            self._say(answers, told)
+            self._send(responses, receipts)
         else:
-            self.dismiss(str(problem))
+            self.disconnect(str(problem))
 
-    def _say(self, answers: list[FrameOperation], told: Told) -> None:
-        self.outbox.put_all(answers)
-        self._hub.tell(told)
+    def _send(self, responses: list[FrameOperation], receipts: LiveReceipts) -> None:
+        self.outbox.put_all(responses)
+        self._hub.send_receipts(receipts)
 
-    def _relay_signalled(self, subject: str, signal: Signal) -> None:
-        """Evictions are told to whoever lost a message; pressure only if the operator says so."""
+    def _on_relay_signal(self, subject: str, signal: Signal) -> None:
+        """Pass on evictions of the agent's messages, and pressure if the operator allows it."""
         if signal.state == "evicted" or self._show_pressure:
-            self.tell_lossy(frames.Signalled(subject=subject, signal=signal))
+            self.send_lossy(frames.Signalled(subject=subject, signal=signal))

@@ -19,14 +19,14 @@ from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenRespo
 
 async def give_challenge(call: Call[NoParameters, None]) -> Reply:
     """A nonce to sign."""
-    return Reply(ChallengeResponse(nonce=call.services.authenticator.challenge()))
+    return Reply(ChallengeResponse(nonce=call.context.authenticator.challenge()))
 
 
 async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
     """A token for a signed challenge. A new subject is written to disk first, in a thread."""
     asked = call.body
     authenticate = partial(
-        call.services.authenticator.authenticate,
+        call.context.authenticator.authenticate,
         subject=asked.subject,
         public_key=asked.public_key,
         signature=asked.signature,
@@ -36,7 +36,7 @@ async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
         sealing_signature=asked.sealing_signature,
     )
     grant = await asyncio.to_thread(authenticate)
-    call.services.mailboxes.open_for(grant.subject)  # or confirmations would have no place to wait
+    call.context.mailboxes.open_for(grant.subject)  # or confirmations would have no place to wait
     return Reply(
         TokenResponse(subject=grant.subject, token=grant.token, expires_at=grant.expires_at)
     )

@@ -48,7 +48,7 @@ class DeadLetterList(msgspec.Struct, kw_only=True):
 
 async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
     """Dead letters of one endpoint or all."""
-    wanted, relay = call.parameters, call.services.relay
+    wanted, relay = call.parameters, call.context.relay
     subject = None if wanted.subject is msgspec.UNSET else validate_subject(wanted.subject)
     groups = await relay.dead_letter_groups(subject)
     total = sum(one.count for one in groups)
@@ -60,7 +60,7 @@ async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
 
 async def redrive(call: Call[NoParameters, RedriveRequest]) -> Reply:
     """Put dead letters back into their mailboxes."""
-    relay, asked = call.services.relay, call.body
+    relay, asked = call.context.relay, call.body
     if asked.subject is not None:
         validate_subject(asked.subject)
     before = await _dead_ids(relay, asked.subject)
@@ -78,7 +78,7 @@ async def purge(call: Call[NoParameters, PurgeRequest]) -> Reply:
     older_than = None
     if asked.older_than_ms is not None:
         older_than = timedelta(milliseconds=min(asked.older_than_ms, OLDER_MAX_MS))
-    count = await call.services.relay.purge_dead_letters(older_than, asked.subject)
+    count = await call.context.relay.purge_dead_letters(older_than, asked.subject)
     return Reply(CountResponse(count=count))
 
 

@@ -41,9 +41,9 @@ def _document() -> bytes:
 
 @cache
 def _page() -> bytes:
-    from waypost.server.http.document_page import make_page
+    from waypost.server.http.openapi import make_html
 
-    return make_page().encode()
+    return make_html().encode()
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

@@ -37,7 +37,7 @@ class EndpointNamed(msgspec.Struct, forbid_unknown_fields=True):
 
 async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
     """Endpoints by name, a page at a time."""
-    wanted, relay = call.parameters, call.services.relay
+    wanted, relay = call.parameters, call.context.relay
     after = "" if wanted.after is msgspec.UNSET else validate_subject(wanted.after)
     subjects = relay.inspect().subjects()
     names = heapq.nsmallest(wanted.limit + 1, (name for name in subjects if name > after))
@@ -54,15 +54,15 @@ async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
 async def register_endpoint(call: Call[EndpointNamed, None]) -> Reply:
     """Give a subject a mailbox; one that has it keeps it."""
     subject = validate_agent_subject(call.parameters.subject)
-    endpoint = call.services.relay.register_endpoint(subject)
-    await call.services.relay.sync()
+    endpoint = call.context.relay.register_endpoint(subject)
+    await call.context.relay.sync()
     return Reply(_facts(endpoint))
 
 
 async def unregister_endpoint(call: Call[EndpointNamed, None]) -> Reply:
     """Take no more mail for a subject."""
     subject = validate_agent_subject(call.parameters.subject)
-    relay = call.services.relay
+    relay = call.context.relay
     endpoint = relay.get_endpoint(subject)
     relay.unregister_endpoint(subject)
     assert endpoint is not None  # or unregistering would have raised
@@ -73,7 +73,7 @@ async def unregister_endpoint(call: Call[EndpointNamed, None]) -> Reply:
 async def get_card(call: Call[EndpointNamed, None]) -> Reply:
     """The public keys of an agent."""
     subject = validate_subject(call.parameters.subject)
-    card = call.services.authenticator.card(subject)
+    card = call.context.authenticator.card(subject)
     if card is None:
         raise HttpError(404, f"{subject} has never been here")
     return Reply(card)

@@ -22,7 +22,7 @@ async def up(call: Call[NoParameters, None]) -> Reply:
 
 async def ready(call: Call[NoParameters, None]) -> Reply:
     """Whether messages are taken now."""
-    journal = call.services.relay.inspect().journal()
+    journal = call.context.relay.inspect().journal()
     if journal.failure:
         raise HttpError(503, f"the journal cannot be written: {journal.failure}")
     if journal.full:
@@ -32,8 +32,8 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
 
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Numbers for Prometheus."""
-    services = call.services
-    return Reply(services.meters.render(services), media_type=CONTENT_TYPE)
+    context = call.context
+    return Reply(context.http_metrics.render(context), media_type=CONTENT_TYPE)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

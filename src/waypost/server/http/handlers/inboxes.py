@@ -61,28 +61,28 @@ class InboxNamed(msgspec.Struct, forbid_unknown_fields=True):
 
 async def read_inbox(call: Call[InboxRead, None]) -> Reply:
     """Lease messages, waiting for the first if there are none."""
-    services, wanted = call.services, call.parameters
-    _admit(services, call.caller, wanted.subject)
+    context, wanted = call.context, call.parameters
+    _admit(context, call.caller, wanted.subject)
     asked = LeaseRequest(
         subject=wanted.subject,
-        limit=services.options.batch if wanted.limit is msgspec.UNSET else wanted.limit,
+        limit=context.options.batch if wanted.limit is msgspec.UNSET else wanted.limit,
         max_size_bytes=None if wanted.max_size_bytes is msgspec.UNSET else wanted.max_size_bytes,
     )
-    max_bytes = services.options.answer_max_bytes
-    leased = await _lease(services.relay, asked, max_bytes)
+    max_bytes = context.options.answer_max_bytes
+    leased = await _lease(context.relay, asked, max_bytes)
     if not leased and wanted.wait:
-        leased = await _lease_waiting(services.relay, asked, max_bytes, wanted.wait, call.request)
+        leased = await _lease_waiting(context.relay, asked, max_bytes, wanted.wait, call.request)
     return Reply(_inbox(wanted.subject, leased))
 
 
 async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
     """Lease from several inboxes; if one may not be read, none is."""
-    services = call.services
+    context = call.context
     for asked in call.body.inboxes:
-        _admit(services, call.caller, asked.subject)
-    left, read = services.options.answer_max_bytes, []
+        _admit(context, call.caller, asked.subject)
+    left, read = context.options.answer_max_bytes, []
     for asked in call.body.inboxes:
-        leased = await _lease(services.relay, asked, left) if left > 0 else []
+        leased = await _lease(context.relay, asked, left) if left > 0 else []
         left -= sum(one.size for one in leased)
         read.append(_inbox(asked.subject, leased))
     return Reply(LeasedInboxes(inboxes=read))
@@ -90,10 +90,11 @@ async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
 
 async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
     """These are done; their senders are told."""
-    subject, relay = call.parameters.subject, call.services.relay
-    _require(call.services, call.caller, subject)
+    subject, relay = call.parameters.subject, call.context.relay
+    _require(call.context, call.caller, subject)
     acked = relay.submit_ack(subject, call.body.ids)
-    call.services.hub.confirm(subject, acked)  # first: both belong to one commit
+    # Before the sync: acknowledgements and receipts belong to one commit.
+    call.context.hub.confirm(subject, [(one.id, one.sender) for one in acked])
     await relay.sync()
     return Reply(CountResponse(count=len(acked)))
 
@@ -101,8 +102,8 @@ async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
 async def nack(call: Call[InboxNamed, NackRequest]) -> Reply:
     """These were not done."""
     subject = call.parameters.subject
-    _require(call.services, call.caller, subject)
-    count = await call.services.relay.nack(subject, call.body.ids, call.body.delay)
+    _require(call.context, call.caller, subject)
+    count = await call.context.relay.nack(subject, call.body.ids, call.body.delay)
     return Reply(CountResponse(count=count))
 
 
@@ -165,21 +166,21 @@ def _inbox(subject: str, leased: Iterable[LeasedMessage]) -> LeasedInbox:
     )
 
 
-def _require(services: ServerContext, caller: Caller, subject: str) -> None:
+def _require(context: ServerContext, caller: Caller, subject: str) -> None:
     validate_subject(subject)
     caller.require(subject)
-    _require_mailbox(services.relay, subject)
+    _require_mailbox(context.relay, subject)
 
 
-def _admit(services: ServerContext, caller: Caller, subject: str) -> None:
+def _admit(context: ServerContext, caller: Caller, subject: str) -> None:
     """Whether `subject` may be read by this caller now; an agent's own mailbox is made."""
     validate_subject(subject)
     caller.require(subject)
-    if services.hub.is_live(subject):
+    if context.hub.receives_pushes(subject):
         raise HttpError(409, f"{subject} is connected: its messages go there")
     if not caller.is_operator:
-        services.mailboxes.open_for(subject)
-    _require_mailbox(services.relay, subject)
+        context.mailboxes.open_for(subject)
+    _require_mailbox(context.relay, subject)
 
 
 def _require_mailbox(relay: Relay, subject: str) -> None:

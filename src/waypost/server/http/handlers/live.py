@@ -7,14 +7,14 @@ import msgspec
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.server.http.errors import HttpError
-from waypost.server.live.frames import MEDIA_TYPE
-from waypost.server.live.sampler import Show
+from waypost.server.live.sampler import Topic
+from waypost.server.live.sse import MEDIA_TYPE
 
 
 class LiveQuery(msgspec.Struct, forbid_unknown_fields=True):
     """What to show. `once`: how it is now, and no more."""
 
-    show: Show = "numbers"
+    show: Topic = "numbers"
     once: bool = False
 
 
@@ -27,10 +27,10 @@ class LiveEvent(msgspec.Struct, kw_only=True):
 
 async def watch(call: Call[LiveQuery, None]) -> Reply:
     """A stream of events."""
-    feed, wanted = call.services.feed, call.parameters
-    if feed.is_full:
+    sampler, wanted = call.context.sampler, call.parameters
+    if sampler.is_full:
         raise HttpError(503, "too many are watching; close another view first", reason="full")
-    return Reply(feed.show(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
+    return Reply(sampler.stream(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

@@ -49,8 +49,8 @@ class MessageNamed(msgspec.Struct, forbid_unknown_fields=True):
 
 async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     """One message, answered by its result or refusal; or many, answered by their results."""
-    relay, sender = call.services.relay, call.caller.subject
-    show = call.services.options.show_pressure
+    relay, sender = call.context.relay, call.caller.subject
+    show = call.context.options.show_pressure
     if isinstance(call.body, NewMessages):
         drafts = [_draft(one, sender) for one in call.body.messages]
         results = await relay.publish_many(drafts)
@@ -76,8 +76,8 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
 async def explain_message(call: Call[MessageNamed, None]) -> Reply:
     """What happened to a message. Agents see what is theirs; others are told nothing."""
     message_id = validate_message_id(call.parameters.id)
-    relay, caller = call.services.relay, call.caller
-    async with call.services.reading:
+    relay, caller = call.context.relay, call.caller
+    async with call.context.reading:
         if caller.is_operator:
             steps = [
                 HistoryItem(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)

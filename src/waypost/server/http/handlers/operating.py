@@ -36,33 +36,33 @@ class RuleNamed(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "fr
 
 async def list_rules(call: Call[NoParameters, None]) -> Reply:
     """The rules in force."""
-    return Reply(_rules(call.services.relay))
+    return Reply(_rules(call.context.relay))
 
 
 async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
     """Add a rule, in place of one with the same patterns, or say what would come of it."""
-    asked, access = call.body, call.services.relay.access
+    asked, access = call.body, call.context.relay.access
     rule = AccessRule(asked.from_, asked.to, asked.action, asked.priority)
     if call.parameters.dry_run:
         would_be = AccessRules(access.list_rules()).with_rule(rule)
         return Reply(RuleList(rules=would_be.list_rules(), problem=access.problem))
     access.add_rule(rule)
-    return Reply(_rules(call.services.relay))
+    return Reply(_rules(call.context.relay))
 
 
 async def remove_rule(call: Call[RuleNamed, None]) -> Reply:
     """Remove a rule."""
-    wanted, access = call.parameters, call.services.relay.access
+    wanted, access = call.parameters, call.context.relay.access
     known = {(rule.from_, rule.to) for rule in access.list_rules()}
     if not access.problem and (wanted.from_, wanted.to) not in known:
         raise HttpError(404, "there is no such rule")
     access.remove_rule(wanted.from_, wanted.to)
-    return Reply(_rules(call.services.relay))
+    return Reply(_rules(call.context.relay))
 
 
 async def get_config(call: Call[NoParameters, None]) -> Reply:
     """The file and what is in force."""
-    file = call.services.relay.settings_file
+    file = call.context.relay.settings_file
     settings = file.current
     return Reply(
         ConfigState(
@@ -76,11 +76,11 @@ async def get_config(call: Call[NoParameters, None]) -> Reply:
 
 async def put_config(call: Call[ChangeQuery, bytes]) -> Reply:
     """Replace the file, or say what would come of it."""
-    file = call.services.relay.settings_file
+    file = call.context.relay.settings_file
     settings = file.consider(call.body)
     if not call.parameters.dry_run:
         file.replace(msgspec.json.format(call.body, indent=2) + b"\n")
-        await call.services.relay.sync()
+        await call.context.relay.sync()
     return Reply(
         ConfigState(
             config=_document(call.body),

@@ -53,13 +53,13 @@ class PipelineState(msgspec.Struct, kw_only=True):
 
 async def get_pipeline(call: Call[NoParameters, None]) -> Reply:
     """What there is to show."""
-    journal = call.services.relay.inspect().data_dir
-    return Reply(await asyncio.to_thread(_look, call.services.lake, journal))
+    journal = call.context.relay.inspect().data_dir
+    return Reply(await asyncio.to_thread(_look, call.context.lake, journal))
 
 
 async def get_report(call: Call[NoParameters, None]) -> Reply:
     """The report itself."""
-    path = call.services.lake / REPORT
+    path = call.context.lake / REPORT
     try:
         content = await asyncio.to_thread(_read, path)
     except OSError:

@@ -29,8 +29,8 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def search_messages(call: Call[MessageQuery, None]) -> Reply:
     """Find stored messages, and those that left recently."""
     query = _search_query(call.parameters)
-    async with call.services.reading:
-        return Reply(await call.services.relay.inspect().search(query))
+    async with call.context.reading:
+        return Reply(await call.context.relay.inspect().search(query))
 
 
 def _search_query(parameters: MessageQuery) -> SearchQuery:

@@ -19,11 +19,11 @@ class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     """Everything at one instant."""
-    services = call.services
-    relay = services.relay
+    context = call.context
+    relay = context.relay
     connected = [
         AgentConnection(subject=one.subject, since_us=one.since_us, receive=one.receive)
-        for one in services.hub.connected()
+        for one in context.hub.connected()
     ]
     here = {one.subject for one in connected}
     inspector, numbers = relay.inspect(), relay.metrics()

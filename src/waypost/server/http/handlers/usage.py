@@ -9,8 +9,8 @@ from waypost.wire.http_bodies import InboxUsage
 async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
     """Return the usage of one inbox."""
     subject = call.parameters.subject
-    connected = call.services.hub.is_connected(subject)
-    return Reply(call.services.relay.inspect().usage(subject, connected=connected))
+    connected = call.context.hub.is_connected(subject)
+    return Reply(call.context.relay.inspect().usage(subject, connected=connected))
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
