@@ -127,8 +127,9 @@ def test_a_relay_has_the_documented_methods(name: str) -> None:
     assert inspect.getdoc(method)
 
 
-def test_a_relay_takes_a_directory_settings_and_a_clock() -> None:
-    assert list(inspect.signature(waypost.Relay).parameters) == ["data_dir", "settings", "clock"]
+def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> None:
+    parameters = list(inspect.signature(waypost.Relay).parameters)
+    assert parameters == ["data_dir", "settings", "clock", "create_mailbox"]
 
 
 @pytest.mark.parametrize(
