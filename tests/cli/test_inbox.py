@@ -93,7 +93,7 @@ def test_a_message_that_cannot_be_read_does_not_hide_the_others(waypost: Command
     inbox = waypost.json("inbox", "agent.a")
     assert len(inbox["messages"]) == 3
     [problem] = inbox["unreadable"]
-    assert problem.startswith("large: the payload of large is damaged")
+    assert problem.startswith("large: payload of large damaged")
     assert "unreadable: large" in waypost("inbox", "agent.a").stdout
 
 
@@ -104,7 +104,7 @@ def test_the_story_of_a_message_names_each_check_with_its_numbers(waypost: Comma
     assert "backpressure passed: 0/1000 in the mailbox" in text
     assert "budget passed: hop 0 of 5, 10 calls left, expires 20" in text
     assert "agent.b -> agent.a: stored" in text
-    assert "handed out, attempt 1, via lease" in text
+    assert "delivered, attempt 1, via lease" in text
     assert "agent.a: leased, not yet acknowledged." in text
 
 
@@ -124,7 +124,7 @@ def test_a_rejected_check_ends_the_story(waypost: CommandLine) -> None:
 
     in_relay(waypost.data, act)
     text = waypost("explain", "broke").stdout
-    assert "budget refused: hop 0 of 5, 0 calls left" in text
+    assert "budget rejected: hop 0 of 5, 0 calls left" in text
     assert "agent.a: rejected, and kept as a dead letter." in text
 
 

@@ -42,6 +42,6 @@ def test_a_broken_file_is_told_and_not_overwritten(waypost: CommandLine) -> None
     fill(waypost.data)
     file = waypost.data / "access-rules.json"
     file.write_text("[")
-    assert "everything is denied" in waypost("rules", "list", exits=1).stderr
+    assert "every publish is denied" in waypost("rules", "list", exits=1).stderr
     assert "repair or delete it" in waypost("rules", "add", "deny", *SPY, exits=1).stderr
     assert file.read_text() == "["

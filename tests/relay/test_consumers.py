@@ -213,7 +213,7 @@ async def test_one_that_raises_when_it_is_told_does_not_stop_the_relay(
         await send(relay, number)
         await send(relay, number, to="agent.other")
     assert pending(relay, "agent.other") == 3
-    assert "handing out mail of agent.a failed" in caplog.text
+    assert "delivery to the consumer of agent.a failed" in caplog.text
     assert numbers(consumer.take(9)) == [0, 1, 2]
 
 

@@ -144,7 +144,7 @@ async def test_subjects_are_told_apart_by_case(relay: Relay) -> None:
 async def test_there_is_a_bound_on_endpoints(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoints, "endpoints_max", 2)
     relay.register_endpoint("agent.c")
-    with pytest.raises(InvalidInput, match="no more than 2 endpoints"):
+    with pytest.raises(InvalidInput, match="at most 2 are allowed"):
         relay.register_endpoint("agent.d")
     relay.unregister_endpoint("agent.a")
     relay.register_endpoint("agent.d")

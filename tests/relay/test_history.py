@@ -52,10 +52,10 @@ async def test_a_story_tells_what_became_of_the_message(relay: Relay, clock: Man
     await relay.nack("agent.a", result.message_id)
     await relay.ack("agent.a", result.message_id)
     assert [step for step in await told(relay, result.message_id) if step[0] != "check"][1:] == [
-        ("leased", "handed out, attempt 1, via lease"),
-        ("returned", "back in line: lease timed out"),
-        ("leased", "handed out, attempt 2, via lease"),
-        ("returned", "back in line: nack"),
+        ("leased", "delivered, attempt 1, via lease"),
+        ("returned", "returned to the queue: lease timed out"),
+        ("leased", "delivered, attempt 2, via lease"),
+        ("returned", "returned to the queue: nack"),
         ("acked", "acknowledged via lease"),
     ]
 
@@ -99,7 +99,7 @@ async def test_the_story_of_a_message_for_nobody(relay: Relay) -> None:
     result = await send(relay, to="agent.nobody")
     assert await told(relay, result.message_id) == [
         ("check", "rate limit passed: 0/100 in the sender's window"),
-        ("accepted", "agent.b -> agent.nobody: nobody was there"),
+        ("accepted", "agent.b -> agent.nobody: no recipient"),
     ]
 
 
@@ -121,7 +121,7 @@ async def test_a_rejection_tells_which_check_rejected_and_none_after_it(start) -
     await send(relay, message_id="order-1")
     assert await told(relay, "order-1") == [
         ("check", "rate limit passed: 1/100 in the sender's window"),
-        ("check", "backpressure refused: 1/1 in the mailbox, 254 bytes"),
+        ("check", "backpressure rejected: 1/1 in the mailbox, 254 bytes"),
         (
             "rejected",
             "agent.b -> agent.a: backpressure: backpressure: mailbox full (1/1)",
@@ -134,7 +134,7 @@ async def test_the_story_of_a_rate_limited_message(start) -> None:
     await send(relay)
     await send(relay, message_id="order-1")
     assert [text for _, text in await told(relay, "order-1")] == [
-        "rate limit refused: 1/1 in the sender's window",
+        "rate limit rejected: 1/1 in the sender's window",
         "agent.b -> agent.a: rate_limited: rate limit exceeded: 1/1 messages in 60s window",
     ]
 
@@ -144,7 +144,7 @@ async def test_the_story_of_a_message_over_its_quota(start) -> None:
     relay.register_endpoint("agent.a")
     await send(relay, message_id="order-1")
     steps = await told(relay, "order-1")
-    assert steps[-2][1] == "quota of tier 1 refused: 0 messages, 0 bytes already in this inbox"
+    assert steps[-2][1] == "quota of tier 1 rejected: 0 messages, 0 bytes already in this inbox"
     assert "quota_exceeded" in steps[-1][1]
 
 
@@ -159,14 +159,14 @@ async def test_the_story_of_a_message_for_a_broken_endpoint(start) -> None:
     await send(relay)
     await relay.idle()
     await send(relay, message_id="order-1")
-    assert (await told(relay, "order-1"))[-2][1] == "circuit breaker refused: OPEN"
+    assert (await told(relay, "order-1"))[-2][1] == "circuit breaker rejected: OPEN"
 
 
 async def test_the_story_of_a_message_over_its_budget(relay: Relay) -> None:
     result = await send(relay, budget={"call_budget_remaining": 0, "ttl": 77})
     steps = await told(relay, result.message_id)
     assert (
-        steps[-2][1] == "budget refused: hop 0 of 5, 0 calls left, expires 1970-01-01 00:00:00 UTC"
+        steps[-2][1] == "budget rejected: hop 0 of 5, 0 calls left, expires 1970-01-01 00:00:00 UTC"
     )
     assert steps[-1][1].endswith("budget_exceeded: message expired (TTL)")
 

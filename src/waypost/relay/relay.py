@@ -332,7 +332,7 @@ class Relay:
     async def dead_letters(
         self, subject: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
-        """Return dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        """Return at most `limit` dead letters, of one endpoint or all, the oldest failure first."""
         return self._runtime.dead_letters.listing(subject, limit)
 
     async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:

@@ -1,10 +1,10 @@
 """Access rules on disk: `<data>/access-rules.json`.
 
 Failures and answers:
-  no file                    no rules: everything is allowed
-  unreadable, or one bad     everything is denied, and the file is not overwritten, until it is
-  entry                      repaired or deleted
-  crash while writing        the old file or the new one, never half of one
+  no file                    no rules: every publish is allowed
+  unreadable, or one bad     every publish is denied, and the file is not overwritten, until it
+  entry                      is repaired or deleted
+  crash while writing        the old file or the new one, never a partial one
 """
 
 import logging
@@ -21,27 +21,27 @@ log = logging.getLogger("waypost.relay")
 
 
 class AccessFile:
-    """The rules in force; every change is on disk when the call returns."""
+    """The access rules in force; every change is on disk when the call returns."""
 
     def __init__(self, data: DataDir) -> None:
         self._path = data.rules
         self._rules = AccessRules()
         self.restricts = False
-        """Whether there is any rule to check."""
+        """Whether there is at least one rule."""
         self.problem = ""
         self.on_change: Callable[[], None] = lambda: None
         self.reload()
 
     def check_access(self, from_: str, to: str) -> AccessResult:
-        """Whether the sender `from_` may reach the endpoint `to`, and by which rule."""
+        """Return whether the sender `from_` may publish to `to`, and by which rule."""
         return self._rules.check_access(from_, to)
 
     def list_rules(self) -> list[AccessRule]:
-        """The rules in the order in which they are tried."""
+        """Return the rules in the order in which they are tried."""
         return self._rules.list_rules()
 
     def add_rule(self, rule: AccessRule) -> None:
-        """Add `rule`; it replaces one with the same `from_` and `to`."""
+        """Add `rule`, replacing one with the same `from_` and `to`."""
         self._save(self._rules.with_rule(rule))
 
     def remove_rule(self, from_: str, to: str) -> None:
@@ -49,7 +49,7 @@ class AccessFile:
         self._save(self._rules.without_rule(from_, to))
 
     def reload(self) -> bool:
-        """Read the file again; whether anything changed."""
+        """Read the file again; return whether anything changed."""
         before = (self._rules.list_rules(), self.problem)
         try:
             self._rules, self.problem = AccessRules(parse_rules(self._path.read_bytes())), ""
@@ -58,7 +58,7 @@ class AccessFile:
         except (OSError, InvalidRule) as problem:
             self._rules = AccessRules(DENY_ALL)
             self.problem = (
-                f"{self._path} cannot be used, so everything is denied: {problem};"
+                f"{self._path} is invalid, so every publish is denied: {problem};"
                 " repair or delete it"
             )
             log.error("%s", self.problem)

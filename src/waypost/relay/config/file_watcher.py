@@ -1,4 +1,4 @@
-"""Watches files that people and other processes change: settings, rules, drop-ins."""
+"""Watches files that people and other processes change: settings, access rules, drop-ins."""
 
 import asyncio
 import logging
@@ -27,9 +27,9 @@ class DropInScanner(Protocol):
 
 
 class FileWatcher:
-    """Calls `on_file[path]` when that file changes, and `drop_ins` when one was dropped in.
+    """Calls `on_file[path]` when that file changes, and `drop_ins` when a file is dropped in.
 
-    Mailboxes are watched only if there are `drop_ins`.
+    Without `drop_ins`, mailboxes are not watched.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class FileWatcher:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._watch_files()))
         if self._drop_ins is not None:
             self._tasks.append(loop.create_task(self._watch_mailboxes(self._drop_ins)))
-        await asyncio.sleep(0)  # in their first step the tasks set up their watches
+        await asyncio.sleep(0)  # the tasks set up their watches in their first step
 
     async def stop(self) -> None:
         """Stop watching."""
@@ -86,5 +86,5 @@ class FileWatcher:
 
 
 def _matters(change: Change, path: str) -> bool:
-    """A file left a `tmp/`, most likely for `new/`; or a `tmp/` is new, and watched from now."""
+    """Return whether a file left a `tmp/`, probably for `new/`, or a new `tmp/` appeared."""
     return change is not Change.modified

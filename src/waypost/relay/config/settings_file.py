@@ -1,10 +1,11 @@
-"""Settings from `<data>/config.json`, over what the caller gave, over the defaults.
+"""Settings from `<data>/config.json`, over the caller's, over the defaults.
 
 Failures and answers:
-  no file           what the caller gave
-  one bad value     the file is ignored whole, the last good settings stay, and the problem is
+  no file           the caller's settings
+  one bad value     the whole file is ignored, the last good settings stay, and the problem is
                     logged and shown in the metrics
-  storage changed   refused until the next start: mailboxes cannot change shape under way
+  storage changed   rejected until the next start: mailboxes cannot change their storage while
+                    the relay runs
 """
 
 import logging
@@ -33,31 +34,31 @@ class SettingsFile:
             log.warning("settings: %s", note)
 
     def get(self) -> Settings:
-        """The settings in force now."""
+        """Return the settings in force."""
         return self.current
 
     def read(self) -> bytes | None:
-        """The file as it is, if there is one."""
+        """Return the content of the file, or None."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
             return None
 
     def consider(self, content: bytes) -> Settings:
-        """What the settings would be with this file, or `InvalidSettings`. Changes nothing."""
+        """Return the settings that `content` would give, or raise `InvalidSettings`."""
         settings = merge_settings(self._given, content)
         if self._opened and settings.storage != self.current.storage:
             raise InvalidSettings("'storage' can only be changed while the relay is stopped")
         return settings
 
     def replace(self, content: bytes) -> None:
-        """Make this the file, on disk and in force, or raise `InvalidSettings`."""
+        """Write `content` to the file and apply it, or raise `InvalidSettings`."""
         self.consider(content)
         replace_file(self._path, content)
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file again; whether anything changed."""
+        """Read the file again; return whether anything changed."""
         before = (self.current, self.problem)
         try:
             self.current, self.problem = self.consider(self._path.read_bytes()), ""

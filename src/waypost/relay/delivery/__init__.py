@@ -1,1 +1,1 @@
-"""Messages on their way: in, through the mailboxes, and out."""
+"""The path of a message: publish, admission, mailbox, delivery, acknowledgement."""

@@ -1,4 +1,4 @@
-"""What deliveries came to, told to the circuit breakers; their moves go into the journal."""
+"""Reports outcomes of deliveries to the circuit breakers, and journals their transitions."""
 
 import logging
 
@@ -12,7 +12,7 @@ log = logging.getLogger("waypost.relay")
 
 
 class BreakerFeedback:
-    """The breakers of all endpoints."""
+    """The circuit breakers of all endpoints."""
 
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self._ledger = ledger
@@ -22,23 +22,23 @@ class BreakerFeedback:
         self._unwritable: set[str] = set()
 
     def on_stored(self, endpoint: str, at_us: int) -> None:
-        """A message was stored and no handler waits for it: that is all there is to succeed.
+        """Record a success: without a subscribed handler, storing the message is the delivery.
 
-        While the mailbox's files cannot be written, there is more: see `on_file_written`.
+        While the mailbox's files cannot be written, their outcome counts: see `on_file_written`.
         """
         if endpoint not in self._unwritable:
             self.record_transition(self.breakers.record_success(endpoint, at_us // 1000), at_us)
 
     def on_acked(self, message: Message, at_us: int) -> None:
-        """A message was consumed."""
+        """Record that a message was consumed."""
         self._on_consumed(message, at_us, ok=True)
 
     def on_failed(self, message: Message, at_us: int) -> None:
-        """A handler raised."""
+        """Record that a handler failed."""
         self._on_consumed(message, at_us, ok=False)
 
     def on_file_written(self, endpoint: str, ok: bool) -> None:
-        """A mailbox file could not be written, or for the first time since then it could."""
+        """Record that a mailbox file could not be written, or could be again."""
         at_us = self._ledger.now_us()
         if ok:
             self._unwritable.discard(endpoint)
@@ -48,13 +48,13 @@ class BreakerFeedback:
             self.record_transition(self.breakers.record_failure(endpoint, at_us // 1000), at_us)
 
     def on_abandoned(self, message: Message) -> None:
-        """A message left without an outcome."""
+        """Release the probe slot of a message that was removed without an outcome."""
         if message.probe:
             message.probe = False
             self.breakers.release_probe(message.endpoint)
 
     def record_transition(self, transition: Transition | None, at_us: int) -> None:
-        """Write a breaker's move into the journal."""
+        """Journal a transition, if there was one."""
         if transition is None:
             return
         log.info(

@@ -1,8 +1,8 @@
-"""Consumers that stay: whoever is at the other end of a connection, for as long as it lasts.
+"""Attached consumers: one per connection, for as long as it lasts.
 
-Rule 1  One at a mailbox. It is told when there may be something for it.
-Rule 2  What it holds has no deadline. When it leaves, what it did not confirm waits again, at its
-        old place in line.
+Rule 1  A mailbox has at most one attached consumer, which is notified of new messages.
+Rule 2  Its messages in flight have no deadline. When it detaches, unacknowledged ones return to
+        their queue positions.
 Rule 3  It gets messages in the order of the mailbox, once they are durable.
 """
 
@@ -26,7 +26,7 @@ VIA = "connection"
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One message as it is handed out: its payload still JSON text, `order` its place in line."""
+    """One delivered message: its payload is raw JSON, `order` its queue position."""
 
     envelope: Envelope
     parent: str | None
@@ -35,7 +35,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Consumer:
-    """Stays at one mailbox until it leaves."""
+    """A consumer attached to one mailbox; `in_flight` are its unacknowledged messages."""
 
     def __init__(self, consumers: "Consumers", subject: str) -> None:
         self._consumers = consumers
@@ -43,7 +43,7 @@ class Consumer:
         self.in_flight: dict[str, Message] = {}
 
     def pending(self) -> int:
-        """How many messages wait for it; those whose time is up do not."""
+        """Expire due messages, and return the number of pending ones."""
         mailbox = self._mailbox()
         if mailbox is None:
             return 0
@@ -51,20 +51,20 @@ class Consumer:
         return sum(1 for _ in mailbox.pending())
 
     def committed_seq(self) -> int:
-        """The place in line of the newest message that can be taken now."""
+        """Return the queue position up to which messages can be taken now."""
         return self._consumers.claims.committed_seq()
 
     def newest_order(self) -> int:
-        """The place in line of the newest message there is, on disk yet or not; 0 without any."""
+        """Return the queue position of the newest message, durable or not; 0 without any."""
         mailbox = self._mailbox()
         return mailbox.queue[-1].order if mailbox is not None and mailbox.queue else 0
 
     def take(
         self, limit: int, max_size_bytes: int | None = None, enough_bytes: int = NO_LIMIT
     ) -> list[Delivery]:
-        """The next messages, at most `limit` and none after `enough_bytes` of them.
+        """Take up to `limit` messages, and none after `enough_bytes`.
 
-        Larger ones than `max_size_bytes` stay.
+        Messages larger than `max_size_bytes` are passed over.
         """
         mailbox = self._mailbox()
         if mailbox is None:
@@ -79,7 +79,7 @@ class Consumer:
         return []
 
     def ack(self, ids: Iterable[str]) -> list[Message]:
-        """These are done, held or not; gives those that were still there."""
+        """Acknowledge messages, in flight or not; return those still in the mailbox."""
         wanted = list(ids)
         for one in wanted:
             self.in_flight.pop(one, None)
@@ -89,27 +89,27 @@ class Consumer:
             return []
 
     def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
-        """Those of these that it holds wait again, not before `delay_s` has passed."""
+        """Return messages in flight to the queue for at least `delay_s`; ignore other ids."""
         mine = [one for one in ids if self.in_flight.pop(one, None) is not None]
         if self._mailbox() is None:
             return []
         return self._consumers.claims.nack(self.subject, mine, delay_s)
 
     def fail(self, message_id: str, reason: str) -> None:
-        """One that it holds can never be handed over: it becomes a dead letter."""
+        """Turn a message in flight that can never be delivered into a dead letter."""
         message = self.in_flight.pop(message_id)
         if message.state is LEASED:
             self._consumers.transitions.fail(message, reason, via=VIA)
 
     def prune(self) -> list[str]:
-        """Hold no longer what somebody else has confirmed or given back; gives their ids."""
+        """Drop messages from `in_flight` that others acknowledged or returned; return their ids."""
         gone = [one.id for one in self.in_flight.values() if one.state is not LEASED]
         for one in gone:
             del self.in_flight[one]
         return gone
 
     def detach(self) -> None:
-        """Give back what it holds. Nothing happens the second time."""
+        """Return the messages in flight to the queue; a second call does nothing."""
         if self._consumers.remove(self):
             in_flight, self.in_flight = self.in_flight, {}
             for message in sorted(in_flight.values(), key=lambda one: -one.order):
@@ -117,7 +117,7 @@ class Consumer:
                     self._consumers.transitions.release(message, "the connection ended")
 
     def _mailbox(self) -> Mailbox | None:
-        """None when the endpoint was unregistered meanwhile, and nothing was left in it."""
+        """Return the mailbox; None if the endpoint was unregistered and its mailbox empty."""
         try:
             return self._consumers.claims.mailbox(self.subject)
         except UnknownEndpoint:
@@ -135,7 +135,7 @@ class Consumer:
 
 
 class Consumers:
-    """Who stays at which mailbox."""
+    """The attached consumers of all mailboxes."""
 
     def __init__(
         self, ledger: Ledger, claims: Claims, transitions: Transitions, payloads: PayloadStore
@@ -148,42 +148,42 @@ class Consumers:
         ledger.listeners.on_visible(self._notify)
 
     def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
-        """Stay at the mailbox of `subject`; `on_arrival` is called when there may be mail.
+        """Attach a consumer to `subject`; call `on_arrival` when there may be messages.
 
-        Raises `UnknownEndpoint` or `MailboxTaken`.
+        Raise `UnknownEndpoint` or `MailboxTaken`.
         """
         self.claims.mailbox(subject)
         if subject in self._attached:
             raise MailboxTaken(subject)
         consumer = Consumer(self, subject)
         self._attached[subject] = (consumer, on_arrival)
-        self._note(subject, "connected")
+        self._record(subject, "connected")
         return consumer
 
     def remove(self, consumer: Consumer) -> bool:
-        """Whether `consumer` was there until now."""
+        """Remove `consumer`; return whether it was attached."""
         attached = self._attached.get(consumer.subject)
         if attached is None or attached[0] is not consumer:
             return False
         del self._attached[consumer.subject]
-        self._note(consumer.subject, "disconnected")
+        self._record(consumer.subject, "disconnected")
         return True
 
     def _notify(self, subject: str) -> None:
-        """There may be mail for whoever stays at `subject`. One that raises stops no other."""
+        """Notify the consumer of `subject`; an error in one does not affect others."""
         attached = self._attached.get(subject)
         if attached is None:
             return
         try:
             attached[1]()
         except Exception:
-            log.exception("handing out mail of %s failed", subject)
+            log.exception("delivery to the consumer of %s failed", subject)
 
     def detach_all(self) -> None:
-        """The relay is about to close."""
+        """Detach every consumer."""
         for consumer, _ in list(self._attached.values()):
             consumer.detach()
 
-    def _note(self, subject: str, action: str) -> None:
+    def _record(self, subject: str, action: str) -> None:
         now_us = self._ledger.now_us()
         self._ledger.record(SessionChanged(at_us=now_us, subject=subject, action=action))

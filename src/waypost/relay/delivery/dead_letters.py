@@ -1,4 +1,4 @@
-"""Dead letters: messages that could not be delivered, kept with their reason."""
+"""Dead letters: messages that could not be delivered, kept with the reason."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True):
-    """Dead letters of one endpoint with one reason."""
+    """Dead letters with the same endpoint and reason."""
 
     endpoint: str
     reason: str
@@ -38,7 +38,7 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    """Lists, groups, redrives and purges."""
+    """Lists, groups, redrives and purges dead letters."""
 
     def __init__(self, ledger: Ledger, transitions: Transitions, payloads: PayloadStore) -> None:
         self._ledger = ledger
@@ -46,19 +46,18 @@ class DeadLetters:
         self._payloads = payloads
 
     def listing(self, subject: str | None, limit: int | None = None) -> list[DeadLetter]:
-        """Dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        """Return at most `limit` dead letters, of one endpoint or all, the oldest first."""
         return list_dead_letters(self._ledger.state, self._payloads, subject, limit)
 
     def group(self, subject: str | None) -> list[DeadLetterGroup]:
-        """The same by endpoint and reason, the largest group first."""
+        """Return dead letters grouped by endpoint and reason, the largest group first."""
         return group_dead_letters(self._ledger.state, subject)
 
     def redrive(self, ids: str | Iterable[str], subject: str | None) -> int:
-        """Put dead letters back into their mailboxes; returns how many.
+        """Put dead letters back at the end of their queues; return how many.
 
-        A person has decided: no check is repeated, and a budget that stopped the message before
-        does not stop it now. Its time to live still holds. One that cannot be read any more
-        stays where it is.
+        No check is repeated, not even that of the budget, because an operator decided; the time
+        to live still holds. An unreadable dead letter is not redriven.
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         found = [
@@ -90,15 +89,15 @@ class DeadLetters:
 def list_dead_letters(
     state: RelayState, payloads: PayloadStore, subject: str | None = None, limit: int | None = None
 ) -> list[DeadLetter]:
-    """Dead letters of one endpoint or all, the oldest failure first, at most `limit`.
+    """Return at most `limit` dead letters, of one endpoint or all, the oldest failure first.
 
-    One whose payload is damaged is listed without it, and says so in its reason.
+    One whose payload is damaged is listed without it, with the damage in its reason.
     """
-    return [_letter(payloads, message) for message in find_dead(state, subject)[:limit]]
+    return [_dead_letter(payloads, message) for message in find_dead(state, subject)[:limit]]
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:
-    """Dead letters by endpoint and reason, the largest group first."""
+    """Group dead letters by endpoint and reason, the largest group first."""
     groups: dict[tuple[str, str], list[Message]] = {}
     for message in find_dead(state, subject):
         groups.setdefault((message.endpoint, message.reason), []).append(message)
@@ -119,7 +118,7 @@ def group_dead_letters(state: RelayState, subject: str | None = None) -> list[De
 def find_dead(
     state: RelayState, subject: str | None = None, older_than_us: int | None = None
 ) -> list[Message]:
-    """Dead messages of one endpoint or all, the oldest failure first; those before an instant."""
+    """Return dead messages of one endpoint or all, the oldest failure first."""
     chosen = state.mailboxes.values() if subject is None else [state.mailboxes.get(subject)]
     dead = [
         message
@@ -131,7 +130,7 @@ def find_dead(
     return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
 
 
-def _letter(payloads: PayloadStore, message: Message) -> DeadLetter:
+def _dead_letter(payloads: PayloadStore, message: Message) -> DeadLetter:
     problem = _unreadable(payloads, message)
     reason = f"{message.reason} (payload lost: {problem})" if problem else message.reason
     envelope = _header(message) if problem else payloads.decoded_envelope(message)
@@ -151,7 +150,7 @@ def _header(message: Message) -> Envelope:
 
 
 def _unreadable(payloads: PayloadStore, message: Message) -> str:
-    """Why a message cannot be read any more; empty if it can."""
+    """Return why a message cannot be read, or ""."""
     try:
         payloads.stored_envelope(message)
     except (RelayError, OSError) as problem:

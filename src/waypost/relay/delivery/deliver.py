@@ -1,4 +1,4 @@
-"""One message into one mailbox: decide → journal → apply → show."""
+"""Delivery of one message to one mailbox: decide, then store, dead-letter or reject."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ from waypost.wire.events import Accepted, Rejected
 
 
 class Deliverer:
-    """Step 5 of admission, carried out."""
+    """Carries out step 5 of admission."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Deliverer:
     def deliver(
         self, prepared: PreparedMessage, mailbox: Mailbox, part: tuple[int, int], settings: Settings
     ) -> DeliveryVerdict:
-        """Decide and record; `part` is which of how many endpoints this is."""
+        """Decide and record; `part` is the index of this endpoint and the number of endpoints."""
         now_ms = prepared.at_ms
         if now_ms > mailbox.earliest_ttl:
             self._transitions.expire_due(mailbox)
@@ -91,7 +91,7 @@ class Deliverer:
 
 
 def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) -> Accepted:
-    """The message's header as the journal will hold it; what is rare is set only when it is so."""
+    """Return the arrival event; optional fields are set only when they differ from the default."""
     draft, budget, rate = prepared.draft, prepared.budget, prepared.rate
     event = Accepted(
         at_us=prepared.at_us,

@@ -1,4 +1,4 @@
-"""What a caller wants published, checked and given its budget before anything is decided."""
+"""Messages to publish: validated, encoded and given a budget before any decision."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
 
 
 class PreparedMessage(msgspec.Struct, gc=False):
-    """A valid draft at an instant. `content` is the payload as JSON."""
+    """A validated draft with its id, budget and time. `content` is the payload as JSON."""
 
     draft: Draft
     id: str
@@ -42,7 +42,7 @@ def draft_from(fields: Mapping[str, object]) -> Draft:
 
 
 def encode_draft(draft: Draft, settings: Settings) -> bytes:
-    """Check a draft; returns its payload as JSON. Raises `InvalidSubject` or `InvalidMessage`."""
+    """Validate a draft; return its payload as JSON. Raise `InvalidSubject` or `InvalidMessage`."""
     if not is_subject(draft.subject):
         validate_subject(draft.subject, allow_wildcards=True)
     if not is_subject(draft.sender):
@@ -61,7 +61,7 @@ def encode_draft(draft: Draft, settings: Settings) -> bytes:
 
 
 def initial_budget(draft: Draft, settings: Settings, now_ms: int) -> Budget:
-    """The budget a draft starts with: the relay's, narrowed by its parent's and by its own."""
+    """Return the budget of a draft: the relay's, narrowed by its parent's and its own."""
     budget = Budget(
         max_hops=settings.max_hops,
         ttl=now_ms + settings.default_ttl_ms,

@@ -1,8 +1,8 @@
-"""Drop-ins: messages put into a mailbox by another process, the Maildir way.
+"""Drop-ins: messages that another process puts into a mailbox, the Maildir way.
 
-Write a file to `tmp/`, rename it to `new/`. Its content is a JSON object with at least `sender`
-and `payload`; `subject`, `reply_to` and `budget` are optional. The relay puts it through the
-same admission as any publish; what cannot be taken is moved to `failed/` with the reason.
+Write a file to `tmp/`, then rename it to `new/`. Its content is a JSON object with at least
+`sender` and `payload`; `subject`, `reply_to` and `budget` are optional. The relay admits it like
+any publish; a rejected file is moved to `failed/` with the reason.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ log = logging.getLogger("waypost.relay")
 
 
 class RejectedDropIn(msgspec.Struct):
-    """What lies in `failed/` for a file that could not be taken."""
+    """The content of a rejected drop-in's file in `failed/`."""
 
     content: str
     reason: str
@@ -36,7 +36,7 @@ class RejectedDropIn(msgspec.Struct):
 
 
 class DropIns:
-    """Takes dropped files in."""
+    """Publishes dropped files."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class DropIns:
         self._by_hash: dict[str, Mailbox] = {}
 
     def scan_all(self) -> None:
-        """Look at every file in every mailbox."""
+        """Check every file in every mailbox."""
         for mailbox in list(self._state.registered()):
             self.scan(mailbox.hash)
 
     def scan(self, hash_: str) -> None:
-        """Look at every file in one mailbox."""
+        """Check every file in one mailbox."""
         for name in sorted(self._maildir.sizes(hash_, "new")):
             self.check(hash_, name)
 
     def check(self, hash_: str, name: str) -> None:
-        """Look at one file in `new/`: one of ours, or dropped in."""
+        """Check one file in `new/`, and publish it unless it is the relay's own."""
         mailbox = self._mailbox(hash_)
         if mailbox is None or name in mailbox.live or (hash_, name) in self._leaving:
             return
         if not self._ledger.journal.full:
-            self._take(mailbox, name)
+            self._publish(mailbox, name)
 
     def _mailbox(self, hash_: str) -> Mailbox | None:
         mailbox = self._by_hash.get(hash_)
@@ -77,11 +77,11 @@ class DropIns:
             mailbox = self._by_hash.get(hash_)
         return mailbox
 
-    def _take(self, mailbox: Mailbox, name: str) -> None:
+    def _publish(self, mailbox: Mailbox, name: str) -> None:
         try:
             content = self._maildir.read(mailbox.hash, "new", name)
         except (FileNotFoundError, IsADirectoryError):
-            return  # gone again: one of ours that was consumed meanwhile; or no message at all
+            return  # the relay's own and consumed meanwhile, or not a message
         message_id = _message_id(name, content)
         is_dead_letter = name in mailbox.dead
         try:
@@ -98,7 +98,7 @@ class DropIns:
             )
             reason = ", ".join(f"{one.reason}: {one.detail}" for one in result.rejected)
         except RelayStopped:
-            return  # it waits for the next start
+            return  # it is published after the next start
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WaypostError) as problem:
             reason = str(problem)
         if reason:
@@ -107,10 +107,10 @@ class DropIns:
             self._remove_once_durable(mailbox, name)
 
     def _remove_once_durable(self, mailbox: Mailbox, name: str) -> None:
-        """A crash must leave the file or the message, so the file goes last."""
+        """Remove the file last: after a crash, the file or the message must exist."""
         remove = partial(self._maildir.discard, mailbox.hash, name)
         waiting = self._ledger.journal.barrier()
-        if waiting is None:  # the same file again: its message has been there for a while
+        if waiting is None:  # the same file again: its message is durable
             remove()
         else:
             waiting.add_done_callback(lambda done: None if done.exception() else remove())
@@ -118,8 +118,8 @@ class DropIns:
     def _reject(
         self, mailbox: Mailbox, name: str, content: bytes, reason: str, *, is_dead_letter: bool
     ) -> None:
-        """Move the file to `failed/`; the file of a dead letter by that name stays what it is."""
-        log.warning("drop-in %r for %s refused: %s", name, mailbox.subject, reason)
+        """Move the file to `failed/`, without replacing a dead letter's file of that name."""
+        log.warning("drop-in %r for %s rejected: %s", name, mailbox.subject, reason)
         failed_at = instant(self._ledger.now_us())
         rejected = RejectedDropIn(content.decode(errors="replace"), reason, failed_at)
         kept = f"{name}.{hashlib.sha256(content).hexdigest()[:12]}" if is_dead_letter else name
@@ -128,7 +128,7 @@ class DropIns:
 
 
 def _message_id(name: str, content: bytes) -> str:
-    """The file's own name where it can be an id: then taking the file twice is harmless."""
+    """Return the file's name if it is a valid id: publishing it twice is then harmless."""
     try:
         return validate_message_id(name)
     except InvalidMessage:

@@ -1,4 +1,4 @@
-"""Endpoints: which subjects have a mailbox."""
+"""Endpoints: the subjects that have a mailbox."""
 
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Endpoints:
-    """Registers and lists."""
+    """Registers and lists endpoints."""
 
     def __init__(self, ledger: Ledger, mirror: MailboxMirror) -> None:
         self._ledger = ledger
@@ -35,18 +35,18 @@ class Endpoints:
         self._mirror = mirror
 
     def register(self, subject: str) -> Endpoint:
-        """Give `subject` a mailbox; one that has it already keeps it, with its mail."""
+        """Register `subject` and create its mailbox; an existing one keeps its messages."""
         validate_subject(subject)
         mailbox = self._state.mailbox(subject)
         if not mailbox.registered:
             if len(self._state.endpoints) >= endpoints_max:
-                raise InvalidInput(f"no more than {endpoints_max:,} endpoints are kept")
+                raise InvalidInput(f"too many endpoints: at most {endpoints_max:,} are allowed")
             self._mirror.on_registered(mailbox)
             self._record(subject, "registered")
         return self._describe(mailbox)
 
     def unregister(self, subject: str) -> None:
-        """Take no more mail for `subject`. What waits stays, for whoever registers it again."""
+        """Accept no more messages for `subject`; pending ones are kept until it registers again."""
         mailbox = self._state.mailboxes.get(subject)
         if mailbox is None or not mailbox.registered:
             raise UnknownEndpoint(subject)
@@ -55,16 +55,16 @@ class Endpoints:
             self._mirror.on_unregistered(mailbox)
 
     def get(self, subject: str) -> Endpoint | None:
-        """The endpoint registered under `subject`, if there is one."""
+        """Return the endpoint registered under `subject`, or None."""
         mailbox = self._state.mailboxes.get(subject)
         return self._describe(mailbox) if mailbox is not None and mailbox.registered else None
 
     def listing(self) -> list[Endpoint]:
-        """Every registered endpoint, in order of registration."""
+        """Return every registered endpoint, in order of registration."""
         return [self._describe(mailbox) for mailbox in self._state.registered()]
 
     def end_old_requests(self) -> None:
-        """Nobody waits any more for replies to requests of an earlier run."""
+        """Unregister the reply subjects of an earlier run."""
         for mailbox in list(self._state.registered()):
             if mailbox.subject.startswith(REPLY_PREFIX):
                 self.unregister(mailbox.subject)

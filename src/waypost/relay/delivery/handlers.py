@@ -1,7 +1,7 @@
-"""Runs handlers: one after another for one endpoint, different endpoints at the same time.
+"""Runs handlers: sequentially for one endpoint, concurrently for different endpoints.
 
 At most once: a message is claimed, and the claim is durable, before its handler runs. If the
-relay dies in between, the message is a dead letter after the restart, not a second run.
+relay crashes in between, the message becomes a dead letter and is not handled again.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _REASON_MAX_CHARS = 500
 
 
 class HandlerRunner:
-    """Brings messages to the handlers subscribed to their endpoint."""
+    """Runs the handlers subscribed to each endpoint."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class HandlerRunner:
         ledger.listeners.on_visible(self.wake)
 
     def wake(self, endpoint: str) -> None:
-        """There may be mail for the handlers of `endpoint`."""
+        """Start the handlers of `endpoint` if it has messages and they are not running."""
         if self._stopping or endpoint in self._running:
             return
         mailbox = self._ledger.state.mailboxes.get(endpoint)
@@ -55,11 +55,11 @@ class HandlerRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether any handler is at work."""
+        """Whether any handler is running."""
         return bool(self._running)
 
     async def quiet(self) -> None:
-        """Wait for the handlers now at work."""
+        """Wait for the handlers that are running now."""
         if self._running:
             await asyncio.wait(list(self._running.values()))
 
@@ -82,7 +82,7 @@ class HandlerRunner:
         except RelayStopped as problem:
             log.error("handlers of %s stopped: %s", mailbox.subject, problem)
         finally:
-            # In the same step as the empty claim: a wake from now on starts a new run.
+            # In the same step as the empty claim, so that the next wake starts a new run.
             del self._running[mailbox.subject]
 
     async def _handle_all(self, mailbox: Mailbox, claimed: list[Message]) -> bool:
@@ -100,7 +100,7 @@ class HandlerRunner:
 
     def _release(self, claimed: list[Message]) -> None:
         for message in reversed(claimed):
-            self._transitions.release(message, "its handler went away before it began")
+            self._transitions.release(message, "its handler was removed before it ran")
 
     async def _handle(
         self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]
@@ -133,6 +133,6 @@ class HandlerRunner:
 
 
 def _is_cancelled() -> bool:
-    """Whether this very task is to end, and not only something its handler waited for."""
+    """Return whether this task itself is cancelled, not only a task its handler awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

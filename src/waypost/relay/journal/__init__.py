@@ -1,1 +1,1 @@
-"""What is written down: the journal, how it becomes durable, and how it is read back."""
+"""The journal: appending events, making them durable, reading them back."""

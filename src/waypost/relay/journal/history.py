@@ -1,4 +1,4 @@
-"""The story of one message, read back from the journal."""
+"""The history of one message, read from the journal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +17,14 @@ from waypost.wire.events import Accepted, AnyEvent, Commit, Rejected
 from waypost.wire.identifiers import ulid_time_ms
 
 _CLOCK_SLACK_MS = 24 * 3_600_000
-"""Ids are made by the relay's clock, which may have been set back since."""
+"""Ids contain the time of the relay's clock, which may have been set back since."""
 
 
 Segments = list[tuple[int, Path]]
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One thing that happened to the message: when (µs), what, where, and why in words."""
+    """One event of the message's history; `text` is its description."""
 
     at_us: int
     seq: int
@@ -34,27 +34,27 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class MessageHistory(msgspec.Struct, frozen=True):
-    """Everything the journal knows about one message; no steps if it knows nothing."""
+    """The history of one message; `steps` is empty if the journal has no event of it."""
 
     message_id: str
     steps: list[HistoryEntry]
 
 
 def read_history(directory: Path, message_id: str) -> MessageHistory:
-    """Read the story of `message_id` out of the journal in `directory`."""
+    """Read the history of `message_id` from the journal in `directory`."""
     steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
     return MessageHistory(message_id, steps)
 
 
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
-    """Committed events about one message, in order."""
+    """Yield the committed events of one message, in order."""
     segments = list(list_segments(directory).items())
     since = _since(segments, ulid_time_ms(message_id))
     found = False
     for event in _search(since, message_id):
         found = True
         yield event
-    if not found:  # an id chosen by its sender may look as if it were made in the future
+    if not found:  # an id chosen by its sender may contain a time in the future
         yield from _search([one for one in segments if one not in since], message_id)
 
 
@@ -65,7 +65,7 @@ def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
             found = needle in segment_bytes(path)
             pieces = list(read_segment(path, first_seq)) if found else []
         except FileNotFoundError:
-            continue  # past its retention since the list was made
+            continue  # deleted since the list was made
         for piece in pieces:
             if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
                 for event, _ in piece.events():
@@ -73,11 +73,11 @@ def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
                         yield event
 
 
-def _since(segments: Segments, made_ms: int | None) -> Segments:
-    """Segments that may speak of a message made at `made_ms`: none that ended before."""
-    if made_ms is None:
+def _since(segments: Segments, created_ms: int | None) -> Segments:
+    """Return the segments that may hold events of a message created at `created_ms`."""
+    if created_ms is None:
         return segments
-    cutoff_us = (made_ms - _CLOCK_SLACK_MS) * 1000
+    cutoff_us = (created_ms - _CLOCK_SLACK_MS) * 1000
     ends = ((first, path, _last_commit(path)) for first, path in segments)
     return [(first, path) for first, path, end in ends if end is None or end.at_us >= cutoff_us]
 
@@ -86,7 +86,7 @@ def _last_commit(path: Path) -> Commit | None:
     try:
         return last_commit(path)
     except FileNotFoundError:
-        return None  # sealed or dropped since the list was made
+        return None  # sealed or deleted since the list was made
 
 
 def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
@@ -95,16 +95,16 @@ def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
     if isinstance(event, Accepted | Rejected):
         for text in _checks(event):
             yield HistoryEntry(event.at_us, event.seq, "check", endpoint, text)
-    yield HistoryEntry(event.at_us, event.seq, kind, endpoint, _words(event))
+    yield HistoryEntry(event.at_us, event.seq, kind, endpoint, _describe(event))
 
 
 def _checks(event: Accepted | Rejected) -> Iterator[str]:
-    """Each check that was reached, with its numbers, in the order of admission."""
+    """Yield the result of each check that was made, in the order of admission."""
     reason = str(event.reason) if isinstance(event, Rejected) else ""
-    verdict = {name: "refused" if name == reason else "passed" for name in _CHECKS}
+    verdict = {name: "rejected" if name == reason else "passed" for name in _CHECKS}
     if event.rate_limit:
-        numbers = f"{event.rate_count}/{event.rate_limit} in the sender's window"
-        yield f"rate limit {verdict['rate_limited']}: {numbers}"
+        usage = f"{event.rate_count}/{event.rate_limit} in the sender's window"
+        yield f"rate limit {verdict['rate_limited']}: {usage}"
     if reason == "rate_limited" or not event.endpoint:
         return
     if event.depth_max:
@@ -138,23 +138,23 @@ def _date(at_ms: int) -> str:
 
 _CHECKS = ("rate_limited", "backpressure", "quota_exceeded", "circuit_open", "budget_exceeded")
 
-_WORDS = {
-    "leased": "handed out, attempt {attempt}, via {via}",
+_TEXTS = {
+    "leased": "delivered, attempt {attempt}, via {via}",
     "acked": "acknowledged via {via}",
-    "returned": "back in line: {reason}",
+    "returned": "returned to the queue: {reason}",
     "failed": "dead letter: {reason}",
-    "expired": "gone ({was}): {reason}",
+    "expired": "removed ({was}): {reason}",
     "evicted": "dead letter: {reason}",
-    "redriven": "put back into its mailbox",
+    "redriven": "redriven to its mailbox",
 }
 
 
-def _words(event: AnyEvent) -> str:
+def _describe(event: AnyEvent) -> str:
     if isinstance(event, Accepted):
-        where = f"stored, {event.size:,} bytes" if event.endpoint else "nobody was there"
+        where = f"stored, {event.size:,} bytes" if event.endpoint else "no recipient"
         return f"{event.sender} -> {event.subject}: {where}"
     if isinstance(event, Rejected):
-        more = f" ({event.count} alike)" if event.count > 1 else ""
+        more = f" ({event.count} similar)" if event.count > 1 else ""
         return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"
-    template = _WORDS.get(str(type(event).__struct_config__.tag), "")
+    template = _TEXTS.get(str(type(event).__struct_config__.tag), "")
     return template.format(**msgspec.structs.asdict(event))

@@ -1,8 +1,9 @@
-"""The journal's front: events go in, and are durable a moment later, many with one sync.
+"""The journal: appends events, and makes many of them durable with one sync.
 
-Rule 1  Events are written in the order they are appended; a batch is all there or not at all.
-Rule 2  Whatever waits when the writer becomes free goes out together: group commit.
-Rule 3  Once a write or sync has failed for good, nothing more is taken.
+Rule 1  Events are written in the order they are appended; a batch is durable as a whole or lost
+        as a whole.
+Rule 2  Group commit: everything queued when the writer becomes free is written together.
+Rule 3  After a write or sync has failed for good, no more events are accepted.
 """
 
 import asyncio
@@ -27,9 +28,11 @@ from waypost.wire.events import (
 
 
 class PendingBatch:
-    """Lines and bodies. `seq` is the number of the last event before it, `last_seq` that of the
-    last one it has room for; `room` is how many bytes of lines fill it: the fewer, the more there
-    is in bodies."""
+    """Events that will be written together, and the futures waiting for them.
+
+    `seq` is the number of the last event before it, `last_seq` the highest number it may reach.
+    `room` is the number of bytes its lines may have; it shrinks with the bytes in `bodies`.
+    """
 
     __slots__ = (
         "after",
@@ -125,15 +128,15 @@ class Journal:
         self._writing: PendingBatch | None = None
         self._flush_scheduled = False
         self._inline_result: tuple[asyncio.Handle, WriteJob, OSError | None] | None = None
-        """What came of a batch that was written in this thread, until it is told."""
+        """The result of a batch written in this thread, until `_done` is called with it."""
         self._writer = JournalWriter(directory, self._done_in_thread)
         self.full = not self._writer.ballast.restore()
 
     def append(self, event: AnyEvent, body: bytes | None = None) -> Location:
-        """Number and queue an event; returns where its line will lie.
+        """Number and queue an event; return the location its line will have.
 
-        `body` is a large payload that an arrival refers to instead of holding it. The parts of
-        one publish may give the same object: it is kept once a segment.
+        `body` is a large payload, which the arrival then refers to. Several arrivals of one
+        publish may pass the same object: it is written once per segment.
         """
         batch = self._batch
         if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
@@ -150,7 +153,7 @@ class Journal:
         return Location(self._segment, self._offset + begin, length)
 
     def append_all(self, events: Sequence[AnyEvent]) -> None:
-        """Number and queue events that nobody will look up by place; all go into one batch."""
+        """Number and queue events whose locations are not needed; all go into one batch."""
         last = events[-1]
         batch = self._batch
         if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
@@ -163,19 +166,19 @@ class Journal:
         self._seq, self._last_at_us = seq, last.at_us
 
     def after_commit(self, act: Callable[[], None]) -> None:
-        """Run `act` in the writer's thread once the event just appended is durable."""
+        """Run `act` in the writer thread once the event just appended is durable."""
         assert self._batch is not None
         self._batch.after.append(act)
 
     @property
     def busy(self) -> bool:
-        """Whether anything appended is not durable yet."""
+        """Whether any event is not durable yet."""
         return self._last_batch() is not None
 
     def barrier(self) -> "asyncio.Future[None] | None":
-        """What to await until everything appended so far is durable; None if it is already.
+        """Return a future that is done once every event so far is durable; None if it is.
 
-        Each caller gets a future of its own: one who stops waiting stops alone.
+        Each caller gets its own future, so that cancelling one does not affect the others.
         """
         if self.failure is not None:
             raise self.failure
@@ -187,14 +190,16 @@ class Journal:
         return waiter
 
     async def sync(self) -> None:
-        """Wait until everything appended so far is durable."""
+        """Wait until every event so far is durable."""
         waiting = self.barrier()
         if waiting is not None:
             await waiting
 
     def flush_now(self) -> None:
-        """Let what waits become durable now, and not in the loop's next turns, where that takes no
-        thread. For callers in whose place anything may happen, as in an `await`."""
+        """Flush queued batches synchronously where no writer thread is needed.
+
+        Callbacks of the commit run inside this call: use it only where an `await` would be safe.
+        """
         self._flush()
         while self._inline_result is not None:
             handle, job, problem = self._inline_result
@@ -203,15 +208,15 @@ class Journal:
 
     @property
     def segment(self) -> int:
-        """The segment now being written."""
+        """The first seq of the segment being written."""
         return self._segment
 
     def segment_age_us(self, now_us: int) -> int:
-        """How long the current segment has been open; 0 if nothing is in it."""
+        """Return how long the current segment has been open; 0 if it is empty."""
         return now_us - self._segment_at_us if self._offset else 0
 
     def seal(self) -> None:
-        """Close the current segment, if anything is in it, and go on in a new one."""
+        """Seal the current segment unless it is empty; later events go into a new one."""
         if self._batch is not None:
             self._close_batch(seal=True)
         elif self._offset:
@@ -220,13 +225,13 @@ class Journal:
             self._finish(batch, seal=True)
 
     def restore_ballast(self) -> bool:
-        """After a full disk: whether there is room again."""
+        """Restore the ballast after a full disk; return whether there was room for it."""
         if self._writer.ballast.restore():
             self.full = False
         return not self.full
 
     async def close(self) -> None:
-        """Make everything durable and close the files."""
+        """Make every event durable, and close the files."""
         try:
             await self.sync()
         except RelayStopped:
@@ -248,7 +253,7 @@ class Journal:
         return self._batch or (self._closed[-1] if self._closed else self._writing)
 
     def _open_batch(self, at_us: int) -> PendingBatch:
-        """A new batch, for an event of `at_us`; one that is open is full."""
+        """Open a batch for an event of `at_us`, closing the full one before it."""
         if self._batch is not None:
             self._close_batch()
         if self.failure is not None:
@@ -317,7 +322,7 @@ class Journal:
         self._writing = self._closed.pop(0)
         job = self._writing.job
         assert job is not None
-        if self._writer.is_quick(job):  # it takes less time than waking the thread
+        if self._writer.is_quick(job):  # quicker than waking the writer thread
             problem = self._writer.perform(job)
             self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
         else:
@@ -347,8 +352,8 @@ class Journal:
 
     def _fail(self, batch: PendingBatch, problem: OSError) -> None:
         self.failure = RelayStopped(
-            f"the journal could not be written ({problem.strerror}); nothing unconfirmed was kept:"
-            " repair the disk or free space, then open the directory again",
+            f"the journal could not be written ({problem.strerror}); unconfirmed events are lost:"
+            " repair the disk or free space, then open the relay again",
             full=problem.errno in FULL_DISK,
         )
         for lost in (batch, *self._closed, self._batch):

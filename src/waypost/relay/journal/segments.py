@@ -1,11 +1,11 @@
-"""Journal segments as files: their names, and reading them back whatever happened to them.
+"""Journal segments: their file names, and reading them in spite of damage.
 
 Failures and answers:
   torn write at the end        everything after the last valid commit line is not part of the
-                               journal; `end` says where to cut
-  a damaged batch inside       it is reported with its place; what follows is still read
-  a commit line destroyed      the next commit line knows the length of its own batch, so only
-                               the damaged one is lost
+                               journal; the last batch's `end` is where to cut
+  a damaged batch inside       it is reported with its location; later batches are still read
+  a commit line destroyed      the next commit line has the length of its own batch, so only
+                               the damaged batch is lost
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _COMMIT_LINE_MAX_BYTES = 512
 
 
 class Location(msgspec.Struct, frozen=True, gc=False):
-    """Where an event's line lies: segment (by its first seq), offset and length in bytes."""
+    """The location of an event's line: segment (its first seq), offset and length in bytes."""
 
     segment: int
     offset: int
@@ -29,7 +29,7 @@ class Location(msgspec.Struct, frozen=True, gc=False):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far into the journal something stands: just after the commit of `seq`."""
+    """A position in the journal: just after the commit line of event `seq`."""
 
     seq: int = 0
     at_us: int = 0
@@ -38,7 +38,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A committed batch: its lines lie in `data[start:stop]`, its commit line ends at `end`."""
+    """A committed batch: its lines are `data[start:stop]`, its commit line ends at `end`."""
 
     segment: int
     start: int
@@ -48,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True):
     data: bytes
 
     def events(self) -> Iterator[tuple[AnyEvent, Location]]:
-        """The batch's events with their places, in order."""
+        """Yield the batch's events with their locations, in order."""
         offset = self.start
         while offset < self.stop:
             newline = self.data.index(b"\n", offset, self.stop)
@@ -67,34 +67,34 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 def decode_line(line: bytes) -> AnyEvent:
-    """The event of one line; raises `JournalUnreadable` for kinds this version does not know."""
+    """Decode the event of one line; raise `JournalUnreadable` if its kind is unknown."""
     try:
         return decode_event(line)
     except msgspec.ValidationError as problem:
         raise JournalUnreadable(
-            f"the journal holds an event this version of Waypost cannot read ({problem});"
-            " open it with the version that wrote it, or a newer one"
+            f"the journal holds an event that this version of Waypost cannot read ({problem});"
+            " use the version that wrote it, or a newer one"
         ) from None
 
 
 def segment_path(directory: Path, first_seq: int, *, sealed: bool) -> Path:
-    """The file of the segment that begins with event `first_seq`."""
+    """Return the path of the segment whose first event is `first_seq`."""
     return directory / f"{first_seq:020d}.{'jsonl' if sealed else 'open'}"
 
 
 def bodies_path(directory: Path, first_seq: int) -> Path:
-    """The file of large payloads beside a segment."""
+    """Return the path of a segment's file of large payloads."""
     return directory / f"{first_seq:020d}.bodies"
 
 
 def list_segments(directory: Path) -> dict[int, Path]:
-    """First seq → file of every segment, in order."""
+    """Return the path of every segment by its first seq, in order."""
     found = [path for path in directory.glob("*") if path.suffix in (".jsonl", ".open")]
     return {int(path.stem): path for path in sorted(found) if path.stem.isdigit()}
 
 
 def segment_bytes(path: Path) -> bytes:
-    """The content of a segment, which its owner may seal at any moment."""
+    """Read a segment, even if its owner seals it at that moment."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def segment_bytes(path: Path) -> bytes:
 
 
 def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch | Damage]:
-    """Committed batches from offset `start` on, and between them what is damaged."""
+    """Yield the committed batches from offset `start` on, and the damage between them."""
     data = segment_bytes(path)
     for piece in read_batches(data, start):
         if isinstance(piece, ValidBatch):
@@ -114,7 +114,7 @@ def read_segment(path: Path, first_seq: int, start: int = 0) -> Iterator[Batch |
 
 
 def last_commit(path: Path) -> Commit | None:
-    """The commit line a sealed segment ends with, or None if it does not end with one."""
+    """Return the commit line at the end of a sealed segment, or None if it has none."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _COMMIT_LINE_MAX_BYTES))
         tail = file.read()

@@ -1,14 +1,14 @@
-"""The thread that makes batches durable: write, sync, then show them in the mailboxes.
+"""The writer thread: writes and syncs batches, then updates the mailbox files.
 
-What takes neither a sync nor a look at mailboxes (`durability: async` with `storage: journal`) is a
-copy into the system's memory. The event loop does that itself: waking a thread takes longer.
+A batch that needs neither a sync nor mailbox files (`durability: async` with `storage: journal`)
+is only copied to the page cache. The event loop does that itself: waking a thread takes longer.
 
 Failures and answers:
-  disk full      the ballast is given back and the write completed, so what was decided is kept;
-                 from then on the journal says it is `full` until there is room again
+  disk full      the ballast is released and the write completed, so no decision is lost; the
+                 journal reports that it is `full` until there is room again
   still full     the batch is cut off the file and the relay stops: nothing is half-written
-  sync failed    the same; no second sync is tried, which could succeed without the data being there
-  seal failed    the batch before it was safe and is confirmed; the relay stops at the next one
+  sync failed    the same; a sync is never retried, because it could succeed without the data
+  seal failed    the batch before it was durable and is confirmed; the relay stops at the next one
 """
 
 import errno
@@ -33,10 +33,10 @@ OnDone = Callable[["WriteJob", OSError | None], None]
 
 
 class WriteJob(msgspec.Struct):
-    """One batch on its way to disk. Offsets are where its bytes begin in the files.
+    """One batch to write. The offsets are those of its first bytes in the two files.
 
-    `after` runs in the writer's thread once the batch is safe. `disk_was_full` tells that the disk
-    was full on the way.
+    `after` runs in the writer thread once the batch is durable. `disk_was_full` is set if the
+    ballast had to be released.
     """
 
     segment: int
@@ -51,7 +51,7 @@ class WriteJob(msgspec.Struct):
 
 
 class JournalWriter:
-    """Takes jobs one by one, in order; `on_done` is called in the writer's thread."""
+    """Performs jobs one by one, in order, and calls `on_done` in the writer thread."""
 
     def __init__(self, directory: Path, on_done: OnDone) -> None:
         self._directory = directory
@@ -70,13 +70,15 @@ class JournalWriter:
         self._jobs.put(job)
 
     def is_quick(self, job: WriteJob) -> bool:
-        """Whether a job is no more than copying bytes to files that are open: nothing to sync, to
-        seal or to show. Only asked while no job is queued."""
+        """Return whether a job only copies bytes to open files, without sync, seal or callbacks.
+
+        Call it only while no job is queued.
+        """
         waits = job.sync or job.seal or job.after or job.segment != self._segment
         return not waits and (not job.bodies or self._bodies_fd >= 0)
 
     def perform(self, job: WriteJob) -> OSError | None:
-        """Do a job in the thread of the caller; gives what went wrong."""
+        """Perform a job in the calling thread; return the error, if any."""
         try:
             self._perform(job)
         except OSError as problem:
@@ -85,7 +87,7 @@ class JournalWriter:
         return None
 
     def stop(self) -> None:
-        """Finish what is queued, then close the files."""
+        """Finish the queued jobs, then close the files."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -95,7 +97,7 @@ class JournalWriter:
         try:
             self._close_files(sync=self._failure is None)
         except OSError as problem:
-            log.error("journal: not synced when it was closed: %s", problem)
+            log.error("journal: final sync failed: %s", problem)
 
     def _perform(self, job: WriteJob) -> None:
         if self._failure is not None:
@@ -108,8 +110,8 @@ class JournalWriter:
         for act in job.after:
             try:
                 act()
-            except Exception:  # it only shows what is safe already
-                log.exception("journal: what follows a commit went wrong")
+            except Exception:  # the batch is durable; only its mailbox files lag behind
+                log.exception("journal: a callback after a commit failed")
         if job.seal:
             try:
                 self._seal()
@@ -130,14 +132,14 @@ class JournalWriter:
                 sync_file(self._lines_fd)
 
     def _truncate(self, job: WriteJob) -> None:
-        """Leave nothing of a batch that nobody will be told is safe."""
+        """Remove a batch that will not be confirmed from the files."""
         ends = ((self._lines_fd, job.offset), (self._bodies_fd, job.bodies_offset))
         for descriptor, end in ends:
             if descriptor >= 0 and self._segment == job.segment:
                 try:
                     os.ftruncate(descriptor, end)
                 except OSError as problem:
-                    log.error("journal: an unconfirmed batch could not be cut off: %s", problem)
+                    log.error("journal: cannot truncate an unconfirmed batch: %s", problem)
 
     def _append(self, job: WriteJob, descriptor: int, data: bytes | bytearray, offset: int) -> None:
         view, done = memoryview(data), 0
@@ -148,7 +150,7 @@ class JournalWriter:
                 self._make_room(job, problem)
 
     def _make_room(self, job: WriteJob, problem: OSError) -> None:
-        """Give the ballast back, or raise `problem` if that is no help."""
+        """Release the ballast, or raise `problem` if that does not help."""
         if problem.errno not in FULL_DISK or not self.ballast.release():
             raise problem
         job.disk_was_full = True
@@ -158,10 +160,10 @@ class JournalWriter:
             return
         self._close_files(sync=True)
         path = segment_path(self._directory, job.segment, sealed=False)
-        fresh = not path.exists()
+        is_new = not path.exists()
         self._lines_fd = self._open_file(job, path)
         self._segment = job.segment
-        if fresh:
+        if is_new:
             sync_directory(self._directory)
 
     def _bodies(self, job: WriteJob) -> int:
@@ -174,7 +176,7 @@ class JournalWriter:
     def _open_file(self, job: WriteJob, path: Path) -> int:
         try:
             return _open_file(path)
-        except OSError as problem:  # a new name may need room too
+        except OSError as problem:  # a new directory entry may need room too
             self._make_room(job, problem)
             return _open_file(path)
 
@@ -197,13 +199,13 @@ class JournalWriter:
 
 
 class Ballast:
-    """A file that takes up room until the disk is full."""
+    """A file that reserves space, released when the disk is full."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def release(self) -> bool:
-        """Give the room back; False if it was given back before."""
+        """Delete the file; return False if it did not exist."""
         try:
             os.unlink(self._path)
         except OSError:
@@ -211,7 +213,7 @@ class Ballast:
         return True
 
     def restore(self) -> bool:
-        """Take the room again; False if there is not enough."""
+        """Reserve the space again; return False if there is not enough."""
         try:
             descriptor = _open_file(self._path)
             try:

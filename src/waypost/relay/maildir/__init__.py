@@ -1,1 +1,1 @@
-"""Mailboxes as files: what people and other processes can look at and drop into."""
+"""Mailboxes as Maildir files, for people and other processes to read and drop into."""

@@ -1,10 +1,10 @@
-"""The Maildir: a view of the journal that anyone can look at, one file a message.
+"""Maildir directories: a copy of the journal's messages, one file per message.
 
-Rule 1  A file appears whole: written under no name or in `tmp/`, then linked or renamed.
-Rule 2  Files need no sync of their own: recovery restores a missing or short one from the journal.
-Rule 3  Directories are 0700, files 0600.
-Rule 4  `tmp/` of each mailbox is a link into one directory, so that one watch sees what other
-        processes write there, and never what the relay itself delivers.
+Rule 1  A file appears complete: written without a name or in `tmp/`, then linked or renamed.
+Rule 2  Files need no sync: recovery restores a missing or short one from the journal.
+Rule 3  Directories have mode 0700, files 0600.
+Rule 4  `tmp/` of each mailbox is a link into one directory, so that one watch sees the files of
+        other processes, and never those of the relay itself.
 
 Everything here runs after the events it follows are durable.
 """
@@ -22,14 +22,14 @@ from waypost.wire.envelopes import Envelope
 FOLDERS = ("new", "cur", "failed")
 INCOMING = "incoming"
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
-"""What file systems without nameless files answer."""
+"""Errors of file systems without unnamed temporary files."""
 SPARES = "spares"
-_BEGINNING_BYTES = 128
-"""An envelope begins with its id, also inside a dead letter."""
+_HEAD_BYTES = 128
+"""An envelope starts with its id, also inside a dead letter."""
 
 
 class DeadLetterFile(msgspec.Struct, frozen=True):
-    """What lies in `failed/`."""
+    """The content of a dead letter's file in `failed/`."""
 
     envelope: Envelope
     reason: str
@@ -37,7 +37,7 @@ class DeadLetterFile(msgspec.Struct, frozen=True):
 
 
 class DropInFile(msgspec.Struct):
-    """What a dropped file must hold; more is ignored."""
+    """The content of a drop-in; other fields are ignored."""
 
     sender: str
     payload: msgspec.Raw
@@ -50,29 +50,28 @@ class Maildir:
 
     def __init__(self, root: Path) -> None:
         self._incoming = str(root.parent / INCOMING)
-        self._spares = FilePool(root.parent / SPARES)
+        self._pool = FilePool(root.parent / SPARES)
         self._root = str(root)
-        self._nameless = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
+        self._unnamed_files = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 
     def open(self) -> bool:
-        """Make ready what does not belong to any one mailbox.
+        """Open the file pool; return whether files of the right length have the right content.
 
-        Gives whether files of the right length must be as they were written; if not, they are to
-        be looked into, and then `mark_verified` is called.
+        If not, check their content, then call `mark_verified`.
         """
-        self._spares.adopt()
-        return self._spares.same_boot()
+        self._pool.adopt()
+        return self._pool.same_boot()
 
     def mark_verified(self) -> None:
-        """Every file is as it was written."""
-        self._spares.note_boot()
+        """Record that the content of every file was checked."""
+        self._pool.record_boot()
 
     def path(self, hash_: str) -> Path:
-        """The directory of one mailbox."""
+        """Return the directory of one mailbox."""
         return Path(self._root, hash_)
 
     def ensure(self, hash_: str) -> None:
-        """Make the folders of a mailbox."""
+        """Create the folders of a mailbox."""
         for folder in FOLDERS:
             os.makedirs(f"{self._root}/{hash_}/{folder}", mode=0o700, exist_ok=True)
         os.makedirs(f"{self._incoming}/{hash_}", mode=0o700, exist_ok=True)
@@ -82,29 +81,31 @@ class Maildir:
             pass
 
     def deliver(self, hash_: str, name: str, content: bytes, folder: str = "new") -> None:
-        """Let a message appear in `folder`, whole."""
+        """Write a message to `folder`; it appears complete."""
         target = f"{self._root}/{hash_}/{folder}/{name}"
-        if self._spares.fill(target, content) or (self._nameless and self._link(target, content)):
+        if self._pool.fill(target, content) or (
+            self._unnamed_files and self._link(target, content)
+        ):
             return
         self._rename(hash_, name, content, folder)
 
     def _link(self, target: str, content: bytes) -> bool:
-        """A file without a name, then a link to it; False where that is not possible.
+        """Write an unnamed file and link it; return False if that is not possible.
 
-        Half the directory changes of a rename, and nothing left behind by a crash. Nothing is
-        seen in `tmp/`, which is watched for what other processes drop in.
+        This takes half the directory changes of a rename, leaves nothing behind in a crash, and
+        is not seen in `tmp/`, which is watched for drop-ins.
         """
         try:
             descriptor = os.open(os.path.dirname(target), os.O_WRONLY | os.O_TMPFILE, 0o600)
         except OSError as problem:
             if problem.errno not in _NOT_SUPPORTED:
                 raise
-            self._nameless = False
+            self._unnamed_files = False
             return False
         try:
             _write(descriptor, content)
             source = f"/proc/self/fd/{descriptor}"
-            # A directory descriptor makes Python use linkat, which can follow the link in /proc.
+            # With a directory descriptor, Python uses linkat, which can follow the link in /proc.
             os.link(source, target, src_dir_fd=descriptor, follow_symlinks=True)
         except FileExistsError:
             return False
@@ -113,12 +114,12 @@ class Maildir:
         return True
 
     def _rename(self, hash_: str, name: str, content: bytes, folder: str) -> None:
-        """A file in `tmp/`, then a rename, which replaces a file of that name."""
+        """Write a file in `tmp/` and rename it, replacing a file of that name."""
         base = f"{self._root}/{hash_}"
         unfinished = f"{base}/tmp/{name}"
         try:
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:  # left over from a crash in the middle of a write
+        except FileExistsError:  # left over from a crash during a write
             os.unlink(unfinished)
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -128,7 +129,7 @@ class Maildir:
         os.rename(unfinished, f"{base}/{folder}/{name}")
 
     def move(self, hash_: str, name: str, origin: str, target: str) -> None:
-        """Rename a message from one folder to another, if it is there."""
+        """Move a message from one folder to another, if it exists."""
         base = f"{self._root}/{hash_}"
         try:
             os.rename(f"{base}/{origin}/{name}", f"{base}/{target}/{name}")
@@ -136,20 +137,20 @@ class Maildir:
             pass
 
     def remove(self, hash_: str, name: str, *folders: str) -> None:
-        """Delete a message from whichever of `folders` it is in."""
+        """Remove a message from the first of `folders` that has it."""
         for folder in folders:
             try:
-                self._spares.give(f"{self._root}/{hash_}/{folder}/{name}")
+                self._pool.recycle(f"{self._root}/{hash_}/{folder}/{name}")
             except FileNotFoundError:
                 continue
             return
 
     def discard(self, hash_: str, name: str) -> None:
-        """Delete from `new/` a file that another process made."""
+        """Delete a drop-in from `new/`."""
         Path(self._root, hash_, "new", name).unlink(missing_ok=True)
 
     def remove_mailbox(self, hash_: str) -> None:
-        """Delete the folders of an empty mailbox; one that holds files stays."""
+        """Delete the folders of a mailbox, unless it holds files."""
         try:
             os.rmdir(f"{self._incoming}/{hash_}")
             for folder in FOLDERS:
@@ -157,13 +158,13 @@ class Maildir:
             os.unlink(self._tmp(hash_))
             os.rmdir(f"{self._root}/{hash_}")
         except OSError:
-            pass  # not empty: someone's file is in it
+            pass  # not empty
 
     def _tmp(self, hash_: str) -> str:
         return f"{self._root}/{hash_}/tmp"
 
     def sizes(self, hash_: str, folder: str) -> dict[str, int]:
-        """Name → size of every message file in a folder."""
+        """Return the size of every message file in a folder, by name."""
         try:
             with os.scandir(f"{self._root}/{hash_}/{folder}") as entries:
                 return {
@@ -174,13 +175,13 @@ class Maildir:
         except (FileNotFoundError, NotADirectoryError):
             return {}
 
-    def holds(self, hash_: str, folder: str, name: str) -> bool:
-        """Whether a message file begins as the one with the id `name` does."""
+    def has_own_content(self, hash_: str, folder: str, name: str) -> bool:
+        """Return whether a file holds the message whose id is its name."""
         with open(f"{self._root}/{hash_}/{folder}/{name}", "rb") as file:
-            return f'"id":"{name}"'.encode() in file.read(_BEGINNING_BYTES)
+            return f'"id":"{name}"'.encode() in file.read(_HEAD_BYTES)
 
     def read(self, hash_: str, folder: str, name: str) -> bytes:
-        """The content of one file."""
+        """Return the content of one file."""
         return Path(self._root, hash_, folder, name).read_bytes()
 
 

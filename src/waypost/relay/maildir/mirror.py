@@ -1,6 +1,6 @@
-"""Where stored messages can be seen: as Maildir files, or only in the journal.
+"""The mirror of mailboxes: Maildir files, or nothing.
 
-Both follow the journal's events after they are durable; neither is ever asked for a message.
+A mirror follows the journal's events after they are durable; messages are never read from it.
 """
 
 import logging
@@ -23,55 +23,56 @@ log = logging.getLogger("waypost.relay")
 
 
 class MailboxMirror(Protocol):
-    """Shows what lies in the mailboxes."""
+    """Mirrors the content of mailboxes."""
 
     def path(self, mailbox: Mailbox) -> Path | None:
-        """Where to look at a mailbox."""
+        """Return the directory of a mailbox, or None."""
 
     def on_registered(self, mailbox: Mailbox) -> None:
-        """An endpoint was registered."""
+        """Follow the registration of an endpoint."""
 
     def on_unregistered(self, mailbox: Mailbox) -> None:
-        """An endpoint was unregistered."""
+        """Follow the end of a registration."""
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
-        """A message was stored; `was_dead` if it was a dead letter."""
+        """Follow a stored message; `was_dead` if it was a dead letter before."""
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
-        """A message became a dead letter."""
+        """Follow a message that became a dead letter."""
 
     def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
-        """Something else changes to messages."""
+        """Follow leases, returns, acknowledgements and expiries of messages."""
 
 
 class NoFiles:
-    """`storage: journal`: nothing but the journal."""
+    """The mirror of `storage: journal`: none."""
 
     def path(self, mailbox: Mailbox) -> Path | None:
-        """There is no place to look."""
+        """Return None."""
         return None
 
     def on_registered(self, mailbox: Mailbox) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_unregistered(self, mailbox: Mailbox) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class MaildirFiles:
-    """`storage: maildir`: one file a message.
+    """The mirror of `storage: maildir`: one file per message.
 
-    A file that cannot be written is no loss, the journal has the message; `on_outcome` is told
-    the endpoint and False, and True once a file could be written again, in the writer's thread.
+    A file that cannot be written is no loss, because the journal has the message. In that case
+    `on_outcome(endpoint, False)` is called in the writer thread, and `on_outcome(endpoint, True)`
+    once a file can be written again.
     """
 
     def __init__(
@@ -85,47 +86,47 @@ class MaildirFiles:
         self._journal = journal
         self._payloads = payloads
         self.leaving: set[tuple[str, str]] = set()
-        """Mailbox and name of files that are about to go."""
+        """Mailbox hash and name of files that are about to be removed."""
         self._on_outcome = on_outcome
         self._failing: set[str] = set()
         self._open: set[str] = set()
 
     def path(self, mailbox: Mailbox) -> Path | None:
-        """The mailbox's directory."""
+        """Return the mailbox's directory."""
         return self._maildir.path(mailbox.hash)
 
     def on_registered(self, mailbox: Mailbox) -> None:
-        """The folders are there when the call returns."""
+        """Create the folders."""
         self._open.add(mailbox.hash)
         self._maildir.ensure(mailbox.hash)
 
     def on_unregistered(self, mailbox: Mailbox) -> None:
-        """Empty folders go, unless the endpoint was registered again meanwhile; files stay."""
+        """Delete empty folders, unless the endpoint is registered again by then."""
         self._open.discard(mailbox.hash)
         self._later(mailbox, self._remove_if_closed, mailbox.hash)
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
-        """The message appears in `new/`."""
+        """Write the message to `new/`."""
         content = encode_envelope(self._payloads.stored_envelope(message))
         self._later(mailbox, self._maildir.deliver, mailbox.hash, message.id, content)
         if was_dead:
             self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
-        """The message appears in `failed/`, with its reason."""
+        """Write the message to `failed/`, with its reason."""
         maildir, hash_ = self._maildir, mailbox.hash
         try:
             content = dead_letter_file(self._payloads.stored_envelope(message), message)
         except (RelayError, OSError) as problem:
-            # The file may be the last good copy: keep it, and not where drop-ins are taken in.
-            log.error("dead letter %s cannot be read: %s", message.id, problem)
+            # The file may be the last good copy: keep it, but not where drop-ins are read.
+            log.error("dead letter %s is unreadable: %s", message.id, problem)
             self._later(mailbox, maildir.move, hash_, message.id, "new", "cur")
             return
         self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
         self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 
     def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
-        """The files move or go."""
+        """Move or remove the files."""
         for event in changes:
             act, *folders = _MOVES[type(event)]
             if act == "move":
@@ -144,7 +145,7 @@ class MaildirFiles:
     def _leaving(
         self, mailbox: Mailbox, name: str, act: Callable[..., None], *arguments: Any
     ) -> None:
-        """As `_later`; until it is done, the file in `new/` is known to be an old one of ours."""
+        """Call `act` later; until then, the file in `new/` is not taken for a drop-in."""
         self.leaving.add((mailbox.hash, name))
         self._later(mailbox, act, *arguments)
         self._journal.after_commit(partial(self.leaving.discard, (mailbox.hash, name)))
@@ -153,7 +154,7 @@ class MaildirFiles:
         try:
             act(*arguments)
         except OSError as problem:
-            log.warning("mailbox of %s not up to date on disk: %s", endpoint, problem)
+            log.warning("mailbox files of %s are not up to date: %s", endpoint, problem)
             self._failing.add(endpoint)
             self._on_outcome(endpoint, False)
             return
@@ -163,7 +164,7 @@ class MaildirFiles:
 
 
 def dead_letter_file(envelope: Envelope, message: Message) -> bytes:
-    """What lies in `failed/` for a dead letter."""
+    """Return the content of a dead letter's file in `failed/`."""
     failed_at = instant(message.failed_at_us)
     return msgspec.json.encode(DeadLetterFile(envelope, message.reason, failed_at))
 

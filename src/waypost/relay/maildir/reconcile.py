@@ -1,11 +1,11 @@
-"""Mailbox files against the journal: restores what is missing, removes what is over.
+"""Reconciles mailbox files with the state: restores missing ones, removes leftovers.
 
 Failures and answers:
-  file missing, short or empty    written again from the journal
+  file missing, short or empty    rewritten from the journal
   file in the wrong folder        moved
-  file of a message long gone,    removed; one left in `new/` would be taken for a drop-in
-  or the second of two
-  file nobody knows               a drop-in: left for `drop_ins` to put through admission
+  file of a removed message, or   removed; in `new/` it would be taken for a drop-in
+  a second one of a message
+  unknown file                    a drop-in: left for `drop_ins` to put through admission
 """
 
 import logging
@@ -31,7 +31,7 @@ FOLDER = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """One thing that was not as it should be; `done` if it was put right."""
+    """One difference between files and state; `done` if it was repaired."""
 
     endpoint: str
     name: str
@@ -48,19 +48,19 @@ def reconcile(
     repair: bool = True,
     check_content: bool = False,
 ) -> Iterator[Repair]:
-    """Bring every mailbox directory in line with the state; yields what was wrong.
+    """Reconcile every mailbox directory with the state; yield the differences.
 
-    With `check_content`, a file of the right length must also begin with the right id.
+    With `check_content`, a file of the right length must also start with the right id.
     """
     for mailbox in list(state.mailboxes.values()):
         try:
             if repair:
                 maildir.ensure(mailbox.hash)
             if check_content:
-                yield from _strangers(mailbox, maildir, payloads)
+                yield from _swapped_files(mailbox, maildir, payloads)
             yield from _mailbox(mailbox, maildir, payloads, journal, repair)
-        except OSError as problem:  # mail is in the journal, with or without its files
-            log.error("mailbox of %s cannot be restored: %s", mailbox.subject, problem)
+        except OSError as problem:  # messages are in the journal, with or without files
+            log.error("mailbox files of %s cannot be restored: %s", mailbox.subject, problem)
             yield Repair(mailbox.subject, "", f"not usable: {problem}", False)
 
 
@@ -81,42 +81,44 @@ def _mailbox(
         for name, size in names.items():
             if (folder, name) in placed or name in misplaced:
                 continue
-            if not _is_left_over(mailbox, journal, name):
+            if not _is_leftover(mailbox, journal, name):
                 continue
-            if folder == "new" and _is_tried_again(mailbox, maildir, name, size):
+            if folder == "new" and _is_retried_drop_in(mailbox, maildir, name, size):
                 continue
             if repair:
                 maildir.remove(mailbox.hash, name, folder)
             yield Repair(mailbox.subject, name, f"left over in {folder}/", repair)
 
 
-def _strangers(mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore) -> Iterator[Repair]:
-    """Files under the name of one message with the content of another are written again."""
+def _swapped_files(mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore) -> Iterator[Repair]:
+    """Rewrite files that have the name of one message and the content of another."""
     for message in (*mailbox.live.values(), *mailbox.dead.values()):
         folder = FOLDER[message.state]
         try:
-            right = maildir.holds(mailbox.hash, folder, message.id)
+            right = maildir.has_own_content(mailbox.hash, folder, message.id)
         except FileNotFoundError:
             continue
         if not right:
             done = _rewrite(message, mailbox.hash, maildir, payloads)
-            yield Repair(mailbox.subject, message.id, f"another message's in {folder}/", done)
+            yield Repair(
+                mailbox.subject, message.id, f"has another message's content in {folder}/", done
+            )
 
 
-def _is_tried_again(mailbox: Mailbox, maildir: Maildir, name: str, size: int) -> bool:
-    """Whether a file in `new/` with the id of a dead letter is a drop-in, and not the old file."""
+def _is_retried_drop_in(mailbox: Mailbox, maildir: Maildir, name: str, size: int) -> bool:
+    """Return whether a file in `new/` with a dead letter's id is a drop-in, not the old file."""
     dead = mailbox.dead.get(name)
     if dead is None or name in mailbox.live or size == dead.size:
         return False
     try:
         msgspec.json.decode(maildir.read(mailbox.hash, "new", name), type=DropInFile)
     except (msgspec.DecodeError, UnicodeDecodeError, OSError):
-        return False  # ours, cut short or from elsewhere
+        return False  # the relay's own file, cut short
     return True
 
 
-def _is_left_over(mailbox: Mailbox, journal: Path, name: str) -> bool:
-    """Whether a file in the wrong place is one of ours, and not a drop-in or a refused one."""
+def _is_leftover(mailbox: Mailbox, journal: Path, name: str) -> bool:
+    """Return whether a misplaced file is the relay's own, not a drop-in or a rejected one."""
     if name in mailbox.live or name in mailbox.dead:
         return True
     return any(
@@ -142,7 +144,7 @@ def _misplaced(message: Message, found: dict[str, dict[str, int]], payloads: Pay
 
 
 def _rewrite(message: Message, hash_: str, maildir: Maildir, payloads: PayloadStore) -> bool:
-    """Write the file anew where it belongs; False if the journal cannot give its content."""
+    """Rewrite a message's file in its folder; return False if the journal is unreadable."""
     folder = FOLDER[message.state]
     try:
         envelope = payloads.stored_envelope(message)

@@ -1,1 +1,1 @@
-"""Periodic tasks: expiry, purging, checkpoints, sealing and dropping journal segments."""
+"""Periodic tasks: expiry, purging, checkpoints, sealing and deleting journal segments."""

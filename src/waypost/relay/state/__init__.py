@@ -1,1 +1,1 @@
-"""What the journal adds up to: the state, its index on disk, and opening it again."""
+"""The state that the journal's events produce, its index on disk, and recovery."""

@@ -1,7 +1,7 @@
-"""Keeps the index up to date, a little behind the journal and never ahead of it.
+"""Checkpoints: keep the index up to date, a little behind the journal and never ahead of it.
 
-What is new is taken when a batch is closed, because then the state is exactly what the journal
-will hold; it is written once that batch is durable, in a thread.
+Changes are taken when a batch is closed, because then the state is exactly what the journal will
+hold. They are written by a thread once that batch is durable.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from waypost.relay.state.relay_state import RelayState
 
 log = logging.getLogger("waypost.relay")
 
-_MESSAGES = 50_000
-_SECONDS = 5.0
+_CHANGED_MESSAGES_MAX = 50_000
+_INTERVAL_S = 5.0
 
 
 class Checkpoints:
@@ -40,7 +40,7 @@ class Checkpoints:
         journal.listeners.on_commit(self._committed)
 
     def _committed(self) -> None:
-        """A batch became durable: write what was taken, if it is covered."""
+        """Start writing the taken changes if their batch is durable."""
         taken = self._taken
         if taken is None or self._writing or taken.position.seq > self._journal.committed.seq:
             return
@@ -51,18 +51,18 @@ class Checkpoints:
         self._writing.add_done_callback(self._written)
 
     def write_if_idle(self) -> None:
-        """Take what is left while nothing is under way."""
+        """Write a checkpoint now, unless one is being written or a batch is open."""
         if self._journal.failure is not None:
-            return  # memory holds what the journal will never hold
+            return  # the state has events that the journal lost
         under_way = self._journal.busy or self._taken is not None or self._writing is not None
         if not under_way and (self._replace_all or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)
             self._committed()
 
     async def rebuild(self) -> int:
-        """Write everything anew; gives how many messages there are."""
+        """Rewrite the whole index; return the number of messages."""
         self._replace_all = True
-        while self._replace_all:  # until a moment is found at which everything is taken
+        while self._replace_all:  # until everything could be taken at once
             await self._journal.sync()
             await self._wait_until_written()
             self.write_if_idle()
@@ -70,36 +70,36 @@ class Checkpoints:
         return sum(1 for _ in all_messages(self._state))
 
     def forget_duplicates(self, before_us: int) -> None:
-        """Drop duplicate ids whose window is over, with what is written next."""
+        """Drop duplicate ids recorded before `before_us` with the next checkpoint."""
         self._forget_before_us = before_us
 
     @property
     def written_seq(self) -> int:
-        """Up to which event the index is known to stand."""
+        """The last event that is certainly in the index."""
         return self._written_seq
 
     async def finish(self) -> None:
-        """Write everything; nothing may be recorded meanwhile."""
+        """Write a last checkpoint; no event may be recorded meanwhile."""
         await self._wait_until_written()
         self.write_if_idle()
         await self._wait_until_written()
 
     def stop(self) -> None:
-        """End the thread, after what it is writing."""
+        """Stop the thread after its current write."""
         self._thread.shutdown()
 
     async def _wait_until_written(self) -> None:
-        """Wait until everything taken so far is written."""
+        """Wait until all changes taken so far are written."""
         self._committed()
         while self._writing is not None:
             await asyncio.wait([self._writing])
-            await asyncio.sleep(0)  # lets `_written` run, which may begin the next write
+            await asyncio.sleep(0)  # lets `_written` run, which may start the next write
 
     def _batch_closed(self, position: Position) -> None:
         if self._taken is not None or self._writing is not None:
             return
-        due = time.monotonic() - self._last >= _SECONDS
-        if due or self._replace_all or len(self._state.dirty) >= _MESSAGES:
+        due = time.monotonic() - self._last >= _INTERVAL_S
+        if due or self._replace_all or len(self._state.dirty) >= _CHANGED_MESSAGES_MAX:
             self._take(position)
 
     def _take(self, position: Position) -> None:
@@ -119,8 +119,8 @@ class Checkpoints:
             self._written_seq = self._writing_seq
             self._committed()
             return
-        # The journal has it all: an index that falls behind only makes the next start slower.
-        # It is tried again before anything newer is taken: a checkpoint stands for all before it.
+        # Nothing is lost: an index that falls behind only makes the next start slower. The same
+        # changes are retried before newer ones, because a checkpoint includes all before it.
         self._taken = changes
         self.problem = f"index not written: {problem}"
         log.warning("%s", self.problem, exc_info=problem)

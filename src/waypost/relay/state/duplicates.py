@@ -1,4 +1,4 @@
-"""The first result of a publish whose sender chose the id, for when the same comes again."""
+"""First results of publishes with a sender-chosen id, returned when the id is published again."""
 
 import msgspec
 
@@ -14,14 +14,14 @@ class Duplicate(msgspec.Struct):
 
 
 def duplicate_key(sender: str, message_id: str) -> str:
-    """What the first result of a publish is kept under: ids are each sender's own."""
+    """Return the key of a first result; each sender has its own ids."""
     return f"{sender} {message_id}"
 
 
 def first_result(
     known: Duplicate | None, event: Accepted | Rejected, endpoint_hash: str
 ) -> Duplicate:
-    """What came of a publish, from `known` about its parts so far and from the next of them."""
+    """Return the result of a publish so far: that of its earlier parts, and this arrival."""
     result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
     if event.depth_max:
         result.mailbox_pressure[endpoint_hash] = min(event.depth / event.depth_max, 1.0)

@@ -1,8 +1,8 @@
-"""The SQLite index: a checkpoint of the state, so that opening need not read the whole journal.
+"""The SQLite index: a checkpoint of the state, so that opening reads only the journal's end.
 
 Failures and answers:
   deleted or corrupt    it is rebuilt from the journal
-  behind the journal    the journal is folded from `position` on
+  behind the journal    events after `position` are applied from the journal
   ahead of the journal  (the journal lost its unsynced end) it is rebuilt
   process killed        tables and `position` change in one transaction, or not at all
 """
@@ -26,7 +26,7 @@ from waypost.wire.results import PublishResult
 log = logging.getLogger("waypost.relay")
 
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises: SQLite's words quote its bytes, which need not be text."""
+"""Errors of a damaged file: SQLite's messages quote its bytes, which may not be valid text."""
 
 FORMAT = 2
 _ROWS_PER_STATEMENT = 200
@@ -54,7 +54,7 @@ _COLUMNS = (
 
 
 class Changes(msgspec.Struct):
-    """What a checkpoint writes."""
+    """The content of one checkpoint."""
 
     position: Position
     endpoints: list[tuple[str, int | None]]
@@ -64,7 +64,7 @@ class Changes(msgspec.Struct):
     duplicates: Mapping[str, Duplicate]
     replace_all: bool = False
     forget_before_us: int = 0
-    """Duplicate ids from before this have had their window."""
+    """Duplicate ids recorded before this have expired."""
 
 
 class Index:
@@ -72,7 +72,7 @@ class Index:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         in_memory = str(path) == ":memory:"
-        target = _read_only_address(path) if read_only else str(path)
+        target = _read_only_uri(path) if read_only else str(path)
         self._connection = _connect(target, uri=read_only)
         self._read_only = read_only
         try:
@@ -82,38 +82,38 @@ class Index:
             raise
         if not in_memory and not read_only:
             path.chmod(0o600)
-        # Look-ups happen while a checkpoint is being written in another thread.
+        # Lookups run while another thread writes a checkpoint.
         self._reader = self._connection if in_memory else _connect(target, uri=read_only)
 
     def _begin(self) -> None:
         if self._read_only:
-            # One snapshot for every table: the owner may be writing a checkpoint meanwhile.
+            # One snapshot of all tables, even while the owner writes a checkpoint.
             self._connection.execute("begin")
             return
         self._connection.execute("pragma journal_mode = wal")
         self._connection.execute("pragma synchronous = normal")
         if not self._connection.execute("select count(*) from sqlite_master").fetchone()[0]:
-            # Only in a new file: a table missing from an old one must not look empty.
+            # Only in a new file: a table missing from an old file must not look empty.
             self._connection.executescript(_statement("schema.sql"))
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file and close it."""
+        """Merge the write-ahead log into the file, and close it."""
         if self._reader is not self._connection:
             self._reader.close()
         if not self._read_only:
             try:
                 self._connection.execute("pragma wal_checkpoint(truncate)")
-            except sqlite3.Error as problem:  # the log is as good as the file, only longer
-                log.warning("index: not folded into its file: %s", problem)
+            except sqlite3.Error as problem:  # the log is as valid as the file
+                log.warning("index: write-ahead log not merged into the file: %s", problem)
         self._connection.close()
 
     def abandon(self) -> None:
-        """Close a file that is no use; what is in it does not matter."""
+        """Close a file that will be discarded."""
         self._reader.close()
         self._connection.close()
 
     def position(self) -> Position | None:
-        """How far the index stands, or None if it is empty or of another format."""
+        """Return the position of the last checkpoint; None if empty or of another format."""
         row = self._connection.execute(
             "select format, seq, at_us, segment, offset from position"
         ).fetchone()
@@ -136,28 +136,28 @@ class Index:
                 state.leased[message.endpoint, message.id] = message
 
     def last_seen(self, pair: tuple[str, str]) -> int | None:
-        """When (ms) the first of `pair` last wrote to the second."""
+        """Return when (ms) the first of `pair` last wrote to the second, or None."""
         row = self._reader.execute(
             "select at_ms from last_seen where sender = ? and recipient = ?", pair
         ).fetchone()
         return row[0] if row else None
 
     def all_last_seen(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """Every pair and its time (ms), the latest first."""
+        """Yield every pair and its time (ms), the latest first."""
         for sender, recipient, at_ms in self._reader.execute(
             "select sender, recipient, at_ms from last_seen order by at_ms desc"
         ):
             yield (sender, recipient), at_ms
 
     def duplicate(self, message_id: str) -> Duplicate | None:
-        """The first result for an id chosen by its sender."""
+        """Return the first result of an id chosen by its sender, or None."""
         row = self._reader.execute(
             "select at_us, result from duplicates where id = ?", (message_id,)
         ).fetchone()
         return _duplicate(*row) if row is not None else None
 
     def all_duplicates(self) -> Iterator[tuple[str, Duplicate]]:
-        """Every id chosen by its sender and its first result, the latest first."""
+        """Yield every id chosen by its sender with its first result, the latest first."""
         for message_id, at_us, result in self._reader.execute(
             "select id, at_us, result from duplicates order by at_us desc"
         ):
@@ -192,10 +192,10 @@ class Index:
             raise
 
     def _put(self, table: str, rows: Sequence[tuple[str | int | None, ...]]) -> None:
-        """Insert or replace, many rows a statement.
+        """Insert or replace rows, many per statement.
 
-        Python lets go of its lock once a statement: with one for each row, the event loop and
-        this thread would hand it back and forth all the time.
+        Each statement releases the GIL once; with one statement per row, this thread and the event
+        loop would contend for it all the time.
         """
         for start in range(0, len(rows), _ROWS_PER_STATEMENT):
             some = rows[start : start + _ROWS_PER_STATEMENT]
@@ -210,19 +210,19 @@ class Index:
             self._connection.execute(f"delete from {table} where {key} in ({marks})", some)
 
     def damage(self) -> str:
-        """What SQLite finds wrong with the file; empty if nothing."""
+        """Return the damage that SQLite finds in the file, or ""."""
         found = [str(row[0]) for row in self._connection.execute("pragma quick_check(3)")]
         return "" if found == ["ok"] else "; ".join(found)
 
     def rows(self, table: str) -> list[tuple[object, ...]]:
-        """Every row of a table, in key order: for comparing two indexes."""
+        """Return every row of a table in key order, for comparing two indexes."""
         return sorted(self._connection.execute(f"select * from {table}").fetchall())
 
 
 def take_changes(state: RelayState, position: Position, *, replace_all: bool = False) -> Changes:
-    """Everything in `state` that the index does not know yet; the state forgets that it is new.
+    """Take the changes of `state` since the last checkpoint, and mark them as taken.
 
-    With `anew`, all of it, to be written in the place of what the index holds.
+    With `replace_all`, take everything, to replace the content of the index.
     """
     if replace_all:
         state.dirty = {message.order: message for message in all_messages(state)}
@@ -254,16 +254,16 @@ def take_changes(state: RelayState, position: Position, *, replace_all: bool = F
 
 
 def all_messages(state: RelayState) -> Iterable[Message]:
-    """Every live and dead message."""
+    """Yield every live and dead message."""
     for mailbox in state.mailboxes.values():
         yield from mailbox.live.values()
         yield from mailbox.dead.values()
 
 
 def to_row(m: Message) -> tuple[str | int, ...]:
-    """The columns of a message, in their order."""
+    """Return a message as a row of the table `messages`."""
     at = m.location
-    # One tuple, not made of several: this runs on the event loop, for every message in it.
+    # A literal tuple, because this runs on the event loop for every changed message.
     return (
         m.order,
         m.endpoint,
@@ -285,7 +285,7 @@ def to_row(m: Message) -> tuple[str | int, ...]:
 
 
 def from_row(row: tuple[object, ...]) -> Message:
-    """The message that a row tells of."""
+    """Return the message of a row of the table `messages`."""
     fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     location = Location(*(fields.pop(name) for name in ("segment", "offset", "length")))
     state = _STATE[fields.pop("state")]
@@ -296,11 +296,11 @@ def _duplicate(at_us: int, result: str) -> Duplicate:
     return Duplicate(at_us, msgspec.json.decode(result, type=PublishResult))
 
 
-def _read_only_address(path: Path) -> str:
-    """An address that leaves no files behind, unless a log is there that has to be read."""
+def _read_only_uri(path: Path) -> str:
+    """Return a read-only URI; it creates no files unless a write-ahead log must be read."""
     log = Path(f"{path}-wal")
-    settled = not log.exists() or log.stat().st_size == 0
-    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if settled else ''}"
+    immutable = not log.exists() or log.stat().st_size == 0
+    return f"file:{quote(str(path))}?mode=ro{'&immutable=1' if immutable else ''}"
 
 
 def _connect(target: str, *, uri: bool) -> sqlite3.Connection:

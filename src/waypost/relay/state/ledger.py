@@ -1,8 +1,8 @@
-"""How a decision becomes durable and takes effect: record → (commit) → notify.
+"""The ledger: how a decision becomes durable and takes effect (record → commit → notify).
 
 Every operation of the relay decides first, then records events here. Recording numbers the
-event, queues it for the journal and folds it into the state at once, so that the next decision
-sees it; whoever must not act before it is durable awaits `sync`.
+event, queues it for the journal and applies it to the state at once, so that the next decision
+sees it. Callers that must not continue before it is durable await `sync`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from waypost.wire.events import Accepted, AnyEvent, MailboxEvent, PairSeen, Reje
 
 
 class Ledger:
-    """The journal and the state it adds up to, kept in step."""
+    """Keeps the journal and the state in step."""
 
     def __init__(self, journal: Journal, state: RelayState, clock: Clock) -> None:
         self.journal = journal
@@ -32,10 +32,10 @@ class Ledger:
         self.listeners.on_commit(self._notify)
 
     def now_us(self) -> int:
-        """The time, never going back. After the clock was set back, it goes on from where it was.
+        """Return the time, which never goes back: it runs on if the clock is set back.
 
         Standing still until the clock has caught up would be worse: no lease and no wait would
-        end, and a sender at its limit would stay there.
+        end, and a sender at its rate limit would stay there.
         """
         now_us = self._clock() + self._ahead_us
         if now_us >= self._last_us:
@@ -63,14 +63,14 @@ class Ledger:
         return message
 
     def record_all(self, events: Sequence[MailboxEvent]) -> None:
-        """Take note of decisions of one kind, made together about messages stored before."""
+        """Journal and apply decisions of one kind about messages stored before."""
         if not events:
             return
         if len(events) <= lease_max_messages:
             self.journal.append_all(events)
             self.state.apply_all(events)
             return
-        for begin in range(0, len(events), lease_max_messages):  # so that batches stay small
+        for begin in range(0, len(events), lease_max_messages):  # keeps batches small
             self.record_all(events[begin : begin + lease_max_messages])
 
     def record_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
@@ -89,11 +89,11 @@ class Ledger:
         return count
 
     def wake(self, endpoint: str) -> None:
-        """Once what was recorded is durable, tell whoever waits for mail of `endpoint`."""
+        """Notify consumers of `endpoint` once everything recorded is durable."""
         self._woken[endpoint] = None
 
     async def sync(self) -> None:
-        """Wait until everything recorded is durable."""
+        """Wait until every recorded event is durable."""
         await self.journal.sync()
 
     def _notify(self) -> None:
@@ -104,5 +104,5 @@ class Ledger:
             if mailbox is None:
                 continue
             if mailbox.queue and mailbox.queue[-1].order > committed:
-                self._woken[endpoint] = None  # its newest mail is in a later batch
+                self._woken[endpoint] = None  # its newest message is in a later batch
             self.listeners.visible(endpoint)

@@ -1,8 +1,8 @@
-"""One endpoint's mailbox in memory: what waits, what is leased, what is dead.
+"""One endpoint's mailbox in memory: pending, leased and dead messages.
 
-Rule 1  Messages leave in the order of `order`, the seq of the event that put them in line.
-Rule 2  A message is handed out only once its event is committed.
-Rule 3  A returned message takes its old place again.
+Rule 1  Messages are delivered by `order`, the seq of the event that queued them.
+Rule 2  A message is delivered only after its event is committed.
+Rule 3  A returned message keeps its queue position.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ _STALE_QUEUE_ENTRIES_MAX = 64
 
 
 class MessageState(IntEnum):
-    """Where a message is in its life within one mailbox."""
+    """The state of a message in one mailbox."""
 
     PENDING = 0
     LEASED = 1
@@ -29,14 +29,14 @@ class MessageState(IntEnum):
 
 
 PENDING, LEASED, DEAD, GONE = MessageState
-"""By themselves: looking them up in the class, for every message, takes five times as long."""
+"""Module-level aliases: attribute access on an Enum class is slow, and this runs per message."""
 
 
 class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
-    `probe`: a half-open breaker waits for its outcome. `fresh` is a cache of its arrival and
-    its payload as JSON.
+    `probe`: a half-open breaker waits for its outcome. `cached` holds its arrival and its payload
+    as JSON, or None.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 def message_from_event(event: Accepted | Rejected, location: Location) -> Message:
-    """The message that came with an event whose line lies at `place`."""
+    """Return the message of an arrival whose line is at `location`."""
     return Message(
         id=event.id,
         order=event.seq,
@@ -102,25 +102,25 @@ class Mailbox:
         self.dead: dict[str, Message] = {}
         self.queue: deque[Message] = deque()
         self.earliest_ttl = NO_LIMIT
-        """No waiting message expires before this; it may be too early, never too late."""
+        """No pending message expires before this; it may be too early, never too late."""
 
     @property
     def empty(self) -> bool:
-        """Nothing is kept here."""
+        """Whether the mailbox holds no message, live or dead."""
         return not self.live and not self.dead
 
     def holds(self, message_id: str, now_ms: int) -> bool:
-        """Whether a message of this id is here and alive; one that is leased is, at any age."""
+        """Return whether this id is live and not expired; leased messages do not expire."""
         message = self.live.get(message_id)
         return message is not None and (message.state is LEASED or message.ttl >= now_ms)
 
     def holds_from_other_sender(self, message_id: str, sender: str) -> bool:
-        """Whether a message of this id, alive or dead, is here and not from `sender`."""
+        """Return whether this id belongs to a live or dead message of another sender."""
         message = self.live.get(message_id) or self.dead.get(message_id)
         return message is not None and message.sender != sender
 
     def add(self, message: Message) -> None:
-        """Put a new message at the end of the line."""
+        """Put a new message at the end of the queue."""
         self.live[message.id] = message
         if message.state is LEASED:
             self.leased_count += 1
@@ -135,7 +135,7 @@ class Mailbox:
             message.state = LEASED
 
     def requeue(self, message: Message) -> None:
-        """A leased message waits again, at its old place."""
+        """Return a leased message to its queue position."""
         if message.state is LEASED:
             self.leased_count -= 1
         message.state = PENDING
@@ -153,7 +153,7 @@ class Mailbox:
         self.queue.insert(position, message)
 
     def remove(self, message: Message) -> None:
-        """A message left the mailbox."""
+        """Remove a live message."""
         if message.state is LEASED:
             self.leased_count -= 1
         message.state = GONE
@@ -163,7 +163,7 @@ class Mailbox:
             self._compact_queue()
 
     def dead_letter(self, message: Message, reason: str, at_us: int) -> None:
-        """A live message becomes a dead letter."""
+        """Turn a live message into a dead letter."""
         self.remove(message)
         message.state = DEAD
         message.reason = reason
@@ -178,10 +178,10 @@ class Mailbox:
         committed_seq: int,
         enough_bytes: int = NO_LIMIT,
     ) -> tuple[list[Message], list[Message]]:
-        """Up to `limit` messages to hand out, and those found expired on the way.
+        """Dequeue up to `limit` messages; return them, and expired ones found on the way.
 
-        Larger ones and those not yet due stay in line; with `enough_bytes`, no more follow. The
-        caller records what it does with the rest: neither list is in line any more.
+        Messages that are too large or delayed stay queued; dequeuing stops after `enough_bytes`.
+        The caller must record a lease or an expiry for each message of both lists.
         """
         taken: list[Message] = []
         expired: list[Message] = []
@@ -211,23 +211,23 @@ class Mailbox:
         return taken, expired
 
     def _compact_queue(self) -> None:
-        """Messages that left from within the line do not stay in memory until it gets to them."""
-        waiting: deque[Message] = deque()
+        """Drop queue entries of removed messages, which would otherwise stay in memory."""
+        pending: deque[Message] = deque()
         for message in self.queue:
             if message.state is PENDING:
-                waiting.append(message)
+                pending.append(message)
             else:
                 message.queued = False
-        self.queue = waiting
+        self.queue = pending
 
     def pending(self) -> Iterable[Message]:
-        """What waits, in order."""
+        """Return the pending messages, in order."""
         return (m for m in self.queue if m.state is PENDING)
 
     def take_expired(self, now_ms: int) -> list[Message]:
-        """Waiting messages whose time is up; the caller records that they are gone."""
+        """Return the expired pending messages; the caller must record their expiry."""
         if now_ms <= self.earliest_ttl:
             return []
-        waiting = list(self.pending())
-        self.earliest_ttl = min((m.ttl for m in waiting if m.ttl >= now_ms), default=NO_LIMIT)
-        return [message for message in waiting if message.ttl < now_ms]
+        pending = list(self.pending())
+        self.earliest_ttl = min((m.ttl for m in pending if m.ttl >= now_ms), default=NO_LIMIT)
+        return [message for message in pending if message.ttl < now_ms]

@@ -1,4 +1,4 @@
-"""Envelopes of stored messages: from memory while they are fresh, else from the journal."""
+"""Payloads and envelopes of stored messages, from a cache or from the journal."""
 
 import os
 import zlib
@@ -20,7 +20,7 @@ _OPEN_FILES_MAX = 16
 
 
 class PayloadStore:
-    """Reads what the journal of one directory holds, up to event `committed_seq`."""
+    """Reads payloads from the journal; events after `committed_seq()` are only in the cache."""
 
     def __init__(self, directory: Path, committed_seq: Callable[[], int] = lambda: 0) -> None:
         self._directory = directory
@@ -30,38 +30,38 @@ class PayloadStore:
         self._files: dict[Path, int] = {}
 
     def cache(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
-        """Remember how a message just stored arrived, for as long as there is room."""
+        """Cache the arrival and the payload of a message just stored."""
         message.cached = (event, content)
         cached = self._cached
         cached.append(message)
         self._cached_bytes += message.size
         while cached[0].cached is None or (
             self._cached_bytes > bodies_in_memory_max_bytes
-            and cached[0].order <= self._committed_seq()  # else it is nowhere but here
+            and cached[0].order <= self._committed_seq()  # otherwise it is only here
         ):
             oldest = cached.popleft()
             oldest.cached = None
             self._cached_bytes -= oldest.size
 
     def stored_envelope(self, message: Message) -> Envelope:
-        """The envelope as stored, its payload still JSON text."""
+        """Return the envelope with its payload as raw JSON."""
         event, content = self.read(message)
         return envelope_of(event, msgspec.Raw(content))
 
     def read(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
-        """How a message arrived, and its payload as JSON."""
+        """Return the arrival of a message, and its payload as JSON."""
         if message.cached is not None:
             return message.cached
         event = self.read_arrival(message.location)
         return event, self._payload(event, message.location.segment)
 
     def decoded_envelope(self, message: Message) -> Envelope:
-        """The envelope as a consumer gets it, its payload decoded and its own."""
+        """Return the envelope with its payload decoded; each call decodes a new object."""
         event, content = self.read(message)
         return envelope_of(event, msgspec.json.decode(content))
 
     def read_arrival(self, location: Location) -> Accepted | Rejected:
-        """The event by which a message arrived."""
+        """Read the arrival event at `location`."""
         line = self._read(self._segment_file(location.segment), location.offset, location.length)
         try:
             event = decode_line(line)
@@ -69,12 +69,12 @@ class PayloadStore:
             event = None
         if not isinstance(event, Accepted | Rejected):
             raise RelayError(
-                f"the journal is damaged at byte {location.offset} of segment {location.segment}"
+                f"journal damaged at byte {location.offset} of segment {location.segment}"
             )
         return event
 
     def close(self) -> None:
-        """Close the files that were read."""
+        """Close the open files."""
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files.clear()
@@ -85,7 +85,7 @@ class PayloadStore:
         body = event.body
         raw = self._read(bodies_path(self._directory, segment), body.offset, body.length)
         if zlib.crc32(raw) != body.crc:
-            raise RelayError(f"the payload of {event.id} is damaged in the journal's body file")
+            raise RelayError(f"payload of {event.id} damaged in the journal's body file")
         return raw
 
     def _segment_file(self, segment: int) -> Path:
@@ -102,7 +102,7 @@ class PayloadStore:
 
 
 def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:
-    """The envelope of a message that arrived so, with what the delivery spent of its budget."""
+    """Return the envelope of an arrival, with the budget left after its delivery."""
     return Envelope(
         id=event.id,
         subject=event.subject,

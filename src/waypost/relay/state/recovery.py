@@ -1,10 +1,10 @@
-"""Opening a data directory: what the journal and the index add up to.
+"""Recovery: the state of a data directory, from its index and its journal.
 
 Failures and answers:
   crash while writing     everything after the last commit line of the last segment is cut
-  damage further up       it is copied to `journal/damaged/`, reported, and read past
-  index lost or stale     the journal is folded from its beginning
-  index damaged           the same, with a new file
+  damage further up       it is copied to `journal/damaged/`, reported, and skipped
+  index lost or stale     the whole journal is read
+  index damaged           the same, with a new index file
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("waypost.relay")
 
 
 class RecoveryReport(msgspec.Struct):
-    """What opening found and did."""
+    """What recovery found and did."""
 
     events_read: int = 0
     bytes_cut: int = 0
@@ -40,7 +40,7 @@ class RecoveryReport(msgspec.Struct):
 
 
 class Recovered(msgspec.Struct):
-    """An opened directory: where the journal goes on, and the state up to there."""
+    """The recovered state, and the position at which the journal continues."""
 
     state: RelayState
     position: Position
@@ -51,9 +51,9 @@ class Recovered(msgspec.Struct):
 def recover(
     data: DataDir, window_us: int, *, repair: bool = True, use_index: bool = True
 ) -> Recovered:
-    """Open `data`. With `repair` False nothing on disk is changed, as for a look from outside.
+    """Recover the state of `data`; with `repair` False, change nothing on disk.
 
-    `window_us` is how far back rate windows reach.
+    `window_us` is the length of the rate windows.
     """
     report = RecoveryReport()
     segments = list_segments(data.journal)
@@ -73,7 +73,7 @@ def _from_index(
     writable: bool,
     use_index: bool,
 ) -> tuple[Index, RelayState, Position]:
-    """The state as the index knows it, and how far that is. One that is no use is made anew."""
+    """Return the state in the index and its position; replace an unusable index."""
     if use_index and data.index.exists():
         index = None
         try:
@@ -81,12 +81,12 @@ def _from_index(
             state, known = _load(index, segments)
             if known is not None:
                 return index, state, known
-            report.index_rebuilt = "it is of another format, or ahead of the journal"
+            report.index_rebuilt = "it has another format or is ahead of the journal"
         except (sqlite3.DatabaseError, LookupError, TypeError, ValueError) as problem:
             report.index_rebuilt = f"it could not be read ({problem})"
         if index is not None:
             index.abandon()
-        log.warning("index: made anew, because %s", report.index_rebuilt)
+        log.warning("index: rebuilt, because %s", report.index_rebuilt)
     if not writable:
         return Index(Path(":memory:")), RelayState(), Position()
     for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
@@ -112,7 +112,7 @@ def _attach(index: Index, state: RelayState) -> None:
 
 
 def _covers(segments: dict[int, Path], known: Position) -> bool:
-    """Whether the journal reaches as far as the index says it stood."""
+    """Return whether the journal reaches the position of the index."""
     path = segments.get(known.segment)
     if path is not None:
         return path.stat().st_size >= known.offset
@@ -138,7 +138,7 @@ def _fold(
             end = Position(piece.commit.seq, piece.commit.at_us, first_seq, piece.end)
     last = segments.get(end.segment)
     if last is not None and last.suffix == ".jsonl":
-        # Where not one batch of it is left, its name is still taken, and so is that number.
+        # Even if no batch of it is left, its name is taken, and so is that number.
         seq = max(end.seq, end.segment)
         end = Position(seq, end.at_us, seq + 1, 0)
     return end
@@ -147,7 +147,7 @@ def _fold(
 def _refill_windows(
     segments: dict[int, Path], start: Position, state: RelayState, window_us: int
 ) -> None:
-    """Rate windows are not in the index: count again what was published before it stood."""
+    """Count publishes from before the checkpoint: rate windows are not in the index."""
     cutoff_us = state.at_us - window_us
     recent: list[Batch] = []
     for first_seq in sorted((s for s in segments if s <= start.segment), reverse=True):
@@ -174,14 +174,14 @@ def _repair(
     data: DataDir, segments: dict[int, Path], end: Position, report: RecoveryReport
 ) -> None:
     tail = segments.get(end.segment)
-    # The torn end was never confirmed. A broken batch may have been: a person should know of it.
+    # A torn end was never confirmed. A damaged batch may have been, so it is kept and reported.
     report.damaged = [d for d in report.damaged if d.segment != end.segment or not d.at_tail]
     for damage in report.damaged:
         set_aside(data, segments[damage.segment], damage)
     if tail is not None and tail.stat().st_size > end.offset:
         report.bytes_cut = tail.stat().st_size - end.offset
         os.truncate(tail, end.offset)
-        log.warning("journal: cut %d bytes after the last whole batch", report.bytes_cut)
+        log.warning("journal: cut %d bytes after the last complete batch", report.bytes_cut)
     for first_seq, path in segments.items():
         if path.suffix == ".open" and first_seq != end.segment:
             os.rename(path, segment_path(data.journal, first_seq, sealed=True))
@@ -189,12 +189,12 @@ def _repair(
 
 
 def damaged_copy(data: DataDir, path: Path, damage: Damage) -> Path:
-    """Where damaged bytes of the segment `path` are set aside."""
+    """Return the path to which damaged bytes of the segment `path` are copied."""
     return data.damaged / f"{path.stem}-{damage.start}-{damage.end}"
 
 
 def set_aside(data: DataDir, path: Path, damage: Damage) -> None:
-    """Copy damaged bytes of the segment `path` to where a person can look at them."""
+    """Copy damaged bytes of the segment `path` to `journal/damaged/`."""
     data.damaged.mkdir(mode=0o700, exist_ok=True)
     copy = damaged_copy(data, path, damage)
     if not copy.exists():

@@ -1,9 +1,8 @@
-"""What the journal adds up to.
+"""The state of a relay: the fold of its journal.
 
-Rule 1  State is the fold of the journal: `apply` is the only way to change it, live and in
-        recovery alike.
-Rule 2  `apply` cannot refuse: it takes note of what was decided. Deciding is done before.
-Rule 3  Breakers are not part of it; they start closed.
+Rule 1  `apply` is the only way to change the state, both live and in recovery.
+Rule 2  `apply` cannot reject: it applies decisions that were made before.
+Rule 3  Breakers are not part of the state; they start closed.
 """
 
 from collections import Counter, deque
@@ -37,7 +36,7 @@ from waypost.relay.state.write_behind import WriteBehind
 from waypost.wire import events
 
 NO_LOCATION = Location(0, 0, 0)
-"""For events whose lines nobody looks up: only arrivals are read again."""
+"""For events whose lines are never read again; only arrivals are."""
 
 
 class RelayState:
@@ -55,9 +54,9 @@ class RelayState:
         self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
         self.leased: dict[tuple[str, str], Message] = {}
         self.dirty: dict[int, Message] = {}
-        """Messages the index does not know as they are now, by order."""
+        """Messages that differ from the index, by order."""
         self.indexed_seq = 0
-        """What came up to this event, the index knows or is about to."""
+        """The last event that is in the index or in the checkpoint being written."""
         self.dirty_endpoints: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.waits_us: deque[int] = deque(maxlen=waits_in_memory_max)
@@ -88,7 +87,7 @@ class RelayState:
         return self._appliers[type(event)](event, location)
 
     def apply_all(self, changes: Sequence[events.MailboxEvent]) -> None:
-        """Take note of events of one kind, about messages whose own lines are known."""
+        """Apply events of one kind about messages stored before."""
         last = changes[-1]
         applier = self._appliers[type(last)]
         for event in changes:
@@ -96,18 +95,18 @@ class RelayState:
         self.seq, self.at_us = last.seq, last.at_us
 
     def mailbox(self, subject: str) -> Mailbox:
-        """The mailbox of `subject`, made if it is new."""
+        """Return the mailbox of `subject`; create it if it is new."""
         mailbox = self.mailboxes.get(subject)
         if mailbox is None:
             mailbox = self.mailboxes[subject] = Mailbox(subject, endpoint_hash(subject))
         return mailbox
 
     def registered(self) -> Iterator[Mailbox]:
-        """Mailboxes of registered endpoints, in order of registration."""
+        """Return the mailboxes of registered endpoints, in order of registration."""
         return (self.mailboxes[subject] for subject in self._tickets)
 
     def restore_endpoint(self, subject: str, since_us: int) -> None:
-        """An endpoint is registered since `since_us`."""
+        """Register an endpoint as of `since_us`."""
         mailbox = self.mailbox(subject)
         mailbox.since_us = since_us
         if not mailbox.registered:
@@ -115,18 +114,20 @@ class RelayState:
             self._tickets[subject] = self.endpoints.add(subject, mailbox)
 
     def tier(self, sender: str, recipient: str, now_ms: int, window_ms: int) -> Tier:
-        """The tier of a message that `sender` sends now: it is itself the newest in its direction,
-        whatever becomes of it."""
+        """Return the tier of a message that `sender` sends now.
+
+        The message itself counts as the newest in its direction, even if it is rejected.
+        """
         received_ms = self.last_seen.get((recipient, sender))
         return standing(sender, now_ms, received_ms, now_ms, window_ms)
 
     def count_publish(self, event: events.Accepted | events.Rejected) -> None:
-        """Only the rate window: a publish that got past the limit counts there, once."""
+        """Count a publish in its sender's rate window, once, if it passed the rate limit."""
         if event.part == 0 and _passed_rate_limit(event):
             self.windows.record(event.sender, event.at_us // 1000)
 
     def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
-        """What an arrival leaves behind besides the message: windows, pairs, duplicate ids."""
+        """Update rate window, last-seen pair and duplicate id of an arrival."""
         at_ms = event.at_us // 1000
         if event.part == 0:
             self.windows.record(event.sender, at_ms)
@@ -152,7 +153,7 @@ class RelayState:
             message.probe = True
         mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
         if event.chosen_id:
-            self._forget_dead(mailbox, event.id)  # the same id, tried again, got through
+            self._forget_dead(mailbox, event.id)  # a retry of the same id was accepted
         mailbox.add(message)
         self.dirty[event.seq] = message
         return message
@@ -175,7 +176,7 @@ class RelayState:
         return message
 
     def _drop_if_empty(self, mailbox: Mailbox) -> None:
-        """The mailbox of an endpoint that is gone goes with its last message."""
+        """Remove the mailbox of an unregistered endpoint after its last message."""
         if not mailbox.registered and mailbox.empty:
             self.mailboxes.pop(mailbox.subject, None)
 
@@ -183,11 +184,11 @@ class RelayState:
         mailbox = self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
         if message is None:
-            self._drop_if_empty(mailbox)  # how it came is in a segment that was dropped
+            self._drop_if_empty(mailbox)  # its arrival was in a deleted segment
         return mailbox, message
 
     def _mark_removed(self, message: Message) -> None:
-        """A message is gone; of one that it never heard of, the index need not know."""
+        """Mark a removed message for the index; one never checkpointed needs no delete."""
         if message.order > self.indexed_seq:
             self.dirty.pop(message.order, None)
         else:
@@ -217,7 +218,7 @@ class RelayState:
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.waits_us.append(event.at_us - message.at_us)
-            message.cached = None  # nobody will read it again
+            message.cached = None  # it is not read again
             mailbox.remove(message)
             self._mark_removed(message)
             self._drop_if_empty(mailbox)
@@ -298,9 +299,9 @@ class RelayState:
 
 
 def _no_change(event: events.AnyEvent, location: Location) -> None:
-    """For the reader of the journal; the relay's state is the same as before."""
+    """Change nothing: the event is for readers of the journal only."""
 
 
 def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
-    """Whether an arrival got past its sender's rate limit, whatever came of it then."""
+    """Return whether an arrival passed its sender's rate limit, accepted or not."""
     return not (isinstance(event, events.Rejected) and event.reason in UNCOUNTED)

@@ -1,8 +1,8 @@
-"""A large map kept on disk, with what is new and what is hot in memory.
+"""A large map on disk, with new and recently used entries in memory.
 
-Rule 1  `get` gives the newest value, wherever it is.
-Rule 2  Memory is bounded: unwritten entries by the next checkpoint, read ones by `clean_max`.
-Rule 3  While everything fits in memory, the disk is not asked.
+Rule 1  `get` returns the newest value, in memory or on disk.
+Rule 2  Memory is bounded: unwritten entries by the next checkpoint, written ones by `clean_max`.
+Rule 3  As long as everything fits in memory, the disk is not read.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class WriteBehind(Generic[K, V]):
-    """`lookup` reads the table on disk; a checkpoint writes what `begin_flush` gives."""
+    """A write-behind cache of a table that `attach` names and checkpoints write."""
 
     def __init__(self, clean_max: int) -> None:
         self._lookup: Callable[[K], V | None] | None = None
@@ -24,7 +24,7 @@ class WriteBehind(Generic[K, V]):
         self._table: Callable[[K], V | None] | None = None
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, or None."""
+        """Return the value of `key`, or None."""
         value = self._dirty.get(key)  # None is never put
         if value is not None:
             return value
@@ -40,23 +40,23 @@ class WriteBehind(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Set `key`; written at the next checkpoint."""
+        """Set `key`; the next checkpoint writes it."""
         self._dirty[key] = value
 
     def begin_flush(self) -> dict[K, V]:
-        """Everything not yet written. `end_flush` follows once it is on disk."""
+        """Return all unwritten entries; call `end_flush` once they are on disk."""
         self._flushing = {**self._flushing, **self._dirty}
         self._dirty = {}
         return self._flushing
 
     def end_flush(self) -> None:
-        """What `begin_flush` gave is on disk now."""
+        """Mark the entries of `begin_flush` as written."""
         for key, value in self._flushing.items():
             self._remember(key, value)
         self._flushing = {}
 
     def attach(self, rows: Iterable[tuple[K, V]], lookup: Callable[[K], V | None]) -> None:
-        """What lies on disk; of `rows` no more is read than memory may hold."""
+        """Use the table read by `lookup`, and cache as many of its `rows` as memory may hold."""
         self._table = lookup
         for key, value in rows:
             if self._lookup is not None:
@@ -67,5 +67,5 @@ class WriteBehind(Generic[K, V]):
         self._clean.pop(key, None)
         if len(self._clean) >= self._clean_max:
             del self._clean[next(iter(self._clean))]
-            self._lookup = self._table  # from now on, what is not in memory may be on disk
+            self._lookup = self._table  # from now on, a missing entry may be on disk
         self._clean[key] = value

@@ -1,1 +1,1 @@
-"""Looking a data directory over: journal, index and mailboxes, each against the others."""
+"""Verification of a data directory: journal, index and mailboxes against each other."""
