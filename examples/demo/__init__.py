@@ -1,1 +1,1 @@
-"""`./run demo`: a dozen agents of different temper, one relay, and what comes of it."""
+"""`./run demo`: two dozen agents on one relay, some of them faulty or hostile, and the results."""

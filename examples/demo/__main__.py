@@ -1,7 +1,7 @@
-"""`./run demo`: a dozen agents of different temper talk over one served relay.
+"""`./run demo`: two dozen agents, some of them faulty or hostile, talk over one served relay.
 
-Some chat, one floods, one crashes, two run in circles. Everything happens on a real relay, on a
-real directory, over real connections; then the pipeline reads the journal and says what it was.
+Some chat, one floods, one crashes, two loop. It is a real relay with a real data directory and real
+connections. Afterwards the pipeline reads the journal, writes a report and replays every decision.
 """
 
 import argparse
@@ -10,73 +10,80 @@ import logging
 import tempfile
 from pathlib import Path
 
-from examples.demo.broken import die_and_come_back, fail_and_recover
+from examples.demo.demo_relay import DemoRelay, open_demo_relay
+from examples.demo.failing import fail_and_recover, kill_and_reconnect
 from examples.demo.history import History, read_history
-from examples.demo.orderly import ChattyPair, broadcast, catch_up
-from examples.demo.stage import Stage, open_stage
-from examples.demo.telling import Outcome, console, say, scene, tell
-from examples.demo.traffic import go_on
-from examples.demo.unruly import (
-    break_rules,
-    come_without_a_key,
-    fill_up,
+from examples.demo.misbehaving import (
+    claim_a_taken_subject,
+    fill_mailbox,
     flood,
-    run_in_circles,
-    steal_a_name,
+    loop,
+    send_anonymously,
+    send_despite_rule,
 )
+from examples.demo.output import Outcome, console, print_line, print_outcomes, print_title
+from examples.demo.traffic import run_endlessly
+from examples.demo.well_behaved import ChattyPair, broadcast, write_to_offline_agent
 
-FATES = {"acked": "acknowledged", "pending": "waiting", "dead": "dead"}
+STATES = {"acked": "acknowledged", "pending": "pending", "dead": "dead"}
 
 
 def main() -> None:
-    """Run every scene on a new directory, or on the one given."""
+    """Run every scene on a new data directory, or on the one given."""
     parser = argparse.ArgumentParser(prog="./run demo", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, help="a directory to use and keep")
+    parser.add_argument("--data-dir", type=Path, help="data directory to use and keep")
     parser.add_argument(
-        "--keep", action="store_true", help="go on with traffic for the dashboard, until Ctrl-C"
+        "--keep", action="store_true", help="continue with traffic for the dashboard, until Ctrl-C"
     )
     options = parser.parse_args()
     data_dir = options.data_dir or Path(tempfile.mkdtemp(prefix="waypost-demo-"))
     for name in ("waypost", "uvicorn", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # the failures are on purpose
     try:
-        asyncio.run(perform(data_dir.resolve(), keep=options.keep))
+        asyncio.run(run_demo(data_dir.resolve(), keep=options.keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"\nEnded. The relay's directory is kept: [bold]{data_dir}[/bold]")
+        console.print(f"\nStopped. The data directory is kept: [bold]{data_dir}[/bold]")
 
 
-async def perform(data_dir: Path, *, keep: bool) -> None:
-    """All of it, from the first connection to the last line."""
-    async with open_stage(data_dir) as stage:
-        console.print(f"Dashboard       [bold]{stage.url}/[/bold]", soft_wrap=True)
-        console.print(f"Operator token  {stage.operator_token}", soft_wrap=True)
-        outcomes, loop_id = await play(stage)
-        scene("The journal becomes tables, a report, and answers")
-        say("Spark reads it while the relay runs; that takes half a minute or more …")
-        history = await read_history(data_dir, stage.confirmed)
-        say(f"{history.events:,} events are {history.decided:,} decisions about messages")
-        conclude(stage, outcomes, history)
-        where_to_look(data_dir, loop_id, history)
+async def run_demo(data_dir: Path, *, keep: bool) -> None:
+    """Run the scenes, then the pipeline, and print the results."""
+    async with open_demo_relay(data_dir) as demo:
+        console.print(f"Dashboard       [bold]{demo.url}/[/bold]", soft_wrap=True)
+        console.print(f"Operator token  {demo.operator_token}", soft_wrap=True)
+        outcomes, loop_id = await run_scenes(demo)
+        print_title("The pipeline turns the journal into tables, a report and a replay")
+        print_line("Spark reads it while the relay runs; this takes half a minute or more …")
+        history = await read_history(data_dir, demo.confirmed)
+        print_line(f"{history.events:,} events, {history.decided:,} decisions about messages")
+        print_conclusion(demo, outcomes, history)
+        print_next_steps(data_dir, loop_id, history)
         if keep:
-            console.print(f"\nTraffic goes on: watch [bold]{stage.url}/[/bold]. Ctrl-C ends it.")
-            await go_on(stage)
+            console.print(f"\nTraffic continues: watch [bold]{demo.url}/[/bold]. Stop with Ctrl-C.")
+            await run_endlessly(demo)
 
 
-async def play(stage: Stage) -> tuple[list[Outcome], str]:
-    """Every scene, one after another, while two agents talk; and the message that ended a loop."""
-    pair = ChattyPair(stage)
+async def run_scenes(demo: DemoRelay) -> tuple[list[Outcome], str]:
+    """Run the scenes one after another while two agents talk.
+
+    Returns the outcomes, and the id of the message that was stopped in a loop.
+    """
+    pair = ChattyPair(demo)
     talking = asyncio.create_task(pair.talk())
     try:
-        outcomes = [await broadcast(stage), await catch_up(stage), await die_and_come_back(stage)]
-        circles, loop_id = await run_in_circles(stage)
+        outcomes = [
+            await broadcast(demo),
+            await write_to_offline_agent(demo),
+            await kill_and_reconnect(demo),
+        ]
+        looped, loop_id = await loop(demo)
         outcomes += [
-            circles,
-            await flood(stage),
-            await fill_up(stage),
-            await come_without_a_key(stage),
-            await break_rules(stage),
-            await steal_a_name(stage),
-            await fail_and_recover(stage),
+            looped,
+            await flood(demo),
+            await fill_mailbox(demo),
+            await send_anonymously(demo),
+            await send_despite_rule(demo),
+            await claim_a_taken_subject(demo),
+            await fail_and_recover(demo),
         ]
     finally:
         talking.cancel()
@@ -84,27 +91,27 @@ async def play(stage: Stage) -> tuple[list[Outcome], str]:
     return [pair.outcome(), *outcomes], loop_id
 
 
-def conclude(stage: Stage, outcomes: list[Outcome], history: History) -> None:
-    """The point of it all, on one screen."""
-    scene("What was tried, and what the relay did")
-    tell(outcomes)
-    confirmed, found = sum(stage.confirmed.values()), history.found
-    fates = ", ".join(f"{history.states[one]:,} {word}" for one, word in FATES.items())
-    lost = "Nothing is lost" if found == confirmed else "MESSAGES ARE LOST"
+def print_conclusion(demo: DemoRelay, outcomes: list[Outcome], history: History) -> None:
+    """Print all outcomes, and whether confirmed messages or decisions were lost or differ."""
+    print_title("What was tried, and what the relay did")
+    print_outcomes(outcomes)
+    confirmed, found = sum(demo.confirmed.values()), history.found
+    states = ", ".join(f"{history.states[one]:,} {word}" for one, word in STATES.items())
+    verdict = "Nothing is lost" if found == confirmed else "MESSAGES ARE LOST"
     console.print()
-    say(f"{lost}: {confirmed:,} confirmed to senders, {found:,} found ({fates}).")
-    say(
-        f"Decided again by Spark: {history.differences} of {history.decided:,} differ;"
-        f" were the limit 50 a minute, {history.differences_if_stricter} would."
+    print_line(f"{verdict}: {confirmed:,} confirmed to senders, {found:,} found ({states}).")
+    print_line(
+        f"Replayed by Spark: {history.differences} of {history.decided:,} decisions differ;"
+        f" with a limit of 50 a minute, {history.differences_if_stricter} would."
     )
 
 
-def where_to_look(data_dir: Path, loop_id: str, history: History) -> None:
-    """What is left to look at."""
-    scene("What is left to look at")
-    say(history.report)
+def print_next_steps(data_dir: Path, loop_id: str, history: History) -> None:
+    """Print the path of the report, and commands to try."""
+    print_title("Next steps")
+    print_line(history.report)
     for command in ("stats", "dead-letters list --group", f"explain {loop_id}"):
-        say(f"./run waypost {command} --data-dir {data_dir}")
+        print_line(f"./run waypost {command} --data-dir {data_dir}")
 
 
 if __name__ == "__main__":

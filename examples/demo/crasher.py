@@ -1,8 +1,8 @@
-"""A process of its own, to be killed: takes messages, confirms the first, and does no more.
+"""A process to be killed: receive messages, acknowledge the first, then wait.
 
     python -m examples.demo.crasher URL KEY_FILE MESSAGES
 
-It prints a line once it holds them all.
+It prints a line once it has received all of them.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from waypost.client import Identity, connect
 
 
 async def main(url: str, key_file: str, messages: int) -> None:
-    """Take so many messages, and wait for the end."""
+    """Receive `messages` messages, and wait to be killed."""
     async with connect(url, Identity.load(key_file)) as agent:
-        held = [await agent.receive(30) for _ in range(messages)]
-        await held[0].ack()
-        print("in hand", flush=True)
+        received = [await agent.receive(30) for _ in range(messages)]
+        await received[0].ack()
+        print("received", flush=True)
         await asyncio.sleep(60)
 
 

@@ -1,8 +1,8 @@
-"""What just happened, as tables, as a page, and decided again: the pipeline over the journal.
+"""Run the pipeline over the journal: tables, report and replay.
 
     python -m examples.demo.history DATA_DIR < ids-of-messages.json > history.json
 
-Spark has its threads and a Java of its own, so it has a process of its own: one that can be ended.
+Spark starts threads and a JVM, so it runs in a process of its own that can be killed.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from waypost.pipeline.tables import messages
 from waypost.pipeline.tables.build import build
 
 STRICTER = b'{"reliability": {"rateLimit": {"maxPerWindow": 50}}}'
-# Some thousand events: what pays off for millions only takes longer to begin and to end.
-LITTLE = SparkChoice(
+# Tuned for a few thousand events: settings that help with millions only add start-up time.
+SMALL = SparkChoice(
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
@@ -34,7 +34,7 @@ LITTLE = SparkChoice(
 
 
 class History(msgspec.Struct, frozen=True):
-    """What the pipeline found. `states`: what became of the messages that it was asked for."""
+    """Results of the pipeline. `states` counts the confirmed messages by their state."""
 
     events: int
     headline: str
@@ -46,20 +46,23 @@ class History(msgspec.Struct, frozen=True):
 
     @property
     def found(self) -> int:
-        """All of them, whatever became of them."""
+        """The number of confirmed messages found, in any state."""
         return sum(self.states.values())
 
 
 async def read_history(data_dir: Path, confirmed: dict[str, int]) -> History:
-    """Read the journal in `data_dir` while its relay goes on; about half a minute.
+    """Read the journal in `data_dir` while its relay runs; this takes about half a minute.
 
-    `confirmed`: message id → how many mailboxes took it.
+    `confirmed` maps message ids to the number of their mailboxes.
     """
     job = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "examples.demo.history", str(data_dir)),
+        sys.executable,
+        "-m",
+        "examples.demo.history",
+        str(data_dir),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for us, and we end it
+        start_new_session=True,  # Ctrl-C goes to this process, which kills the job
     )
     try:
         found, _ = await job.communicate(msgspec.json.encode(list(confirmed)))
@@ -68,23 +71,23 @@ async def read_history(data_dir: Path, confirmed: dict[str, int]) -> History:
             job.kill()
             await job.wait()
     if job.returncode:
-        raise SystemExit(job.returncode)  # it has said why
+        raise SystemExit(job.returncode)  # the job printed why
     return msgspec.json.decode(found, type=History)
 
 
 def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
-    """Every step, in one session of Spark."""
+    """Run every step in one Spark session."""
     lake_dir = data_dir / "lake"
-    with start_job(LITTLE) as job:
+    with start_job(SMALL) as job:
         with job.step("building tables from the journal"):
             lake = open_lake(job.spark, str(lake_dir), create=True)
             ingested = ingest(lake, parse_sources([str(data_dir)]))
             build(lake)
-        with job.step("looking for what was confirmed"):
-            states = look_for(lake, wanted)
+        with job.step("looking up confirmed messages"):
+            states = count_states(lake, wanted)
         with job.step("writing the report"):
             report = write_report(lake, lake_dir / "report.html")
-        with job.step("deciding everything again"):
+        with job.step("replaying every decision"):
             same = backtest(lake)
             stricter = backtest(lake, STRICTER)
             remember(lake, stricter)
@@ -99,8 +102,8 @@ def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
     )
 
 
-def look_for(lake: Lake, wanted: set[str]) -> dict[str, int]:
-    """How many of the wanted messages the tables know, by what became of them."""
+def count_states(lake: Lake, wanted: set[str]) -> dict[str, int]:
+    """Count the wanted messages in the tables by their state."""
     states = dict.fromkeys(("acked", "pending", "dead"), 0)
     for row in lake.read(messages.NAME, messages.SCHEMA).select("id", "state").collect():
         if row.id in wanted:
@@ -109,5 +112,5 @@ def look_for(lake: Lake, wanted: set[str]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    asked = set(msgspec.json.decode(sys.stdin.buffer.read(), type=list[str]))
-    sys.stdout.buffer.write(msgspec.json.encode(run_pipeline(Path(sys.argv[1]), asked)))
+    ids = set(msgspec.json.decode(sys.stdin.buffer.read(), type=list[str]))
+    sys.stdout.buffer.write(msgspec.json.encode(run_pipeline(Path(sys.argv[1]), ids)))

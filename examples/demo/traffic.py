@@ -1,33 +1,39 @@
-"""Traffic without end, for whoever watches the dashboard: the same scenes, over and over."""
+"""Endless traffic for the dashboard: the scenes in random order, again and again."""
 
 import asyncio
 import random
 
-from examples.demo.broken import die_and_come_back, fail_and_recover
-from examples.demo.orderly import ChattyPair, broadcast, catch_up
-from examples.demo.stage import Stage
-from examples.demo.telling import console
-from examples.demo.unruly import break_rules, fill_up, flood, run_in_circles
+from examples.demo.demo_relay import DemoRelay
+from examples.demo.failing import fail_and_recover, kill_and_reconnect
+from examples.demo.misbehaving import fill_mailbox, flood, loop, send_despite_rule
+from examples.demo.output import console
+from examples.demo.well_behaved import ChattyPair, broadcast, write_to_offline_agent
 from waypost.client import ClientError
 
 SCENES = (
-    *(broadcast, catch_up, run_in_circles, flood, fill_up, break_rules),
-    *(fail_and_recover, die_and_come_back),
+    broadcast,
+    write_to_offline_agent,
+    loop,
+    flood,
+    fill_mailbox,
+    send_despite_rule,
+    fail_and_recover,
+    kill_and_reconnect,
 )
 PAUSE_S = 2.0
 
 
-async def go_on(stage: Stage) -> None:
-    """Until cancelled."""
-    talking = asyncio.create_task(ChattyPair(stage, pause_s=0.8).talk())
-    console.quiet = True  # the dashboard tells it
+async def run_endlessly(demo: DemoRelay) -> None:
+    """Run scenes until cancelled."""
+    talking = asyncio.create_task(ChattyPair(demo, pause_s=0.8).talk())
+    console.quiet = True  # the dashboard shows it
     try:
         while True:
-            for play in random.sample(SCENES, len(SCENES)):
+            for scene in random.sample(SCENES, len(SCENES)):
                 try:
-                    await play(stage)
+                    await scene(demo)
                 except* (ClientError, TimeoutError):
-                    pass  # somebody was too slow this time; the relay has lost nothing for it
+                    pass  # an agent was too slow this time; the relay has lost nothing
                 await asyncio.sleep(PAUSE_S)
     finally:
         console.quiet = False

@@ -14,11 +14,11 @@ import pytest
 from tests.e2e.test_readme import ROOT, blocks, masked
 
 PATIENCE_S = 600
-GOES_ON = "Traffic goes on"
+CONTINUES = "Traffic continues"
 
 
-def play(directory: Path) -> tuple[str, str, int]:
-    """Run the demo until its continuous traffic, then Ctrl-C; return stdout, stderr, exit code."""
+def run_demo(directory: Path) -> tuple[str, str, int]:
+    """Run the demo until its endless traffic, then press Ctrl-C: stdout, stderr, exit code."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "examples.demo", "--keep", "--data-dir", "data"],
         cwd=directory,
@@ -34,7 +34,7 @@ def play(directory: Path) -> tuple[str, str, int]:
         printed = ""
         for line in demo.stdout:
             printed += line
-            if line.startswith(GOES_ON):
+            if line.startswith(CONTINUES):
                 break
         if found := re.search(r"^Dashboard +(\S+)$", printed, re.MULTILINE):
             urllib.request.urlopen(f"{found[1]}healthz", timeout=30).close()
@@ -48,7 +48,7 @@ def play(directory: Path) -> tuple[str, str, int]:
 
 @pytest.mark.spark
 def test_the_demo_prints_the_screen_in_the_docs_and_loses_nothing(tmp_path: Path) -> None:
-    printed, problems, exit_code = play(tmp_path)
+    printed, problems, exit_code = run_demo(tmp_path)
     assert (problems, exit_code) == ("", 0)
     lines = printed.splitlines()
     shown = blocks("docs/demo.md", "text")[0].splitlines()
@@ -56,7 +56,7 @@ def test_the_demo_prints_the_screen_in_the_docs_and_loses_nothing(tmp_path: Path
     kept = re.search(r"Nothing is lost: ([\d,]+) confirmed .*, ([\d,]+) found", printed)
     assert kept is not None, printed
     assert kept[1] == kept[2] != "0"
-    assert re.search(r"Decided again by Spark: 0 of [\d,]+ differ", printed), printed
+    assert re.search(r"Replayed by Spark: 0 of [\d,]+ decisions differ", printed), printed
     assert [line for line in lines if len(line) > 100 and str(tmp_path) not in line] == []
     assert (tmp_path / "data" / "lake" / "report.html").stat().st_size > 10_000
-    assert "Ended" in lines[-1]
+    assert "Stopped" in lines[-1]

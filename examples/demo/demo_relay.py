@@ -1,8 +1,8 @@
-"""The stage: a served relay on a free port, agents that connect to it, and a list of all that the
-relay has confirmed to them.
+"""The relay of the demo: served on a free port, with agents that connect to it.
 
-The relay runs in this process, with its own listening socket: what agents do goes over the network,
-and one handler can live inside, as in a program that embeds a relay.
+It records which messages the relay confirmed to senders. The relay runs in this process with its
+own listening socket: agents use the network, and one handler runs in the process, as in a program
+that embeds a relay.
 """
 
 import asyncio
@@ -24,18 +24,21 @@ COOLDOWN_MS = 1_000
 MAILBOX_MAX = 150
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,
-    # A demo has no half minute to wait for a breaker, nor a thousand messages for a full mailbox.
+    # Smaller than the defaults, so that the demo need not wait for a breaker or a full mailbox.
     circuit_breaker=CircuitBreakerConfig(cooldown_ms=COOLDOWN_MS),
     backpressure=BackpressureConfig(max_mailbox_size=MAILBOX_MAX),
 )
 
 
-class Stage:
-    """Where the relay is, and who has been there. `confirmed`: id → mailboxes that took it."""
+class DemoRelay:
+    """A served relay and the keys of its agents.
 
-    def __init__(self, services: ServerContext, data_dir: Path, url: str) -> None:
-        self._services = services
-        self.relay: Relay = services.relay
+    `confirmed` maps the id of each confirmed message to the number of its mailboxes.
+    """
+
+    def __init__(self, context: ServerContext, data_dir: Path, url: str) -> None:
+        self._context = context
+        self.relay: Relay = context.relay
         self.data_dir = data_dir
         self.url = url
         self.attempts = 0
@@ -44,11 +47,11 @@ class Stage:
 
     @property
     def operator_token(self) -> Path:
-        """The file that makes an operator."""
+        """The file with the operator's token."""
         return self.data_dir / "operator-token"
 
     def identity(self, subject: str) -> Identity:
-        """The keys of an agent, kept from the last time if there was one."""
+        """Return the keys of an agent, those of an earlier run if there was one."""
         if subject not in self._identities:
             file = self.data_dir / "demo-keys" / f"{subject}.key"
             if file.exists():
@@ -59,65 +62,65 @@ class Stage:
         return self._identities[subject]
 
     def key_file(self, subject: str) -> Path:
-        """Where those keys are, for a process of its own."""
+        """Return the key file of an agent, for another process."""
         self.identity(subject)
         return self.data_dir / "demo-keys" / f"{subject}.key"
 
     @asynccontextmanager
     async def agent(self, subject: str) -> AsyncIterator[Agent]:
-        """An agent, connected for the block."""
-        await self.until(lambda there: subject not in there)  # it may have gone a moment ago
+        """Connect an agent for the block."""
+        await self.until(lambda connected: subject not in connected)  # it may be closing
         async with connect(self.url, self.identity(subject)) as agent:
             yield agent
 
     async def until(self, holds: Callable[[set[str]], bool]) -> None:
-        """Wait until something holds of those who are connected."""
-        hub = self._services.hub
+        """Wait until a condition holds for the connected subjects."""
+        hub = self._context.hub
         async with asyncio.timeout(PATIENCE_S):
             while not holds({one.subject for one in hub.connected()}):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     async def send(self, agent: Agent, subject: str, payload: object, **more: Any) -> PublishResult:
-        """Send as `agent`, and keep in mind what was confirmed."""
-        return self.note(await agent.send(subject, payload, **more))
+        """Send as `agent`, and record the confirmation."""
+        return self.record(await agent.send(subject, payload, **more))
 
     async def send_many(
         self, agent: Agent, messages: Iterable[Mapping[str, Any]]
     ) -> list[PublishResult]:
-        """The same for many at once."""
-        return [self.note(one) for one in await agent.send_many(messages)]
+        """Send many messages at once, and record the confirmations."""
+        return [self.record(one) for one in await agent.send_many(messages)]
 
-    def note(self, result: PublishResult) -> PublishResult:
-        """Keep in mind what was confirmed."""
+    def record(self, result: PublishResult) -> PublishResult:
+        """Record a confirmed result."""
         self.confirm(result.message_id, result.delivered_to)
         return result
 
     def confirm(self, message_id: str, delivered_to: int) -> None:
-        """The relay has answered that so many mailboxes took it."""
+        """Record that `delivered_to` mailboxes accepted a message."""
         self.attempts += 1
         if delivered_to:
             self.confirmed[message_id] = delivered_to
 
 
 @asynccontextmanager
-async def open_stage(data_dir: Path) -> AsyncIterator[Stage]:
-    """Serve the relay in `data_dir` until the block ends. If the relay ends first, so does it."""
+async def open_demo_relay(data_dir: Path) -> AsyncIterator[DemoRelay]:
+    """Serve the relay in `data_dir` for the block; if the relay stops first, cancel the block."""
     block = asyncio.current_task()
     assert block is not None
-    async with open_context(data_dir, settings=SETTINGS) as services:
+    async with open_context(data_dir, settings=SETTINGS) as context:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        # The server passes a signal that ends it on to whoever handled it before.
+        # The server passes its stop signal on to the previous handler.
         before = signal.signal(signal.SIGTERM, lambda number, frame: None)
-        serving = asyncio.create_task(serve(services, Listen(port=0), ready.set_result))
+        serving = asyncio.create_task(serve(context, Listen(port=0), ready.set_result))
 
-        def ended(_: object) -> None:
+        def cancel_block(_: object) -> None:
             block.cancel()
 
-        serving.add_done_callback(ended)
+        serving.add_done_callback(cancel_block)
         try:
-            yield Stage(services, data_dir, await ready)
+            yield DemoRelay(context, data_dir, await ready)
         finally:
-            serving.remove_done_callback(ended)
+            serving.remove_done_callback(cancel_block)
             if not serving.done():
                 signal.raise_signal(signal.SIGTERM)
             await asyncio.wait([serving])
