@@ -1,4 +1,4 @@
-"""What deciding costs, alone: the policy's own code, nothing stored."""
+"""The cost of admission alone: the policy's own code, without storage."""
 
 import time
 
@@ -17,8 +17,10 @@ SENDERS = 1_000
 
 
 def measure_admission_us() -> float:
-    """Microseconds for the rate limit, the caps, the quota, the breaker and the budget of one
-    publish; the quickest of several rounds."""
+    """Return the µs for rate limit, caps, quota, breaker and budget of one publish.
+
+    The fastest of several rounds counts.
+    """
     settings = open_settings()
     windows, mailbox, breakers = RateWindows(), Occupancy(), CircuitBreakers()
     now_ms = 1_700_000_000_000

@@ -1,7 +1,7 @@
-"""`./run bench agents`: what thousands of connected agents cost a served relay.
+"""`./run bench agents`: the cost of thousands of connected agents for a served relay.
 
-One server, first with a few agents connected, then with thousands, all idle but two. Measured are
-the server's memory per connection and the time from `send` to its answer and to the recipient.
+One server, first with a few connected agents, then with thousands, all idle but two. Measures the
+server's memory per connection, and the latency from `send` to its result and to the recipient.
 """
 
 import argparse
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from waypost.client import Agent
 
 FEW, MANY = 10, 5_000
-AT_ONCE = 50
+CONNECTING_MAX = 50
 MESSAGES = 400
 SPARE_FILES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """One number of connected agents. Latencies are ms: to the answer, and to the recipient."""
+class LoadResult:
+    """Memory and latencies (ms, to the result and to the recipient) with `agents` connected."""
 
     agents: int
     memory_mb: float
@@ -47,8 +47,12 @@ class Crowd:
 def main() -> None:
     """Measure, then print a table or JSON."""
     parser = argparse.ArgumentParser(prog="./run bench agents", description=__doc__)
-    parser.add_argument("--agents", type=int, default=MANY, help="how many are many (%(default)s)")
-    parser.add_argument("--data-dir", type=Path, default=Path.cwd(), help="where the relay lives")
+    parser.add_argument(
+        "--agents", type=int, default=MANY, help="number of connected agents (%(default)s)"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path.cwd(), help="directory for the relay's files"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -56,16 +60,16 @@ def main() -> None:
     require(hard >= wanted, f"{wanted:,} open files are needed, {hard:,} allowed: see ulimit -n")
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
-        crowds = asyncio.run(_run(options.agents, Path(scratch)))
-    per_connection = (crowds[1].memory_mb - crowds[0].memory_mb) * 1024 / (options.agents - FEW)
+        loads = asyncio.run(_run(options.agents, Path(scratch)))
+    per_connection = (loads[1].memory_mb - loads[0].memory_mb) * 1024 / (options.agents - FEW)
     if options.json:
-        found = {"crowds": [asdict(one) for one in crowds], "kb_per_connection": per_connection}
+        found = {"crowds": [asdict(one) for one in loads], "kb_per_connection": per_connection}
         print(json.dumps(found, indent=2))
     else:
-        _show(crowds, per_connection)
+        _show(loads, per_connection)
 
 
-async def _run(many: int, scratch: Path) -> list[Crowd]:
+async def _run(many: int, scratch: Path) -> list[LoadResult]:
     server = WaypostServer(open_config("journal"))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     await server.start(scratch)
@@ -73,12 +77,12 @@ async def _run(many: int, scratch: Path) -> list[Crowd]:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             async with contextlib.AsyncExitStack() as stack:
                 task = progress.add_task("connecting agents", total=many)
-                crowds, connected = [], 0
+                loads, connected = [], 0
                 sender = await stack.enter_async_context(server.agent("agent.sender"))
                 recipient = await stack.enter_async_context(server.agent("agent.recipient"))
                 for wanted in (FEW, many):
                     while connected + 2 < wanted:
-                        batch = range(connected, min(connected + AT_ONCE, wanted - 2))
+                        batch = range(connected, min(connected + CONNECTING_MAX, wanted - 2))
                         await asyncio.gather(
                             *(
                                 stack.enter_async_context(server.agent(f"agent.idle-{number}"))
@@ -87,15 +91,15 @@ async def _run(many: int, scratch: Path) -> list[Crowd]:
                         )
                         connected += len(batch)
                         progress.update(task, completed=connected + 2)
-                    crowds.append(await _measure(server, wanted, sender, recipient))
-                return crowds
+                    loads.append(await _measure(server, wanted, sender, recipient))
+                return loads
     finally:
         server.stop()
 
 
 async def _measure(
     server: WaypostServer, agents: int, sender: "Agent", recipient: "Agent"
-) -> Crowd:
+) -> LoadResult:
     answers: list[float] = []
     arrivals: list[float] = []
     for number in range(MESSAGES + 50):
@@ -106,26 +110,30 @@ async def _measure(
         message = await arriving
         arrived = time.perf_counter()
         await message.ack()
-        if number >= 50:  # the first ones warm up
+        if number >= 50:  # the first 50 warm up
             answers.append((answered - begin) * 1000)
             arrivals.append((arrived - begin) * 1000)
-    return Crowd(agents, server.memory_bytes / 2**20, *_middle(answers), *_middle(arrivals))
+    return LoadResult(
+        agents, server.memory_bytes / 2**20, *_percentiles(answers), *_percentiles(arrivals)
+    )
 
 
-def _middle(times: list[float]) -> tuple[float, float]:
+def _percentiles(times: list[float]) -> tuple[float, float]:
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
 
 
-def _show(crowds: list[Crowd], per_connection: float) -> None:
+def _show(loads: list[LoadResult], per_connection: float) -> None:
     shown = Table(title="Connected agents, all idle but two", caption="ms from send")
     for heading in ("agents", "server memory", "answer p50", "p99", "arrival p50", "p99"):
         shown.add_column(heading, justify="right")
-    for one in crowds:
+    for one in loads:
         shown.add_row(
             f"{one.agents:,}",
             f"{one.memory_mb:,.0f} MiB",
-            *(f"{one.answer_p50_ms:.2f}", f"{one.answer_p99_ms:.2f}"),
-            *(f"{one.arrival_p50_ms:.2f}", f"{one.arrival_p99_ms:.2f}"),
+            f"{one.answer_p50_ms:.2f}",
+            f"{one.answer_p99_ms:.2f}",
+            f"{one.arrival_p50_ms:.2f}",
+            f"{one.arrival_p99_ms:.2f}",
         )
     Console().print(shown)
     Console().print(f"{per_connection:.1f} KiB of server memory per connection", highlight=False)

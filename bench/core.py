@@ -40,18 +40,20 @@ def _parse() -> argparse.Namespace:
         "--data-dir",
         type=Path,
         default=Path.cwd(),
-        help="where every peer keeps its files; take the disk you care about (%(default)s)",
+        help="directory for the files of every peer, on the disk to measure (%(default)s)",
     )
     parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="length of one run")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs whose median is the figure")
-    parser.add_argument("--only", help="measure only peers whose name holds this text")
-    parser.add_argument("--no-growth", action="store_true", help="leave out the growth figures")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help="number of runs; their median is reported"
+    )
+    parser.add_argument("--only", help="measure only peers whose name contains this text")
+    parser.add_argument("--no-growth", action="store_true", help="skip the growth measurements")
     table.add_output_options(parser, baseline=BASELINE)
     return parser.parse_args()
 
 
 def _peers(only: str | None) -> list[Peer]:
-    """Each of ours beside the peer it is compared with."""
+    """Return the relay's variants, each next to the peer it is compared with."""
     peers: list[Peer] = [
         EmbeddedRelay("journal", "fsync"),
         RedisAwaited(),
@@ -75,9 +77,9 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
         task = progress.add_task("starting")
         peers = _peers(options.only)
         skipped = {peer.name: reason for peer in peers if (reason := peer.available()) is not None}
-        there = [peer for peer in peers if peer.name not in skipped]
+        available = [peer for peer in peers if peer.name not in skipped]
         async with AsyncExitStack() as stack:
-            for peer in there:
+            for peer in available:
                 stack.push_async_callback(peer.stop)
                 await peer.start(scratch)
             turns = Turns(
@@ -86,30 +88,32 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
                 lambda text: progress.update(task, description=text),
             )
             for in_flight in IN_FLIGHT:
-                measurements += await measure_together(there, in_flight, turns)
+                measurements += await measure_together(available, in_flight, turns)
         progress.update(task, description="admission alone")
         admission_us = measure_admission_us()
         growth: list[Growth] = []
         for kind in () if options.no_growth else KINDS:
             progress.update(task, description=f"growth: 100 and 100,000 {kind}")
             growth.append(await measure_growth(scratch, kind))
-    baseline = options.baseline if _has(measurements, options.baseline) else measurements[0].peer
+    baseline = (
+        options.baseline if _was_measured(measurements, options.baseline) else measurements[0].peer
+    )
     if options.json:
         report = table.to_json(measurements, baseline=baseline, skipped=skipped)
-        report["publishes_per_sync"] = _served(peers)
+        report["publishes_per_sync"] = _publishes_per_sync(peers)
         report["admission_us"] = admission_us
         report["growth"] = {one.kind: {**asdict(one), "ratio": one.ratio} for one in growth}
         print(json.dumps(report, indent=2))
         return
     table.show(measurements, baseline=baseline, skipped=skipped)
-    for name, served in _served(peers).items():
+    for name, served in _publishes_per_sync(peers).items():
         numbers = ", ".join(f"{n:,.0f} at {flight}" for flight, n in served.items())
-        Console().print(f"{name}: publishes served by one sync, by number in flight: {numbers}")
+        Console().print(f"{name}: publishes per sync, by number in flight: {numbers}")
     _show_costs(admission_us, growth)
 
 
-def _served(peers: Sequence[Peer]) -> dict[str, dict[int, float]]:
-    """For each of ours that syncs: how many publishes one sync served."""
+def _publishes_per_sync(peers: Sequence[Peer]) -> dict[str, dict[int, float]]:
+    """Return the publishes per sync of each relay variant that syncs."""
     return {
         peer.name: peer.publishes_per_commit
         for peer in peers
@@ -117,7 +121,7 @@ def _served(peers: Sequence[Peer]) -> dict[str, dict[int, float]]:
     }
 
 
-def _has(measurements: Sequence[Measurement], name: str) -> bool:
+def _was_measured(measurements: Sequence[Measurement], name: str) -> bool:
     return any(measurement.peer == name for measurement in measurements)
 
 

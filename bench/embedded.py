@@ -1,4 +1,4 @@
-"""Waypost itself as a peer: the relay embedded in the benchmark's own process, all checks on."""
+"""Waypost as a peer: the relay embedded in the benchmark's own process, with all checks on."""
 
 import asyncio
 import shutil
@@ -28,21 +28,25 @@ def open_settings(
     storage: Literal["maildir", "journal"] = "journal",
     durability: Literal["fsync", "async"] = "fsync",
 ) -> Settings:
-    """Every check runs and none refuses: limits stand where the workload never gets."""
-    roomy = TierLimits(UNREACHED, UNREACHED)
+    """Return settings with every check on and every limit out of reach."""
+    unlimited = TierLimits(UNREACHED, UNREACHED)
     return Settings(
         storage=storage,
         durability=durability,
         rate_limit=RateLimitConfig(max_per_window=UNREACHED),
         backpressure=BackpressureConfig(max_mailbox_size=UNREACHED),
         qos=QosConfig(
-            enabled=True, tier1=roomy, tier2=roomy, tier3=roomy, inbox_max_bytes=UNREACHED
+            enabled=True,
+            tier1=unlimited,
+            tier2=unlimited,
+            tier3=unlimited,
+            inbox_max_bytes=UNREACHED,
         ),
     )
 
 
 class EmbeddedRelay:
-    """`publish` awaited by as many tasks as are in flight; `lease` and `ack` in such batches."""
+    """`publish` awaited by `in_flight` tasks; `lease` and `ack` in batches of `in_flight`."""
 
     def __init__(
         self,
@@ -61,10 +65,10 @@ class EmbeddedRelay:
         self._directory: Path | None = None
         self._relay: Relay | None = None
         self.publishes_per_commit: dict[int, float] = {}
-        """How many publishes one commit, and so one sync, served at each number in flight."""
+        """Publishes per commit, and so per sync, by number in flight."""
 
     def available(self) -> str | None:
-        """Always."""
+        """Return None: the relay is always available."""
         return None
 
     async def start(self, data_dir: Path) -> None:
@@ -75,7 +79,7 @@ class EmbeddedRelay:
         self._relay.register_endpoint("agent.sink")
 
     async def publish(self, count: int, in_flight: int) -> float:
-        """Seconds for `count` confirmed publishes with `in_flight` under way at any time."""
+        """Return the seconds for `count` confirmed publishes, `in_flight` at any time."""
         work = iter(zip(range(count), cycle(self._payloads), cycle(self._agents), strict=False))
         assert self._relay is not None
         commits_before = self._relay.metrics().commits
@@ -91,7 +95,7 @@ class EmbeddedRelay:
         return seconds
 
     async def consume(self, count: int, in_flight: int) -> float:
-        """Seconds for leasing and acknowledging `count` messages, `in_flight` at a time."""
+        """Return the seconds to lease and acknowledge `count` messages, `in_flight` at a time."""
         assert self._relay is not None
         begin = time.perf_counter()
         for size in batch_sizes(count, in_flight):

@@ -1,7 +1,7 @@
-"""What one publish costs when there is much of everything around it.
+"""The cost of one publish with many subscriptions, endpoints or senders.
 
-The same publishes are timed with 100 and with 100,000 subscriptions, endpoints or senders. Runs
-of the two sizes alternate, and the quickest of each counts: noise only ever adds.
+The same publishes are timed with 100 and with 100,000 of them. Runs of the two sizes alternate, and
+the fastest of each counts, because noise only adds time.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Microseconds for one publish with few and with many of one thing."""
+    """The µs of one publish with 100 and with 100,000 of `kind`."""
 
     kind: str
     small_us: float
@@ -34,7 +34,7 @@ class Growth:
 
     @property
     def ratio(self) -> float:
-        """How much dearer a publish is with many."""
+        """The cost with many, relative to the cost with few."""
         return self.large_us / self.small_us
 
 
@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[Relay, int], Traffic]] = {
 
 
 async def measure_growth(data_dir: Path, kind: str) -> Growth:
-    """The cost of a publish with 100 and with 100,000 of `kind`."""
+    """Measure the cost of a publish with 100 and with 100,000 of `kind`."""
     small: list[float] = []
     large: list[float] = []
     for _ in range(ROUNDS):
@@ -107,4 +107,4 @@ async def _time_publishes(relay: Relay, subjects: list[str], senders: list[str])
 
 
 def _ignore(envelope: object) -> None:
-    """A handler that is never called."""
+    """Do nothing: this handler is never called."""

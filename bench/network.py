@@ -42,10 +42,12 @@ def main() -> None:
         "--data-dir",
         type=Path,
         default=Path.cwd(),
-        help="where every server keeps its files; take the disk you care about (%(default)s)",
+        help="directory for the files of every server, on the disk to measure (%(default)s)",
     )
     parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="length of one run")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs whose median is the figure")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help="number of runs; their median is reported"
+    )
     table.add_output_options(parser, baseline=BASELINE)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
@@ -60,14 +62,14 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
         NatsRoundTrips(sync_interval=SYNC_DEFAULT),
     ]
     skipped = {peer.name: reason for peer in peers if (reason := peer.available()) is not None}
-    there = [peer for peer in peers if peer.name not in skipped]
+    available = [peer for peer in peers if peer.name not in skipped]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     found: list[RoundTrips] = []
-    names = [peer.name for peer in there]
+    names = [peer.name for peer in available]
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting")
         async with AsyncExitStack() as stack:
-            for peer in there:
+            for peer in available:
                 await peer.start(scratch)
                 stack.push_async_callback(peer.stop)
             turns = Turns(
@@ -76,8 +78,8 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
                 lambda text: progress.update(task, description=text),
             )
             for in_flight in IN_FLIGHT:
-                acts = [(peer.round_trips,) for peer in there]
-                rates = await turns.take(names, acts, in_flight)
+                operations = [(peer.round_trips,) for peer in available]
+                rates = await turns.take(names, operations, in_flight)
                 found += [
                     RoundTrips(name, in_flight, rate)
                     for name, [rate] in zip(names, rates, strict=True)
@@ -88,7 +90,7 @@ async def _run(options: argparse.Namespace, scratch: Path) -> None:
         return
     Console().print(_table(found, options.baseline))
     for name, reason in skipped.items():
-        Console().print(f"Left out: {name}. {reason}", highlight=False)
+        Console().print(f"Skipped: {name}. {reason}", highlight=False)
 
 
 def _ratio(one: RoundTrips, found: Sequence[RoundTrips], baseline: str) -> float | None:

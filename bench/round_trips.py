@@ -1,8 +1,8 @@
-"""Round trips: a message is published, on disk, delivered to a consumer, and confirmed by it.
+"""Round trips: a message is published, synced, delivered to a consumer, and acknowledged.
 
-A peer has a producer and a consumer, both connected to one server over loopback, in the process of
-the benchmark. `in_flight` messages go out together; when the last of them is confirmed, the next
-ones do.
+A peer has a producer and a consumer, both in the benchmark's process and connected to one server
+over loopback. `in_flight` messages are sent together; after the last acknowledgement, the next
+`in_flight` are sent.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ class RoundTripPeer(Protocol):
         ...
 
     def available(self) -> str | None:
-        """None if the peer can run here, else a sentence that says what is missing."""
+        """Return None if the peer can run here, else what is missing."""
         ...
 
     async def start(self, data_dir: Path) -> None:
-        """Start with an empty store on `data_dir`'s filesystem; nothing is left on failure."""
+        """Start with an empty store on `data_dir`'s filesystem; clean up on failure."""
         ...
 
     async def round_trips(self, count: int, in_flight: int) -> float:
-        """Seconds for `count` messages, `in_flight` at a time; each must be confirmed."""
+        """Return the seconds for `count` acknowledged messages, `in_flight` at a time."""
         ...
 
     async def stop(self) -> None:
-        """End everything and remove the files. Safe to call twice, or without a start."""
+        """Stop everything and remove the files. Safe to call twice, or without a start."""
         ...
 
 
 @contextlib.contextmanager
-def clocked() -> Iterator[list[float]]:
-    """A list that holds the seconds of the block once it is over."""
+def stopwatch() -> Iterator[list[float]]:
+    """Yield a list that gets the seconds of the block at its end."""
     seconds: list[float] = []
     begin = time.perf_counter()
     yield seconds

@@ -1,4 +1,4 @@
-"""Measurements as tables for people or JSON for programs.
+"""Measurements as tables or JSON.
 
 A ratio is a peer's rate divided by the baseline's at the same number in flight: 2.0x is twice as
 many messages per second as the baseline.
@@ -23,10 +23,10 @@ TITLES = {
 
 
 def add_output_options(parser: argparse.ArgumentParser, *, baseline: str) -> None:
-    """Add `--json` and `--baseline`, which stands at the given name unless told otherwise."""
+    """Add the options `--json` and `--baseline`, with `baseline` as its default."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
-        "--baseline", default=baseline, help="the peer that ratios refer to (%(default)s)"
+        "--baseline", default=baseline, help="peer that ratios are relative to (%(default)s)"
     )
 
 
@@ -37,7 +37,7 @@ def show(
     skipped: Mapping[str, str] | None = None,
     as_json: bool = False,
 ) -> None:
-    """Print everything on standard output; `skipped` holds a reason for each absent peer."""
+    """Print everything on stdout; `skipped` has a reason for each peer that was not measured."""
     skipped = skipped or {}
     if as_json:
         print(json.dumps(to_json(measurements, baseline=baseline, skipped=skipped), indent=2))
@@ -46,7 +46,7 @@ def show(
     for operation in TITLES:
         console.print(make_table(measurements, operation, baseline=baseline))
     for peer, reason in skipped.items():
-        console.print(f"Left out: {peer}. {reason}", highlight=False)
+        console.print(f"Skipped: {peer}. {reason}", highlight=False)
 
 
 def to_json(
@@ -55,7 +55,7 @@ def to_json(
     baseline: str,
     skipped: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Everything the tables hold, and the machine, as plain JSON values; rates are per second."""
+    """Return the measurements and the machine as plain JSON values; rates are per second."""
     return {
         "payload_bytes": PAYLOAD_BYTES,
         "machine": {
@@ -72,7 +72,7 @@ def to_json(
 
 
 def make_table(measurements: Sequence[Measurement], operation: str, *, baseline: str) -> Table:
-    """One row per peer, one column per number in flight; `operation` is publish or consume."""
+    """Return a table with a row per peer and a column per number in flight."""
     numbers = sorted({measurement.in_flight for measurement in measurements})
     found = {(measurement.peer, measurement.in_flight): measurement for measurement in measurements}
     table = Table(
@@ -98,7 +98,7 @@ def ratio(
     operation: str,
     baseline: str,
 ) -> float | None:
-    """Times as fast as the baseline; None where the baseline was not measured."""
+    """Return the rate relative to the baseline; None if the baseline was not measured."""
     for other in measurements:
         if other.peer == baseline and other.in_flight == measurement.in_flight:
             return _rate(measurement, operation).median / _rate(other, operation).median

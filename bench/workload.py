@@ -1,9 +1,9 @@
-"""What every peer carries, and how a rate is measured.
+"""The messages that every peer carries, and the measurement of a rate.
 
-A run publishes a number of messages and then reads and acknowledges the same number, each timed
-by itself. One short run warms up and tells how many messages fill `seconds`; the median of the
-runs after it is the figure, the slowest and the fastest are its spread. Peers take turns, run by
-run, so that what else the machine does hits all of them.
+A run publishes a number of messages, then reads and acknowledges the same number; both are timed
+separately. One short run warms up and determines how many messages fill `seconds`. The median of
+the following runs is reported, with the slowest and the fastest as its spread. Peers take turns,
+run by run, so that other load on the machine affects all of them.
 """
 
 import json
@@ -43,7 +43,7 @@ class Measurement:
 
 
 def make_payload(index: int) -> dict[str, object]:
-    """A task message whose compact JSON has exactly 512 bytes; the same for the same index."""
+    """Return a task message of exactly 512 bytes as compact JSON, determined by `index`."""
     payload: dict[str, object] = {
         "type": "task.assigned",
         "task": f"task-{index:08d}",
@@ -59,14 +59,14 @@ def make_payload(index: int) -> dict[str, object]:
 
 
 def encode_payload(payload: dict[str, object]) -> bytes:
-    """Compact JSON."""
+    """Encode as compact JSON."""
     return json.dumps(payload, separators=(",", ":")).encode()
 
 
 def make_encoded_payloads() -> list[bytes]:
-    """1000 different encoded payloads for a peer to take in turn.
+    """Return 1000 different encoded payloads, for peers that carry bytes.
 
-    Peers that carry bytes get them ready made: encoding is not on their clock.
+    Their time to encode is not measured.
     """
     return [encode_payload(make_payload(index)) for index in range(PAYLOAD_VARIANTS)]
 
@@ -74,43 +74,43 @@ def make_encoded_payloads() -> list[bytes]:
 async def measure_together(
     peers: Sequence[Peer], in_flight: int, turns: "Turns"
 ) -> list[Measurement]:
-    """Median rates of started peers, publishing and then consuming in each run."""
-    acts = [(peer.publish, peer.consume) for peer in peers]
-    rates = await turns.take([peer.name for peer in peers], acts, in_flight)
+    """Measure started peers, publishing and then consuming in each run."""
+    operations = [(peer.publish, peer.consume) for peer in peers]
+    rates = await turns.take([peer.name for peer in peers], operations, in_flight)
     return [
         Measurement(peer.name, in_flight, publish, consume)
         for peer, (publish, consume) in zip(peers, rates, strict=True)
     ]
 
 
-Act = Callable[[int, int], Awaitable[float]]
-"""Seconds for so many messages, so many of them in flight."""
+TimedOperation = Callable[[int, int], Awaitable[float]]
+"""Takes a number of messages and a number in flight; returns the seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """How peers are measured in turn: `runs` of about `seconds` each, after one that warms up."""
+    """Measures peers in turn: `runs` of about `seconds` each, after one that warms up."""
 
     runs: int = RUNS
     seconds: float = RUN_SECONDS
     on_run: Callable[[str], None] = lambda text: None
 
     async def take(
-        self, names: Sequence[str], acts: Sequence[Sequence[Act]], in_flight: int
+        self, names: Sequence[str], operations: Sequence[Sequence[TimedOperation]], in_flight: int
     ) -> list[list[Rate]]:
-        """For each peer, the rate of each of its acts; the first one tells how many fill a run."""
+        """Return the rates of each peer's operations; the first one determines the run's length."""
         counts = []
-        for name, mine in zip(names, acts, strict=True):
+        for name, own in zip(names, operations, strict=True):
             self.on_run(f"{name}, warming up")
             warm_up = max(WARM_UP_MESSAGES, WARM_UP_BATCHES * in_flight)
-            spent = [await act(warm_up, in_flight) for act in mine]
+            spent = [await operation(warm_up, in_flight) for operation in own]
             counts.append(max(1, round(warm_up / spent[0] * self.seconds / in_flight)) * in_flight)
-        rates: list[list[list[float]]] = [[[] for _ in mine] for mine in acts]
+        rates: list[list[list[float]]] = [[[] for _ in own] for own in operations]
         for run in range(self.runs):
-            for at, mine in enumerate(acts):
+            for at, own in enumerate(operations):
                 self.on_run(f"{names[at]}, {in_flight:,} in flight, run {run + 1} of {self.runs}")
-                for which, act in enumerate(mine):
-                    rates[at][which].append(counts[at] / await act(counts[at], in_flight))
+                for which, operation in enumerate(own):
+                    rates[at][which].append(counts[at] / await operation(counts[at], in_flight))
         return [[_summarise(found, counts[at]) for found in rates[at]] for at in range(len(names))]
 
 

@@ -1,13 +1,11 @@
-"""What a benchmark asks of a broker, and the server process a peer brings with it.
+"""The interface between a benchmark and a broker, and the server process of a peer.
 
-Laws:
-
-1. A peer counts what its server confirmed. A run in which one confirmation is missing raises;
-   it never gives a figure.
-2. A server and its directory are gone when the benchmark is, however that ends: a return, an
-   exception, Ctrl-C, SIGTERM or SIGKILL.
-3. Server files lie under the directory the caller names, so that every peer pays for the same
-   filesystem's fsync.
+Rule 1  A peer counts confirmed messages only. A run with a missing confirmation raises; it never
+        returns a figure.
+Rule 2  A server and its directory disappear with the benchmark, however that ends: a return, an
+        exception, Ctrl-C, SIGTERM or SIGKILL.
+Rule 3  Server files are under the directory named by the caller, so that every peer pays for the
+        same filesystem's fsync.
 """
 
 import asyncio
@@ -24,9 +22,9 @@ STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 LOG_TAIL_CHARACTERS = 2000
 
-# The shell holds the reading end of a pipe whose only writing end is ours. `read` returns when we
-# close it or when the kernel does so for us, so one path covers an orderly stop and a killed
-# benchmark. The data is thrown away, so the server need not shut down politely.
+# The shell holds the read end of a pipe whose only write end is in this process. `read` returns
+# when this process closes it or dies, so one path covers an orderly stop and a killed benchmark.
+# The data is deleted, so the server need not shut down in order.
 GUARD_SCRIPT = """
 directory=$1; shift
 "$@" >"$directory/server.log" 2>&1 </dev/null &
@@ -48,44 +46,44 @@ class Peer(Protocol):
         ...
 
     def available(self) -> str | None:
-        """None if the peer can run here, else a sentence that says what is missing."""
+        """Return None if the peer can run here, else what is missing."""
         ...
 
     async def start(self, data_dir: Path) -> None:
-        """Start with an empty store on `data_dir`'s filesystem; nothing is left on failure."""
+        """Start with an empty store on `data_dir`'s filesystem; clean up on failure."""
         ...
 
     async def publish(self, count: int, in_flight: int) -> float:
-        """Seconds to publish `count` messages, at most `in_flight` of them unconfirmed."""
+        """Return the seconds to publish `count` messages, at most `in_flight` unconfirmed."""
         ...
 
     async def consume(self, count: int, in_flight: int) -> float:
-        """Seconds to read and acknowledge `count` published messages, `in_flight` at a time."""
+        """Return the seconds to read and acknowledge `count` messages, `in_flight` at a time."""
         ...
 
     async def stop(self) -> None:
-        """End the server and remove its files. Safe to call twice, or without a start."""
+        """Stop the server and remove its files. Safe to call twice, or without a start."""
         ...
 
 
 class PeerError(Exception):
-    """A peer did not start, or did not confirm what it was given."""
+    """A peer did not start, or did not confirm a message."""
 
 
 def require(condition: bool, problem: str) -> None:
-    """Raise `PeerError(problem)` unless the condition holds; unlike `assert`, also under -O."""
+    """Raise `PeerError(problem)` unless `condition`; unlike `assert`, also under -O."""
     if not condition:
         raise PeerError(problem)
 
 
 def batch_sizes(count: int, batch: int) -> list[int]:
-    """`count` cut into full batches and, if it does not divide, one smaller last one."""
+    """Split `count` into full batches and a smaller last one, if it does not divide."""
     full, rest = divmod(count, batch)
     return [batch] * full + ([rest] if rest else [])
 
 
 class ServerProcess:
-    """A server in a directory of its own, both bound to the life of this process."""
+    """A server in a directory of its own; both disappear with this process."""
 
     def __init__(self, label: str, data_dir: Path) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -119,6 +117,6 @@ class ServerProcess:
         """Kill the server and remove its directory; a second call does nothing."""
         guard, self._guard, self.pid = self._guard, None, None
         if guard is not None:
-            # A closed pipe is the order to stop.
+            # Closing the pipe stops the server.
             guard.communicate(timeout=STOP_SECONDS_MAX)
         shutil.rmtree(self.directory, ignore_errors=True)

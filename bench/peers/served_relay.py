@@ -1,8 +1,8 @@
 """Waypost served by `waypost serve`, with two of its own clients over loopback.
 
 A round trip is `send_many`, the recipient's `receive_many` and an ack of each, and the delivery
-confirmation of each at the sender. All checks are on, with limits out of reach. The acknowledgement
-is on disk before the sender hears of it, as the message is before `send_many` returns.
+confirmation of each at the sender. All checks are on, with limits out of reach. The message is on
+disk before `send_many` returns, the acknowledgement before the sender gets the confirmation.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.peers import PeerError, ServerProcess, batch_sizes, require
-from bench.round_trips import clocked
+from bench.round_trips import stopwatch
 from bench.workload import PAYLOAD_VARIANTS, make_payload
 
 if TYPE_CHECKING:
@@ -25,18 +25,23 @@ if TYPE_CHECKING:
     from waypost.client import Agent
 
 UNREACHED = 10**9
-ROOMY = {"maxEnvelopes": UNREACHED, "maxBytes": UNREACHED}
+UNLIMITED = {"maxEnvelopes": UNREACHED, "maxBytes": UNREACHED}
 
 
 def open_config(storage: str) -> dict[str, object]:
-    """A `config.json` with every check on and every limit out of reach."""
+    """Return a `config.json` with every check on and every limit out of reach."""
     return {
         "storage": storage,
         "reliability": {
             "rateLimit": {"maxPerWindow": UNREACHED},
             "backpressure": {"maxMailboxSize": UNREACHED},
         },
-        "qos": {"tier1": ROOMY, "tier2": ROOMY, "tier3": ROOMY, "inboxMaxBytes": UNREACHED},
+        "qos": {
+            "tier1": UNLIMITED,
+            "tier2": UNLIMITED,
+            "tier3": UNLIMITED,
+            "inboxMaxBytes": UNREACHED,
+        },
     }
 
 
@@ -49,13 +54,13 @@ class WaypostServer:
         self.url = ""
 
     def available(self) -> str | None:
-        """Needs the server extra."""
+        """Return what is missing: the server extra."""
         if importlib.util.find_spec("uvicorn") is None:
             return "The extra waypost[server] is not installed."
         return None
 
     async def start(self, data_dir: Path) -> None:
-        """Start on a free port."""
+        """Start the server on a free port."""
         self._process = process = ServerProcess("waypost", data_dir)
         data = process.directory / "data"
         data.mkdir()
@@ -67,7 +72,7 @@ class WaypostServer:
 
     @property
     def memory_bytes(self) -> int:
-        """What the process holds in memory now."""
+        """Resident memory of the process."""
         if self._process is None:
             raise PeerError("waypost was not started")
         status = Path(f"/proc/{self._process.pid}/status").read_text()
@@ -82,7 +87,7 @@ class WaypostServer:
         return connect(self.url, Identity.new(subject))
 
     def stop(self) -> None:
-        """Kill it and remove its files."""
+        """Kill the server and remove its files."""
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -106,11 +111,11 @@ class ServedRelay:
         self._reading: asyncio.Task[None] | None = None
 
     def available(self) -> str | None:
-        """Needs the server extra."""
+        """Return what is missing: the server extra."""
         return self._server.available()
 
     async def start(self, data_dir: Path) -> None:
-        """Server, sender, and a recipient that confirms whatever it gets."""
+        """Start server and sender, and a recipient that acknowledges every message."""
         try:
             await self._server.start(data_dir)
             self._sender = await self._stack.enter_async_context(self._server.agent("agent.a"))
@@ -121,11 +126,11 @@ class ServedRelay:
             raise
 
     async def round_trips(self, count: int, in_flight: int) -> float:
-        """Each message must be confirmed by its recipient."""
+        """Send; the recipient must acknowledge each message."""
         sender = self._sender
         if sender is None:
             raise PeerError("waypost was not started")
-        with clocked() as seconds:
+        with stopwatch() as seconds:
             for size in batch_sizes(count, in_flight):
                 results = await sender.send_many(
                     {"subject": "agent.b", "payload": payload}
