@@ -57,7 +57,7 @@ class MessageOperations(Protocol):
 
 
 class DeadLetterOperations(Protocol):
-    """Dead letters of one endpoint, or with `subject` None of all."""
+    """List, group, redrive and purge dead letters; `subject` None means all endpoints."""
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Return dead letters, the oldest failure first, and their total number."""

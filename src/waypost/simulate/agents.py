@@ -18,15 +18,19 @@ OnMessage = Callable[[Envelope], object]
 class Agent:
     """Consumes its mailbox like an agent connected to a served relay, except while away."""
 
-    def __init__(self, world: World, subject: str, on_message: OnMessage | None = None) -> None:
+    def __init__(self, world: World, subject: str) -> None:
         self.subject = subject
-        self.on_message = on_message
         self._world = world
         self._random = world.random(subject)
+        self._on_message: OnMessage | None = None
         self._consumer: Consumer | None = None
         self._reading = False
         world.relay.register_endpoint(subject)
         world.at_the_end.append(self.disconnect)
+
+    def subscribe(self, on_message: OnMessage) -> None:
+        """Call `on_message` with each message before it is acknowledged."""
+        self._on_message = on_message
 
     def connect(self) -> None:
         """Connect, and read the messages that arrived in the meantime."""
@@ -62,9 +66,9 @@ class Agent:
             yield self._world.clock.now_us + int(draw() * draw() * _WORK_MAX_US)
             if self._consumer is not consumer:
                 continue  # it disconnected with the work half done
-            if self.on_message is not None:
+            if self._on_message is not None:
                 for one in deliveries:
-                    self.on_message(one.envelope)
+                    self._on_message(one.envelope)
             consumer.ack([one.envelope.id for one in deliveries])
             self._world.uncommitted += len(deliveries)
         self._reading = False

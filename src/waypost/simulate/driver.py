@@ -161,7 +161,7 @@ def _populate(world: World) -> None:
     for name, model in models.items():
         if sizes[name]:
             actors = Actors(world, agents, model.groups(total))
-            model.start(actors, Quota(world, name, sizes[name]))
+            model.start(actors, Quota(world, world.random(name), sizes[name]))
     world.begin(_operate(world), world.start_us)
 
 

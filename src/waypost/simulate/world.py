@@ -94,8 +94,8 @@ class World:
 class Quota:
     """The messages that one model may send, spread over the days."""
 
-    def __init__(self, world: World, name: str, total: int) -> None:
-        self.random: Random = world.random(name)
+    def __init__(self, world: World, random: Random, total: int) -> None:
+        self.random = random
         self.total = self.left = total
         self._world = world
         self._post: Callable[[Draft], PublishResult] = world.post
@@ -116,13 +116,8 @@ class Quota:
         """Split this quota into several of about equal size, of at least one message each."""
         parts = max(1, min(parts, self.total))
         sizes = [self.total * (at + 1) // parts - self.total * at // parts for at in range(parts)]
-        quotas = []
-        for size in sizes:
-            quota = Quota(self._world, "", size)
-            quota.random = self.random
-            quotas.append(quota)
         self.left = 0
-        return quotas
+        return [Quota(self._world, self.random, size) for size in sizes]
 
 
 class DailyCurve:

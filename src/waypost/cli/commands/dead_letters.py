@@ -12,7 +12,7 @@ commands = typer.Typer(
 
 SubjectOption = Annotated[
     str | None,
-    typer.Option("--subject", metavar="SUBJECT", help="Only dead letters of this endpoint."),
+    typer.Option("--subject", metavar="SUBJECT", help="Only the dead letters at this endpoint."),
 ]
 
 
@@ -21,7 +21,7 @@ SubjectOption = Annotated[
 def list_(
     choice: RelayChoice,
     subject: Annotated[
-        str | None, typer.Argument(help="Only dead letters of this endpoint.", show_default=False)
+        str | None, typer.Argument(help="Only the dead letters at this endpoint.", show_default=False)
     ] = None,
     group: Annotated[
         bool, typer.Option("--group", help="Show counts by endpoint and reason instead.")

@@ -121,8 +121,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     the API documentation is at /docs.
 
     By default only this machine can connect. With --host ADDRESS other machines
-    can; give a certificate then, too. DIR/operator-token is the secret that
-    authorizes the operator's commands:
+    can; give a certificate then, too. DIR/operator-token authorizes the operator:
     'waypost stats --url URL --operator-token-file DIR/operator-token'.
 
     \b

@@ -27,7 +27,7 @@ def _start_conversations(actors: Actors, quota: Quota) -> None:
             if question.reply_to is not None:
                 quota.send(Draft(question.reply_to, payload(), sender=me, parent=question))
 
-        agent.on_message = answer
+        agent.subscribe(answer)
 
     for agent in actors.agents:
         answer_as(agent)

@@ -89,7 +89,7 @@ def _start_loops(actors: Actors, quota: Quota) -> None:
 def _create_ring(actors: Actors, quota: Quota, prefix: str, size: int) -> list[Agent]:
     ring = [Agent(actors.world, f"{prefix}.node-{index}") for index in range(size)]
     for index, agent in enumerate(ring):
-        agent.on_message = _forward_to(quota, agent, ring[(index + 1) % size])
+        agent.subscribe(_forward_to(quota, agent, ring[(index + 1) % size]))
         agent.connect()
     return ring
 
