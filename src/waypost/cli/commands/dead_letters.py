@@ -21,7 +21,8 @@ SubjectOption = Annotated[
 def list_(
     choice: RelayChoice,
     subject: Annotated[
-        str | None, typer.Argument(help="Only the dead letters at this endpoint.", show_default=False)
+        str | None,
+        typer.Argument(help="Only the dead letters at this endpoint.", show_default=False),
     ] = None,
     group: Annotated[
         bool, typer.Option("--group", help="Show counts by endpoint and reason instead.")
