@@ -22,7 +22,7 @@ def content(lake: Lake) -> list[tuple[date, int]]:
     return sorted((row.day, row.n) for row in lake.read("t", SCHEMA).collect())
 
 
-def rewritten(lake: Lake, rows: DataFrame, *days: date) -> None:
+def rewrite(lake: Lake, rows: DataFrame, *days: date) -> None:
     change = lake.begin()
     change.rewrite("t", rows, [str(day) for day in days])
     change.commit()
@@ -46,9 +46,9 @@ def test_a_reader_keeps_its_version_while_the_next_is_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = new_lake(spark, tmp_path)
-    rewritten(lake, table(spark, (FIRST, 1), (SECOND, 2)), FIRST, SECOND)
+    rewrite(lake, table(spark, (FIRST, 1), (SECOND, 2)), FIRST, SECOND)
     reader = open_lake(spark, lake.path)
-    rewritten(lake, table(spark, (FIRST, 10)), FIRST)
+    rewrite(lake, table(spark, (FIRST, 10)), FIRST)
     assert content(reader) == [(FIRST, 1), (SECOND, 2)]
     assert content(lake) == [(FIRST, 10), (SECOND, 2)]
 
@@ -56,7 +56,7 @@ def test_a_reader_keeps_its_version_while_the_next_is_written(
 def test_a_day_can_be_rewritten_many_times(spark: SparkSession, tmp_path: Path) -> None:
     lake = new_lake(spark, tmp_path)
     for n in range(4):
-        rewritten(lake, table(spark, (FIRST, n)), FIRST)
+        rewrite(lake, table(spark, (FIRST, n)), FIRST)
         assert content(open_lake(spark, lake.path)) == [(FIRST, n)]
 
 
@@ -64,19 +64,19 @@ def test_a_day_left_without_rows_does_not_show_its_older_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = new_lake(spark, tmp_path)
-    rewritten(lake, table(spark, (FIRST, 1), (SECOND, 1)), FIRST, SECOND)
-    rewritten(lake, table(spark, (SECOND, 2)), FIRST, SECOND)
+    rewrite(lake, table(spark, (FIRST, 1), (SECOND, 1)), FIRST, SECOND)
+    rewrite(lake, table(spark, (SECOND, 2)), FIRST, SECOND)
     assert content(lake) == [(SECOND, 2)]
-    rewritten(lake, table(spark), FIRST, SECOND)
+    rewrite(lake, table(spark), FIRST, SECOND)
     assert content(open_lake(spark, lake.path)) == []
 
 
 def test_leftovers_of_a_dead_job_never_reappear(spark: SparkSession, tmp_path: Path) -> None:
     lake = new_lake(spark, tmp_path)
-    rewritten(lake, table(spark, (FIRST, 1)), FIRST)
+    rewrite(lake, table(spark, (FIRST, 1)), FIRST)
     died = lake.begin()
     died.rewrite("t", table(spark, (FIRST, 99), (SECOND, 99)), [str(FIRST), str(SECOND)])
-    rewritten(open_lake(spark, lake.path), table(spark, (FIRST, 2)), FIRST, SECOND)
+    rewrite(open_lake(spark, lake.path), table(spark, (FIRST, 2)), FIRST, SECOND)
     assert content(open_lake(spark, lake.path)) == [(FIRST, 2)]
 
 
@@ -86,7 +86,7 @@ def test_the_second_of_two_concurrent_commits_is_rejected(
     lake = new_lake(spark, tmp_path)
     slow = lake.begin()
     slow.rewrite("t", table(spark, (FIRST, 1)), [str(FIRST)])
-    rewritten(open_lake(spark, lake.path, create=True), table(spark, (SECOND, 2)), SECOND)
+    rewrite(open_lake(spark, lake.path, create=True), table(spark, (SECOND, 2)), SECOND)
     with pytest.raises(LakeUnusable, match="run this job again"):
         slow.commit()
 
@@ -100,7 +100,7 @@ def test_opening_a_missing_lake_is_an_error_with_the_command_to_create_one(
 
 def test_a_lake_of_a_later_format_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
     lake = new_lake(spark, tmp_path)
-    rewritten(lake, table(spark, (FIRST, 1)), FIRST)
+    rewrite(lake, table(spark, (FIRST, 1)), FIRST)
     (text,) = (tmp_path / "lake" / "manifest").glob("slot=*/part-*")
     for damaged in ('{"format":2,"version":1}', '{"format":'):
         for crc in text.parent.glob(".*.crc"):

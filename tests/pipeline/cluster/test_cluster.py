@@ -28,7 +28,7 @@ SMALL = {
     "spark.driver.extraJavaOptions": QUICK,
 }
 
-ASK = """
+JOBS = """
 import os, sys
 from waypost.pipeline.tables.build import build
 from waypost.pipeline.ingest.job import ingest
@@ -51,12 +51,12 @@ sys.stdout.buffer.write(msgspec.json.encode(answers))
 """
 
 
-def ask(directory: Path, journal: Path, choice: SparkChoice) -> Any:
+def run_jobs(directory: Path, journal: Path, choice: SparkChoice) -> Any:
     """Return the results of the jobs there, run in their own process with one session."""
     directory.mkdir(parents=True, exist_ok=True)
     arguments = [str(directory), str(journal), TIGHTER, msgspec.json.encode(choice).decode()]
     done = subprocess.run(
-        [sys.executable, "-c", ASK, *arguments], capture_output=True, timeout=600, check=False
+        [sys.executable, "-c", JOBS, *arguments], capture_output=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     return msgspec.json.decode(done.stdout)
@@ -72,7 +72,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def here(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the results of this machine alone."""
-    return ask(
+    return run_jobs(
         tmp_path_factory.mktemp("here"),
         journal,
         SparkChoice(master="local[2]", conf={**FEW, **SMALL}),
@@ -94,7 +94,7 @@ def test_a_standalone_cluster_gives_the_same_answers(
     journal: Path, here: Any, cluster: tuple[str, Path], tmp_path: Path
 ) -> None:
     master, _ = cluster
-    there = ask(tmp_path, journal, SparkChoice(master=master, conf={**FEW, **SMALL}))
+    there = run_jobs(tmp_path, journal, SparkChoice(master=master, conf={**FEW, **SMALL}))
     assert there == here
     assert here["backtest"]["differences"] > 0
 
@@ -106,7 +106,7 @@ def test_a_spark_connect_server_gives_the_same_answers(
     settings = {"spark.pyspark.python": str(python), **SMALL}
     conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     with connect_server(tmp_path / "server", "--master", master, *conf) as remote:
-        there = ask(tmp_path / "lake", journal, SparkChoice(remote=remote, conf=FEW))
+        there = run_jobs(tmp_path / "lake", journal, SparkChoice(remote=remote, conf=FEW))
     assert there == here
 
 

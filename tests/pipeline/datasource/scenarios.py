@@ -32,7 +32,7 @@ def relay_at(data: Path, clock: ManualClock) -> Relay:
     return Relay(data, settings=SETTINGS, clock=clock)
 
 
-async def live(relay: Relay, clock: ManualClock, rounds: int = 3) -> None:
+async def run_traffic(relay: Relay, clock: ManualClock, rounds: int = 3) -> None:
     """Store, ack, return, reject, expire and dead-letter messages, over some hours."""
     for subject in ("agent.a", "agent.b", "agent.c"):
         if relay.get_endpoint(subject) is None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.pipeline.datasource.scenarios import START_US, live, relay_at
+from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
 from waypost.pipeline.datasource import register
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
@@ -36,9 +36,9 @@ async def test_the_source_reads_the_same_events_as_ingest(
 ) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=2)
+        await run_traffic(relay, clock, rounds=2)
         await relay.seal_journal()
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
     lake = open_lake(spark, str(tmp_path / "lake"), create=True)
     ingest(lake, parse_sources([str(tmp_path / "data")]))
@@ -57,7 +57,7 @@ async def test_payloads_are_read_on_request_from_lines_and_body_files(
 ) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
     reader = spark.read.format("waypost").option("payload", "true").option("relay", "home")
     events = reader.load(str(tmp_path / "data")).where("kind in ('accepted', 'rejected')")
     rows = events.orderBy("seq").collect()
@@ -71,7 +71,7 @@ async def test_payloads_are_read_on_request_from_lines_and_body_files(
 async def test_an_unfinished_batch_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
     events = spark.read.format("waypost").load(str(tmp_path / "data"))
     before = events.count()
     (segment,) = (tmp_path / "data" / "journal").glob("*.open")
@@ -85,7 +85,7 @@ async def test_damage_ends_the_job_unless_it_may_be_skipped(
 ) -> None:
     clock = ManualClock(START_US)
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
     reader = spark.read.format("waypost")
     before = reader.load(str(tmp_path / "data")).count()
@@ -135,17 +135,17 @@ async def test_following_a_live_relay_neither_loses_nor_duplicates_events(
     follower = Follower(spark, data, tmp_path)
     seen = []
     async with relay_at(data, clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         seen.append(follower.catch_up())
-        await live(relay, clock, rounds=1)  # more in the same segment
+        await run_traffic(relay, clock, rounds=1)  # more in the same segment
         seen.append(follower.catch_up())
         await relay.seal_journal()  # renames the segment; two further ones follow
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         seen.append(follower.catch_up())
     async with relay_at(data, clock) as relay:  # the relay restarts
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
     seen.append(follower.catch_up())
     everything = spark.read.format("waypost").load(str(data)).count()
     assert [len(one) for one in seen] == sorted({len(one) for one in seen})
@@ -160,16 +160,16 @@ async def test_a_segment_deleted_before_it_was_read_is_an_error(
     data = tmp_path / "data"
     follower = Follower(spark, data, tmp_path)
     async with relay_at(data, clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
         follower.catch_up()
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         (data / "journal" / f"{1:020d}.jsonl").unlink()  # after all of it was read
         caught_up = follower.catch_up()
         await relay.seal_journal()
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
     assert caught_up == list(range(1, len(caught_up) + 1))
     for path in (data / "journal").glob("*.jsonl"):
         path.unlink()

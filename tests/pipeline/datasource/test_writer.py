@@ -26,7 +26,7 @@ def _registered(spark: SparkSession) -> None:
     register(spark)
 
 
-def written(messages: DataFrame, served: ServedRelay, **options: Any) -> None:
+def write_messages(messages: DataFrame, served: ServedRelay, **options: Any) -> None:
     writer = messages.write.format("waypost").mode("append").option("url", served.url)
     for name, value in options.items():
         writer = writer.option(name, value)
@@ -47,7 +47,7 @@ def stored_in(served: ServedRelay, endpoint: str) -> list[dict[str, Any]]:
 def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
     rows = [("agent.rows", '{"n": 1.50, "word": "grüße"}', "agent.me", "row-1")]
     columns = "subject string, payload string, reply_to string, message_id string"
-    written(spark.createDataFrame(rows, columns), served)
+    write_messages(spark.createDataFrame(rows, columns), served)
     (message,) = stored_in(served, "agent.rows")
     assert (message["id"], message["reply_to"]) == ("row-1", "agent.me")
     assert message["payload"] == {"n": 1.5, "word": "grüße"}
@@ -55,8 +55,8 @@ def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
 
 def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: ServedRelay) -> None:
     rows = spark.range(6).repartition(2).selectExpr("'agent.again' subject", "'0' payload")
-    written(rows, served, job="nightly-7")
-    written(rows, served, job="nightly-7")
+    write_messages(rows, served, job="nightly-7")
+    write_messages(rows, served, job="nightly-7")
     ids = [message["id"] for message in stored_in(served, "agent.again")]
     assert len(ids) == len(set(ids)) == 6
     assert all(one.startswith("nightly-7-") for one in ids)
@@ -70,9 +70,9 @@ def test_rejections_end_the_job_with_their_number_and_reasons(
         spark.range(23).coalesce(1).selectExpr("'agent.full' subject", "cast(id as string) payload")
     )
     with pytest.raises(PySparkException, match="rejected 3 of 23 messages \\(3 quota_exceeded\\)"):
-        written(rows, served)
+        write_messages(rows, served)
     assert len(stored_in(served, "agent.full")) == 20
-    written(rows.limit(1), served, rejected="skip")
+    write_messages(rows.limit(1), served, rejected="skip")
     assert len(stored_in(served, "agent.full")) == 20
 
 
@@ -91,5 +91,5 @@ def test_invalid_rows_and_options_are_errors(
 ) -> None:
     rows = spark.createDataFrame([("agent.bad", payload)], "subject string, payload string")
     with pytest.raises(PySparkException, match=words):
-        written(rows, served, **options)
+        write_messages(rows, served, **options)
     assert not stored_in(served, "agent.bad")

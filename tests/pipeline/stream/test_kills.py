@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
-from tests.pipeline.datasource.scenarios import START_US, live, relay_at
+from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.sources import parse_sources
@@ -46,7 +46,7 @@ with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spa
 """
 
 
-def started(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
+def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
     """A stream in its own process group: Python and Java are killed together."""
     process = subprocess.Popen(
         [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign)], start_new_session=True
@@ -64,7 +64,7 @@ def started(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
     return process
 
 
-def killed(process: "subprocess.Popen[bytes]", after_s: float) -> None:
+def kill(process: "subprocess.Popen[bytes]", after_s: float) -> None:
     try:
         process.wait(after_s)
     except subprocess.TimeoutExpired:
@@ -113,16 +113,16 @@ async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     with seeded() as rng:
         async with relay_at(data, clock) as relay:
             for number in range(KILLS):
-                await live(relay, clock, rounds=1)
-                process = started(tmp_path / "lake", data, tmp_path / f"started-{number}")
+                await run_traffic(relay, clock, rounds=1)
+                process = start_stream(tmp_path / "lake", data, tmp_path / f"started-{number}")
                 reached = version_of(tmp_path / "lake")
                 for further in range(rng.randrange(4)):  # commits before the kill
-                    await live(relay, clock, rounds=1)
+                    await run_traffic(relay, clock, rounds=1)
                     if rng.random() < 0.5:
                         await relay.seal_journal()
                     wait_for_version(tmp_path / "lake", reached + further + 1)
-                killed(process, rng.uniform(0.0, KILLED_WITHIN_S))
-            await live(relay, clock, rounds=1)
+                kill(process, rng.uniform(0.0, KILLED_WITHIN_S))
+            await run_traffic(relay, clock, rounds=1)
         stream(spark, str(tmp_path / "lake"), sources, StreamOptions(until_idle=True))
         disturbed = open_lake(spark, str(tmp_path / "lake"))
         streamed = tables_of(disturbed)

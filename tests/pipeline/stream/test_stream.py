@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.datasource.scenarios import START_US, live, relay_at
+from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, ingest_batch, stream
@@ -58,15 +58,15 @@ async def test_a_stream_completed_by_ingest_equals_ingest_alone(
         relay_at(tmp_path / "north", clock) as north,
         relay_at(tmp_path / "other", other_clock) as south,
     ):
-        await live(north, clock, rounds=1)
+        await run_traffic(north, clock, rounds=1)
         assert catch_up() > 50
-        await live(north, clock, rounds=1)
-        await live(south, other_clock, rounds=1)
+        await run_traffic(north, clock, rounds=1)
+        await run_traffic(south, other_clock, rounds=1)
         await north.seal_journal()
-        await live(north, clock, rounds=1)
+        await run_traffic(north, clock, rounds=1)
         assert catch_up() > 100
         assert catch_up() == 0
-        await live(south, other_clock, rounds=1)  # left for `ingest`
+        await run_traffic(south, other_clock, rounds=1)  # left for `ingest`
         await north.seal_journal()
         await south.seal_journal()
 
@@ -85,9 +85,9 @@ async def test_a_lost_checkpoint_duplicates_nothing(spark: SparkSession, tmp_pat
     sources = parse_sources([str(tmp_path / "data")])
     path = str(tmp_path / "lake")
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         stream(spark, path, sources, UNTIL_IDLE, build=Builds())
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         fresh = StreamOptions(until_idle=True, checkpoint=str(tmp_path / "elsewhere"))
         stream(spark, path, sources, fresh, build=Builds())
     numbers = [row["seq"] for row in rows_of(open_lake(spark, path))]
@@ -107,7 +107,7 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
         stop.set()
 
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         options = StreamOptions(every_s=0.1, build_every_s=0.0)
         summary = stream(spark, path, sources, options, stop=stop, build=build_then_stop)
     assert summary.last_seq == {"data": summary.events}
@@ -119,7 +119,7 @@ async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_
     clock = ManualClock(START_US)
     sources = parse_sources([str(tmp_path / "data")])
     async with relay_at(tmp_path / "data", clock) as relay:
-        await live(relay, clock, rounds=1)
+        await run_traffic(relay, clock, rounds=1)
         await relay.seal_journal()
     whole = ingested(spark, tmp_path / "whole", sources)
     events = whole.read("events", EVENTS)

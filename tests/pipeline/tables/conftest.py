@@ -32,7 +32,7 @@ class BuiltLake(msgspec.Struct):
     steps: list[Step]
 
 
-def take_in_and_build(lake: Lake, relay: str, data: Path) -> Step:
+def ingest_and_build(lake: Lake, relay: str, data: Path) -> Step:
     ingest(lake, parse_sources([f"{relay}={data}"]))
     built = build(lake)
     return Step(built, decode_manifest(encode_manifest(lake.manifest)))
@@ -44,9 +44,9 @@ def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bu
     data = tmp_path_factory.mktemp("by-hand")
     lake = open_lake(spark, str(data / "lake"), create=True)
     journal_by_hand.write_first_part(data)
-    first = take_in_and_build(lake, "hand", data)
+    first = ingest_and_build(lake, "hand", data)
     journal_by_hand.write_second_part(data)
-    second = take_in_and_build(lake, "hand", data)
+    second = ingest_and_build(lake, "hand", data)
     return BuiltLake(lake, "hand", data / "journal", [first, second])
 
 
@@ -56,7 +56,7 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("simulated")
     simulate(SimulationOptions(messages=3000, agents=40, seed=7, out=root / "data"))
     lake = open_lake(spark, str(root / "lake"), create=True)
-    step = take_in_and_build(lake, "sim", root / "data")
+    step = ingest_and_build(lake, "sim", root / "data")
     return BuiltLake(lake, "sim", root / "data" / "journal", [step])
 
 
@@ -64,7 +64,7 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
     """Return a lake with the same traffic in three parts, the second of which comes last."""
     root = tmp_path_factory.mktemp("in-steps")
-    pieces = cut(simulated.journal, root / "pieces", pieces=9)
+    pieces = split_journal(simulated.journal, root / "pieces", pieces=9)
     lake = open_lake(simulated.lake.spark, str(root / "lake"), create=True)
     journal = root / "data" / "journal"
     journal.mkdir(parents=True)
@@ -72,11 +72,11 @@ def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> 
     for third in (pieces[:3], pieces[6:], pieces[3:6]):
         for piece in third:
             shutil.move(piece, journal / piece.name)
-        steps.append(take_in_and_build(lake, "sim", root / "data"))
+        steps.append(ingest_and_build(lake, "sim", root / "data"))
     return BuiltLake(lake, "sim", journal, steps)
 
 
-def cut(journal: Path, into: Path, pieces: int) -> list[Path]:
+def split_journal(journal: Path, into: Path, pieces: int) -> list[Path]:
     """Split the journal's batches into segments of about the same size, in order."""
     into.mkdir()
     text = b"".join(path.read_bytes() for path in sorted(journal.glob("*.jsonl")))

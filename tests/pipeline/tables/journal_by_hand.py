@@ -1,7 +1,7 @@
 """A journal written by hand: every rare case, on four days.
 
-The first two days and the third are one part, the fourth is another, so that it can be taken in
-later. What is expected of each message stands in the tests.
+The first three days are one segment, the fourth is another, so that it can be ingested later. The
+tests contain the expected result for each message.
 """
 
 from datetime import UTC, datetime
@@ -118,7 +118,7 @@ def _used_again() -> list[Any]:
     ]
 
 
-def _until_the_third() -> list[Any]:
+def _second_and_third_day() -> list[Any]:
     return [
         *_used_again(),
         events.SessionChanged(at_us=at(2, "08:00:00"), subject="agent.a", action="disconnected"),
@@ -145,12 +145,12 @@ def _fourth_day() -> list[Any]:
 
 def write_first_part(data: Path) -> None:
     """Write the first three days."""
-    _write_segment(data, 1, [*_first_day(), *_until_the_third()])
+    _write_segment(data, 1, [*_first_day(), *_second_and_third_day()])
 
 
 def write_second_part(data: Path) -> None:
     """Write the fourth day, as a second segment."""
-    first_seq = len(_first_day()) + len(_until_the_third()) + 1
+    first_seq = len(_first_day()) + len(_second_and_third_day()) + 1
     _write_segment(data, first_seq, _fourth_day())
 
 

@@ -1,4 +1,4 @@
--- The journal's lines, with what they leave out because it is the default.
+-- The journal's lines, with omitted defaults filled in.
 CREATE VIEW line AS
 SELECT
     $relay AS relay, kind, seq, at_us, make_timestamp(at_us) AS moment,
@@ -12,7 +12,7 @@ SELECT
     coalesce(detail, '') AS detail, coalesce(retry_after_ms, 0) AS retry_after_ms,
     coalesce("count", 1) AS n, coalesce(since_us, 0) AS since_us,
     coalesce(was, 'pending') AS was, before, after, occasion, action,
-    -- A counted line tells of the minute in which the counting began, if that is the same day.
+    -- A counted line belongs to the minute in which the counting began, if that is the same day.
     date_trunc('minute', CASE
         WHEN kind = 'rejected' AND since_us > 0
             AND make_timestamp(since_us)::DATE = make_timestamp(at_us)::DATE

@@ -1,4 +1,4 @@
--- Every line about a mailbox gets the number of arrivals of its id so far: its turn.
+-- Every line of a message gets the number of arrivals of its id so far, `turn`.
 WITH story AS (
     SELECT *, kind IN ('accepted', 'rejected') AS arrives
     FROM line
