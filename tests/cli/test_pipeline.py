@@ -63,10 +63,13 @@ def test_a_drain_that_is_none_is_told_before_spark_starts(waypost: CommandLine) 
 @pytest.mark.parametrize(
     ("says", "told"),
     [
-        (None, "none was found: install one with `apt-get install openjdk-17-jre-headless`"),
-        ('openjdk version "11.0.2"', "is Java 11: install one with"),
-        ('java version "1.8.0_202"', "is Java 8: install one with"),
-        ("segmentation fault", "is not a working Java: install one with"),
+        (None, "Java 17 or newer; install one with `apt-get install openjdk-17-jre-headless`"),
+        ('openjdk version "11.0.2"', "is Java 11: Spark needs Java 17 or newer; install one with"),
+        ('java version "1.8.0_202"', "is Java 8: Spark needs Java 17 or newer; install one with"),
+        (
+            "segmentation fault",
+            "is not a working Java: Spark needs Java 17 or newer; install one with",
+        ),
     ],
 )
 def test_no_java_or_an_old_one_is_one_sentence_that_says_what_to_do(

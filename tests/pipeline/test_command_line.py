@@ -62,4 +62,4 @@ def test_settings_can_be_backtested_on_an_imported_trace(
     quotas = tmp_path / "quotas.json"
     quotas.write_text('{"qos": {"enabled": true}}')
     result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)
-    assert result["refused"] == {"quota_exceeded": 20}
+    assert result["rejected"] == {"quota_exceeded": 20}
