@@ -80,7 +80,7 @@ def test_keys_are_never_overwritten(waypost_keys: Keys, tmp_path: Path) -> None:
     waypost_keys("new", "agent.web", "--out", str(file))
     before = file.read_bytes()
     result = waypost_keys("new", "agent.web", "--out", str(file), exits=1)
-    assert "gone for good" in result.stderr
+    assert "cannot be recovered" in result.stderr
     assert file.read_bytes() == before
 
 

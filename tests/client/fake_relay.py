@@ -1,4 +1,4 @@
-"""Something that listens like a relay and then does what the test says."""
+"""A server that listens like a relay and follows the script of a test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,48 +14,48 @@ from waypost.wire.handshake import to_text
 
 CODEC = frames.CODECS[frames.JSON_PROTOCOL]
 NONCE = to_text(bytes(32))
-Part = Callable[["Line"], Awaitable[None]]
+Script = Callable[["FakeConnection"], Awaitable[None]]
 
 
-class Line:
-    """The relay's end of one connection; `number` counts them from 1."""
+class FakeConnection:
+    """The server's end of one connection; `number` counts connections from 1."""
 
     def __init__(self, websocket: ServerConnection, number: int) -> None:
         self.websocket = websocket
         self.number = number
 
-    async def say(self, *operations: frames.FrameOperation) -> None:
+    async def send_frame(self, *operations: frames.FrameOperation) -> None:
         for operation in operations:
             await self.websocket.send(CODEC.encode(operation).decode())
 
-    async def hear(self) -> list[frames.FromAgent]:
+    async def receive_frame(self) -> list[frames.FromAgent]:
         return CODEC.from_agent(await self.websocket.recv())
 
-    async def let_in(self, **limits: int) -> None:
-        """The handshake; whoever it is may come in."""
-        await self.say(frames.Challenge(nonce=NONCE))
-        [auth] = await self.hear()
+    async def accept(self, **limits: int) -> None:
+        """Do the handshake and welcome any agent."""
+        await self.send_frame(frames.Challenge(nonce=NONCE))
+        [auth] = await self.receive_frame()
         assert isinstance(auth, frames.Auth)
-        await self.say(welcome(**limits), frames.QueueStatus(pending=0), frames.Live())
+        await self.send_frame(welcome(**limits), frames.QueueStatus(pending=0), frames.Live())
 
     async def reject(self, code: int, why: str) -> None:
-        await self.say(frames.Error(error=why, fatal=True))
+        await self.send_frame(frames.Error(error=why, fatal=True))
         await self.websocket.close(code, why)
 
-    async def listen_on(self) -> None:
-        """Say nothing until the other side goes."""
+    async def stay_open(self) -> None:
+        """Send nothing until the client disconnects."""
         await self.websocket.wait_closed()
 
 
 @asynccontextmanager
-async def pretend(part: Part, port: int = 0, **options: Any) -> AsyncIterator[str]:
-    """Play `part` on every connection; gives the URL."""
+async def run_fake_relay(script: Script, port: int = 0, **options: Any) -> AsyncIterator[str]:
+    """Run `script` on every connection; yield the URL."""
     count = 0
 
     async def handle(websocket: ServerConnection) -> None:
         nonlocal count
         count += 1
-        await part(Line(websocket, count))
+        await script(FakeConnection(websocket, count))
 
     options = {"subprotocols": [frames.JSON_PROTOCOL], "compression": None, **options}
     async with serve(handle, "127.0.0.1", port, **options) as server:

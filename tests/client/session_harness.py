@@ -1,4 +1,4 @@
-"""A session without a socket: what tests say to it as the relay, and read of what it writes."""
+"""A session without a socket: tests send it frames as the relay, and read the frames it writes."""
 
 import itertools
 from datetime import UTC, datetime
@@ -50,8 +50,8 @@ def sent(ref: int, message_id: str = "m", delivered_to: int = 1) -> frames.SendR
     return frames.SendResult(ref=ref, message_id=message_id, delivered_to=delivered_to)
 
 
-class Talk:
-    """A session and the relay it talks to, which is the test."""
+class SessionHarness:
+    """A session whose relay is the test."""
 
     def __init__(self, options: ClientOptions | None = None, *, random: float = 0.0) -> None:
         self.options = options or ClientOptions()
@@ -65,30 +65,30 @@ class Talk:
         )
 
     def connect(self, limits: frames.Welcome | None = None) -> list[SessionEvent]:
-        """Connect and let the session in; the proof is taken off."""
+        """Connect and welcome the session; consume its proof."""
         self.session.connected()
-        self.hear(frames.Challenge(nonce="nonce"))
+        self.receive_frame(frames.Challenge(nonce="nonce"))
         assert isinstance(self.written()[0], frames.Auth)
-        return self.hear(limits or welcome())
+        return self.receive_frame(limits or welcome())
 
     def drop(self, code: int | None = 1006, after_ms: int = 0) -> int:
         return self.session.disconnected(NOW_MS + after_ms, code)
 
-    def hear(self, *operations: frames.FrameOperation) -> list[SessionEvent]:
-        """The relay says this, in one frame."""
+    def receive_frame(self, *operations: frames.FrameOperation) -> list[SessionEvent]:
+        """Pass `operations` of the relay to the session in one frame; return its events."""
         frame = self.codec.encode(operations if len(operations) > 1 else operations[0])
         return self.session.received(frame, NOW_MS)
 
     def frames_written(self) -> list[bytes]:
-        """Every frame the session wants to write."""
+        """Return every frame the session has to write."""
         return list(iter(self.session.next_frame, None))
 
     def written(self) -> list[frames.FromAgent]:
-        """Every operation the session wants to write."""
+        """Return every operation the session has to write."""
         return [one for frame in self.frames_written() for one in self.codec.from_agent(frame)]
 
     def send(self, payload: object = None, subject: str = "agent.other") -> tuple[int, str]:
-        """Ref and id of a new send."""
+        """Queue a send; return its ref and id."""
         message_id = self.session.new_id(NOW_MS)
         wanted = Outgoing(subject=subject, payload=payload)
         return self.session.send(wanted, message_id), message_id

@@ -1,4 +1,4 @@
-"""Where a relay is, from what people write."""
+"""Addresses of relays."""
 
 import pytest
 
@@ -19,7 +19,7 @@ from waypost.policy.errors import InvalidInput
         ("http://[::1]:7171", "ws://[::1]:7171/v1/connect", "[::1]:7171"),
     ],
 )
-def test_every_way_to_write_an_address_leads_to_the_relay(url: str, uri: str, origin: str) -> None:
+def test_every_form_of_url_is_accepted(url: str, uri: str, origin: str) -> None:
     address = parse_address(url)
     assert (address.uri, address.origin) == (uri, origin)
 
@@ -31,6 +31,6 @@ def test_every_way_to_write_an_address_leads_to_the_relay(url: str, uri: str, or
         *("http://h:99999", "http://user:secret@h", "http://h/?token=1", "http://h/#top", None),
     ],
 )
-def test_anything_else_is_rejected(url: str) -> None:
+def test_any_other_url_is_rejected(url: str) -> None:
     with pytest.raises(InvalidInput, match="not the address of a relay"):
         parse_address(url)

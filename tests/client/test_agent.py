@@ -60,7 +60,7 @@ async def test_a_message_leaves_the_relay_when_it_is_acked(
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_iterating_gives_messages_in_order(ann: Agent, bob: Agent) -> None:
+async def test_iteration_yields_messages_in_order(ann: Agent, bob: Agent) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": n} for n in range(300))
     got: list[object] = []
     async with asyncio.timeout(5):
@@ -87,7 +87,7 @@ async def test_stored_messages_come_first_and_then_it_is_live(ann: Agent, dial: 
         assert not (await bob.receive(5)).was_stored
 
 
-async def test_a_block_that_raises_gives_the_message_back(ann: Agent, bob: Agent) -> None:
+async def test_a_block_that_raises_nacks_the_message(ann: Agent, bob: Agent) -> None:
     await ann.send("agent.bob", "hot")
     first = await bob.receive(5)
     with pytest.raises(ZeroDivisionError):
@@ -97,7 +97,7 @@ async def test_a_block_that_raises_gives_the_message_back(ann: Agent, bob: Agent
     assert (again.id, again.payload) == (first.id, "hot")
 
 
-async def test_a_delay_that_is_none_is_rejected_and_the_message_stays_open(
+async def test_an_invalid_delay_is_rejected_and_the_message_stays_unanswered(
     ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     await ann.send("agent.bob", 1)
@@ -108,7 +108,7 @@ async def test_a_delay_that_is_none_is_rejected_and_the_message_stays_open(
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_nothing_to_receive_times_out(bob: Agent) -> None:
+async def test_receive_times_out_without_a_message(bob: Agent) -> None:
     with pytest.raises(ReceiveTimedOut, match="no message arrived"):
         await bob.receive(0.01)
 
@@ -126,9 +126,7 @@ async def test_a_reply_follows_from_its_message(ann: Agent, bob: Agent) -> None:
     assert "agent.bob" in reply.budget.ancestor_chain
 
 
-async def test_a_conversation_that_goes_in_circles_is_ended_by_the_budget(
-    ann: Agent, bob: Agent
-) -> None:
+async def test_a_circular_conversation_is_stopped_by_the_budget(ann: Agent, bob: Agent) -> None:
     await ann.send("agent.bob", 0)
     first = await bob.receive(5)
     await first.reply(1)
@@ -165,7 +163,7 @@ async def test_a_rejection_is_in_the_result(ann: Agent) -> None:
         ("_relay", 1, InvalidMessage),
     ],
 )
-async def test_what_cannot_be_sent_raises(
+async def test_an_invalid_message_raises(
     ann: Agent, subject: str, payload: object, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -202,7 +200,7 @@ async def test_one_invalid_message_of_many_fails_them_all_up_front(
 # --- Confirmations -------------------------------------------------------------------------------
 
 
-async def test_a_sender_learns_when_its_message_was_confirmed(ann: Agent, bob: Agent) -> None:
+async def test_a_sender_gets_the_confirmation_of_its_message(ann: Agent, bob: Agent) -> None:
     sent = await ann.send("agent.bob", 1)
     waiting = asyncio.create_task(ann.delivered(sent.message_id, timeout=5))
     await (await bob.receive(5)).ack()
@@ -211,7 +209,7 @@ async def test_a_sender_learns_when_its_message_was_confirmed(ann: Agent, bob: A
     assert await ann.delivered(sent.message_id, timeout=0.01) == confirm  # known by now
 
 
-async def test_confirmations_can_be_followed(ann: Agent, bob: Agent) -> None:
+async def test_confirmations_can_be_iterated(ann: Agent, bob: Agent) -> None:
     following = ann.confirmations()
     ids = [(await ann.send("agent.bob", number)).message_id for number in range(3)]
     for _ in ids:
@@ -220,13 +218,13 @@ async def test_confirmations_can_be_followed(ann: Agent, bob: Agent) -> None:
         assert [(await anext(following)).message_id for _ in ids] == ids
 
 
-async def test_a_message_nobody_confirms_times_out(ann: Agent) -> None:
+async def test_an_unconfirmed_message_times_out(ann: Agent) -> None:
     sent = await ann.send("agent.bob", 1)
     with pytest.raises(DeliveryTimedOut, match=sent.message_id):
         await ann.delivered(sent.message_id, timeout=0.01)
 
 
-async def test_confirmations_wait_for_a_sender_that_is_away(dial: Dial, bob: Agent) -> None:
+async def test_confirmations_are_stored_for_a_disconnected_sender(dial: Dial, bob: Agent) -> None:
     async with dial("agent.ann") as ann:
         sent = await ann.send("agent.bob", 1)
     await (await bob.receive(5)).ack()
@@ -240,7 +238,7 @@ async def test_confirmations_wait_for_a_sender_that_is_away(dial: Dial, bob: Age
 # --- Signals and blocks --------------------------------------------------------------------------
 
 
-async def test_signals_reach_handlers_of_both_kinds_and_one_that_raises_stops_none(
+async def test_signals_reach_sync_and_async_handlers_even_if_one_raises(
     ann: Agent, bob: Agent
 ) -> None:
     heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
@@ -263,7 +261,7 @@ async def test_signals_reach_handlers_of_both_kinds_and_one_that_raises_stops_no
     assert heard.empty()
 
 
-async def test_a_blocked_sender_is_not_heard_and_does_not_notice(
+async def test_messages_of_a_blocked_sender_are_dropped_without_its_notice(
     ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     bob.block("agent.ann")
@@ -286,13 +284,13 @@ async def test_a_second_connection_is_rejected_and_the_first_stays(ann: Agent, d
     assert (await ann.send("agent.bob", 1)).delivered_to == 1
 
 
-async def test_somebody_else_cannot_take_a_name(ann: Agent, relay: ListeningRelay) -> None:
+async def test_another_key_cannot_take_a_subject(ann: Agent, relay: ListeningRelay) -> None:
     with pytest.raises(SubjectTaken):
         async with connect(relay.url, Identity.new("agent.ann")):
             pass
 
 
-async def test_a_closed_agent_does_nothing_more(dial: Dial) -> None:
+async def test_a_closed_agent_raises(dial: Dial) -> None:
     async with dial("agent.ann") as ann:
         waiting = asyncio.create_task(ann.receive())
         following = ann.confirmations()
@@ -306,7 +304,7 @@ async def test_a_closed_agent_does_nothing_more(dial: Dial) -> None:
     await ann.close()
 
 
-async def test_a_closed_agent_gives_out_nothing_that_nobody_could_confirm(
+async def test_a_closed_agent_yields_no_messages_that_could_not_be_acked(
     ann: Agent, dial: Dial
 ) -> None:
     async with dial("agent.bob") as bob:
@@ -316,7 +314,7 @@ async def test_a_closed_agent_gives_out_nothing_that_nobody_could_confirm(
         await bob.receive(0.1)
 
 
-async def test_acks_are_written_before_an_agent_leaves(
+async def test_acks_are_written_before_an_agent_disconnects(
     ann: Agent, dial: Dial, relay: ListeningRelay
 ) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": n} for n in range(20))
@@ -326,7 +324,7 @@ async def test_acks_are_written_before_an_agent_leaves(
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_what_was_not_acked_is_for_the_next_one(
+async def test_unacked_messages_go_to_the_next_connection(
     ann: Agent, dial: Dial, identities: Callable[[str], Identity]
 ) -> None:
     sent = await ann.send("agent.bob", "unfinished")
@@ -337,6 +335,6 @@ async def test_what_was_not_acked_is_for_the_next_one(
         assert again.id == held.id == sent.message_id
 
 
-async def test_an_agent_that_gets_mail_pushed_cannot_pull(ann: Agent) -> None:
+async def test_a_pushing_agent_cannot_fetch(ann: Agent) -> None:
     with pytest.raises(WrongReceiveMode, match="receive='push'"):
         await ann.fetch()

@@ -1,4 +1,4 @@
-"""Agents that pull their mail: fetch, and the two passes of sync."""
+"""Agents that pull: fetch, and the two passes of sync."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,12 +19,12 @@ async def puller(dial: Dial) -> AsyncIterator[Agent]:
 
 
 async def round_trip(agent: Agent) -> None:
-    """Return once the relay has read everything that `agent` has asked for so far."""
+    """Return once the relay has read everything that `agent` has requested so far."""
     await event_loop_turns()
     await agent.send("agent.other", None)
 
 
-async def test_sync_gives_small_messages_first_then_the_rest_then_ends(
+async def test_sync_yields_small_messages_first_then_the_rest(
     ann: Agent, puller: Agent, relay: ListeningRelay
 ) -> None:
     sizes = [10, 20_000, 10, 30_000, 10]
@@ -38,7 +38,7 @@ async def test_sync_gives_small_messages_first_then_the_rest_then_ends(
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_sync_goes_on_until_nothing_is_stored(ann: Agent, puller: Agent) -> None:
+async def test_sync_continues_until_the_mailbox_is_empty(ann: Agent, puller: Agent) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(120))
     got = []
     async for message in puller.sync():
@@ -47,9 +47,7 @@ async def test_sync_goes_on_until_nothing_is_stored(ann: Agent, puller: Agent) -
     assert got == list(range(120))
 
 
-async def test_whoever_breaks_off_a_sync_leaves_the_rest_for_later(
-    ann: Agent, puller: Agent
-) -> None:
+async def test_an_interrupted_sync_returns_the_rest(ann: Agent, puller: Agent) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(10))
     synced = puller.sync()
     first = await anext(synced)
@@ -77,9 +75,7 @@ async def test_a_fetch_waits_for_the_first_message(ann: Agent, puller: Agent) ->
     assert await puller.fetch(wait=0.01) == []
 
 
-async def test_a_fetch_that_was_given_up_takes_no_messages_with_it(
-    ann: Agent, puller: Agent
-) -> None:
+async def test_a_cancelled_fetch_keeps_no_messages(ann: Agent, puller: Agent) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
             await puller.fetch(wait=5)
@@ -90,7 +86,7 @@ async def test_a_fetch_that_was_given_up_takes_no_messages_with_it(
         assert [one.payload for one in await fetching] == ["still here"]
 
 
-async def test_fetches_at_the_same_time_take_turns(ann: Agent, puller: Agent) -> None:
+async def test_concurrent_fetches_run_one_after_another(ann: Agent, puller: Agent) -> None:
     fetching = [asyncio.create_task(puller.fetch(1, wait=5)) for _ in range(4)]
     await round_trip(puller)
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(4))
@@ -98,21 +94,19 @@ async def test_fetches_at_the_same_time_take_turns(ann: Agent, puller: Agent) ->
     assert [one.payload for messages in fetched for one in messages] == [0, 1, 2, 3]
 
 
-async def test_a_fetch_of_nothing_is_rejected(puller: Agent) -> None:
+async def test_a_fetch_with_an_invalid_limit_is_rejected(puller: Agent) -> None:
     with pytest.raises(InvalidInput):
         await puller.fetch(0)
 
 
-async def test_a_pulled_message_given_back_is_pulled_again(ann: Agent, puller: Agent) -> None:
+async def test_a_nacked_message_is_fetched_again(ann: Agent, puller: Agent) -> None:
     await ann.send("agent.bob", 1)
     [message] = await puller.fetch()
     await message.nack()
     assert [one.id for one in await puller.fetch(wait=5)] == [message.id]
 
 
-async def test_a_fetched_message_tells_how_well_its_sender_is_known(
-    ann: Agent, puller: Agent
-) -> None:
+async def test_a_fetched_message_has_the_tier_of_its_sender(ann: Agent, puller: Agent) -> None:
     await ann.send("agent.bob", "stranger")
     assert [one.tier for one in await puller.fetch(wait=5)] == [1]
     await puller.send("agent.ann", "who are you?")

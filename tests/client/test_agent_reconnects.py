@@ -12,7 +12,7 @@ from tests.harness.listening_relay import ListeningRelay
 from waypost.client import Agent, SendTimedOut
 
 
-async def test_sends_are_stored_once_however_often_the_wire_is_cut(
+async def test_sends_are_stored_once_however_often_the_connection_is_cut(
     relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
     async with dial("agent.ann", proxy.url) as ann:
@@ -36,7 +36,7 @@ async def test_sends_are_stored_once_however_often_the_wire_is_cut(
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_messages_reach_the_application_once_however_often_the_wire_is_cut(
+async def test_messages_reach_the_application_once_however_often_the_connection_is_cut(
     ann: Agent, relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(200))
@@ -52,7 +52,7 @@ async def test_messages_reach_the_application_once_however_often_the_wire_is_cut
     assert proxy.connections > 1
 
 
-async def test_a_message_in_hand_is_not_given_twice_and_can_be_acked_after_a_reconnect(
+async def test_a_held_message_is_not_delivered_twice_and_can_be_acked_after_a_reconnect(
     ann: Agent, relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:
     async with dial("agent.bob", proxy.url) as bob:
@@ -66,18 +66,18 @@ async def test_a_message_in_hand_is_not_given_twice_and_can_be_acked_after_a_rec
         await eventually(lambda: relay.waiting("agent.bob") == 1)
 
 
-async def test_a_message_dropped_without_an_answer_comes_again_after_a_reconnect(
+async def test_a_released_message_is_delivered_again_after_a_reconnect(
     ann: Agent, proxy: TcpProxy, dial: Dial
 ) -> None:
     async with dial("agent.bob", proxy.url) as bob:
         sent = await ann.send("agent.bob", "forgotten")
-        assert (await bob.receive(5)).id == sent.message_id  # and nobody keeps it
+        assert (await bob.receive(5)).id == sent.message_id  # released at once
         gc.collect()
         proxy.cut()
         assert (await bob.receive(5)).id == sent.message_id
 
 
-async def test_a_send_made_while_away_waits_for_the_connection(
+async def test_a_send_made_while_disconnected_waits_for_the_connection(
     proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
     async with dial("agent.ann", proxy.url) as ann:
@@ -93,7 +93,7 @@ async def test_a_send_made_while_away_waits_for_the_connection(
         assert (await bob.receive(5)).payload == "later"
 
 
-async def test_a_send_that_timed_out_while_away_is_not_sent_behind_the_callers_back(
+async def test_a_send_that_timed_out_while_disconnected_is_never_written(
     proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
     async with dial("agent.ann", proxy.url, send_timeout_s=0.5) as ann:
@@ -108,7 +108,7 @@ async def test_a_send_that_timed_out_while_away_is_not_sent_behind_the_callers_b
         assert (await bob.receive(5)).payload == "in time"
 
 
-async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(
+async def test_an_agent_reconnects_to_a_restarted_relay_without_loss(
     relay: ListeningRelay, dial: Dial
 ) -> None:
     async with dial("agent.ann") as ann, dial("agent.bob") as bob:
@@ -124,7 +124,7 @@ async def test_a_relay_that_restarts_is_found_again_with_everything_in_place(
         await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_a_reply_finds_its_request_over_a_reconnect(
+async def test_a_reply_is_matched_to_its_request_after_a_reconnect(
     proxy: TcpProxy, dial: Dial, bob: Agent
 ) -> None:
     async with dial("agent.ann", proxy.url) as ann:

@@ -1,4 +1,4 @@
-"""Requests of the asyncio client: replies, deadlines, and the guard."""
+"""Requests of the asyncio client: replies, timeouts, and the guard."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig
 
 @pytest.fixture
 async def echo(bob: Agent) -> AsyncIterator[Agent]:
-    """An agent that answers whatever it is asked."""
+    """An agent that answers every request."""
 
     async def answer() -> None:
         async for message in bob:
@@ -35,7 +35,7 @@ async def echo(bob: Agent) -> AsyncIterator[Agent]:
 
 
 @pytest.mark.usefixtures("echo")
-async def test_a_request_is_answered_with_its_own_reply(ann: Agent, relay: ListeningRelay) -> None:
+async def test_every_request_gets_its_own_reply(ann: Agent, relay: ListeningRelay) -> None:
     replies = await asyncio.gather(*(ann.request("agent.bob", number) for number in range(8)))
     assert [reply.payload for reply in replies] == [{"echo": number} for number in range(8)]
     await eventually(lambda: relay.waiting("agent.ann") == 0)  # replies need no ack
@@ -43,7 +43,7 @@ async def test_a_request_is_answered_with_its_own_reply(ann: Agent, relay: Liste
         await ann.receive(0.05)
 
 
-async def test_a_request_without_a_reply_times_out_and_a_late_reply_is_mail(
+async def test_a_request_without_a_reply_times_out_and_a_late_reply_is_a_message(
     ann: Agent, bob: Agent
 ) -> None:
     with pytest.raises(RequestTimedOut, match=r"no reply from agent\.bob"):
@@ -54,14 +54,14 @@ async def test_a_request_without_a_reply_times_out_and_a_late_reply_is_mail(
     assert (late.parent, late.payload) == (question.id, "sorry, I slept")
 
 
-async def test_a_request_to_nobody_is_rejected(ann: Agent) -> None:
+async def test_a_request_to_an_unknown_endpoint_is_rejected(ann: Agent) -> None:
     with pytest.raises(RequestRejected, match="no such endpoint") as raised:
         await ann.request("nobody.here", "?")
     assert raised.value.result.delivered_to == 0
 
 
 @pytest.mark.usefixtures("echo")
-async def test_the_guard_lets_only_so_many_requests_out(dial: Dial) -> None:
+async def test_the_guard_limits_the_rate_of_requests(dial: Dial) -> None:
     guard = MessagingGuardConfig(rate_limit_per_window=2)
     async with dial("agent.ann", guard=guard) as ann:
         for _ in range(2):
@@ -72,7 +72,7 @@ async def test_the_guard_lets_only_so_many_requests_out(dial: Dial) -> None:
     assert 0 < raised.value.retry_after_ms <= guard.rate_limit_window_ms
 
 
-async def test_requests_that_fail_open_the_circuit_to_that_agent_only(
+async def test_failing_requests_open_the_circuit_to_that_agent_only(
     dial: Dial, relay: ListeningRelay
 ) -> None:
     guard = MessagingGuardConfig(failure_threshold=2, rate_limit_per_window=100)
@@ -84,7 +84,7 @@ async def test_requests_that_fail_open_the_circuit_to_that_agent_only(
         with pytest.raises(RequestBlocked) as raised:
             await ann.request("agent.down", "?", timeout=0.02)
         assert raised.value.reason is GuardRejectionReason.CIRCUIT_OPEN
-        assert relay.waiting("agent.down") == stored  # nothing went out
+        assert relay.waiting("agent.down") == stored  # no request was sent
         with pytest.raises(RequestTimedOut):
             await ann.request("agent.other", "?", timeout=0.02)
 
@@ -99,7 +99,7 @@ async def test_a_reply_counts_as_a_success(dial: Dial) -> None:
             await ann.request("agent.bob", "?")
 
 
-async def test_a_request_needs_its_reply_pushed(dial: Dial) -> None:
+async def test_a_request_needs_push_mode(dial: Dial) -> None:
     async with dial("agent.ann", receive="pull") as ann:
         with pytest.raises(WrongReceiveMode):
             await ann.request("agent.bob", "?")

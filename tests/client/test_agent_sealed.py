@@ -1,4 +1,4 @@
-"""Sealed payloads: the relay sees none of it, the recipient all of it, and nobody a broken one."""
+"""Sealed payloads: hidden from the relay, opened by the recipient, rejected when broken."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ async def test_a_sealed_message_is_opened_for_its_recipient(ann: Agent, bob: Age
     message = await bob.receive(5)
     assert (message.payload, message.sealed_by) == (SECRET, ann.identity.public_key)
     assert (message.id, message.problem) == (sent.message_id, None)
-    assert "launch" not in str(message.envelope.payload)  # which is what the relay saw
+    assert "launch" not in str(message.envelope.payload)  # what the relay stored
 
 
 async def test_a_sealed_request_gets_a_sealed_reply(ann: Agent, bob: Agent) -> None:
@@ -34,7 +34,7 @@ async def test_a_sealed_request_gets_a_sealed_reply(ann: Agent, bob: Agent) -> N
     assert (reply.payload, reply.sealed_by) == ("understood", bob.identity.public_key)
 
 
-async def test_a_seal_for_another_message_is_a_problem_and_never_content(
+async def test_a_seal_for_another_message_is_reported_and_its_content_withheld(
     ann: Agent, bob: Agent
 ) -> None:
     replayed = seal(SECRET, to=bob.identity.card, by=ann.identity, message_id="another")
@@ -46,16 +46,14 @@ async def test_a_seal_for_another_message_is_a_problem_and_never_content(
     await message.ack()
 
 
-async def test_a_seal_that_nobody_can_read_is_a_problem(ann: Agent, bob: Agent) -> None:
+async def test_an_unreadable_seal_is_reported(ann: Agent, bob: Agent) -> None:
     await ann.send("agent.bob", {"waypost": "sealed-1", "content": "garbage"})
     message = await bob.receive(5)
     assert message.payload is None
     assert message.problem
 
 
-async def test_a_trusted_sender_must_seal_with_the_key_that_is_trusted(
-    ann: Agent, bob: Agent
-) -> None:
+async def test_a_trusted_sender_must_seal_with_the_trusted_key(ann: Agent, bob: Agent) -> None:
     bob.trust(Identity.new("agent.ann").card)
     await ann.send("agent.bob", SECRET, seal_to=bob.identity.card)
     message = await bob.receive(5)
@@ -66,7 +64,7 @@ async def test_a_trusted_sender_must_seal_with_the_key_that_is_trusted(
     assert (await bob.receive(5)).payload == SECRET
 
 
-async def test_a_message_sealed_to_one_cannot_be_sent_to_another(
+async def test_a_message_sealed_to_one_agent_cannot_be_sent_to_another(
     ann: Agent, identities: Callable[[str], Identity]
 ) -> None:
     with pytest.raises(InvalidMessage, match="which cannot read it"):
@@ -74,7 +72,7 @@ async def test_a_message_sealed_to_one_cannot_be_sent_to_another(
 
 
 def holding(directory: Path, text: str) -> list[str]:
-    """Files that hold `text`, plain or as base64, whatever precedes it there."""
+    """Return the files that hold `text`, plain or as base64 at any alignment."""
     forms = {text.encode()}
     for before in range(3):
         coded = base64.b64encode(b"x" * before + text.encode())
@@ -88,7 +86,7 @@ def holding(directory: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("storage", ["maildir", "journal"])
 @pytest.mark.parametrize("size", [1, 400], ids=["small", "in a body file"])
-async def test_nothing_on_the_relays_disk_holds_what_was_sealed(
+async def test_sealed_content_is_nowhere_on_the_disk_of_the_relay(
     tmp_path: Path, storage: str, size: int
 ) -> None:
     data = tmp_path / "data"
@@ -104,4 +102,4 @@ async def test_nothing_on_the_relays_disk_holds_what_was_sealed(
             assert (await reader.receive(5)).payload == hidden
     assert while_it_runs == []
     assert holding(data, "the launch is on Tuesday") == []
-    assert holding(data, "the picnic is on Sunday")  # so that one would have been found
+    assert holding(data, "the picnic is on Sunday")  # the search itself works

@@ -1,4 +1,4 @@
-"""Over TLS: certificates are checked, unless the application knows better."""
+"""TLS: certificates are checked against the usual authorities or the given context."""
 
 import ipaddress
 import ssl
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.x509.oid import NameOID
 
-from tests.client.fake_relay import Line, pretend
+from tests.client.fake_relay import FakeConnection, run_fake_relay
 from waypost.client import CannotConnect, ClientOptions, Identity, connect
 
 ANN = Identity.new("agent.ann")
@@ -19,7 +19,7 @@ ANN = Identity.new("agent.ann")
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A file with a key and a certificate for 127.0.0.1 that nobody vouches for."""
+    """Create a file with a key and a self-signed certificate for 127.0.0.1."""
     key = generate_private_key(SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "relay")])
     here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
@@ -52,24 +52,24 @@ def server_side(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-async def let_in(line: Line) -> None:
-    await line.let_in()
-    await line.listen_on()
+async def accept(connection: FakeConnection) -> None:
+    await connection.accept()
+    await connection.stay_open()
 
 
-async def test_a_certificate_the_application_knows_is_accepted(
+async def test_a_certificate_in_the_tls_context_is_accepted(
     certificate: Path, server_side: ssl.SSLContext
 ) -> None:
     options = ClientOptions(tls=ssl.create_default_context(cafile=certificate))
     async with (
-        pretend(let_in, ssl=server_side) as url,
+        run_fake_relay(accept, ssl=server_side) as url,
         connect(url.replace("http:", "https:"), ANN, options=options) as agent,
     ):
         assert agent.is_connected
 
 
-async def test_a_certificate_nobody_vouches_for_is_not(server_side: ssl.SSLContext) -> None:
-    async with pretend(let_in, ssl=server_side) as url:
+async def test_an_untrusted_certificate_is_rejected(server_side: ssl.SSLContext) -> None:
+    async with run_fake_relay(accept, ssl=server_side) as url:
         with pytest.raises(CannotConnect, match="certificate verify failed"):
             async with connect(
                 url.replace("http:", "wss:"), ANN, options=ClientOptions(connect_timeout_s=0.5)

@@ -1,19 +1,19 @@
-"""How long a client waits before it connects again."""
+"""Backoff: delays between connection attempts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.session_harness import NOW_MS, Talk
+from tests.client.session_harness import NOW_MS, SessionHarness
 from waypost.client.protocol.session import BACKOFF_RESET_MS, Backoff
 
 
-def test_waits_double_up_to_half_a_minute() -> None:
+def test_delays_double_up_to_half_a_minute() -> None:
     backoff = Backoff(lambda: 0.999_999_9)
-    waits = [round(backoff.delay_ms(0), -2) for _ in range(12)]
-    assert waits == [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000]
+    delays = [round(backoff.delay_ms(0), -2) for _ in range(12)]
+    assert delays == [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000]
 
 
-def test_half_of_a_wait_is_chance() -> None:
+def test_half_of_a_delay_is_random() -> None:
     low, high = Backoff(lambda: 0.0), Backoff(lambda: 0.5)
     for _ in range(4):
         low.delay_ms(0)
@@ -22,37 +22,37 @@ def test_half_of_a_wait_is_chance() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.floats(0, 1, exclude_max=True))))
-def test_a_wait_is_never_shorter_than_a_tenth_nor_longer_than_thirty_seconds(
+def test_a_delay_is_between_a_tenth_of_a_second_and_thirty_seconds(
     ends: list[tuple[int, float]],
 ) -> None:
-    chances = iter([chance for _, chance in ends])
-    backoff = Backoff(lambda: next(chances))
+    randoms = iter([random for _, random in ends])
+    backoff = Backoff(lambda: next(randoms))
     for connected_ms, _ in ends:
         assert 100 <= backoff.delay_ms(connected_ms) <= 30_000
 
 
-def test_a_relay_away_for_days_is_still_asked_every_half_minute() -> None:
+def test_attempts_continue_every_half_minute_for_days() -> None:
     backoff = Backoff(lambda: 0.0)
     assert [backoff.delay_ms(0) for _ in range(10_000)][-1] == 15_000
 
 
-def test_a_good_connection_makes_the_next_wait_short() -> None:
-    talk = Talk()
+def test_a_long_connection_resets_the_delay() -> None:
+    harness = SessionHarness()
     for _ in range(6):
-        talk.drop()
-    talk.connect()
-    assert talk.drop(after_ms=BACKOFF_RESET_MS) == 100
+        harness.drop()
+    harness.connect()
+    assert harness.drop(after_ms=BACKOFF_RESET_MS) == 100
 
 
-def test_a_connection_that_is_dropped_at_once_does_not() -> None:
-    talk = Talk()
+def test_a_short_connection_does_not_reset_the_delay() -> None:
+    harness = SessionHarness()
     for _ in range(6):
-        talk.drop()
-    talk.connect()
-    assert talk.drop(after_ms=BACKOFF_RESET_MS - 1) == 3200
+        harness.drop()
+    harness.connect()
+    assert harness.drop(after_ms=BACKOFF_RESET_MS - 1) == 3200
 
 
-def test_a_clock_that_was_set_back_does_no_harm() -> None:
-    talk = Talk()
-    talk.connect()
-    assert talk.session.disconnected(NOW_MS - 1_000_000, 1006) == 100
+def test_a_clock_that_was_set_back_is_harmless() -> None:
+    harness = SessionHarness()
+    harness.connect()
+    assert harness.session.disconnected(NOW_MS - 1_000_000, 1006) == 100

@@ -51,7 +51,7 @@ async def test_messages_are_sent_received_and_answered(relay: ListeningRelay) ->
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ListeningRelay, ann: Agent) -> None:
+async def test_an_interrupted_loop_can_be_resumed(relay: ListeningRelay, ann: Agent) -> None:
     await ann.send_many({"subject": "agent.bob", "payload": number} for number in range(30))
 
     def program() -> list[object]:
@@ -69,9 +69,7 @@ async def test_a_loop_that_is_left_can_be_taken_up_again(relay: ListeningRelay, 
     await eventually(lambda: relay.waiting("agent.bob") == 0)
 
 
-async def test_a_block_that_raises_gives_the_message_back(
-    relay: ListeningRelay, ann: Agent
-) -> None:
+async def test_a_block_that_raises_nacks_the_message(relay: ListeningRelay, ann: Agent) -> None:
     await ann.send("agent.bob", "again")
 
     def program() -> None:
@@ -84,7 +82,7 @@ async def test_a_block_that_raises_gives_the_message_back(
     await asyncio.to_thread(program)
 
 
-async def test_requests_and_their_deadlines(relay: ListeningRelay, bob: Agent) -> None:
+async def test_requests_and_their_timeouts(relay: ListeningRelay, bob: Agent) -> None:
     async def answer_once() -> None:
         async with await bob.receive(5) as question:
             await question.reply(question.payload * 2)
@@ -117,7 +115,7 @@ async def test_many_threads_may_use_one_agent(relay: ListeningRelay) -> None:
     assert relay.waiting("agent.bob") == 8
 
 
-async def test_pulling_and_many_at_once(relay: ListeningRelay, dial: Dial, ann: Agent) -> None:
+async def test_fetch_sync_and_send_many(relay: ListeningRelay, dial: Dial, ann: Agent) -> None:
     def program() -> None:
         options = ClientOptions(receive="pull")
         with blocking.connect(relay.url, BOB, options=options) as bob:
@@ -176,7 +174,7 @@ async def test_signals_blocks_and_confirmations(relay: ListeningRelay) -> None:
     await asyncio.to_thread(program)
 
 
-async def test_closing_wakes_whoever_waits_in_another_thread(relay: ListeningRelay) -> None:
+async def test_closing_wakes_a_call_in_another_thread(relay: ListeningRelay) -> None:
     def program() -> None:
         seen: list[object] = []
         with blocking.connect(relay.url, ANN) as ann:
@@ -194,7 +192,7 @@ async def test_closing_wakes_whoever_waits_in_another_thread(relay: ListeningRel
     await asyncio.to_thread(program)
 
 
-async def test_what_cannot_be_connected_raises_and_leaves_no_thread(
+async def test_a_failed_connection_raises_and_leaves_no_thread(
     relay: ListeningRelay, identities: Callable[[str], Identity]
 ) -> None:
     def program() -> None:

@@ -1,4 +1,4 @@
-"""The names of `waypost.client`: loaded when needed, with a clear word if something is missing."""
+"""The names of `waypost.client`: loaded on first use, with a clear error for a missing library."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_connecting_loads_no_relay_and_no_server() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("library", ["websockets", "cryptography"])
 @pytest.mark.parametrize("name", ["connect", "blocking"])
-def test_a_missing_library_is_told_with_the_way_to_get_it(library: str, name: str) -> None:
+def test_a_missing_library_is_named_with_the_command_to_install_it(library: str, name: str) -> None:
     said = run(
         f"sys.modules[{library!r}] = None\n"
         f"try:\n    from waypost.client import {name}\n"

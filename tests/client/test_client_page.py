@@ -1,4 +1,4 @@
-"""docs/client.md: its programs run and print what it says, its table is the options there are."""
+"""docs/client.md: its programs print the stated output, its table lists all options."""
 
 import asyncio
 import os
@@ -34,17 +34,17 @@ asyncio.run(main())
 
 def programs() -> Iterator[Any]:
     for found in PROGRAM.finditer(PAGE):
-        line = PAGE.count("\n", 0, found.start()) + 2
-        yield pytest.param(found[1], found[2], id=f"line-{line}")
+        connection = PAGE.count("\n", 0, found.start()) + 2
+        yield pytest.param(found[1], found[2], id=f"line-{connection}")
 
 
-def test_every_program_says_what_it_prints() -> None:
+def test_every_program_states_its_output() -> None:
     assert PAGE.count("```python") == len(list(programs())) > 9
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("program", "expected"), list(programs()))
-async def test_a_program_on_the_page_runs_and_prints_what_the_page_says(
+async def test_every_program_on_the_page_prints_the_stated_output(
     program: str, expected: str, tmp_path: Path, relay: ListeningRelay
 ) -> None:
     if "URL = " not in program:
@@ -63,9 +63,9 @@ async def test_a_program_on_the_page_runs_and_prints_what_the_page_says(
 
 
 def test_the_table_names_every_option_with_its_default() -> None:
-    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
-    assert list(told) == list(ClientOptions.__struct_fields__)
-    for name, cell in told.items():
+    stated = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
+    assert list(stated) == list(ClientOptions.__struct_fields__)
+    for name, cell in stated.items():
         default = getattr(ClientOptions(), name)
         if name == "guard":
             continue

@@ -1,10 +1,10 @@
-"""Automatic batching: as much in a frame as the relay takes, and no more."""
+"""Automatic batching: frames as full as the relay allows."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.session_harness import Talk, message, welcome
+from tests.client.session_harness import SessionHarness, message, welcome
 from waypost.client.options import ClientOptions
 from waypost.client.protocol.events import OperationFailed
 from waypost.policy.errors import InvalidMessage
@@ -15,31 +15,31 @@ def sends(operations: list[frames.FromAgent]) -> list[int]:
     return [one.ref for one in operations if isinstance(one, frames.Send)]
 
 
-def test_what_waits_goes_out_in_one_frame() -> None:
-    talk = Talk()
-    talk.connect()
-    refs = [talk.send(number)[0] for number in range(20)]
-    talk.hear(message("m-1"))
-    talk.session.ack("m-1")
-    [frame] = talk.frames_written()
-    ack, *rest = talk.codec.from_agent(frame)
+def test_queued_operations_share_one_frame() -> None:
+    harness = SessionHarness()
+    harness.connect()
+    refs = [harness.send(number)[0] for number in range(20)]
+    harness.receive_frame(message("m-1"))
+    harness.session.ack("m-1")
+    [frame] = harness.frames_written()
+    ack, *rest = harness.codec.from_agent(frame)
     assert ack == frames.Ack(ids=["m-1"])
     assert sends(rest) == refs
 
 
-def test_one_operation_is_written_without_a_list_around_it() -> None:
-    talk = Talk()
-    talk.connect()
-    talk.send("alone")
-    [frame] = talk.frames_written()
+def test_a_single_operation_is_written_without_a_list() -> None:
+    harness = SessionHarness()
+    harness.connect()
+    harness.send("alone")
+    [frame] = harness.frames_written()
     assert frame.startswith(b"{")
 
 
-def test_a_frame_holds_no_more_operations_than_the_relay_takes() -> None:
-    talk = Talk()
-    talk.connect(welcome(operations_max=4))
-    refs = [talk.send(number)[0] for number in range(10)]
-    written = [talk.codec.from_agent(frame) for frame in talk.frames_written()]
+def test_a_frame_holds_no_more_operations_than_the_relay_allows() -> None:
+    harness = SessionHarness()
+    harness.connect(welcome(operations_max=4))
+    refs = [harness.send(number)[0] for number in range(10)]
+    written = [harness.codec.from_agent(frame) for frame in harness.frames_written()]
     assert [len(one) for one in written] == [4, 4, 2]
     assert [ref for one in written for ref in sends(one)] == refs
 
@@ -51,19 +51,19 @@ def test_a_frame_holds_no_more_operations_than_the_relay_takes() -> None:
     operations_max=st.integers(1, 10),
     encoding=st.sampled_from(["json", "msgpack"]),
 )
-def test_every_frame_keeps_to_the_limits_and_nothing_is_left_out(
+def test_every_frame_is_within_the_limits_and_no_operation_is_lost(
     sizes: list[int], acks: int, frame_max_bytes: int, operations_max: int, encoding: str
 ) -> None:
-    talk = Talk(ClientOptions(encoding=encoding))  # type: ignore[arg-type]
-    talk.connect(welcome(frame_max_bytes=frame_max_bytes, operations_max=operations_max))
+    harness = SessionHarness(ClientOptions(encoding=encoding))  # type: ignore[arg-type]
+    harness.connect(welcome(frame_max_bytes=frame_max_bytes, operations_max=operations_max))
     ids = [f"{number:064}" for number in range(acks)]
     for one in ids:
-        talk.hear(message(one))
-        talk.session.ack(one)
-    refs = [talk.send("x" * size)[0] for size in sizes]
-    written = talk.frames_written()
+        harness.receive_frame(message(one))
+        harness.session.ack(one)
+    refs = [harness.send("x" * size)[0] for size in sizes]
+    written = harness.frames_written()
     assert all(len(frame) <= frame_max_bytes for frame in written)
-    operations = [talk.codec.from_agent(frame) for frame in written]
+    operations = [harness.codec.from_agent(frame) for frame in written]
     assert all(len(one) <= operations_max for one in operations)
     flat = [operation for one in operations for operation in one]
     assert sends(flat) == refs
@@ -71,20 +71,20 @@ def test_every_frame_keeps_to_the_limits_and_nothing_is_left_out(
 
 
 def test_a_message_too_large_for_any_frame_is_rejected_at_once() -> None:
-    talk = Talk()
-    talk.connect(welcome(frame_max_bytes=1000))
+    harness = SessionHarness()
+    harness.connect(welcome(frame_max_bytes=1000))
     with pytest.raises(InvalidMessage, match="too large for the relay"):
-        talk.send("x" * 1000)
-    assert not talk.session.awaits_answers
+        harness.send("x" * 1000)
+    assert not harness.session.awaits_answers
 
 
-def test_a_message_that_became_too_large_with_a_new_connection_is_rejected_then() -> None:
-    talk = Talk()
-    talk.connect()
-    large, _ = talk.send("x" * 2000)
-    small, _ = talk.send("y")
-    talk.drop()
-    _, rejected = talk.connect(welcome(frame_max_bytes=1000))
+def test_a_message_too_large_for_a_new_connection_is_rejected_on_connect() -> None:
+    harness = SessionHarness()
+    harness.connect()
+    large, _ = harness.send("x" * 2000)
+    small, _ = harness.send("y")
+    harness.drop()
+    _, rejected = harness.connect(welcome(frame_max_bytes=1000))
     assert isinstance(rejected, OperationFailed)
     assert (rejected.ref, type(rejected.problem)) == (large, InvalidMessage)
-    assert sends(talk.written()) == [small]
+    assert sends(harness.written()) == [small]

@@ -1,4 +1,4 @@
-"""The messaging guard as an application holds it: clock, log, counters, threads and timer."""
+"""The messaging guard for applications: clock, log, counters, threads and timer."""
 
 import gc
 import logging
@@ -56,14 +56,14 @@ def test_a_fresh_guard_allows_a_call(guard: MessagingGuard) -> None:
     assert guard.check("sender-1", "target-1") == GuardResult(True, None, None)
 
 
-def test_five_failures_open_the_circuit_to_everybody(guard: MessagingGuard) -> None:
+def test_five_failures_open_the_circuit_for_every_sender(guard: MessagingGuard) -> None:
     fail(guard, 5)
     rejected = GuardResult(False, GuardRejectionReason.CIRCUIT_OPEN, RESET_MS)
     assert guard.check("any-sender", "target-1") == rejected
     assert guard.get_circuit_state("target-1") is CircuitState.OPEN
 
 
-def test_time_half_opens_and_good_calls_close_the_circuit(
+def test_time_half_opens_and_successful_calls_close_the_circuit(
     guard: MessagingGuard, clock: ManualClock
 ) -> None:
     fail(guard)
@@ -75,7 +75,7 @@ def test_time_half_opens_and_good_calls_close_the_circuit(
     assert guard.get_circuit_state("target-1") is CircuitState.CLOSED
 
 
-def test_a_bad_probe_opens_the_circuit_again(guard: MessagingGuard, clock: ManualClock) -> None:
+def test_a_failed_probe_opens_the_circuit_again(guard: MessagingGuard, clock: ManualClock) -> None:
     fail(guard)
     clock.advance_ms(RESET_MS)
     guard.check("sender-1", "target-1")
@@ -83,7 +83,7 @@ def test_a_bad_probe_opens_the_circuit_again(guard: MessagingGuard, clock: Manua
     assert guard.get_circuit_state("target-1") is CircuitState.OPEN
 
 
-def test_ten_messages_a_minute_pass_and_no_eleventh(
+def test_the_eleventh_message_in_a_minute_is_rejected(
     guard: MessagingGuard, clock: ManualClock
 ) -> None:
     assert all(guard.check("sender-1", "target-1").allowed for _ in range(10))
@@ -93,17 +93,17 @@ def test_ten_messages_a_minute_pass_and_no_eleventh(
     assert guard.check("sender-1", "target-1").allowed
 
 
-def test_reasons_and_states_are_the_words_they_stand_for(guard: MessagingGuard) -> None:
+def test_reasons_and_states_are_strings(guard: MessagingGuard) -> None:
     fail(guard)
     assert guard.check("sender-1", "target-1").reason == "CIRCUIT_OPEN"
     assert guard.get_circuit_state("target-1") == "OPEN"
 
 
-def test_an_agent_never_heard_of_has_a_closed_circuit(guard: MessagingGuard) -> None:
-    assert guard.get_circuit_state("nobody") is CircuitState.CLOSED
-    guard.reset_circuit("nobody")
-    guard.record_success("nobody")
-    assert guard.get_circuit_state("nobody") is CircuitState.CLOSED
+def test_an_unknown_agent_has_a_closed_circuit(guard: MessagingGuard) -> None:
+    assert guard.get_circuit_state("unknown") is CircuitState.CLOSED
+    guard.reset_circuit("unknown")
+    guard.record_success("unknown")
+    assert guard.get_circuit_state("unknown") is CircuitState.CLOSED
 
 
 def test_a_circuit_can_be_reset_by_hand(guard: MessagingGuard) -> None:
@@ -112,7 +112,7 @@ def test_a_circuit_can_be_reset_by_hand(guard: MessagingGuard) -> None:
     assert guard.check("sender-1", "target-1").allowed
 
 
-def test_resetting_everything_frees_targets_and_senders(guard: MessagingGuard) -> None:
+def test_reset_all_closes_circuits_and_clears_windows(guard: MessagingGuard) -> None:
     fail(guard)
     for _ in range(10):
         guard.check("sender-1", "target-2")
@@ -120,7 +120,7 @@ def test_resetting_everything_frees_targets_and_senders(guard: MessagingGuard) -
     assert guard.check("sender-1", "target-1").allowed
 
 
-def test_a_guard_takes_the_numbers_it_is_given(clock: ManualClock) -> None:
+def test_a_guard_uses_its_config(clock: ManualClock) -> None:
     config = load_messaging_guard_config({"AGENT_CB_FAILURE_THRESHOLD": "1"})
     guard = MessagingGuard(config, clock=clock)
     guard.record_failure("target-1")
@@ -128,7 +128,7 @@ def test_a_guard_takes_the_numbers_it_is_given(clock: ManualClock) -> None:
     guard.stop()
 
 
-def test_a_guard_without_a_clock_uses_that_of_the_machine() -> None:
+def test_a_guard_without_a_clock_uses_the_system_clock() -> None:
     guard = MessagingGuard()
     fail(guard)
     wait_ms = guard.check("sender-1", "target-1").retry_after_ms
@@ -190,7 +190,7 @@ def test_a_reset_by_hand_is_a_change_of_state(
     assert guard.counters()["circuit_breaker_transitions"] == 4
 
 
-def test_a_change_noticed_by_looking_is_logged_once(
+def test_a_state_change_found_by_a_query_is_logged_once(
     guard: MessagingGuard, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail(guard)
@@ -203,7 +203,7 @@ def test_a_change_noticed_by_looking_is_logged_once(
     assert len(caplog.records) == 1
 
 
-def test_what_changes_no_state_is_not_logged(
+def test_calls_without_a_state_change_are_not_logged(
     guard: MessagingGuard, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="waypost.guard"):
@@ -228,11 +228,11 @@ def test_rejections_are_counted_by_their_reason(guard: MessagingGuard) -> None:
     }
 
 
-def test_a_fresh_guard_has_counted_nothing(guard: MessagingGuard) -> None:
+def test_the_counters_of_a_new_guard_are_zero(guard: MessagingGuard) -> None:
     assert set(guard.counters().values()) == {0}
 
 
-def test_changing_the_counters_given_out_changes_nothing(guard: MessagingGuard) -> None:
+def test_the_returned_counters_are_a_copy(guard: MessagingGuard) -> None:
     guard.counters()["circuit_breaker_transitions"] = 99
     assert guard.counters()["circuit_breaker_transitions"] == 0
 
@@ -240,7 +240,7 @@ def test_changing_the_counters_given_out_changes_nothing(guard: MessagingGuard) 
 # --- Threads -------------------------------------------------------------------------------------
 
 
-def test_many_threads_together_get_no_more_through_than_the_limit(clock: ManualClock) -> None:
+def test_many_threads_together_stay_within_the_limit(clock: ManualClock) -> None:
     guard = MessagingGuard(MessagingGuardConfig(rate_limit_per_window=50), clock=clock)
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda _: guard.check("sender-1", "target-1"), range(400)))
@@ -249,7 +249,7 @@ def test_many_threads_together_get_no_more_through_than_the_limit(clock: ManualC
     guard.stop()
 
 
-def test_of_many_threads_one_gets_the_probe(guard: MessagingGuard, clock: ManualClock) -> None:
+def test_only_one_of_many_threads_gets_the_probe(guard: MessagingGuard, clock: ManualClock) -> None:
     fail(guard)
     clock.advance_ms(RESET_MS)
     with ThreadPoolExecutor(8) as threads:
@@ -257,7 +257,7 @@ def test_of_many_threads_one_gets_the_probe(guard: MessagingGuard, clock: Manual
     assert sum(result.allowed for result in results) == 1
 
 
-def test_a_log_handler_may_ask_the_guard(guard: MessagingGuard) -> None:
+def test_a_log_handler_may_use_the_guard(guard: MessagingGuard) -> None:
     seen = []
 
     class Asking(logging.Handler):
@@ -292,7 +292,7 @@ def test_the_sweep_drops_idle_senders_and_idle_circuits(
 
 
 class ScriptedLock:
-    """Stands for the lock the timer waits on: answers as told and notes how long it would wait."""
+    """A stand-in for the lock of the timer: returns the given answers and records the timeouts."""
 
     def __init__(self, *answers: bool) -> None:
         self.answers = list(answers)
@@ -303,7 +303,7 @@ class ScriptedLock:
         return self.answers.pop(0)
 
 
-def test_the_timer_sweeps_every_five_minutes_until_it_is_ended(
+def test_the_timer_sweeps_every_five_minutes_until_it_is_stopped(
     guard: MessagingGuard, clock: ManualClock
 ) -> None:
     guard.check("idle", "target-1")
@@ -314,7 +314,7 @@ def test_the_timer_sweeps_every_five_minutes_until_it_is_ended(
     assert guard.sweep().senders == 0
 
 
-def test_the_timer_ends_when_it_finds_no_guard() -> None:
+def test_the_timer_ends_when_the_guard_is_gone() -> None:
     guard, running = MessagingGuard(), ScriptedLock(False, False)
     gone = weakref.ref(guard)
     del guard
@@ -323,7 +323,7 @@ def test_the_timer_ends_when_it_finds_no_guard() -> None:
     assert running.answers == [False]
 
 
-def test_between_two_sweeps_the_timer_holds_no_guard(clock: ManualClock) -> None:
+def test_between_two_sweeps_the_timer_holds_no_reference_to_the_guard(clock: ManualClock) -> None:
     held = [MessagingGuard(clock=clock)]
     watcher = weakref.ref(held[0])
 
@@ -339,7 +339,7 @@ def test_between_two_sweeps_the_timer_holds_no_guard(clock: ManualClock) -> None
     assert watcher() is None
 
 
-def test_stopping_ends_the_timer_and_leaves_the_guard_working(clock: ManualClock) -> None:
+def test_stop_ends_the_timer_and_leaves_the_guard_working(clock: ManualClock) -> None:
     guard = MessagingGuard(clock=clock)
     assert guard._sweeper.is_alive()
     guard.stop()
@@ -359,7 +359,7 @@ def test_the_timer_does_not_keep_a_guard_alive(clock: ManualClock) -> None:
 
 
 @pytest.mark.process
-def test_a_process_with_a_live_guard_exits_by_itself() -> None:
+def test_a_live_guard_does_not_keep_the_process_alive() -> None:
     program = (
         "from waypost.client.guard import MessagingGuard\n"
         "guard = MessagingGuard()\n"

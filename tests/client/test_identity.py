@@ -1,4 +1,4 @@
-"""An agent's keys: what they prove, and how they are kept."""
+"""An agent's keys: proofs, and key files."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def verify(identity: Identity, signature: str | None, text: bytes) -> None:
-    """Raises `InvalidSignature` unless the identity signed `text`."""
+    """Raise `InvalidSignature` unless the identity signed `text`."""
     assert signature is not None
     key = Ed25519PublicKey.from_public_bytes(from_text(identity.public_key, 32))
     key.verify(from_text(signature, 64), text)
@@ -52,7 +52,7 @@ def private_parts(file: Path) -> list[str]:
     return [content["signing_key"], content["sealing_key"]]
 
 
-def test_every_identity_has_keys_of_its_own(alice: Identity) -> None:
+def test_every_identity_has_its_own_keys(alice: Identity) -> None:
     other = Identity.new("agent.alice")
     assert alice.public_key != other.public_key
     assert alice.sealing_key != other.sealing_key
@@ -60,24 +60,24 @@ def test_every_identity_has_keys_of_its_own(alice: Identity) -> None:
 
 
 @pytest.mark.parametrize("subject", ["", "agent.*", "agent..a", "a b", "agent.a\nagent.b"])
-def test_what_is_no_subject_gets_no_identity(subject: str) -> None:
+def test_an_invalid_subject_gets_no_identity(subject: str) -> None:
     with pytest.raises(InvalidSubject):
         Identity.new(subject)
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_anonymous", "_x.a"])
-def test_the_relays_own_names_get_no_identity(subject: str) -> None:
+def test_a_reserved_name_gets_no_identity(subject: str) -> None:
     with pytest.raises(InvalidMessage, match="belong to the relay"):
         Identity.new(subject)
 
 
-def test_a_proof_signs_the_challenge_and_all_it_is_for(alice: Identity) -> None:
+def test_a_proof_signs_the_challenge_and_its_purpose(alice: Identity) -> None:
     proof = alice.prove(NONCE, ORIGIN)
     assert (proof.subject, proof.public_key) == ("agent.alice", alice.public_key)
     verify(alice, proof.signature, proof_of(alice, ORIGIN))
 
 
-def test_a_proof_for_one_relay_says_nothing_to_another(alice: Identity) -> None:
+def test_a_proof_for_one_relay_is_invalid_at_another(alice: Identity) -> None:
     proof = alice.prove(NONCE, ORIGIN)
     with pytest.raises(InvalidSignature):
         verify(alice, proof.signature, proof_of(alice, "elsewhere.example:7000"))
@@ -87,7 +87,7 @@ def test_an_origin_is_signed_in_lower_case(alice: Identity) -> None:
     verify(alice, alice.prove(NONCE, "Relay.EXAMPLE:7000").signature, proof_of(alice, ORIGIN))
 
 
-def test_a_proof_brings_the_sealing_key(alice: Identity) -> None:
+def test_a_proof_includes_the_sealing_key(alice: Identity) -> None:
     proof = alice.prove(NONCE, ORIGIN, receive="pull")
     assert proof.receive == "pull"
     assert proof.sealing_key == alice.sealing_key
@@ -96,12 +96,12 @@ def test_a_proof_brings_the_sealing_key(alice: Identity) -> None:
 
 
 @pytest.mark.parametrize("nonce", ["", "short", "x\nagent.mallory", to_text(bytes(33)), "é" * 43])
-def test_what_is_no_challenge_is_not_signed(alice: Identity, nonce: str) -> None:
+def test_an_invalid_nonce_is_not_signed(alice: Identity, nonce: str) -> None:
     with pytest.raises(InvalidMessage):
         alice.prove(nonce, ORIGIN)
 
 
-def test_an_identity_is_the_same_after_it_was_saved(alice: Identity, file: Path) -> None:
+def test_a_saved_identity_loads_unchanged(alice: Identity, file: Path) -> None:
     alice.save(file)
     again = Identity.load(file)
     assert again.card == alice.card
@@ -117,19 +117,19 @@ def test_only_the_owner_can_read_the_file_whatever_the_umask(alice: Identity, fi
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_saving_makes_the_directory(alice: Identity, tmp_path: Path) -> None:
+def test_saving_creates_the_directory(alice: Identity, tmp_path: Path) -> None:
     alice.save(tmp_path / "config" / "waypost" / "alice.key")
     assert Identity.load(tmp_path / "config" / "waypost" / "alice.key").card == alice.card
 
 
 def test_keys_are_not_overwritten(alice: Identity, file: Path) -> None:
     alice.save(file)
-    with pytest.raises(KeyFileExists, match="gone for good"):
+    with pytest.raises(KeyFileExists, match="cannot be recovered"):
         Identity.new("agent.alice").save(file)
     assert Identity.load(file).card == alice.card
 
 
-def test_keys_are_overwritten_when_that_is_asked_for(alice: Identity, file: Path) -> None:
+def test_keys_are_overwritten_on_request(alice: Identity, file: Path) -> None:
     Identity.new("agent.alice").save(file)
     file.chmod(0o644)
     alice.save(file, overwrite=True)
@@ -137,13 +137,13 @@ def test_keys_are_overwritten_when_that_is_asked_for(alice: Identity, file: Path
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_overwriting_works_where_there_is_nothing_yet(alice: Identity, file: Path) -> None:
+def test_overwriting_works_without_an_existing_file(alice: Identity, file: Path) -> None:
     alice.save(file, overwrite=True)
     assert Identity.load(file).card == alice.card
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o777])
-def test_a_file_open_to_others_is_rejected_with_the_way_out(
+def test_a_file_readable_by_others_is_rejected_with_the_command_to_fix_it(
     alice: Identity, file: Path, mode: int
 ) -> None:
     alice.save(file)
@@ -170,7 +170,7 @@ def test_a_stricter_mode_is_fine(alice: Identity, file: Path) -> None:
     ],
     ids=str,
 )
-def test_a_file_with_something_wrong_in_it_is_rejected(
+def test_a_file_with_an_invalid_field_is_rejected(
     alice: Identity, file: Path, change: dict[str, object]
 ) -> None:
     alice.save(file)
@@ -179,7 +179,7 @@ def test_a_file_with_something_wrong_in_it_is_rejected(
         Identity.load(file)
 
 
-def test_a_file_cut_anywhere_is_rejected(alice: Identity, file: Path) -> None:
+def test_a_truncated_file_is_rejected(alice: Identity, file: Path) -> None:
     alice.save(file)
     whole = file.read_bytes()
     for cut in range(len(whole) - 2):
@@ -189,27 +189,27 @@ def test_a_file_cut_anywhere_is_rejected(alice: Identity, file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"null", b"[" * 20_000])
-def test_what_was_never_a_key_file_is_rejected(file: Path, content: bytes) -> None:
+def test_any_other_content_is_rejected(file: Path, content: bytes) -> None:
     file.touch(mode=0o600)
     file.write_bytes(content)
     with pytest.raises(KeyFileInvalid):
         Identity.load(file)
 
 
-def test_what_is_not_a_file_is_rejected(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(KeyFileInvalid):
         Identity.load(tmp_path)
     with pytest.raises(KeyFileInvalid, match="No such file"):
         Identity.load(tmp_path / "none.key")
 
 
-def test_where_nothing_can_be_written_it_is_said(alice: Identity, file: Path) -> None:
+def test_a_failed_write_is_reported(alice: Identity, file: Path) -> None:
     file.touch()
     with pytest.raises(KeyFileError, match="cannot write"):
         alice.save(file / "inside-a-file.key")
 
 
-def test_private_keys_are_not_shown(alice: Identity, file: Path) -> None:
+def test_private_keys_are_not_in_the_repr(alice: Identity, file: Path) -> None:
     alice.save(file)
     shown = f"{alice!r} {alice} {alice.card!r} {alice.prove(NONCE, ORIGIN)!r}"
     assert alice.public_key in shown

@@ -1,4 +1,4 @@
-"""Options that make no sense are refused when they are given, not when they are needed."""
+"""Options: invalid values are rejected on construction."""
 
 from typing import Any
 

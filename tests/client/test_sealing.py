@@ -1,4 +1,4 @@
-"""Sealed payloads: whole to the recipient, opaque to others, and bound to one message."""
+"""Sealed payloads: readable by the recipient only, and bound to one message."""
 
 import json
 from typing import Any
@@ -55,7 +55,7 @@ def opened_by_bob(payload: object, **instead: Any) -> Any:
 
 
 def signed_by(sender: Identity, ephemeral: str, content: str) -> dict[str, Any]:
-    """Any content with a good signature, from `sender` to Bob."""
+    """Return a seal with arbitrary content and a valid signature, from `sender` to Bob."""
     parties = Parties(
         message_id=ID,
         sender=sender.subject,
@@ -69,7 +69,7 @@ def signed_by(sender: Identity, ephemeral: str, content: str) -> dict[str, Any]:
 
 
 @given(payload=json_values)
-def test_the_recipient_reads_what_the_sender_wrote(payload: object) -> None:
+def test_the_recipient_can_unseal_the_payload(payload: object) -> None:
     sealed = json.loads(encode_payload(sealed_for_bob(payload)))
     assert is_sealed(sealed)
     assert opened_by_bob(sealed, sender_key=ALICE.public_key) == payload
@@ -85,13 +85,13 @@ def test_a_large_payload_can_be_sealed() -> None:
     assert opened_by_bob(sealed_for_bob(payload)) == payload
 
 
-def test_nothing_of_the_content_can_be_seen() -> None:
+def test_a_sealed_payload_reveals_no_content() -> None:
     sealed = sealed_for_bob({"word": "rumpelstiltskin"})
     assert b"rumpelstiltskin" not in encode_payload(sealed)
     assert b"rumpelstiltskin" not in from_text(sealed["content"])
 
 
-def test_the_same_payload_never_looks_the_same() -> None:
+def test_the_same_payload_is_sealed_differently_each_time() -> None:
     one, two = sealed_for_bob(), sealed_for_bob()
     assert one["ephemeral"] != two["ephemeral"]
     assert one["content"] != two["content"]
@@ -100,13 +100,13 @@ def test_the_same_payload_never_looks_the_same() -> None:
 @settings(max_examples=200)
 @given(
     field=st.sampled_from(["by", "ephemeral", "content", "signature"]),
-    place=st.integers(0, 10_000),
+    position=st.integers(0, 10_000),
     change=st.integers(1, 255),
 )
-def test_a_changed_byte_breaks_the_seal(field: str, place: int, change: int) -> None:
+def test_a_changed_byte_breaks_the_seal(field: str, position: int, change: int) -> None:
     sealed = sealed_for_bob({"amount": 12})
     raw = bytearray(from_text(sealed[field]))
-    raw[place % len(raw)] ^= change
+    raw[position % len(raw)] ^= change
     with pytest.raises(SealBroken):
         opened_by_bob(sealed | {field: to_text(bytes(raw))})
 
@@ -137,24 +137,24 @@ def test_a_seal_is_for_one_message_one_sender_and_one_recipient(instead: dict[st
         opened_by_bob(sealed_for_bob(), **instead)
 
 
-def test_nobody_can_pass_off_anothers_content_as_their_own() -> None:
+def test_a_sender_cannot_pass_off_the_content_of_another_as_its_own() -> None:
     stolen = sealed_for_bob()
     forged = signed_by(MALLORY, stolen["ephemeral"], stolen["content"])
     with pytest.raises(SealBroken):
         opened_by_bob(forged, sender="agent.mallory")
 
 
-def test_a_recipient_cannot_pass_a_seal_on_as_if_it_were_for_another() -> None:
+def test_a_recipient_cannot_forward_a_seal_to_another_recipient() -> None:
     carol = Identity.new("agent.carol")
     with pytest.raises(SealBroken):
         opened_by_bob(sealed_for_bob(), as_=carol)
 
 
-def test_the_key_of_the_sealer_is_told() -> None:
+def test_the_key_of_the_sealer_is_returned() -> None:
     assert sealer_of(sealed_for_bob()) == ALICE.public_key
 
 
-def test_a_key_made_up_for_the_senders_name_is_found_out_with_the_senders_card() -> None:
+def test_a_forged_key_is_detected_with_the_card_of_the_sender() -> None:
     impostor = Identity.new("agent.alice")
     sealed = seal("trust me", to=BOB.card, by=impostor, message_id=ID)
     assert sealer_of(sealed) != ALICE.public_key
@@ -163,7 +163,7 @@ def test_a_key_made_up_for_the_senders_name_is_found_out_with_the_senders_card()
 
 
 @pytest.mark.parametrize("payload", [None, 1, "text", [], {}, {"waypost": "sealed-2"}], ids=str)
-def test_what_is_not_sealed_is_known_and_not_unsealed(payload: object) -> None:
+def test_an_unsealed_payload_is_recognized_and_rejected(payload: object) -> None:
     assert not is_sealed(payload)
     with pytest.raises(SealBroken):
         opened_by_bob(payload)
@@ -177,35 +177,35 @@ def test_what_is_not_sealed_is_known_and_not_unsealed(payload: object) -> None:
         optional=dict.fromkeys(("by", "ephemeral", "content", "signature", "x"), json_values),
     )
 )
-def test_garbage_that_says_it_is_sealed_is_a_broken_seal(payload: dict[str, Any]) -> None:
+def test_garbage_marked_as_sealed_is_a_broken_seal(payload: dict[str, Any]) -> None:
     assert is_sealed(payload)
     with pytest.raises(SealBroken):
         opened_by_bob(payload)
 
 
-def test_a_field_more_breaks_the_seal() -> None:
+def test_an_extra_field_breaks_the_seal() -> None:
     with pytest.raises(SealBroken):
         opened_by_bob(sealed_for_bob() | {"note": "added on the way"})
 
 
-def test_an_ephemeral_key_that_keeps_no_secret_breaks_the_seal() -> None:
+def test_a_low_order_ephemeral_key_breaks_the_seal() -> None:
     with pytest.raises(SealBroken):
         opened_by_bob(signed_by(ALICE, to_text(bytes(32)), to_text(bytes(32))))
 
 
 @pytest.mark.parametrize("message_id", ["", "a b", "a\nb", "x" * 65])
-def test_a_message_id_that_no_relay_takes_is_rejected(message_id: str) -> None:
+def test_an_invalid_message_id_is_rejected(message_id: str) -> None:
     with pytest.raises(InvalidMessage):
         sealed_for_bob(message_id=message_id)
 
 
 @pytest.mark.parametrize("payload", [b"bytes", object(), {"a": 1j}])
-def test_what_json_cannot_hold_is_not_sealed(payload: object) -> None:
+def test_a_value_that_json_cannot_hold_is_not_sealed(payload: object) -> None:
     with pytest.raises(InvalidMessage):
         sealed_for_bob(payload)
 
 
-def test_an_identitys_card_holds() -> None:
+def test_the_card_of_an_identity_is_valid() -> None:
     assert check_card(BOB.card) == BOB.sealing_key
 
 
@@ -224,13 +224,13 @@ def test_an_identitys_card_holds() -> None:
         {"subject": "\ud800"},
     ],
 )
-def test_a_card_with_anything_exchanged_is_not_encrypted_to(change: dict[str, Any]) -> None:
+def test_a_card_with_a_replaced_part_is_rejected(change: dict[str, Any]) -> None:
     card = msgspec.structs.replace(BOB.card, **change)
     with pytest.raises(CardInvalid):
         seal("secret", to=card, by=ALICE, message_id=ID)
 
 
-def test_a_signed_sealing_key_that_keeps_no_secret_is_not_encrypted_to() -> None:
+def test_a_signed_low_order_sealing_key_is_rejected() -> None:
     zero = to_text(bytes(32))
     card = Card(
         subject="agent.mallory",
@@ -238,11 +238,11 @@ def test_a_signed_sealing_key_that_keeps_no_secret_is_not_encrypted_to() -> None
         sealing_key=zero,
         sealing_signature=MALLORY.sign(sealing_key_text(subject="agent.mallory", sealing_key=zero)),
     )
-    with pytest.raises(CardInvalid, match="keeps no secret"):
+    with pytest.raises(CardInvalid, match="low order"):
         seal("secret", to=card, by=ALICE, message_id=ID)
 
 
-def test_what_was_sealed_by_an_earlier_version_can_be_read() -> None:
+def test_a_payload_sealed_by_an_earlier_version_can_be_unsealed() -> None:
     bob = Identity(
         "agent.bob",
         Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32),

@@ -1,4 +1,4 @@
-"""Envelopes as files and consumers see them."""
+"""Envelopes: encoding, and the computed size."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -53,7 +53,7 @@ def test_an_envelope_is_one_line_of_plain_json(envelope: Envelope) -> None:
     assert json.loads(encoded)["payload"] == envelope.payload
 
 
-def test_a_file_holds_the_header_in_plain_words() -> None:
+def test_a_file_holds_the_header_as_readable_json() -> None:
     envelope = Envelope(
         id="order-1",
         subject="agent.a",
@@ -88,7 +88,7 @@ def test_an_instant_is_exact_to_the_microsecond(at_us: int) -> None:
 
 @settings(max_examples=50)
 @given(ENVELOPES, AT_US, NAMES)
-def test_the_size_of_a_stored_envelope_is_known_without_writing_it(
+def test_the_size_of_a_stored_envelope_is_computed_without_encoding(
     envelope: Envelope, at_us: int, endpoint: str
 ) -> None:
     arrival = Accepted(

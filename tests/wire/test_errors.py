@@ -36,7 +36,7 @@ def test_a_rejected_request_names_the_subject_and_every_reason() -> None:
     assert problem.result is result
 
 
-def test_a_request_without_a_recipient_is_rejected_for_want_of_an_endpoint() -> None:
+def test_a_request_without_a_recipient_names_the_missing_endpoint() -> None:
     result = PublishResult(message_id="", delivered_to=0)
     problem = relay_errors.RequestRejected("agent.a", result)
     assert str(problem) == "request to agent.a not delivered: no such endpoint"

@@ -72,7 +72,7 @@ def made(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
 
 
 def same(one: events.Event, other: events.Event) -> bool:
-    """Equal, with payloads compared as what they say."""
+    """Return whether two events are equal, with payloads compared as decoded values."""
     pairs = [(getattr(one, name), getattr(other, name)) for name in type(one).__struct_fields__]
     plain = [
         tuple(bytes(value) if isinstance(value, msgspec.Raw) else value for value in pair)
@@ -81,7 +81,7 @@ def same(one: events.Event, other: events.Event) -> bool:
     return type(one) is type(other) and all(left == right for left, right in plain)
 
 
-def test_the_kinds_of_events_are_the_ones_readers_know() -> None:
+def test_the_kinds_of_events_are_the_documented_ones() -> None:
     assert {str(kind.__struct_config__.tag) for kind in event_types()} == KINDS
 
 
@@ -97,7 +97,7 @@ def test_an_event_is_the_same_after_a_round_trip(
     assert json.loads(encoded)["kind"] == kind.__struct_config__.tag
 
 
-def test_a_field_that_has_its_default_is_left_out() -> None:
+def test_a_field_with_its_default_value_is_omitted() -> None:
     line = json.loads(events.encode_event(events.Acked(at_us=1, id="a", endpoint="agent.a")))
     assert line == {"kind": "acked", "at_us": 1, "id": "a", "endpoint": "agent.a"}
 
@@ -138,12 +138,12 @@ def test_an_event_is_one_line_whatever_its_payload(payload: object) -> None:
         b'{"kind":"acked","at_us":1}',
     ],
 )
-def test_what_is_no_event_is_rejected(line: bytes) -> None:
+def test_an_invalid_event_is_rejected(line: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         events.decode_event(line)
 
 
-def test_a_field_from_a_newer_version_is_passed_over() -> None:
+def test_a_field_of_a_newer_version_is_ignored() -> None:
     line = b'{"kind":"acked","at_us":1,"id":"a","endpoint":"b","colour":"red"}'
     assert isinstance(events.decode_event(line), events.Acked)
 

@@ -1,4 +1,4 @@
-"""Frames: the same operations in both encodings, and nothing else taken from an agent."""
+"""Frames: the same operations in both encodings, and strict decoding of an agent's."""
 
 import math
 from datetime import UTC, datetime
@@ -61,20 +61,24 @@ FROM_AGENT = [
 ]
 
 
-def test_every_operation_is_looked_at_here() -> None:
+def test_every_operation_is_tested_here() -> None:
     assert {type(one) for one in FROM_RELAY} == set(get_args(frames.FromRelay))
     assert {type(one) for one in FROM_AGENT} == set(get_args(frames.FromAgent))
 
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_RELAY, ids=lambda one: type(one).__name__)
-def test_what_the_relay_says_arrives(codec: Codec, operation: frames.FrameOperation) -> None:
+def test_operations_of_the_relay_survive_a_round_trip(
+    codec: Codec, operation: frames.FrameOperation
+) -> None:
     assert codec.from_relay(codec.encode(operation)) == [operation]
 
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_AGENT, ids=lambda one: type(one).__name__)
-def test_what_an_agent_says_arrives(codec: Codec, operation: frames.FrameOperation) -> None:
+def test_operations_of_an_agent_survive_a_round_trip(
+    codec: Codec, operation: frames.FrameOperation
+) -> None:
     if isinstance(operation, frames.Send):
         (found,) = codec.from_agent(codec.encode(operation))
         assert isinstance(found, frames.Send)
@@ -89,20 +93,22 @@ def test_a_frame_may_hold_a_list(codec: Codec) -> None:
     assert codec.from_agent(codec.encode([])) == []
 
 
-def test_agents_speak_json_as_text() -> None:
+def test_agents_may_send_json_as_text() -> None:
     assert JSON.from_agent('{"op":"ack","ids":["x"]}') == [frames.Ack(ids=["x"])]
     assert JSON.from_agent(b'{"op":"ack","ids":["x"]}') == [frames.Ack(ids=["x"])]
 
 
-def test_text_is_no_messagepack() -> None:
+def test_a_text_frame_is_not_messagepack() -> None:
     with pytest.raises(msgspec.DecodeError, match="binary"):
         MSGPACK.from_agent('{"op":"ack","ids":["x"]}')
 
 
 @BOTH
 @pytest.mark.parametrize("operation", FROM_RELAY, ids=lambda one: type(one).__name__)
-def test_an_agent_cannot_speak_as_the_relay(codec: Codec, operation: frames.FrameOperation) -> None:
-    if type(operation).__struct_config__.tag != "signal":  # the agent's own has the same name
+def test_an_agent_cannot_send_operations_of_the_relay(
+    codec: Codec, operation: frames.FrameOperation
+) -> None:
+    if type(operation).__struct_config__.tag != "signal":  # both sides have one
         with pytest.raises(msgspec.DecodeError):
             codec.from_agent(codec.encode(operation))
 
@@ -135,8 +141,8 @@ ENDS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("operation", "is_taken"), ENDS)
-def test_numbers_have_ends(operation: dict[str, Any], is_taken: bool) -> None:
-    frame = msgspec.msgpack.encode(operation)  # it has a form for what is no number
+def test_numbers_are_bounded(operation: dict[str, Any], is_taken: bool) -> None:
+    frame = msgspec.msgpack.encode(operation)  # MessagePack can encode NaN
     if is_taken:
         assert len(MSGPACK.from_agent(frame)) == 1
     else:
@@ -144,7 +150,7 @@ def test_numbers_have_ends(operation: dict[str, Any], is_taken: bool) -> None:
             MSGPACK.from_agent(frame)
 
 
-# Payloads: JSON inside the relay, whatever the agent speaks
+# Payloads: JSON inside the relay, in either encoding
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.floats(-1e9, 1e9),
@@ -154,7 +160,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_a_payload_comes_out_of_every_encoding_as_it_went_in(value: object) -> None:
+def test_a_payload_survives_a_round_trip_in_every_encoding(value: object) -> None:
     stored = msgspec.json.encode(
         MSGPACK.payload_to_json(msgspec.Raw(msgspec.msgpack.encode(value)))
     )
@@ -165,13 +171,13 @@ def test_a_payload_comes_out_of_every_encoding_as_it_went_in(value: object) -> N
 
 
 @pytest.mark.parametrize("text", [b"18446744073709551616", b"[-9223372036854775809]", b"1e999"])
-def test_what_messagepack_has_no_form_for_is_said_to_have_none(text: bytes) -> None:
+def test_a_payload_that_messagepack_cannot_hold_is_rejected(text: bytes) -> None:
     with pytest.raises(InvalidMessage, match="MessagePack"):
         MSGPACK.payload_from_json(msgspec.Raw(text))
 
 
 @given(st.binary(max_size=40))
-def test_whatever_is_given_as_messagepack_is_a_value_or_an_invalid_message(raw: bytes) -> None:
+def test_any_messagepack_bytes_are_a_value_or_an_invalid_message(raw: bytes) -> None:
     try:
         MSGPACK.payload_to_json(msgspec.Raw(raw))
     except InvalidMessage:
@@ -180,7 +186,7 @@ def test_whatever_is_given_as_messagepack_is_a_value_or_an_invalid_message(raw: 
 
 @BOTH
 @given(frame=st.binary(max_size=60) | st.text(max_size=60))
-def test_whatever_is_given_as_a_frame_is_operations_or_a_decoding_error(
+def test_any_frame_bytes_are_operations_or_a_decoding_error(
     codec: Codec, frame: bytes | str
 ) -> None:
     try:

@@ -1,4 +1,4 @@
-"""What is signed, and the one way in which keys are written."""
+"""The signed texts, and the encoding of keys."""
 
 import pytest
 from hypothesis import given
@@ -22,31 +22,31 @@ def test_a_proof_names_its_purpose_the_relay_the_nonce_the_subject_and_the_key()
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_proof_with_any_part_changed_is_another(part: str) -> None:
+def test_a_proof_changes_with_each_of_its_parts(part: str) -> None:
     assert proof_text(**{**PARTS, part: "other"}) != proof_text(**PARTS)
 
 
-def test_what_is_signed_for_one_purpose_says_nothing_for_another() -> None:
+def test_a_signature_for_one_purpose_is_invalid_for_another() -> None:
     sealing = sealing_key_text(subject="agent.a", sealing_key="k")
     assert sealing == b"waypost-sealing-key-1\nagent.a\nk"
     assert not proof_text(**PARTS).startswith(sealing.split(b"\n", maxsplit=1)[0])
 
 
 @given(st.binary(max_size=100))
-def test_bytes_survive_being_text(raw: bytes) -> None:
+def test_bytes_survive_a_round_trip_as_text(raw: bytes) -> None:
     assert from_text(to_text(raw)) == raw
     assert from_text(to_text(raw), len(raw)) == raw
 
 
 @given(st.binary(max_size=40), st.integers(0, 40))
-def test_another_length_than_the_one_asked_for_is_rejected(raw: bytes, length: int) -> None:
+def test_an_unexpected_length_is_rejected(raw: bytes, length: int) -> None:
     if len(raw) != length:
         with pytest.raises(InvalidMessage):
             from_text(to_text(raw), length)
 
 
 @given(st.text(max_size=60))
-def test_text_is_rejected_or_is_the_only_way_to_write_its_bytes(text: str) -> None:
+def test_every_accepted_text_is_the_canonical_encoding_of_its_bytes(text: str) -> None:
     try:
         raw = from_text(text)
     except InvalidMessage:
@@ -58,7 +58,7 @@ def test_text_is_rejected_or_is_the_only_way_to_write_its_bytes(text: str) -> No
     "text",
     [
         "A" * 43 + "=",  # padded
-        "A" * 42 + "B",  # bits that nobody would read
+        "A" * 42 + "B",  # unused bits set
         "A" * 42 + "+",
         "A" * 42 + "/",
         " " + "A" * 42,
@@ -68,22 +68,22 @@ def test_text_is_rejected_or_is_the_only_way_to_write_its_bytes(text: str) -> No
         "",
     ],
 )
-def test_a_key_is_written_in_one_way_only(text: str) -> None:
+def test_a_key_has_one_encoding_only(text: str) -> None:
     with pytest.raises(InvalidMessage):
         from_text(text, KEY_BYTES)
 
 
-def test_an_agent_may_be_called_by_any_subject() -> None:
+def test_an_agent_may_use_any_subject() -> None:
     assert validate_agent_subject("agent.billing._x") == "agent.billing._x"
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_anonymous", "_x.agent"])
-def test_no_agent_is_called_what_the_relay_is_called(subject: str) -> None:
+def test_an_agent_cannot_use_a_reserved_name(subject: str) -> None:
     with pytest.raises(InvalidMessage, match="belong to the relay"):
         validate_agent_subject(subject)
 
 
 @pytest.mark.parametrize("subject", ["", "agent.*", ">", "agent..a", "agent.\u0430", "a" * 256])
-def test_no_agent_is_called_what_is_no_subject(subject: str) -> None:
+def test_an_agent_cannot_use_an_invalid_subject(subject: str) -> None:
     with pytest.raises(InvalidSubject):
         validate_agent_subject(subject)

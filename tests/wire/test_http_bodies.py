@@ -1,4 +1,4 @@
-"""What requests carry: strict about fields and bounds, and stated as it is checked."""
+"""Request bodies: strict fields and bounds, documented as they are checked."""
 
 import re
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ NAMES = st.text(st.sampled_from("ab_-9.*> é\n"), max_size=24)
 
 
 def stated(kind: Any) -> str:
-    """The pattern that the document states for a kind of text."""
+    """Return the regular expression in the OpenAPI document for a type."""
     pattern: str = msgspec.json.schema(kind)["pattern"]
     return pattern.removesuffix("$") + r"\Z"  # as in JSON Schema: the end, not a line's end
 
@@ -44,7 +44,7 @@ def is_valid(name: str, *, wildcards: bool) -> bool:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_field_nobody_knows_is_rejected(kind: Any) -> None:
+def test_an_unknown_field_is_rejected(kind: Any) -> None:
     required = {
         field.encode_name: _VALUES.get(field.name, "x")
         for field in msgspec.structs.fields(kind)
@@ -64,34 +64,34 @@ _VALUES = {
 
 
 @given(NAMES)
-def test_the_stated_format_of_subjects_is_the_one_that_is_checked(name: str) -> None:
+def test_the_stated_format_of_subjects_is_the_checked_one(name: str) -> None:
     assert bool(re.search(stated(SubjectText), name)) == is_valid(name, wildcards=False)
 
 
 @given(NAMES)
-def test_the_stated_format_of_patterns_is_the_one_that_is_checked(name: str) -> None:
+def test_the_stated_format_of_patterns_is_the_checked_one(name: str) -> None:
     assert bool(re.search(stated(PatternText), name)) == is_valid(name, wildcards=True)
 
 
 @pytest.mark.parametrize("tokens", [16, 17])
 @pytest.mark.parametrize("last", ["a", "*", ">"])
-def test_the_stated_number_of_tokens_is_the_one_that_is_checked(tokens: int, last: str) -> None:
+def test_the_stated_number_of_tokens_is_the_checked_one(tokens: int, last: str) -> None:
     name = ".".join(["a"] * (tokens - 1) + [last])
     assert bool(re.search(stated(PatternText), name)) == is_valid(name, wildcards=True)
 
 
-def test_a_payload_stays_as_it_was_written() -> None:
+def test_a_payload_is_kept_byte_for_byte() -> None:
     raw = b'{"subject":"agent.a","payload":{"n": 1.10}}'
     assert bytes(msgspec.json.decode(raw, type=NewMessage).payload) == b'{"n": 1.10}'
 
 
-def test_a_budget_holds_only_what_was_asked_for() -> None:
+def test_a_budget_holds_only_the_given_fields() -> None:
     asked = msgspec.json.decode(b'{"ttl":5}', type=BudgetRequest)
     assert msgspec.to_builtins(asked) == {"ttl": 5}
 
 
 @pytest.mark.parametrize("raw", [b'{"ttl":-1}', b'{"max_hops":0}', b'{"ttl":null}'])
-def test_a_budget_has_bounds(raw: bytes) -> None:
+def test_the_fields_of_a_budget_are_bounded(raw: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(raw, type=BudgetRequest)
 

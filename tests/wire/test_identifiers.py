@@ -1,4 +1,4 @@
-"""Message identifiers: they sort by when they were made, whatever the clock does."""
+"""Message identifiers: they sort by creation time, whatever the clock does."""
 
 import pytest
 from hypothesis import given
@@ -19,14 +19,14 @@ def ones(count: int) -> bytes:
 
 
 @given(MS)
-def test_an_identifier_carries_the_time_it_was_made(now_ms: int) -> None:
+def test_an_identifier_holds_its_creation_time(now_ms: int) -> None:
     identifier = UlidFactory(zeros).make(now_ms)
     assert len(identifier) == 26
     assert ulid_time_ms(identifier) == now_ms
 
 
 @given(st.lists(MS, min_size=2, max_size=50))
-def test_identifiers_sort_in_the_order_they_were_made_whatever_the_clock_does(
+def test_identifiers_sort_by_creation_whatever_the_clock_does(
     times: list[int],
 ) -> None:
     factory = UlidFactory(zeros)
@@ -51,16 +51,16 @@ def test_a_clock_that_goes_back_keeps_the_later_time() -> None:
     assert ulid_time_ms(again) == 2_000
 
 
-def test_two_factories_do_not_make_the_same_identifier() -> None:
+def test_two_factories_never_generate_the_same_identifier() -> None:
     entropy = iter(range(100))
     factories = [UlidFactory(lambda count: bytes([next(entropy)]) * count) for _ in range(2)]
     assert factories[0].make(1_000) != factories[1].make(1_000)
 
 
-def test_the_alphabet_leaves_out_letters_that_look_like_others() -> None:
+def test_the_alphabet_omits_ambiguous_characters() -> None:
     factory = UlidFactory(ones)
-    letters = set().union(*(factory.make(now_ms) for now_ms in range(0, 1 << 40, 1 << 30)))
-    assert not letters & set("ILOUilou")
+    characters = set().union(*(factory.make(now_ms) for now_ms in range(0, 1 << 40, 1 << 30)))
+    assert not characters & set("ILOUilou")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_alphabet_leaves_out_letters_that_look_like_others() -> None:
         "01HF7YAT0082JBA4FKCRSE3BW0\n",
     ],
 )
-def test_what_is_no_ulid_has_no_time(text: str) -> None:
+def test_an_identifier_that_is_not_a_ulid_has_no_time(text: str) -> None:
     assert ulid_time_ms(text) is None
 
 
@@ -88,6 +88,6 @@ def test_a_short_plain_token_may_be_a_message_id(given_id: str) -> None:
 @pytest.mark.parametrize(
     "given_id", ["", "x" * 65, ".", "..", "a/b", "a b", "a\n", "ü", "a.b", "a\0", None, 7, b"a"]
 )
-def test_what_could_not_be_a_file_name_is_no_message_id(given_id: object) -> None:
+def test_an_unsafe_file_name_is_not_a_message_id(given_id: object) -> None:
     with pytest.raises(InvalidMessage, match="letters, digits"):
         validate_message_id(given_id)

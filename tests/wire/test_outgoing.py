@@ -1,4 +1,4 @@
-"""The message to send: one set of fields in every form it takes."""
+"""Messages to send: the same fields in every form."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_every_form_adds_only_its_own_fields(
     assert form.__struct_fields__ == (*FIELDS, *own_fields)
 
 
-def test_a_send_frame_is_the_message_behind_its_ref() -> None:
+def test_a_send_frame_has_the_fields_of_a_message_after_its_ref() -> None:
     assert Send.__struct_fields__ == ("ref", *FIELDS)
 
 

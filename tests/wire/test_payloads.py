@@ -1,4 +1,4 @@
-"""Payloads and signals: what can be sent as JSON, and the typed ones that are checked."""
+"""Payloads and signals: JSON encoding, and validation of the typed ones."""
 
 import json
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def nested(levels: int, kind: str = "[") -> Any:
     return inner
 
 
-def test_the_words_agents_agree_on() -> None:
+def test_the_values_of_the_enums_are_stable() -> None:
     assert [str(one) for one in Performative] == [
         *("request", "inform", "query", "propose", "accept", "reject", "cfp", "failure")
     ]
@@ -58,7 +58,7 @@ def test_the_words_agents_agree_on() -> None:
     ]
 
 
-def test_a_standard_payload_says_only_what_it_was_given() -> None:
+def test_a_standard_payload_encodes_only_the_given_fields() -> None:
     assert json.loads(encode_payload(StandardPayload(content="hi"))) == {"content": "hi"}
 
 
@@ -91,12 +91,12 @@ def test_a_standard_payload_of_the_wrong_kind_is_rejected(changes: dict[str, Any
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_whatever_json_can_hold_is_the_same_after_a_round_trip(payload: object) -> None:
+def test_any_json_value_is_the_same_after_a_round_trip(payload: object) -> None:
     assert json.loads(encode_payload(payload)) == payload
 
 
 @pytest.mark.parametrize("payload", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")])
-def test_bytes_are_rejected_with_a_word_on_what_to_do(payload: object) -> None:
+def test_bytes_are_rejected_with_a_hint(payload: object) -> None:
     with pytest.raises(InvalidMessage, match="base64"):
         encode_payload(payload)
 
@@ -114,7 +114,7 @@ def test_bytes_are_rejected_with_a_word_on_what_to_do(payload: object) -> None:
     ],
     ids=lambda payload: type(payload).__name__,
 )
-def test_what_json_cannot_hold_is_rejected(payload: object) -> None:
+def test_a_value_that_json_cannot_hold_is_rejected(payload: object) -> None:
     with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
         encode_payload(payload)
 
@@ -122,21 +122,21 @@ def test_what_json_cannot_hold_is_rejected(payload: object) -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"oops", b"1 2", b'{"a":', b'"a\nb"', b'"\xff"', b'["\xc3\x28"]', b"NaN"]
 )
-@pytest.mark.parametrize("place", ["alone", "in a list", "in a mapping", "in a typed payload"])
-def test_raw_text_that_is_no_json_is_rejected_wherever_it_is(raw: bytes, place: str) -> None:
+@pytest.mark.parametrize("position", ["alone", "in a list", "in a mapping", "in a typed payload"])
+def test_invalid_raw_json_is_rejected_at_any_position(raw: bytes, position: str) -> None:
     part = msgspec.Raw(raw)
     payload = {
         "alone": part,
         "in a list": [1, part],
         "in a mapping": {"a": {"b": part}},
         "in a typed payload": StandardPayload(content="x", platform_data=part),
-    }[place]
+    }[position]
     with pytest.raises(InvalidMessage, match="cannot be sent as JSON"):
         encode_payload(payload)
 
 
 @pytest.mark.parametrize("kind", ["[", "{", "both"])
-def test_a_payload_may_be_nested_so_deep_and_no_deeper(kind: str) -> None:
+def test_a_payload_may_be_nested_up_to_the_limit(kind: str) -> None:
     deepest = nested(payload_nesting_max_levels, kind)
     assert json.loads(encode_payload(deepest)) == deepest
     with pytest.raises(InvalidMessage, match="flatten it"):
@@ -144,7 +144,7 @@ def test_a_payload_may_be_nested_so_deep_and_no_deeper(kind: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [900, 5_000])
-def test_a_payload_nested_beyond_reason_is_rejected(levels: int) -> None:
+def test_an_extremely_nested_payload_is_rejected(levels: int) -> None:
     with pytest.raises(InvalidMessage):
         encode_payload(nested(levels))
     with pytest.raises(InvalidMessage):
@@ -161,7 +161,7 @@ def test_a_payload_nested_beyond_reason_is_rejected(levels: int) -> None:
         {"[" * 50: "{" * 50, "\\" * 7: "[" * 80},
     ],
 )
-def test_many_brackets_side_by_side_or_in_strings_are_not_deep(payload: object) -> None:
+def test_adjacent_brackets_and_brackets_in_strings_do_not_count_as_nesting(payload: object) -> None:
     assert json.loads(encode_payload(payload)) == payload
 
 
@@ -175,7 +175,7 @@ def test_a_valid_signal_passes_unchanged() -> None:
     assert validate_signal(given_signal) == given_signal
 
 
-def test_the_type_of_a_signal_may_be_given_as_its_word() -> None:
+def test_the_type_of_a_signal_may_be_a_string() -> None:
     assert validate_signal(signal(type="presence")).type is SignalType.PRESENCE
 
 
@@ -196,6 +196,6 @@ def test_a_signal_with_a_wrong_field_is_rejected(changes: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("given_signal", [None, "typing", {"type": "typing"}])
-def test_what_is_no_signal_is_rejected(given_signal: object) -> None:
+def test_another_type_than_a_signal_is_rejected(given_signal: object) -> None:
     with pytest.raises(InvalidMessage, match="expected a Signal"):
         validate_signal(given_signal)

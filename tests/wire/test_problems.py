@@ -1,4 +1,4 @@
-"""Refusals as other processes see them."""
+"""Rejections as other processes see them."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from waypost.wire.results import PublishResult, Rejection
 NUMBERS = "backpressure: mailbox full (1000/1000)"
 
 
-def test_every_reason_has_a_status_that_is_a_failure() -> None:
+def test_every_reason_has_an_error_status() -> None:
     assert set(STATUS) == set(Reason)
     assert all(400 <= status < 600 for status in STATUS.values())
 
@@ -21,16 +21,16 @@ def test_a_quota_rejection_is_the_bare_text() -> None:
 
 
 @pytest.mark.parametrize("reason", [one for one in Reason if one != Reason.QUOTA_EXCEEDED])
-def test_any_other_rejection_says_its_reason_and_when_to_come_back(reason: Reason) -> None:
+def test_any_other_rejection_has_its_reason_and_retry_delay(reason: Reason) -> None:
     problem = problem_of(Rejection("", reason, "in words"), 1500)
     assert problem == Problem(error="in words", reason=reason, retry_after_ms=1500)
 
 
-def test_a_rejection_without_words_says_its_reason() -> None:
+def test_a_rejection_without_detail_shows_its_reason() -> None:
     assert problem_of(Rejection("", Reason.STORAGE_FULL)).error == "storage_full"
 
 
-def test_what_leaves_the_machine_does_not_say_how_full_mailboxes_are() -> None:
+def test_a_remote_result_hides_mailbox_fill_levels() -> None:
     result = PublishResult(
         message_id="m1",
         delivered_to=1,
@@ -45,7 +45,7 @@ def test_what_leaves_the_machine_does_not_say_how_full_mailboxes_are() -> None:
     assert "1000" not in msgspec.json.encode(shown).decode()
 
 
-def test_the_original_keeps_what_it_says() -> None:
+def test_the_original_result_is_unchanged() -> None:
     result = PublishResult(
         message_id="m1", delivered_to=0, rejected=[Rejection("5d44", Reason.BACKPRESSURE, NUMBERS)]
     )
@@ -53,7 +53,7 @@ def test_the_original_keeps_what_it_says() -> None:
     assert result.rejected[0].detail == NUMBERS
 
 
-def test_rejections_that_tell_nothing_about_others_are_shown_as_they_are() -> None:
+def test_rejections_that_reveal_nothing_are_shown_unchanged() -> None:
     rejected = [Rejection("5d44", Reason.BUDGET_EXCEEDED, "max hops exceeded (5/5)")]
     shown = discreet(PublishResult(message_id="m1", delivered_to=0, rejected=rejected))
     assert shown.rejected == rejected

@@ -1,4 +1,4 @@
-"""What callers are told about a publish."""
+"""The result of a publish."""
 
 import json
 
@@ -7,7 +7,7 @@ import msgspec
 from waypost import PublishResult, Reason, Rejection
 
 
-def test_a_result_says_no_more_than_it_must() -> None:
+def test_a_result_has_minimal_defaults() -> None:
     result = PublishResult(message_id="a", delivered_to=1)
     assert (result.rejected, result.retry_after_ms, result.mailbox_pressure) == ([], 0, {})
 
@@ -19,7 +19,7 @@ def test_two_results_share_nothing() -> None:
     assert (other.rejected, other.mailbox_pressure) == ([], {})
 
 
-def test_reasons_are_plain_words() -> None:
+def test_reasons_are_plain_strings() -> None:
     assert Rejection("", Reason.RATE_LIMITED).reason == "rate_limited"
     assert {str(reason) for reason in Reason} == {
         *("rate_limited", "backpressure", "quota_exceeded", "circuit_open"),

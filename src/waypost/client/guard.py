@@ -1,13 +1,13 @@
-"""The messaging guard as an application holds it: decisions from `policy.guard`, plus a clock,
-a lock, a log, counters and a timer.
+"""The messaging guard for applications: the decisions of `policy.guard`, with a clock, a lock, a
+log, counters and a timer.
 
 Rule 1  Every change of a circuit's state is logged with the agent's name and counted once.
 Rule 2  Idle senders and circuits are swept every five minutes, on a thread that keeps neither
         the guard nor the process alive.
-Rule 3  Safe to use from any number of threads; time never goes back for it, whatever the clock.
+Rule 3  Thread-safe. Its time never goes back, even if the clock does.
 
-This module does not know the environment: `MessagingGuard(load_messaging_guard_config(os.environ))`
-is what an application writes.
+This module does not read the environment. An application writes
+`MessagingGuard(load_messaging_guard_config(os.environ))`.
 """
 
 import logging
@@ -37,15 +37,15 @@ REJECTIONS = {
 
 
 def wall_clock_us() -> int:
-    """Microseconds since the epoch, from the machine's clock."""
+    """Return the microseconds since the epoch, from the machine's clock."""
     return time.time_ns() // 1000
 
 
 class MessagingGuard:
-    """Keeps calls between agents within their limits, and off targets that are down.
+    """Rate limit and circuit breakers for calls between agents.
 
-    Ask `check` before a call and tell `record_success` or `record_failure` how it went. A call
-    that was let through and never reported keeps a half-open circuit waiting until the sweep.
+    Call `check` before a call and `record_success` or `record_failure` after it. An allowed call
+    whose outcome is never recorded keeps a half-open circuit waiting until the sweep.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class MessagingGuard:
         self._clock = clock
         self._latest_ms = 0
         self._lock = threading.Lock()
-        self._counted: Counter[str] = Counter()
-        # Held while the guard lives. A lock, not an Event: the garbage collector may let go of
-        # it at any point of any thread, and releasing a lock can never wait.
+        self._counters: Counter[str] = Counter()
+        # Held while the guard lives. A lock, not an Event: the garbage collector may release it
+        # at any point of any thread, and releasing a lock never blocks.
         running = threading.Lock()
         running.acquire()
         self._end = weakref.finalize(self, running.release)
@@ -73,31 +73,31 @@ class MessagingGuard:
         self._sweeper.start()
 
     def check(self, from_agent: str, to_agent: str) -> GuardResult:
-        """Whether `from_agent` may call `to_agent` now; a call that may is counted."""
+        """Return whether `from_agent` may call `to_agent` now; count the call if so."""
         with self._lock:
             result, moved = self._policy.check(from_agent, to_agent, self._now_ms())
             if result.reason is not None:
-                self._counted[REJECTIONS[result.reason]] += 1
+                self._counters[REJECTIONS[result.reason]] += 1
             self._count(moved)
         _report(moved)
         return result
 
     def record_success(self, to_agent: str) -> None:
-        """A call to `to_agent` went well."""
+        """Record a successful call to `to_agent`."""
         with self._lock:
             moved = self._policy.record_success(to_agent, self._now_ms())
             self._count(moved)
         _report(moved)
 
     def record_failure(self, to_agent: str) -> None:
-        """A call to `to_agent` failed."""
+        """Record a failed call to `to_agent`."""
         with self._lock:
             moved = self._policy.record_failure(to_agent, self._now_ms())
             self._count(moved)
         _report(moved)
 
     def get_circuit_state(self, to_agent: str) -> CircuitState:
-        """The state of the circuit to `to_agent`; CLOSED for an agent never heard of."""
+        """Return the state of the circuit to `to_agent`; CLOSED for an unknown agent."""
         with self._lock:
             state, moved = self._policy.circuit_state(to_agent, self._now_ms())
             self._count(moved)
@@ -105,14 +105,14 @@ class MessagingGuard:
         return state
 
     def reset_circuit(self, to_agent: str) -> None:
-        """Close the circuit to `to_agent`; nothing happens for an agent never heard of."""
+        """Close the circuit to `to_agent`; do nothing for an unknown agent."""
         with self._lock:
             moved = self._policy.reset_circuit(to_agent)
             self._count(moved)
         _report(moved)
 
     def reset_all(self) -> None:
-        """Close every circuit and empty every sender's window. Counters stay."""
+        """Close every circuit and clear every sender's window. Keep the counters."""
         with self._lock:
             moves = self._policy.reset_all()
             self._count(*moves)
@@ -120,20 +120,20 @@ class MessagingGuard:
             _report(moved)
 
     def sweep(self) -> Swept:
-        """Forget idle senders and idle circuits now, as the timer does every five minutes."""
+        """Drop idle senders and idle circuits now, as the timer does every five minutes."""
         with self._lock:
             swept = self._policy.sweep(self._now_ms())
         if swept.senders or swept.circuits:
-            log.debug("forgot %d idle senders, %d idle circuits", swept.senders, swept.circuits)
+            log.debug("swept %d idle senders, %d idle circuits", swept.senders, swept.circuits)
         return swept
 
     def counters(self) -> dict[str, int]:
-        """State changes and refusals since this guard was made."""
+        """Return the number of state changes and rejections since this guard was created."""
         with self._lock:
-            return {name: self._counted[name] for name in (TRANSITIONS, *REJECTIONS.values())}
+            return {name: self._counters[name] for name in (TRANSITIONS, *REJECTIONS.values())}
 
     def stop(self) -> None:
-        """End the timer. The guard itself goes on working; stopping twice does no harm."""
+        """Stop the timer. The guard itself keeps working. Idempotent."""
         self._end()
         if self._sweeper is not threading.current_thread():
             self._sweeper.join(timeout=1.0)
@@ -143,11 +143,11 @@ class MessagingGuard:
         return self._latest_ms
 
     def _count(self, *moves: Transition | None) -> None:
-        self._counted[TRANSITIONS] += sum(moved is not None for moved in moves)
+        self._counters[TRANSITIONS] += sum(moved is not None for moved in moves)
 
 
 def _report(moved: Transition | None) -> None:
-    """Log a change of state. Called without the lock: a log handler may use the guard itself."""
+    """Log a change of state. Called without the lock: a log handler may use the guard."""
     if moved is None:
         return
     level = logging.WARNING if moved.after is CircuitState.OPEN else logging.INFO
@@ -163,4 +163,4 @@ def _sweep_until_released(
         if guard is None:
             return
         guard.sweep()
-        del guard  # or this thread would keep it alive for another interval
+        del guard  # this thread must not keep it alive for another interval

@@ -1,13 +1,13 @@
-"""An agent's keys: how it proves who it is, and what others encrypt to.
+"""An agent's keys: for authentication, and for encryption to the agent.
 
-Rule 1  The private keys leave this object only into its own file, which others cannot read.
-Rule 2  Whatever is signed says what it is for; a relay's challenge is signed only if it is one.
+Rule 1  Private keys leave this object only into its key file, which only the owner can read.
+Rule 2  Every signed text states its purpose; a nonce is signed only if it has the right format.
 
 WaypostError
 └── KeyFileError
-    ├── KeyFileExposed      others may read the file
-    ├── KeyFileExists       there is one already, and it was not to be overwritten
-    └── KeyFileInvalid      it cannot be read, or is no key file
+    ├── KeyFileExposed      other users can read or write the file
+    ├── KeyFileExists       the file exists, and overwriting was not requested
+    └── KeyFileInvalid      the file cannot be read, or is not a key file
 """
 
 import os
@@ -33,19 +33,19 @@ class KeyFileError(WaypostError):
 
 
 class KeyFileExposed(KeyFileError):
-    """Others may read the file, and so be you."""
+    """Other users can read or write the file."""
 
 
 class KeyFileExists(KeyFileError):
-    """There is a key file already; keys that are overwritten are gone for good."""
+    """The file exists; overwritten keys cannot be recovered."""
 
 
 class KeyFileInvalid(KeyFileError):
-    """The file cannot be read, or is no key file."""
+    """The file cannot be read, or is not a key file."""
 
 
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lies on disk: the private keys, in base64url."""
+    """The content of a key file: the private keys, in base64url."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
     subject: str
@@ -54,7 +54,7 @@ class _KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Identity:
-    """A subject and its keys: Ed25519 to sign with, X25519 for others to encrypt to."""
+    """A subject and its keys: Ed25519 for signing, X25519 for encryption to it."""
 
     def __init__(self, subject: str, signing: Ed25519PrivateKey, sealing: X25519PrivateKey) -> None:
         self._signing = signing
@@ -72,14 +72,15 @@ class Identity:
 
     @classmethod
     def new(cls, subject: str) -> "Identity":
-        """An identity with new random keys. `InvalidInput` if no agent may be called so."""
+        """Return an identity with new random keys. Raises `InvalidInput` for a reserved or invalid
+        subject."""
         return cls(subject, Ed25519PrivateKey.generate(), X25519PrivateKey.generate())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Identity":
-        """The identity in a file that `save` wrote.
+        """Load an identity from a file that `save` wrote.
 
-        Raises `KeyFileExposed` (with the command that mends it) or `KeyFileInvalid`.
+        Raises `KeyFileExposed` (with the command to fix it) or `KeyFileInvalid`.
         """
         content = _read(Path(path))
         try:
@@ -91,10 +92,10 @@ class Identity:
             raise KeyFileInvalid(f"{path} is not a key file: {problem}") from None
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the keys to `path`, for the owner only; on disk when it returns.
+        """Write the keys to `path`, readable by the owner only; synced to disk on return.
 
-        Missing directories are made. Raises `KeyFileExists` unless `overwrite`; `KeyFileError`
-        if it cannot be written.
+        Creates missing directories. Raises `KeyFileExists` unless `overwrite`, and `KeyFileError`
+        if the file cannot be written.
         """
         keys = _KeyFile(
             subject=self.subject,
@@ -110,9 +111,9 @@ class Identity:
     def prove(
         self, nonce: str, origin: str, *, receive: Literal["push", "pull"] = "push"
     ) -> frames.Auth:
-        """The answer to a relay's challenge at `origin`, the "host:port" you connected to.
+        """Return the answer to a challenge of the relay at `origin`, its "host:port".
 
-        `InvalidMessage` if `nonce` is no challenge.
+        Raises `InvalidMessage` if `nonce` is not a nonce.
         """
         from_text(nonce, NONCE_BYTES)
         text = handshake.proof_text(
@@ -128,11 +129,12 @@ class Identity:
         )
 
     def sign(self, text: bytes) -> str:
-        """The Ed25519 signature over `text`, which should say what it is for; base64url."""
+        """Return the Ed25519 signature over `text`, which should state its purpose; base64url."""
         return to_text(self._signing.sign(text))
 
     def shared_secret(self, with_key: X25519PublicKey) -> bytes:
-        """The X25519 secret shared with `with_key`. `ValueError` if that key gives no secret."""
+        """Return the X25519 secret shared with `with_key`. Raises `ValueError` for a low-order
+        key."""
         return self._sealing.exchange(with_key)
 
     def __repr__(self) -> str:
@@ -147,11 +149,11 @@ def _read(path: Path) -> bytes:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise KeyFileInvalid(f"{path} is not a key file: not a file at all")
+            raise KeyFileInvalid(f"{path} is not a key file: not a regular file")
         if mode & 0o077:
             raise KeyFileExposed(
-                f"others can read or write {path}, and whoever has read it can speak as you:"
-                f" run chmod 600 {path}, or make new keys if somebody may have"
+                f"other users can read or write {path}, and its keys allow them to act as this"
+                f" agent: run chmod 600 {path}, or create new keys if they may have been copied"
             )
         return os.read(descriptor, _FILE_MAX_BYTES)
     finally:
@@ -165,7 +167,7 @@ def _write(path: Path, content: bytes, *, overwrite: bool) -> None:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise KeyFileExists(
-            f"{path} exists, and keys that are overwritten are gone for good:"
+            f"{path} exists, and overwritten keys cannot be recovered:"
             " choose another file, or move this one away"
         ) from None
     try:

@@ -1,16 +1,17 @@
-"""Payloads that only their recipient can read, and that only their sender can have written.
+"""Sealed payloads: encrypted to their recipient and signed by their sender.
 
-An ephemeral X25519 key meets the recipient's sealing key; HKDF-SHA256 makes of it a key for
-ChaCha20-Poly1305 that is used once. The sender signs the whole. `wire.sealing` says which bytes.
+An ephemeral X25519 key and the recipient's sealing key give a shared secret; HKDF-SHA256 derives
+from it a ChaCha20-Poly1305 key that is used once. The sender signs the whole. `wire.sealing`
+defines the bytes.
 
-What a seal tells: the content was written, for this message and this recipient, by whoever holds
-`sealer_of(payload)`. That this key is the sender's you know from the sender's card, or because
-you have seen it before: pass it as `sender_key`. The sealing keys are long-lived: whoever steals
-a recipient's key file can read what was sealed to it before.
+A valid seal proves that the holder of the key `sealer_of(payload)` wrote the content for this
+message and this recipient. It does not prove that the key is the sender's: compare it with the
+sender's card, or with the key of earlier messages, by passing it as `sender_key`. Sealing keys are
+long-lived: a stolen key file decrypts everything sealed to its owner before.
 
 WaypostError
-├── SealBroken      changed on the way, or made for another message, sender or recipient
-└── CardInvalid     the card holds no sealing key that its owner signed
+├── SealBroken      modified in transit, or for another message, sender or recipient
+└── CardInvalid     the card has no sealing key signed by its owner
 """
 
 from typing import Any
@@ -49,23 +50,23 @@ _NONCE_BYTES = 12
 
 
 class SealBroken(WaypostError):
-    """Changed on the way, or made for another message, sender or recipient."""
+    """The payload was modified, or sealed for another message, sender or recipient."""
 
 
 class CardInvalid(WaypostError):
-    """The card holds no sealing key that its owner signed."""
+    """The card has no sealing key signed by its owner."""
 
 
 def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[str, Any]:
-    """`payload` (anything JSON can hold) so that only the owner of the card `to` can read it.
+    """Encrypt `payload` (any JSON value) so that only the owner of the card `to` can read it.
 
     The message must be sent by `by`, to `to.subject`, with `message_id`. Raises `CardInvalid`, or
-    `InvalidMessage` if the payload or the id cannot be taken.
+    `InvalidMessage` for an invalid payload or id.
     """
     recipient_key = check_card(to)
     content = encode_payload(payload)
-    once = X25519PrivateKey.generate()
-    ephemeral = to_text(once.public_key().public_bytes_raw())
+    private = X25519PrivateKey.generate()
+    ephemeral = to_text(private.public_key().public_bytes_raw())
     parties = Parties(
         message_id=message_id,
         sender=by.subject,
@@ -75,9 +76,9 @@ def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[st
     )
     context = context_text(parties, ephemeral)
     try:
-        shared = once.exchange(X25519PublicKey.from_public_bytes(from_text(recipient_key)))
-    except ValueError:  # one of the few keys with which every secret is the same
-        raise CardInvalid(f"the sealing key of {to.subject} keeps no secret") from None
+        shared = private.exchange(X25519PublicKey.from_public_bytes(from_text(recipient_key)))
+    except ValueError:  # a low-order point, with which every shared secret is the same
+        raise CardInvalid(f"the sealing key of {to.subject} is insecure (low order)") from None
     cipher, nonce = _cipher(shared, context)
     encrypted = to_text(cipher.encrypt(nonce, content, context))
     signature = by.sign(signed_text(context, encrypted))
@@ -89,10 +90,10 @@ def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[st
 def unseal(
     payload: object, *, as_: Identity, sender: str, message_id: str, sender_key: str | None = None
 ) -> Any:
-    """What was sealed for `as_` by `sender` in the message `message_id`.
+    """Decrypt a payload that `sender` sealed to `as_` in the message `message_id`.
 
-    With `sender_key` (from the sender's card) the seal must be by that key; without, see the top
-    of this module for what it tells. Raises `SealBroken`.
+    With `sender_key` (from the sender's card) the seal must be by that key; without it, see the
+    top of this module for what a seal proves. Raises `SealBroken`.
     """
     try:
         sealed = sealed_of(payload)
@@ -107,16 +108,18 @@ def unseal(
     except InvalidInput as problem:
         raise SealBroken(f"the seal cannot be read: {problem}") from None
     if sender_key is not None and sender_key != sealed.by:
-        raise SealBroken(f"sealed by another key than that of {sender}")
+        raise SealBroken(f"sealed with another key than that of {sender}")
     text = signed_text(context, sealed.content)
-    if not _holds(sealed.by, sealed.signature, text):
+    if not _verifies(sealed.by, sealed.signature, text):
         raise SealBroken(_BROKEN)
     return _decrypt(sealed, as_, context)
 
 
 def sealer_of(payload: object) -> str:
-    """The public key a sealed payload says it is by; true if `unseal` takes it. `SealBroken` if
-    it is not sealed at all."""
+    """Return the public key that a payload claims as its sealer; `unseal` verifies the claim.
+
+    Raises `SealBroken` if the payload is not sealed.
+    """
     try:
         return sealed_of(payload).by
     except InvalidInput as problem:
@@ -124,17 +127,17 @@ def sealer_of(payload: object) -> str:
 
 
 def check_card(card: Card) -> str:
-    """The sealing key of `card`, if its owner signed it; else `CardInvalid`.
+    """Return the sealing key of `card` after verifying its owner's signature.
 
-    Whether `card.public_key` is the key of `card.subject` only the relay says, unless you have
-    seen it before: keep it, and compare.
+    Raises `CardInvalid`. That `card.public_key` is the key of `card.subject` is only the relay's
+    claim: keep the key, and compare it later.
     """
     if card.sealing_key is None or card.sealing_signature is None:
-        raise CardInvalid(f"{card.subject} has no sealing key: send it unsealed, or not at all")
+        raise CardInvalid(f"{card.subject} has no sealing key: send it unsealed payloads only")
     try:
         from_text(card.sealing_key, KEY_BYTES)
         text = sealing_key_text(subject=card.subject, sealing_key=card.sealing_key)
-        is_owners = _holds(card.public_key, card.sealing_signature, text)
+        is_owners = _verifies(card.public_key, card.sealing_signature, text)
     except (InvalidInput, UnicodeEncodeError):
         is_owners = False
     if not is_owners:
@@ -143,7 +146,7 @@ def check_card(card: Card) -> str:
 
 
 def _cipher(shared: bytes, context: bytes) -> tuple[ChaCha20Poly1305, bytes]:
-    """The cipher and nonce of one seal; the ephemeral key makes both of them new each time."""
+    """Return the cipher and nonce of one seal; the ephemeral key makes both unique."""
     length = KEY_BYTES + _NONCE_BYTES
     derived = HKDF(algorithm=SHA256(), length=length, salt=None, info=context).derive(shared)
     return ChaCha20Poly1305(derived[:KEY_BYTES]), derived[KEY_BYTES:]
@@ -159,7 +162,7 @@ def _decrypt(sealed: Sealed, as_: Identity, context: bytes) -> Any:
         raise SealBroken(_BROKEN) from None
 
 
-def _holds(public_key: str, signature: str, text: bytes) -> bool:
+def _verifies(public_key: str, signature: str, text: bytes) -> bool:
     try:
         key = Ed25519PublicKey.from_public_bytes(from_text(public_key, KEY_BYTES))
         key.verify(from_text(signature, SIGNATURE_BYTES), text)
@@ -168,4 +171,4 @@ def _holds(public_key: str, signature: str, text: bytes) -> bool:
     return True
 
 
-_BROKEN = "the seal is broken: changed on the way, or made for another message, sender or recipient"
+_BROKEN = "the seal is broken: payload modified, or sealed for another message, sender or recipient"
