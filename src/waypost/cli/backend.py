@@ -18,8 +18,8 @@ from waypost.cli.results import (
     StatsResult,
 )
 from waypost.policy.access import AccessRule
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.journal.history import MessageHistory
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.outgoing import OutgoingMessage
 

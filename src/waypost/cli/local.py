@@ -26,20 +26,17 @@ from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir
-from waypost.relay.delivery.dead_letters import (
-    DeadLetter,
-    DeadLetterGroup,
-    find_dead,
-    group_dead_letters,
-    list_dead_letters,
-)
-from waypost.relay.delivery.drafts import Draft
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
-from waypost.relay.inspection.snapshot import Look, look, recent, starting_settings, steadily
-from waypost.relay.inspection.stats import mailbox_stats
-from waypost.relay.journal.history import MessageHistory, read_history
-from waypost.relay.relay import Relay
-from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.history import MessageHistory, read_history
+from waypost.relay.inspection.snapshot import (
+    Snapshot,
+    count_recent_events,
+    retry_while_changing,
+    starting_settings,
+    take_snapshot,
+)
+from waypost.relay.relay import Draft, Relay
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
 from waypost.relay.verify.verify import rebuild_index, verify
@@ -75,7 +72,7 @@ class LocalRelay:
         """Return the pending messages of a mailbox, oldest first, without removing them."""
         validate_subject(subject)
         self.require()
-        return steadily(lambda: self._inbox(subject, limit, max_size_bytes))
+        return retry_while_changing(lambda: self._inbox(subject, limit, max_size_bytes))
 
     def endpoints(self) -> list[EndpointStatus]:
         """Return every registered endpoint, in order of registration."""
@@ -114,29 +111,25 @@ class LocalRelay:
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Return dead letters, the oldest failure first, and their number."""
-        payloads = PayloadStore(self.data.journal)
-        try:
-            found = list_dead_letters(self._snapshot(subject).state, payloads, subject)
-            return found, len(found)
-        finally:
-            payloads.close()
+        found = self._snapshot(subject).dead_letters(subject)
+        return found, len(found)
 
     def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
         """Return dead letters grouped by endpoint and reason, the largest group first."""
-        return group_dead_letters(self._snapshot(subject).state, subject)
+        return self._snapshot(subject).dead_letter_groups(subject)
 
     def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
         """Return how many dead letters a purge would delete."""
-        age_us = older_than // timedelta(microseconds=1) if older_than is not None else 0
-        before_us = system_clock() - age_us
-        dead = find_dead(self._snapshot(subject).state, subject)
-        return sum(older_than is None or one.failed_at_us < before_us for one in dead)
+        before_us = None
+        if older_than is not None:
+            before_us = system_clock() - older_than // timedelta(microseconds=1)
+        return self._snapshot(subject).count_dead_letters(subject, before_us)
 
     def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message. Raises `RelayError` if the journal has none."""
         validate_message_id(message_id)
         self.require()
-        history = steadily(lambda: read_history(self.data.journal, message_id))
+        history = retry_while_changing(lambda: read_history(self.data.journal, message_id))
         if not history.steps:
             raise RelayError(
                 f"no message {message_id} in the journal of {self.data.root}: it may be past its"
@@ -268,43 +261,31 @@ class LocalRelay:
 
         return asyncio.run(run())
 
-    def _snapshot(self, subject: str | None = None) -> Look:
+    def _snapshot(self, subject: str | None = None) -> Snapshot:
         """Take a snapshot, after checking the `subject` that the command is about, if any."""
         if subject is not None:
             validate_subject(subject)
         self.require()
-        return look(self.data)
+        return take_snapshot(self.data)
 
     def _inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> InboxContents:
-        mailbox = look(self.data).state.mailboxes.get(subject)
-        if mailbox is None:
-            raise _unknown(subject)
-        payloads = PayloadStore(self.data.journal)
-        now_ms = system_clock() // 1000
-        pending = [message for message in mailbox.pending() if message.ttl >= now_ms]
-        small = [m for m in pending if max_size_bytes is None or m.size <= max_size_bytes]
-        envelopes, unreadable = [], []
-        for message in small[:limit]:
-            try:
-                envelopes.append(payloads.decoded_envelope(message))
-            except RelayError as problem:
-                unreadable.append(f"{message.id}: {problem}")
-        payloads.close()
-        return InboxContents(subject, envelopes, len(pending), mailbox.leased_count, unreadable)
+        try:
+            found = take_snapshot(self.data).read_mailbox(
+                subject, limit, max_size_bytes, system_clock() // 1000
+            )
+        except UnknownEndpoint:
+            raise _unknown(subject) from None
+        return InboxContents(subject, found.messages, found.pending, found.leased, found.unreadable)
 
 
-def _stats(seen: Look) -> StatsResult:
-    endpoints = [
-        one
-        for one in mailbox_stats(seen.state, seen.settings)
-        if seen.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
-    ]
+def _stats(seen: Snapshot) -> StatsResult:
+    endpoints = seen.mailbox_stats()
     by_status = {
         "pending": sum(one.pending for one in endpoints),
         "leased": sum(one.leased for one in endpoints),
         "dead": sum(one.dead for one in endpoints),
     }
-    counted = recent(seen.data, COUNTED_MAX_BYTES)
+    counted = count_recent_events(seen.data, COUNTED_MAX_BYTES)
     return StatsResult(
         url="",
         data_dir=str(seen.data.root),

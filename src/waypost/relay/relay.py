@@ -22,7 +22,6 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.consumers import Consumer, Delivery
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
@@ -31,9 +30,15 @@ from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import Handler, Subscription
 from waypost.relay.errors import RelayStopped
+from waypost.relay.inspection.dead_letters import (
+    DeadLetter,
+    DeadLetterGroup,
+    group_dead_letters,
+    list_dead_letters,
+)
+from waypost.relay.inspection.history import MessageHistory, read_history
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import Metrics
-from waypost.relay.journal.history import MessageHistory, read_history
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope, instant
@@ -332,12 +337,13 @@ class Relay:
     async def dead_letters(
         self, subject: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
-        """Return at most `limit` dead letters, of one endpoint or all, the oldest failure first."""
-        return self._runtime.dead_letters.listing(subject, limit)
+        """Return dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
+        runtime = self._runtime
+        return list_dead_letters(runtime.ledger.state, runtime.payloads, subject, limit)
 
     async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
         """Return dead letters grouped by endpoint and reason, the largest group first."""
-        return self._runtime.dead_letters.group(subject)
+        return group_dead_letters(self._runtime.ledger.state, subject)
 
     async def redrive(self, ids: str | Iterable[str], subject: str | None = None) -> int:
         """Put dead letters back at the end of their queues; return how many were found.

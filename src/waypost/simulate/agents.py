@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.relay import Consumer
 from waypost.simulate.world import MINUTE_US, SECOND_US, Process, World
 from waypost.wire.envelopes import Envelope
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from waypost.relay.delivery.drafts import Draft
-from waypost.relay.relay import Relay
+from waypost.relay.relay import Draft, Relay
 from waypost.simulate.options import SimulationOptions
 from waypost.testing import ManualClock
 from waypost.wire.payloads import encode_payload

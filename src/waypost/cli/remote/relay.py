@@ -40,8 +40,8 @@ from waypost.client.http import (
 from waypost.policy.access import AccessRule
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.journal.history import HistoryEntry, MessageHistory
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.http_bodies import (
     AUTO_MAILBOX_PREFIX,
     REDRIVE_MAX_IDS,

@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 from waypost.cli.results import EndpointStatus, StatsResult
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
 from waypost.wire.http_bodies import EndpointInfo, InboxStats, RelayStats

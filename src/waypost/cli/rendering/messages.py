@@ -21,8 +21,8 @@ from waypost.cli.rendering.console import (
 )
 from waypost.cli.results import Confirmation, InboxContents, ReceivedMessage, SendReport
 from waypost.policy.reasons import Reason
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.journal.history import HistoryEntry, MessageHistory
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
 
 _PAYLOAD_MAX_CHARS = 400

@@ -1,6 +1,6 @@
-"""A look at a data directory from outside: nothing is locked, nothing is changed.
+"""A read-only snapshot of a data directory: takes no lock and changes nothing.
 
-It works while a relay runs there. What is seen is one instant of the near past: the last
+It works while a relay runs there. The snapshot is of one instant in the near past: the last
 checkpoint of the index and every commit after it.
 """
 
@@ -15,9 +15,19 @@ from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.data_dir import DataDir, owner_of
+from waypost.relay.errors import RelayError, UnknownEndpoint
+from waypost.relay.inspection.dead_letters import (
+    DeadLetter,
+    DeadLetterGroup,
+    group_dead_letters,
+    list_dead_letters,
+)
+from waypost.relay.inspection.stats import MailboxStats, mailbox_stats
 from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_bytes
+from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
+from waypost.wire.envelopes import Envelope
 from waypost.wire.events import Rejected, SettingsChanged
 
 T = TypeVar("T")
@@ -25,8 +35,28 @@ T = TypeVar("T")
 _ATTEMPTS = 5
 
 
-class Look(msgspec.Struct):
-    """What was seen. `owner` is the pid of the relay that runs there, empty if none does."""
+class MailboxContents(msgspec.Struct):
+    """Pending messages of one mailbox, and counts of all.
+
+    `unreadable` lists messages with a damaged payload, each with the damage.
+    """
+
+    messages: list[Envelope]
+    unreadable: list[str]
+    pending: int
+    leased: int
+
+
+class RecentEvents(msgspec.Struct):
+    """Counts from `since_us` on: events by kind, rejected publishes by reason."""
+
+    since_us: int = 0
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+    rejected: Counter[str] = msgspec.field(default_factory=Counter)
+
+
+class Snapshot(msgspec.Struct):
+    """The state of a data directory; `owner` is the pid of a relay that runs there, or empty."""
 
     data: DataDir
     state: RelayState
@@ -35,20 +65,63 @@ class Look(msgspec.Struct):
     report: RecoveryReport
     problems: list[str]
 
+    def mailbox_stats(self) -> list[MailboxStats]:
+        """Return the statistics of mailboxes that are registered or hold messages."""
+        return [
+            one
+            for one in mailbox_stats(self.state, self.settings)
+            if self.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
+        ]
 
-class Recent(msgspec.Struct):
-    """What happened from `since_us` on: events by kind, refused publishes by reason."""
+    def read_mailbox(
+        self, subject: str, limit: int, max_size_bytes: int | None, now_ms: int
+    ) -> MailboxContents:
+        """Return pending messages that have not expired, the oldest first, at most `limit`.
 
-    since_us: int = 0
-    events: Counter[str] = msgspec.field(default_factory=Counter)
-    rejected: Counter[str] = msgspec.field(default_factory=Counter)
+        Messages larger than `max_size_bytes` are left out. Raises `UnknownEndpoint`.
+        """
+        mailbox = self.state.mailboxes.get(subject)
+        if mailbox is None:
+            raise UnknownEndpoint(subject)
+        pending = [message for message in mailbox.pending() if message.ttl >= now_ms]
+        small = [m for m in pending if max_size_bytes is None or m.size <= max_size_bytes]
+        contents = MailboxContents([], [], len(pending), mailbox.leased_count)
+        payloads = PayloadStore(self.data.journal)
+        try:
+            for message in small[:limit]:
+                try:
+                    contents.messages.append(payloads.decoded_envelope(message))
+                except RelayError as problem:
+                    contents.unreadable.append(f"{message.id}: {problem}")
+        finally:
+            payloads.close()
+        return contents
+
+    def dead_letters(self, subject: str | None = None) -> list[DeadLetter]:
+        """Return dead letters of one endpoint or all, the oldest failure first."""
+        payloads = PayloadStore(self.data.journal)
+        try:
+            return list_dead_letters(self.state, payloads, subject)
+        finally:
+            payloads.close()
+
+    def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
+        """Return dead letters grouped by endpoint and reason, the largest group first."""
+        return group_dead_letters(self.state, subject)
+
+    def count_dead_letters(self, subject: str | None = None, before_us: int | None = None) -> int:
+        """Return the number of dead letters, or of those that failed before `before_us`."""
+        return len(self.state.dead_messages(subject, before_us))
 
 
-def look(data: DataDir, *, use_index: bool = True) -> Look:
-    """What a relay would find if it opened `data` now. `DataDirUnusable` if none ever did."""
+def take_snapshot(data: DataDir, *, use_index: bool = True) -> Snapshot:
+    """Return the state a relay would recover from `data` now.
+
+    Raises `DataDirUnusable` if no relay has used the directory.
+    """
     data.require()
     owner = owner_of(data)
-    recovered = steadily(lambda: recover(data, 0, repair=False, use_index=use_index))
+    recovered = retry_while_changing(lambda: recover(data, 0, repair=False, use_index=use_index))
     recovered.index.close()
     settings, problem = directory_settings(data)
     damage = [
@@ -57,13 +130,13 @@ def look(data: DataDir, *, use_index: bool = True) -> Look:
         if not one.at_tail
     ]
     problems = [one for one in (problem, AccessFile(data).problem, *damage) if one]
-    return Look(data, recovered.state, settings, owner, recovered.report, problems)
+    return Snapshot(data, recovered.state, settings, owner, recovered.report, problems)
 
 
-def steadily(read: Callable[[], T]) -> T:
-    """Read again when something moved meanwhile.
+def retry_while_changing(read: Callable[[], T]) -> T:
+    """Call `read` again when files changed under it.
 
-    A running relay seals and drops segments, and folds its log into the index.
+    A running relay seals and drops segments, and merges the log of the index into its file.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -74,10 +147,10 @@ def steadily(read: Callable[[], T]) -> T:
 
 
 def directory_settings(data: DataDir, given: Settings | None = None) -> tuple[Settings, str]:
-    """The settings a relay would start with here, and what is wrong with `config.json`.
+    """Return the settings a relay would start with, and the problem of `config.json`.
 
-    Without `given`, mailboxes are stored as they were by the last relay: files or no files is
-    a property of the directory.
+    Without `given`, the storage is that of the last relay: Maildir files, or none, are a property
+    of the directory.
     """
     start = given or starting_settings(data)
     try:
@@ -89,21 +162,21 @@ def directory_settings(data: DataDir, given: Settings | None = None) -> tuple[Se
 
 
 def starting_settings(data: DataDir) -> Settings:
-    """The defaults, with mailboxes stored as the last relay in this directory did."""
+    """Return the default settings with the storage of the last relay in this directory."""
     return Settings(storage="journal" if last_storage(data) == "journal" else "maildir")
 
 
 def last_storage(data: DataDir) -> str:
-    """The `storage` setting of whichever relay wrote here last; empty if the journal is silent.
+    """Return the `storage` setting of the last relay; empty if the journal has none.
 
-    Reads backwards and stops at the first answer, which is usually in the newest segment.
+    Reads backwards and stops at the first match, usually in the newest segment.
     """
-    return steadily(lambda: _last_storage(data))
+    return retry_while_changing(lambda: _last_storage(data))
 
 
-def recent(data: DataDir, max_bytes: int) -> Recent:
-    """Count what the newest `max_bytes` of the journal tell, in whole segments, at least one."""
-    return steadily(lambda: _recent(data, max_bytes))
+def count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
+    """Count the events in the newest `max_bytes` of the journal: whole segments, at least one."""
+    return retry_while_changing(lambda: _count_recent_events(data, max_bytes))
 
 
 def _last_storage(data: DataDir) -> str:
@@ -119,8 +192,8 @@ def _last_storage(data: DataDir) -> str:
     return ""
 
 
-def _recent(data: DataDir, max_bytes: int) -> Recent:
-    found = Recent()
+def _count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
+    found = RecentEvents()
     for first_seq, path in reversed(list_segments(data.journal).items()):
         first = True
         pieces = list(read_segment(path, first_seq))

@@ -1,9 +1,7 @@
-"""The history of one message, read from the journal."""
+"""Finding the events of one message in the journal."""
 
 from collections.abc import Iterator
 from pathlib import Path
-
-import msgspec
 
 from waypost.relay.journal.segments import (
     Batch,
@@ -12,8 +10,7 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_bytes,
 )
-from waypost.wire.envelopes import instant
-from waypost.wire.events import Accepted, AnyEvent, Commit, Rejected
+from waypost.wire.events import AnyEvent, Commit
 from waypost.wire.identifiers import ulid_time_ms
 
 _CLOCK_SLACK_MS = 24 * 3_600_000
@@ -21,29 +18,6 @@ _CLOCK_SLACK_MS = 24 * 3_600_000
 
 
 Segments = list[tuple[int, Path]]
-
-
-class HistoryEntry(msgspec.Struct, frozen=True):
-    """One event of the message's history; `text` is its description."""
-
-    at_us: int
-    seq: int
-    kind: str
-    endpoint: str
-    text: str
-
-
-class MessageHistory(msgspec.Struct, frozen=True):
-    """The history of one message; `steps` is empty if the journal has no event of it."""
-
-    message_id: str
-    steps: list[HistoryEntry]
-
-
-def read_history(directory: Path, message_id: str) -> MessageHistory:
-    """Read the history of `message_id` from the journal in `directory`."""
-    steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
-    return MessageHistory(message_id, steps)
 
 
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
@@ -87,74 +61,3 @@ def _last_commit(path: Path) -> Commit | None:
         return last_commit(path)
     except FileNotFoundError:
         return None  # sealed or deleted since the list was made
-
-
-def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
-    kind = str(type(event).__struct_config__.tag)
-    endpoint = getattr(event, "endpoint", "")
-    if isinstance(event, Accepted | Rejected):
-        for text in _checks(event):
-            yield HistoryEntry(event.at_us, event.seq, "check", endpoint, text)
-    yield HistoryEntry(event.at_us, event.seq, kind, endpoint, _describe(event))
-
-
-def _checks(event: Accepted | Rejected) -> Iterator[str]:
-    """Yield the result of each check that was made, in the order of admission."""
-    reason = str(event.reason) if isinstance(event, Rejected) else ""
-    verdict = {name: "rejected" if name == reason else "passed" for name in _CHECKS}
-    if event.rate_limit:
-        usage = f"{event.rate_count}/{event.rate_limit} in the sender's window"
-        yield f"rate limit {verdict['rate_limited']}: {usage}"
-    if reason == "rate_limited" or not event.endpoint:
-        return
-    if event.depth_max:
-        weight = f", {event.depth_bytes:,} bytes" if event.depth_bytes else ""
-        room = f"{event.depth}/{event.depth_max} in the mailbox{weight}"
-        yield f"backpressure {verdict['backpressure']}: {room}"
-    if reason == "backpressure":
-        return
-    if event.quota_count or event.quota_bytes or reason == "quota_exceeded":
-        held = f"{event.quota_count} messages, {event.quota_bytes:,} bytes already in this inbox"
-        yield f"quota of tier {event.tier} {verdict['quota_exceeded']}: {held}"
-    if reason == "quota_exceeded":
-        return
-    yield f"circuit breaker {verdict['circuit_open']}: {event.breaker}"
-    if reason == "circuit_open":
-        return
-    budget = event.budget
-    yield (
-        f"budget {verdict['budget_exceeded']}: hop {budget.hop_count} of {budget.max_hops},"
-        f" {budget.call_budget_remaining} calls left,"
-        f" expires {_date(budget.ttl)}"
-    )
-
-
-def _date(at_ms: int) -> str:
-    try:
-        return f"{instant(at_ms * 1000):%Y-%m-%d %H:%M:%S} UTC"
-    except OverflowError:
-        return "after the year 9999"
-
-
-_CHECKS = ("rate_limited", "backpressure", "quota_exceeded", "circuit_open", "budget_exceeded")
-
-_TEXTS = {
-    "leased": "delivered, attempt {attempt}, via {via}",
-    "acked": "acknowledged via {via}",
-    "returned": "returned to the queue: {reason}",
-    "failed": "dead letter: {reason}",
-    "expired": "removed ({was}): {reason}",
-    "evicted": "dead letter: {reason}",
-    "redriven": "redriven to its mailbox",
-}
-
-
-def _describe(event: AnyEvent) -> str:
-    if isinstance(event, Accepted):
-        where = f"stored, {event.size:,} bytes" if event.endpoint else "no recipient"
-        return f"{event.sender} -> {event.subject}: {where}"
-    if isinstance(event, Rejected):
-        more = f" ({event.count} similar)" if event.count > 1 else ""
-        return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"
-    template = _TEXTS.get(str(type(event).__struct_config__.tag), "")
-    return template.format(**msgspec.structs.asdict(event))

@@ -55,6 +55,14 @@ class PayloadStore:
         event = self.read_arrival(message.location)
         return event, self._payload(event, message.location.segment)
 
+    def read_problem(self, message: Message) -> str:
+        """Return why a message cannot be read; empty if it can."""
+        try:
+            self.stored_envelope(message)
+        except (RelayError, OSError) as problem:
+            return str(problem)
+        return ""
+
     def decoded_envelope(self, message: Message) -> Envelope:
         """Return the envelope with its payload decoded; each call decodes a new object."""
         event, content = self.read(message)

@@ -113,6 +113,23 @@ class RelayState:
             mailbox.registered = True
             self._tickets[subject] = self.endpoints.add(subject, mailbox)
 
+    def dead_messages(
+        self, subject: str | None = None, before_us: int | None = None
+    ) -> list[Message]:
+        """Return dead messages of one endpoint or all, the oldest failure first.
+
+        With `before_us`, only those that failed before that instant.
+        """
+        mailboxes = self.mailboxes.values() if subject is None else [self.mailboxes.get(subject)]
+        dead = [
+            message
+            for mailbox in mailboxes
+            if mailbox is not None
+            for message in mailbox.dead.values()
+            if before_us is None or message.failed_at_us < before_us
+        ]
+        return sorted(dead, key=lambda message: (message.failed_at_us, message.order))
+
     def tier(self, sender: str, recipient: str, now_ms: int, window_ms: int) -> Tier:
         """Return the tier of a message that `sender` sends now.
 

@@ -16,7 +16,11 @@ import msgspec
 
 from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock, owner_of
-from waypost.relay.inspection.snapshot import directory_settings, look, steadily
+from waypost.relay.inspection.snapshot import (
+    directory_settings,
+    retry_while_changing,
+    take_snapshot,
+)
 from waypost.relay.journal.segments import Damage
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.recovery import damaged_copy, recover, set_aside
@@ -44,7 +48,7 @@ def verify(
     """
     data.require()
     if not repair:
-        return steadily(lambda: _verify(data, on_segment))
+        return retry_while_changing(lambda: _verify(data, on_segment))
     lock = DirectoryLock(data)
     try:
         return _verify_and_repair(data, on_segment)
@@ -237,7 +241,7 @@ class _Verification:
             recover(self._data, 0).index.close()
 
     def _mail(self, use_index: bool) -> tuple[list[Finding], int]:
-        seen = look(self._data, use_index=use_index)
+        seen = take_snapshot(self._data, use_index=use_index)
         check = MailboxCheck(self._data, seen.state, repair=self._repair)
         damaged = [hole.damage for hole in self._scan.holes if hole.damage is not None]
         found = [

@@ -5,7 +5,7 @@ to a few friends, so that pairs reach higher tiers; sometimes they write to a st
 go mostly to one team, sometimes to the leads of all teams.
 """
 
-from waypost.relay.delivery.drafts import Draft
+from waypost.relay.relay import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Actors, Model
 from waypost.simulate.world import Process, Quota

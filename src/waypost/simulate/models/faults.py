@@ -11,7 +11,7 @@ hops. Some start with a small budget and run out of calls.
 Absences: messages to an offline agent stay pending; some expire, the rest is read on return.
 """
 
-from waypost.relay.delivery.drafts import Draft
+from waypost.relay.relay import Draft
 from waypost.simulate.agents import Agent, OnMessage
 from waypost.simulate.models.model import Actors, Model
 from waypost.simulate.world import HOUR_US, MINUTE_US, SECOND_US, Process, Quota

@@ -10,7 +10,7 @@ Overflow: several senders, each within its own quota, together exceed the bytes 
 sender that holds the most loses its oldest message.
 """
 
-from waypost.relay.delivery.drafts import Draft
+from waypost.relay.relay import Draft
 from waypost.simulate.agents import Agent
 from waypost.simulate.models.model import Actors, Model
 from waypost.simulate.world import MINUTE_US, SECOND_US, Process, Quota

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
-from waypost.relay.delivery.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.relay import Relay
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_subject
-from waypost.relay.delivery.endpoints import Endpoint
+from waypost.relay.relay import Endpoint
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,

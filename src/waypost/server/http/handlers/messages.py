@@ -14,7 +14,7 @@ import msgspec
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import reject_reserved
-from waypost.relay.delivery.drafts import Draft
+from waypost.relay.relay import Draft
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -111,7 +111,7 @@ def _visible_steps(agent: str, events: Iterable[AnyEvent]) -> Iterator[HistoryIt
 
 def _describe(event: AnyEvent) -> str:
     if isinstance(event, Accepted):
-        outcome = "stored" if event.endpoint else "no matching endpoint"
+        outcome = "stored" if event.endpoint else "no recipient"
         return f"{event.sender} -> {event.subject}: {outcome}"
     if isinstance(event, Rejected):
         return f"{event.sender} -> {event.subject}: {event.reason}"
