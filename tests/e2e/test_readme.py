@@ -330,6 +330,13 @@ def test_the_map_names_every_folder_and_no_other() -> None:
     assert set(rows) == folders
 
 
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_paths_named_for_contributors_exist(name: str) -> None:
+    paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", read(name))
+    roots = (ROOT, PACKAGE)
+    assert [path for path in paths if not any((root / path).exists() for root in roots)] == []
+
+
 def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{n:04}" for n in range(1, len(pages) + 1)]
