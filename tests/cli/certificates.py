@@ -1,4 +1,4 @@
-"""Certificates for 127.0.0.1 that vouch for themselves."""
+"""Self-signed certificates for 127.0.0.1."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -11,12 +11,12 @@ from cryptography.x509.oid import NameOID
 
 
 def write_certificate(certificate: Path, key: Path, password: bytes | None = None) -> None:
-    """Put a new certificate and its private key into two files."""
+    """Write a new certificate and its private key to two files."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -27,12 +27,14 @@ def write_certificate(certificate: Path, key: Path, password: bytes | None = Non
         .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .sign(private, hashes.SHA256())
     )
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    locked = (
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    encryption = (
         serialization.BestAvailableEncryption(password)
         if password
         else serialization.NoEncryption()
     )
     key.write_bytes(
-        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+        private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+        )
     )

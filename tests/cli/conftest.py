@@ -1,4 +1,4 @@
-"""The command line on real directories, in this process unless a test needs another."""
+"""Run the command line on real directories, in this process or in another one."""
 
 import json
 import subprocess
@@ -13,14 +13,15 @@ from typer.testing import CliRunner
 from waypost.cli.app import app
 
 SOURCE = str(Path(__file__).parents[2] / "src")
-UNSAID = dict.fromkeys(
-    (
-        *("WAYPOST_DATA_DIR", "WAYPOST_URL", "WAYPOST_KEY"),
-        *("WAYPOST_OPERATOR_TOKEN_FILE", "WAYPOST_OPERATOR_TOKEN"),
-    ),
-    "",
+VARIABLES = (
+    "WAYPOST_DATA_DIR",
+    "WAYPOST_URL",
+    "WAYPOST_KEY",
+    "WAYPOST_OPERATOR_TOKEN_FILE",
+    "WAYPOST_OPERATOR_TOKEN",
 )
-WIDE = {"COLUMNS": "200", "TERM": "dumb", **UNSAID}
+UNSET = dict.fromkeys(VARIABLES, "")
+WIDE = {"COLUMNS": "200", "TERM": "dumb", **UNSET}
 
 OWNER = """
 import asyncio, sys
@@ -38,23 +39,23 @@ asyncio.run(main())
 
 
 class CommandLine:
-    """Runs verbs on one data directory."""
+    """Runs commands on one data directory."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
 
-    def __call__(self, *arguments: str, exits: int = 0, typed: str | bytes | None = None) -> Any:
-        """The result of a verb, which must exit with `exits`; `typed` is its stdin."""
+    def __call__(self, *arguments: str, exits: int = 0, stdin: str | bytes | None = None) -> Any:
+        """Run a command, which must exit with `exits`; return its result."""
         runner = CliRunner(env={**WIDE, "WAYPOST_DATA_DIR": str(self.data)})
-        result = runner.invoke(app, list(arguments), input=typed)
+        result = runner.invoke(app, list(arguments), input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == exits, f"{result.exit_code}: {result.stdout}{result.stderr}"
         return result
 
-    def json(self, *arguments: str, exits: int = 0, typed: str | None = None) -> Any:
-        """What a verb prints with --json; there must be nothing else on stdout."""
-        return json.loads(self(*arguments, "--json", exits=exits, typed=typed).stdout)
+    def json(self, *arguments: str, exits: int = 0, stdin: str | None = None) -> Any:
+        """Return the JSON output of a command; stdout must hold nothing else."""
+        return json.loads(self(*arguments, "--json", exits=exits, stdin=stdin).stdout)
 
 
 @pytest.fixture
@@ -68,8 +69,8 @@ def waypost(data: Path) -> CommandLine:
 
 
 @pytest.fixture
-def owned(data: Path) -> Iterator[Path]:
-    """A directory that a relay in another process owns, with one message for `agent.a`."""
+def in_use(data: Path) -> Iterator[Path]:
+    """A directory in use by a relay in another process, with one message for `agent.a`."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(data)],
         stdin=subprocess.PIPE,
@@ -85,7 +86,7 @@ def owned(data: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def shell(data: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `python -m waypost` as a process of its own, on `data` unless told otherwise."""
+    """Return a function that runs `python -m waypost` in another process, by default on `data`."""
 
     def run(*arguments: str, data: Path = data, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

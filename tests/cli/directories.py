@@ -1,4 +1,4 @@
-"""Data directories as a relay leaves them."""
+"""Data directories written by a relay."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 from waypost import Relay, Settings
 
 LARGE = "x" * 9000
-"""A payload that does not lie in the segment but in the body file beside it."""
+"""A payload that is stored in the body file, not in the segment."""
 
 
 def fill(data: Path, **fields: Any) -> None:
-    """Two endpoints, five small messages and a large one for `agent.a`; some are leased.
+    """Create two endpoints, five small messages and a large one for `agent.a`; lease two.
 
     The first segment is sealed. The second holds the leases, and two messages for `agent.c`.
     """
@@ -32,8 +32,10 @@ def fill(data: Path, **fields: Any) -> None:
     in_relay(data, act, **fields)
 
 
-def bury(data: Path, *ids: str, reason: str = "no luck today", to: str = "agent.a") -> None:
-    """Dead letters: messages whose handler raised."""
+def add_dead_letters(
+    data: Path, *ids: str, reason: str = "no luck today", to: str = "agent.a"
+) -> None:
+    """Add dead letters: messages whose handler raised."""
 
     async def act(relay: Relay) -> None:
         relay.register_endpoint(to)
@@ -50,7 +52,7 @@ def bury(data: Path, *ids: str, reason: str = "no luck today", to: str = "agent.
 
 
 def in_relay(data: Path, act: Any, **fields: Any) -> None:
-    """Open a relay on `data`, let `act` use it, and close it."""
+    """Open a relay on `data`, call `act` with it, and close it."""
 
     async def run() -> None:
         async with Relay(data, settings=Settings(**fields)) as relay:
@@ -60,18 +62,18 @@ def in_relay(data: Path, act: Any, **fields: Any) -> None:
 
 
 def segments(data: Path) -> list[Path]:
-    """The segments of the journal, oldest first."""
+    """Return the segments of the journal, oldest first."""
     return sorted(p for p in (data / "journal").iterdir() if p.suffix in (".jsonl", ".open"))
 
 
 def body_file(data: Path) -> Path:
-    """The one body file."""
+    """Return the only body file."""
     [found] = (data / "journal").glob("*.bodies")
     return found
 
 
 def mailbox_file(data: Path, name: str) -> Path:
-    """The one file of a message, in whichever folder it is."""
+    """Return the only file of a message, in any folder."""
     [found] = (data / "mailboxes").glob(f"*/*/{name}")
     return found
 
@@ -84,7 +86,7 @@ def change_byte(path: Path, offset: int) -> None:
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Every file below `directory` with its content."""
+    """Return every file below `directory` with its content."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))

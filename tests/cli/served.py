@@ -1,4 +1,4 @@
-"""Relays that are served by a process of their own, and people at terminals who talk to them."""
+"""Relays served by another process, and users that run commands against them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from tests.cli.conftest import UNSAID, WIDE
+from tests.cli.conftest import UNSET, WIDE
 from tests.harness.relay_process import RelayProcess
 from waypost.cli.app import app
 
@@ -23,23 +23,21 @@ class ServedRelay(RelayProcess):
         self.data = data
         self.home = home
         arguments = ["-m", "waypost", "serve", "--data-dir", str(data), "--port", "0", *options]
-        super().__init__(
-            arguments, home / "serve.log", ready="Stop with Ctrl-C", environment=UNSAID
-        )
+        super().__init__(arguments, home / "serve.log", ready="Stop with Ctrl-C", environment=UNSET)
 
     @property
     def operator_token_file(self) -> str:
         return str(self.data / "operator-token")
 
-    def person(self) -> "Person":
-        return Person(self.url, self.home)
+    def user(self) -> "User":
+        return User(self.url, self.home)
 
-    def operator(self) -> "Person":
-        return Person(self.url, self.home, WAYPOST_OPERATOR_TOKEN_FILE=self.operator_token_file)
+    def operator(self) -> "User":
+        return User(self.url, self.home, WAYPOST_OPERATOR_TOKEN_FILE=self.operator_token_file)
 
 
-class Person:
-    """Types verbs against one URL; `home` is where keys are."""
+class User:
+    """Runs commands against one URL; keys are in `home`."""
 
     def __init__(self, url: str, home: Path, **environment: str) -> None:
         self.url = url
@@ -51,28 +49,28 @@ class Person:
             **environment,
         }
 
-    def __call__(self, *arguments: str, exits: int = 0, typed: str | None = None) -> Any:
-        """The result of a verb, which must exit with `exits`."""
+    def __call__(self, *arguments: str, exits: int = 0, stdin: str | None = None) -> Any:
+        """Run a command, which must exit with `exits`; return its result."""
         runner = CliRunner(env=self.environment)
-        result = runner.invoke(app, list(arguments), input=typed)
+        result = runner.invoke(app, list(arguments), input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == exits, f"{result.exit_code}: {result.stdout}{result.stderr}"
         return result
 
     def json(self, *arguments: str, exits: int = 0) -> Any:
-        """What a verb prints with --json."""
+        """Return the JSON output of a command."""
         return json.loads(self(*arguments, "--json", exits=exits).stdout)
 
-    def has_keys(self, *subjects: str) -> None:
+    def create_keys(self, *subjects: str) -> None:
         for subject in subjects:
             self("keys", "new", subject)
 
     def key_of(self, subject: str) -> Path:
         return self.home / ".config" / "waypost" / f"{subject}.key"
 
-    def starts(self, *arguments: str) -> "subprocess.Popen[str]":
-        """A verb as a process of its own, that goes on until it ends."""
+    def start_command(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command in another process."""
         return subprocess.Popen(
             [sys.executable, "-m", "waypost", *arguments],
             env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1"},
@@ -84,7 +82,7 @@ class Person:
 
 @contextmanager
 def serving(tmp_path: Path, *options: str, data: Path | None = None) -> Iterator[ServedRelay]:
-    """A served relay that ends with the block, with 0."""
+    """Serve a relay for the block; it must exit with 0."""
     relay = ServedRelay(data or tmp_path / "data", tmp_path, options)
     try:
         yield relay

@@ -10,14 +10,14 @@ from waypost import Settings
 from waypost.policy.settings import merge_settings, to_config_document
 
 
-def test_without_a_file_the_defaults_hold(waypost: CommandLine) -> None:
+def test_without_a_file_the_defaults_apply(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert "the defaults apply" in waypost("config", "check").stdout
     check = waypost.json("config", "check")
     assert (check["exists"], check["valid"], check["problem"]) == (False, True, "")
 
 
-def test_a_valid_file_is_called_valid(waypost: CommandLine, tmp_path: Path) -> None:
+def test_a_valid_file_is_reported_as_valid(waypost: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "new.json"
     file.write_text('{"maxHops": 3}')
     assert "is valid" in waypost("config", "check", str(file)).stdout
@@ -47,7 +47,7 @@ def test_an_invalid_file_is_named_with_its_problem_and_exits_with_1(
     assert problem in check["problem"]
 
 
-def test_settings_that_cannot_work_as_meant_are_noted(waypost: CommandLine) -> None:
+def test_settings_that_cannot_work_as_intended_are_noted(waypost: CommandLine) -> None:
     fill(waypost.data)
     (waypost.data / "config.json").write_text('{"leaseTimeoutMs": 7200000}')
     assert "note: leaseTimeoutMs is above" in waypost("config", "check").stdout
@@ -55,7 +55,7 @@ def test_settings_that_cannot_work_as_meant_are_noted(waypost: CommandLine) -> N
     assert "leaseTimeoutMs" in note
 
 
-def test_a_file_that_was_named_must_exist(waypost: CommandLine, tmp_path: Path) -> None:
+def test_a_named_file_must_exist(waypost: CommandLine, tmp_path: Path) -> None:
     result = waypost("config", "check", str(tmp_path / "no.json"), exits=2)
     assert "does not exist" in result.stderr
 
@@ -93,7 +93,7 @@ def test_storage_is_shown_as_the_directory_has_it(waypost: CommandLine) -> None:
     assert waypost.json("config", "show")["storage"] == "maildir"
 
 
-def test_a_valid_file_becomes_the_relays_own(waypost: CommandLine, tmp_path: Path) -> None:
+def test_a_valid_file_is_saved_as_config_json(waypost: CommandLine, tmp_path: Path) -> None:
     fill(waypost.data)
     file = tmp_path / "new.json"
     file.write_text('{"maxHops": 3}')

@@ -9,25 +9,33 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.cli.directories import LARGE, body_file, bury, change_byte, fill, in_relay, tree
+from tests.cli.directories import (
+    LARGE,
+    add_dead_letters,
+    body_file,
+    change_byte,
+    fill,
+    in_relay,
+    tree,
+)
 from waypost import Relay
 
 
-def test_looking_changes_nothing(waypost: CommandLine) -> None:
+def test_showing_an_inbox_changes_nothing(waypost: CommandLine) -> None:
     fill(waypost.data)
     before = tree(waypost.data)
     waypost("inbox", "agent.a")
     assert tree(waypost.data) == before
 
 
-def test_what_waits_is_shown_in_order_and_what_is_leased_is_counted(waypost: CommandLine) -> None:
+def test_pending_messages_are_shown_in_order_and_leased_ones_counted(waypost: CommandLine) -> None:
     fill(waypost.data)
     inbox = waypost.json("inbox", "agent.a")
     assert [one["id"] for one in inbox["messages"]] == ["small-2", "small-3", "small-4", "large"]
     assert (inbox["pending"], inbox["leased"], inbox["acknowledged"]) == (4, 2, False)
 
 
-def test_limit_and_max_size_leave_the_rest_alone(waypost: CommandLine) -> None:
+def test_limit_and_max_size_skip_other_messages(waypost: CommandLine) -> None:
     fill(waypost.data)
     few = waypost.json("inbox", "agent.a", "--limit", "2")
     assert [one["id"] for one in few["messages"]] == ["small-2", "small-3"]
@@ -36,7 +44,7 @@ def test_limit_and_max_size_leave_the_rest_alone(waypost: CommandLine) -> None:
     assert "large" not in [one["id"] for one in small["messages"]]
 
 
-def test_people_see_the_start_of_a_large_payload(waypost: CommandLine) -> None:
+def test_text_output_truncates_a_large_payload(waypost: CommandLine) -> None:
     fill(waypost.data)
     text = waypost("inbox", "agent.a").stdout
     assert '{"number":2}' in text
@@ -45,7 +53,7 @@ def test_people_see_the_start_of_a_large_payload(waypost: CommandLine) -> None:
     assert waypost.json("inbox", "agent.a")["messages"][-1]["payload"] == LARGE
 
 
-def test_control_characters_and_markup_in_a_message_are_shown_and_not_obeyed(
+def test_control_characters_and_markup_in_a_message_are_escaped(
     waypost: CommandLine,
 ) -> None:
     nasty = '"\\u001b[31mred\\u009b2J [bold]loud[/bold] \\u202etxt"'
@@ -57,10 +65,10 @@ def test_control_characters_and_markup_in_a_message_are_shown_and_not_obeyed(
     assert "[bold]loud[/bold]" in text
 
 
-def test_with_ack_the_messages_are_printed_and_leave(waypost: CommandLine) -> None:
+def test_with_ack_messages_are_printed_and_removed(waypost: CommandLine) -> None:
     fill(waypost.data)
     taken = waypost.json("inbox", "agent.a", "--ack", "--limit", "3")
-    # Opening the directory brought the two leases back to their old places.
+    # Opening the directory returned the two leases to their queue positions.
     assert [one["id"] for one in taken["messages"]] == ["small-0", "small-1", "small-2"]
     assert (taken["acknowledged"], taken["pending"]) == (True, 3)
     left = waypost.json("inbox", "agent.a")["messages"]
@@ -68,17 +76,17 @@ def test_with_ack_the_messages_are_printed_and_leave(waypost: CommandLine) -> No
     assert "3 messages acknowledged, 0 pending" in waypost("inbox", "agent.a", "--ack").stdout
 
 
-def test_an_empty_mailbox_says_so(waypost: CommandLine) -> None:
+def test_an_empty_mailbox_prints_its_count(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
     waypost("inbox", "agent.a", "--ack")
     assert waypost("inbox", "agent.a").stdout == "agent.a: 0 pending messages.\n"
 
 
-def test_an_unknown_endpoint_is_an_error_that_points_at_the_list(waypost: CommandLine) -> None:
+def test_an_unknown_endpoint_is_an_error_with_a_hint(waypost: CommandLine) -> None:
     fill(waypost.data)
     for more in ((), ("--ack",)):
-        result = waypost("inbox", "agent.nobody", *more, exits=1)
-        assert "endpoint agent.nobody is not registered" in result.stderr
+        result = waypost("inbox", "agent.unknown", *more, exits=1)
+        assert "endpoint agent.unknown is not registered" in result.stderr
         assert "waypost endpoints" in result.stderr
 
 
@@ -87,7 +95,7 @@ def test_a_limit_out_of_range_is_a_usage_error(waypost: CommandLine) -> None:
     assert "--max-size" in waypost("inbox", "agent.a", "--max-size", "x", exits=2).stderr
 
 
-def test_a_message_that_cannot_be_read_does_not_hide_the_others(waypost: CommandLine) -> None:
+def test_an_unreadable_message_does_not_hide_the_others(waypost: CommandLine) -> None:
     fill(waypost.data)
     change_byte(body_file(waypost.data), 10)
     inbox = waypost.json("inbox", "agent.a")
@@ -97,7 +105,7 @@ def test_a_message_that_cannot_be_read_does_not_hide_the_others(waypost: Command
     assert "unreadable: large" in waypost("inbox", "agent.a").stdout
 
 
-def test_the_story_of_a_message_names_each_check_with_its_numbers(waypost: CommandLine) -> None:
+def test_the_hihistory_of_a_message_has_each_check_with_its_values(waypost: CommandLine) -> None:
     fill(waypost.data)
     text = waypost("explain", "small-0").stdout
     assert "rate limit passed: 0/100 in the sender's window" in text
@@ -108,15 +116,15 @@ def test_the_story_of_a_message_names_each_check_with_its_numbers(waypost: Comma
     assert "agent.a: leased, not yet acknowledged." in text
 
 
-def test_the_story_as_json_has_every_step_in_order(waypost: CommandLine) -> None:
+def test_the_hihistory_as_json_has_every_step_in_order(waypost: CommandLine) -> None:
     fill(waypost.data)
-    story = waypost.json("explain", "small-0")
-    assert story["message_id"] == "small-0"
-    assert [s["kind"] for s in story["steps"]] == [*["check"] * 4, "accepted", "leased"]
-    assert set(story["steps"][0]) == {"at_us", "seq", "kind", "endpoint", "text"}
+    history = waypost.json("explain", "small-0")
+    assert history["message_id"] == "small-0"
+    assert [s["kind"] for s in history["steps"]] == [*["check"] * 4, "accepted", "leased"]
+    assert set(history["steps"][0]) == {"at_us", "seq", "kind", "endpoint", "text"}
 
 
-def test_a_rejected_check_ends_the_story(waypost: CommandLine) -> None:
+def test_a_rejected_check_ends_the_hihistory(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         spent = {"call_budget_remaining": 0}
@@ -128,7 +136,7 @@ def test_a_rejected_check_ends_the_story(waypost: CommandLine) -> None:
     assert "agent.a: rejected, and kept as a dead letter." in text
 
 
-def test_a_story_of_several_endpoints_tells_them_apart(waypost: CommandLine) -> None:
+def test_a_hihistory_of_several_endpoints_shows_each_status(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         relay.register_endpoint("agent.c")
@@ -141,13 +149,13 @@ def test_a_story_of_several_endpoints_tells_them_apart(waypost: CommandLine) -> 
     assert "agent.c: acknowledged." in text
 
 
-def test_a_message_to_nobody_has_a_story_too(waypost: CommandLine) -> None:
+def test_a_message_without_an_endpoint_has_a_hihistory(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--id", "lonely", exits=3)
     assert "lonely: no endpoint matched." in waypost("explain", "lonely").stdout
 
 
-def test_a_dead_letter_says_why(waypost: CommandLine) -> None:
-    bury(waypost.data, "doomed", reason="no\nluck")
+def test_the_hihistory_of_a_dead_letter_has_its_reason(waypost: CommandLine) -> None:
+    add_dead_letters(waypost.data, "doomed", reason="no\nluck")
     text = waypost("explain", "doomed").stdout
     assert "dead letter: handler failed: ValueError: no\\nluck" in text
     assert "agent.a: dead letter." in text
@@ -155,12 +163,12 @@ def test_a_dead_letter_says_why(waypost: CommandLine) -> None:
 
 def test_an_unknown_id_exits_with_1_and_a_hint(waypost: CommandLine) -> None:
     fill(waypost.data)
-    result = waypost("explain", "unheard-of", exits=1)
-    assert "no message unheard-of in the journal of" in result.stderr
+    result = waypost("explain", "unknown-id", exits=1)
+    assert "no message unknown-id in the journal of" in result.stderr
     assert "--data-dir" in result.stderr
 
 
-def test_what_cannot_be_an_id_is_an_input_error(waypost: CommandLine) -> None:
+def test_an_invalid_id_is_an_input_error(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert "invalid message id" in waypost("explain", 'a"b', exits=2).stderr
 

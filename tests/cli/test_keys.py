@@ -1,4 +1,4 @@
-"""`waypost keys`: keys for agents, made and shown without giving anything away."""
+"""`waypost keys`: create and show keys without revealing secrets."""
 
 import json
 import stat
@@ -21,7 +21,7 @@ commands.add_typer(keys.commands, name="keys")
 
 
 class Keys:
-    """Runs `keys` verbs with a home directory of their own."""
+    """Runs `waypost keys` with its own home directory."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -45,26 +45,26 @@ def private_parts(file: Path) -> list[str]:
     return [content["signing_key"], content["sealing_key"]]
 
 
-@pytest.mark.parametrize("verb", ["new", "show"])
-def test_every_verb_teaches_with_an_example(waypost_keys: Keys, verb: str) -> None:
-    text = waypost_keys(verb, "--help").stdout
-    assert f"waypost keys {verb}" in text.partition("Example")[2]
+@pytest.mark.parametrize("command", ["new", "show"])
+def test_every_command_has_an_example(waypost_keys: Keys, command: str) -> None:
+    text = waypost_keys(command, "--help").stdout
+    assert f"waypost keys {command}" in text.partition("Example")[2]
     assert "--json" in text
     assert "WAYPOST_KEY" in text
 
 
-def test_new_keys_go_to_the_agents_file_in_the_home_directory(waypost_keys: Keys) -> None:
+def test_new_keys_are_saved_in_the_home_directory_by_default(waypost_keys: Keys) -> None:
     waypost_keys("new", "agent.web")
     file = waypost_keys.home / ".config" / "waypost" / "agent.web.key"
     assert Identity.load(file).subject == "agent.web"
 
 
-def test_new_keys_go_where_out_says(waypost_keys: Keys, tmp_path: Path) -> None:
+def test_new_keys_are_saved_to_the_given_file(waypost_keys: Keys, tmp_path: Path) -> None:
     waypost_keys("new", "agent.web", "--out", str(tmp_path / "web.key"))
     assert Identity.load(tmp_path / "web.key").subject == "agent.web"
 
 
-def test_the_environment_says_where_the_keys_are(waypost_keys: Keys, tmp_path: Path) -> None:
+def test_the_key_file_can_be_set_in_the_environment(waypost_keys: Keys, tmp_path: Path) -> None:
     file = str(tmp_path / "web.key")
     waypost_keys("new", "agent.web", key=file)
     assert "agent.web" in waypost_keys("show", key=file).stdout
@@ -85,12 +85,12 @@ def test_keys_are_never_overwritten(waypost_keys: Keys, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("subject", ["agent..web", "agent.*", "_relay", "../../etc/passwd"])
-def test_a_name_no_agent_may_have_is_a_usage_error(waypost_keys: Keys, subject: str) -> None:
+def test_an_invalid_subject_is_a_usage_error(waypost_keys: Keys, subject: str) -> None:
     assert subject[:6] in waypost_keys("new", subject, exits=2).stderr
     assert list(waypost_keys.home.iterdir()) == []
 
 
-def test_show_prints_a_card_that_holds(waypost_keys: Keys, tmp_path: Path) -> None:
+def test_show_prints_a_valid_card(waypost_keys: Keys, tmp_path: Path) -> None:
     file = tmp_path / "web.key"
     made = json.loads(waypost_keys("new", "agent.web", "--out", str(file), "--json").stdout)
     shown = json.loads(waypost_keys("show", str(file), "--json").stdout)
@@ -110,7 +110,7 @@ def test_nothing_private_is_printed(
     assert not any(secret in printed for secret in private_parts(file))
 
 
-def test_a_file_that_others_can_read_is_rejected_with_the_way_out(
+def test_a_file_that_others_can_read_is_rejected_with_a_fix(
     waypost_keys: Keys, tmp_path: Path
 ) -> None:
     file = tmp_path / "web.key"
@@ -119,6 +119,6 @@ def test_a_file_that_others_can_read_is_rejected_with_the_way_out(
     assert f"chmod 600 {file}" in waypost_keys("show", str(file), exits=1).stderr
 
 
-def test_a_file_that_is_not_there_is_one_sentence(waypost_keys: Keys, tmp_path: Path) -> None:
+def test_a_missing_file_is_one_sentence(waypost_keys: Keys, tmp_path: Path) -> None:
     result = waypost_keys("show", str(tmp_path / "none.key"), exits=1)
     assert result.stderr == f"waypost: cannot read {tmp_path}/none.key: No such file or directory\n"

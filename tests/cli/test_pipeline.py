@@ -1,4 +1,4 @@
-"""`waypost pipeline` on real journals, as a person would type it."""
+"""`waypost pipeline`: options, errors and JSON fields."""
 
 import re
 import stat
@@ -30,7 +30,7 @@ PRINTED = {
 
 
 @pytest.mark.parametrize("job", PRINTED)
-def test_the_reference_names_exactly_the_fields_that_are_printed(job: str) -> None:
+def test_the_reference_lists_exactly_the_printed_fields(job: str) -> None:
     _, *parts = re.split(r"^## ", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     section = dict(part.split("\n", 1) for part in parts)[job]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
@@ -39,7 +39,7 @@ def test_the_reference_names_exactly_the_fields_that_are_printed(job: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (("--master", "local", "--remote", "sc://x"), "exclude each other"),
         (("--remote", "http://x"), "sc://HOST:15002"),
@@ -47,21 +47,21 @@ def test_the_reference_names_exactly_the_fields_that_are_printed(job: str) -> No
         (("--settings", "nowhere.json"), "cannot read --settings nowhere.json"),
     ],
 )
-def test_a_wrong_option_is_told_before_spark_starts(
-    waypost: CommandLine, arguments: tuple[str, ...], said: str
+def test_an_invalid_option_is_reported_before_spark_starts(
+    waypost: CommandLine, arguments: tuple[str, ...], output: str
 ) -> None:
     result = waypost("pipeline", "backtest", "--lake", "nowhere", *arguments, exits=2)
-    assert said in result.stderr
+    assert output in result.stderr
 
 
-def test_a_drain_that_is_none_is_told_before_spark_starts(waypost: CommandLine) -> None:
+def test_an_invalid_drain_is_reported_before_spark_starts(waypost: CommandLine) -> None:
     arguments = ("pipeline", "import-trace", "x", "--lake", "y", "--drain", "soon")
     assert "next-activity" in waypost(*arguments, exits=2).stderr
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("version", "output"),
     [
         (None, "Java 17 or newer; install one with `apt-get install openjdk-17-jre-headless`"),
         ('openjdk version "11.0.2"', "is Java 11: Spark needs Java 17 or newer; install one with"),
@@ -72,19 +72,19 @@ def test_a_drain_that_is_none_is_told_before_spark_starts(waypost: CommandLine) 
         ),
     ],
 )
-def test_no_java_or_an_old_one_is_one_sentence_that_says_what_to_do(
+def test_missing_or_old_java_is_one_sentence_with_a_fix(
     waypost: CommandLine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    says: str | None,
-    told: str,
+    version: str | None,
+    output: str,
 ) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    if says is not None:
-        java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    if version is not None:
+        java.write_text(f"#!/bin/sh\necho '{version}' >&2\n")
         java.chmod(java.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     result = waypost("pipeline", "build", "--lake", str(tmp_path / "lake"), exits=1)
-    assert told in result.stderr
+    assert output in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

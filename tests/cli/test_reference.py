@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.cli.directories import bury
+from tests.cli.directories import add_dead_letters
 from tests.cli.served import serving
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
@@ -57,7 +57,7 @@ def test_every_command_with_json_output_is_in_the_reference() -> None:
 def test_the_documented_fields_are_exactly_the_printed_ones(
     waypost: CommandLine, command: str
 ) -> None:
-    bury(waypost.data, "one", "two")
+    add_dead_letters(waypost.data, "one", "two")
     printed = waypost.json(*COMMANDS[command])
     fields, mentioned = documented(sections()[command])
     assert fields == set(printed)
@@ -69,14 +69,14 @@ def test_the_documented_fields_are_exactly_the_printed_ones(
 @pytest.mark.process
 def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: Path) -> None:
     with serving(tmp_path) as relay:
-        person = relay.person()
-        keys = person.json("keys", "new", "agent.a")
-        person.has_keys("agent.b")
-        person("send", "agent.a", "1", "--sender", "agent.b")
-        received = person.json("listen", "agent.a", "--count", "1")
-        confirmed = person.json("listen", "agent.b", "--seconds", "1")
-        request = ("request", "service.nobody", "1", "--sender", "agent.a")
-        rejected = person.json(*request, exits=3)
+        user = relay.user()
+        keys = user.json("keys", "new", "agent.a")
+        user.create_keys("agent.b")
+        user("send", "agent.a", "1", "--sender", "agent.b")
+        received = user.json("listen", "agent.a", "--count", "1")
+        confirmed = user.json("listen", "agent.b", "--seconds", "1")
+        request = ("request", "service.absent", "1", "--sender", "agent.a")
+        rejected = user.json(*request, exits=3)
     found = sections()
     assert documented(found["listen"])[0] == set(received) | set(confirmed)
     assert documented(found["request"])[0] == set(received)

@@ -1,4 +1,4 @@
-"""`send`, `inbox`, `explain`, `listen` and `request` with a relay that is served."""
+"""`send`, `inbox`, `explain`, `listen` and `request` at a served relay."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.cli.served import Person, ServedRelay, serving
+from tests.cli.served import ServedRelay, User, serving
 from waypost.cli.options import RelayChoice
 from waypost.client.aio import connect
 from waypost.client.errors import ReceiveTimedOut
@@ -27,9 +27,9 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
 
 
 @pytest.fixture
-def person(relay: ServedRelay, tmp_path: Path) -> Person:
-    """Somebody with a home of their own."""
-    return Person(relay.url, tmp_path)
+def user(relay: ServedRelay, tmp_path: Path) -> User:
+    """A user with a new home directory."""
+    return User(relay.url, tmp_path)
 
 
 def line_of(stream: IO[str] | None) -> str:
@@ -37,111 +37,106 @@ def line_of(stream: IO[str] | None) -> str:
     return stream.readline()
 
 
-def listening(person: Person, *arguments: str) -> "subprocess.Popen[str]":
-    """`waypost listen`, connected."""
-    started = person.starts("listen", *arguments)
-    said = line_of(started.stderr)
-    assert "listening as" in said, said + started.communicate(timeout=30)[1]
+def start_listening(user: User, *arguments: str) -> "subprocess.Popen[str]":
+    """Start `waypost listen` and wait until it is connected."""
+    started = user.start_command("listen", *arguments)
+    output = line_of(started.stderr)
+    assert "listening as" in output, output + started.communicate(timeout=30)[1]
     return started
 
 
-def test_an_agent_that_is_away_gets_its_mail_later_and_the_sender_sees_was_stored(
-    person: Person,
+def test_an_offline_agent_gets_stored_messages_later_and_the_sender_sees_was_stored(
+    user: User,
 ) -> None:
-    person.has_keys("agent.s1.web", "agent.s1.billing")
-    sent = person.json("send", "agent.s1.billing", '{"refund": 12}', "--sender", "agent.s1.web")
+    user.create_keys("agent.s1.web", "agent.s1.billing")
+    sent = user.json("send", "agent.s1.billing", '{"refund": 12}', "--sender", "agent.s1.web")
     assert (sent["delivered_to"], sent["was_stored"]) == (1, None)
-    heard = person.json("listen", "agent.s1.billing", "--count", "1")
-    assert (heard["id"], heard["payload"]) == (sent["message_id"], {"refund": 12})
-    assert (heard["sender"], heard["was_stored"]) == ("agent.s1.web", True)
-    told = person.json("listen", "agent.s1.web", "--seconds", "1")
-    assert told == {
+    received = user.json("listen", "agent.s1.billing", "--count", "1")
+    assert (received["id"], received["payload"]) == (sent["message_id"], {"refund": 12})
+    assert (received["sender"], received["was_stored"]) == ("agent.s1.web", True)
+    output = user.json("listen", "agent.s1.web", "--seconds", "1")
+    assert output == {
         "message_id": sent["message_id"],
         "recipient": "agent.s1.billing",
         "was_stored": True,
     }
-    assert person("listen", "agent.s1.billing", "--seconds", "0.2").stdout == ""
+    assert user("listen", "agent.s1.billing", "--seconds", "0.2").stdout == ""
 
 
-def wait_for_mail(relay: ServedRelay, subject: str) -> None:
+def wait_for_messages(relay: ServedRelay, subject: str) -> None:
     for _ in range(1000):
         found = relay.operator().json("endpoints")["endpoints"]
         if any(one["subject"] == subject and one["pending"] for one in found):
             return
-    pytest.fail(f"nothing came for {subject}")
+    pytest.fail(f"no message for {subject}")
 
 
-def test_whoever_waits_is_told_that_the_message_was_stored_first(
-    relay: ServedRelay, person: Person
-) -> None:
-    person.has_keys("agent.s2.web", "agent.s2.billing")
-    sender = person.starts(
-        *("send", "agent.s2.billing", "1", "--sender", "agent.s2.web", "--wait", "60")
-    )
-    wait_for_mail(relay, "agent.s2.billing")
-    heard = person.json("listen", "agent.s2.billing", "--count", "1")
-    said, problems = sender.communicate(timeout=30)
+def test_wait_reports_that_the_message_was_stored(relay: ServedRelay, user: User) -> None:
+    user.create_keys("agent.s2.web", "agent.s2.billing")
+    send = ("send", "agent.s2.billing", "1", "--sender", "agent.s2.web", "--wait", "60")
+    sender = user.start_command(*send)
+    wait_for_messages(relay, "agent.s2.billing")
+    received = user.json("listen", "agent.s2.billing", "--count", "1")
+    output, problems = sender.communicate(timeout=30)
     assert sender.returncode == 0, problems
-    delivered, confirmed = said.splitlines()
-    assert delivered == f"{heard['id']}: delivered to agent.s2.billing"
+    delivered, confirmed = output.splitlines()
+    assert delivered == f"{received['id']}: delivered to agent.s2.billing"
     assert confirmed.startswith(
-        f"{heard['id']}: confirmed by agent.s2.billing (stored until it connected)"
+        f"{received['id']}: confirmed by agent.s2.billing (stored until it connected)"
     )
 
 
-def test_a_recipient_that_is_there_confirms_without_storing(person: Person) -> None:
-    person.has_keys("agent.s3.web", "agent.s3.billing")
-    listener = listening(person, "agent.s3.billing", "--count", "1")
-    sent = person.json(
-        *("send", "agent.s3.billing", "1", "--sender", "agent.s3.web", "--wait", "30")
-    )
+def test_a_connected_recipient_confirms_without_storing(user: User) -> None:
+    user.create_keys("agent.s3.web", "agent.s3.billing")
+    listener = start_listening(user, "agent.s3.billing", "--count", "1")
+    send = ("send", "agent.s3.billing", "1", "--sender", "agent.s3.web", "--wait", "30")
+    sent = user.json(*send)
     assert (sent["confirmed_by"], sent["was_stored"]) == ("agent.s3.billing", False)
-    said, _ = listener.communicate(timeout=30)
-    assert said == f"{sent['message_id']}  from agent.s3.web  1\n"
+    output, _ = listener.communicate(timeout=30)
+    assert output == f"{sent['message_id']}  from agent.s3.web  1\n"
     assert listener.returncode == 0
 
 
-def test_a_wait_that_is_over_says_what_happens_next(person: Person) -> None:
-    person.has_keys("agent.s4.web")
-    result = person(
-        *("send", "agent.s4.gone", "1", "--sender", "agent.s4.web", "--wait", "0.1", "--id", "s4")
-    )
+def test_a_timed_out_wait_explains_what_follows(user: User) -> None:
+    user.create_keys("agent.s4.web")
+    send = ("send", "agent.s4.gone", "1", "--sender", "agent.s4.web", "--wait", "0.1")
+    result = user(*send, "--id", "s4")
     assert "s4: delivered to agent.s4.gone" in result.stdout
     assert "Not confirmed within 0.1 s: the message is stored" in result.stdout
 
 
-def test_without_keys_a_message_is_anonymous(person: Person) -> None:
-    person.has_keys("agent.s5")
-    person("send", "agent.s5", "hello", "--id", "s5")
-    [message] = person.json("inbox", "agent.s5")["messages"]
+def test_without_keys_a_message_is_anonymous(user: User) -> None:
+    user.create_keys("agent.s5")
+    user("send", "agent.s5", "hello", "--id", "s5")
+    [message] = user.json("inbox", "agent.s5")["messages"]
     assert (message["id"], message["sender"]) == ("s5", "_anonymous")
 
 
-def test_keys_can_be_named_and_then_say_who_sends(person: Person, tmp_path: Path) -> None:
-    person.has_keys("agent.s6")
+def test_a_named_key_file_sets_the_sender(user: User, tmp_path: Path) -> None:
+    user.create_keys("agent.s6")
     key = tmp_path / "elsewhere.key"
-    person("keys", "new", "agent.s6.sender", "--out", str(key))
-    person("send", "agent.s6", "hello", "--key", str(key))
-    [message] = person.json("inbox", "agent.s6")["messages"]
+    user("keys", "new", "agent.s6.sender", "--out", str(key))
+    user("send", "agent.s6", "hello", "--key", str(key))
+    [message] = user.json("inbox", "agent.s6")["messages"]
     assert message["sender"] == "agent.s6.sender"
 
 
-def test_looking_into_an_inbox_leaves_it_as_it_was(relay: ServedRelay, person: Person) -> None:
-    person.has_keys("agent.s7")
+def test_showing_an_inbox_leaves_it_unchanged(relay: ServedRelay, user: User) -> None:
+    user.create_keys("agent.s7")
     for number in range(3):
-        person("send", "agent.s7", str(number))
-    text = person("inbox", "agent.s7", "--limit", "2").stdout
+        user("send", "agent.s7", str(number))
+    text = user("inbox", "agent.s7", "--limit", "2").stdout
     assert "agent.s7: 2 messages." in text
     seen = relay.operator().json("inbox", "agent.s7")
     assert [one["payload"] for one in seen["messages"]] == [0, 1, 2]
     assert (seen["pending"], seen["leased"], seen["acknowledged"]) == (3, 0, False)
 
 
-def test_messages_that_are_acknowledged_are_gone(relay: ServedRelay, person: Person) -> None:
-    person.has_keys("agent.s8")
+def test_acknowledged_messages_are_removed(relay: ServedRelay, user: User) -> None:
+    user.create_keys("agent.s8")
     for number in range(3):
-        person("send", "agent.s8", str(number))
-    taken = person.json("inbox", "agent.s8", "--ack", "--limit", "2")
+        user("send", "agent.s8", str(number))
+    taken = user.json("inbox", "agent.s8", "--ack", "--limit", "2")
     assert [one["payload"] for one in taken["messages"]] == [0, 1]
     assert taken["acknowledged"] is True
     left = relay.operator().json("inbox", "agent.s8", "--ack")
@@ -149,73 +144,71 @@ def test_messages_that_are_acknowledged_are_gone(relay: ServedRelay, person: Per
     assert (left["pending"], left["leased"]) == (0, 0)
 
 
-def test_messages_that_could_not_be_shown_are_not_acknowledged(
-    relay: ServedRelay, person: Person
-) -> None:
-    person.has_keys("agent.s22")
-    person("send", "agent.s22", "kept")
-    choice = RelayChoice(url=relay.url, key=person.key_of("agent.s22"))
+def test_messages_that_were_not_shown_are_not_acknowledged(relay: ServedRelay, user: User) -> None:
+    user.create_keys("agent.s22")
+    user("send", "agent.s22", "kept")
+    choice = RelayChoice(url=relay.url, key=user.key_of("agent.s22"))
 
     def broken(_: object) -> None:
         raise BrokenPipeError
 
     with choice.closing, pytest.raises(BrokenPipeError):
         choice.backend().consume("agent.s22", 10, None, broken)
-    assert [one["payload"] for one in person.json("inbox", "agent.s22")["messages"]] == ["kept"]
+    assert [one["payload"] for one in user.json("inbox", "agent.s22")["messages"]] == ["kept"]
 
 
-def test_large_messages_can_be_left_alone(person: Person) -> None:
-    person.has_keys("agent.s9")
-    person("send", "agent.s9", "x" * 5000)
-    person("send", "agent.s9", "small")
-    seen = person.json("inbox", "agent.s9", "--max-size", "1000")
+def test_large_messages_can_be_skipped(user: User) -> None:
+    user.create_keys("agent.s9")
+    user("send", "agent.s9", "x" * 5000)
+    user("send", "agent.s9", "small")
+    seen = user.json("inbox", "agent.s9", "--max-size", "1000")
     assert [one["payload"] for one in seen["messages"]] == ["small"]
 
 
-def test_the_operator_is_told_the_whole_story_and_a_sender_its_own(
-    relay: ServedRelay, person: Person
+def test_the_operator_sees_every_history_and_a_sender_its_own(
+    relay: ServedRelay, user: User
 ) -> None:
-    person.has_keys("agent.s10", "agent.s10.other")
-    person("send", "agent.s10.x", "1", "--sender", "agent.s10", "--id", "s10")
+    user.create_keys("agent.s10", "agent.s10.other")
+    user("send", "agent.s10.x", "1", "--sender", "agent.s10", "--id", "s10")
     assert "rate limit passed" in relay.operator()("explain", "s10").stdout
-    own = person("explain", "s10", "--key", str(person.key_of("agent.s10"))).stdout
+    own = user("explain", "s10", "--key", str(user.key_of("agent.s10"))).stdout
     assert "stored" in own
     assert "rate limit" not in own
-    other = person("explain", "s10", "--key", str(person.key_of("agent.s10.other")), exits=1)
+    other = user("explain", "s10", "--key", str(user.key_of("agent.s10.other")), exits=1)
     assert "no message s10 at" in other.stderr
 
 
-def test_a_mailbox_outside_of_agent_needs_the_operator(relay: ServedRelay, person: Person) -> None:
-    assert "No endpoint matches" in person("send", "service.s11", "1", exits=3).stdout
-    rejected = person("send", "service.s11", "1", "--register", exits=1)
+def test_registering_outside_of_agent_needs_the_operator(relay: ServedRelay, user: User) -> None:
+    assert "No endpoint matches" in user("send", "service.s11", "1", exits=3).stdout
+    rejected = user("send", "service.s11", "1", "--register", exits=1)
     assert "--operator-token-file" in rejected.stderr
     sent = relay.operator().json("send", "service.s11", "1", "--register")
     assert sent["delivered_to"] == 1
 
 
-def test_registering_under_agent_needs_nobody(person: Person) -> None:
-    assert person.json("send", "agent.s12", "1", "--register")["delivered_to"] == 1
+def test_registering_under_agent_needs_no_token(user: User) -> None:
+    assert user.json("send", "agent.s12", "1", "--register")["delivered_to"] == 1
 
 
-def test_messages_that_are_not_acknowledged_wait_again(person: Person) -> None:
-    person.has_keys("agent.s13")
-    for number in range(5):  # more than the relay hands out before it wants a confirmation
-        person("send", "agent.s13", str(number))
-    seen = _lines(person("listen", "agent.s13", "--no-ack", "--count", "5", "--json").stdout)
+def test_unacknowledged_messages_are_pending_again(user: User) -> None:
+    user.create_keys("agent.s13")
+    for number in range(5):  # more than the relay delivers before an acknowledgement
+        user("send", "agent.s13", str(number))
+    seen = _lines(user("listen", "agent.s13", "--no-ack", "--count", "5", "--json").stdout)
     assert [one["payload"] for one in seen] == list(range(5))
-    again = person.json("listen", "agent.s13", "--count", "1")
+    again = user.json("listen", "agent.s13", "--count", "1")
     assert again["payload"] == 0
 
 
-def test_stored_messages_come_in_batches_of_the_size_that_was_asked_for(
-    relay: ServedRelay, person: Person
+def test_stored_messages_arrive_in_batches_of_the_given_size(
+    relay: ServedRelay, user: User
 ) -> None:
-    person.has_keys("agent.s20")
+    user.create_keys("agent.s20")
     for number in range(4):
-        person("send", "agent.s20", str(number))
+        user("send", "agent.s20", str(number))
 
     async def act() -> None:
-        async with connect(relay.url, Identity.load(person.key_of("agent.s20"))) as agent:
+        async with connect(relay.url, Identity.load(user.key_of("agent.s20"))) as agent:
             batch = [await agent.receive(timeout=30) for _ in range(3)]
             with pytest.raises(ReceiveTimedOut):
                 await agent.receive(timeout=0.2)
@@ -231,41 +224,41 @@ def _lines(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_listening_cleanly(person: Person, how: signal.Signals) -> None:
+def test_a_signal_stops_listening_cleanly(user: User, how: signal.Signals) -> None:
     name = f"agent.s14.{how.name}"
-    person.has_keys(name)
-    listener = listening(person, name, "--json")
-    person("send", name, '"before"')
+    user.create_keys(name)
+    listener = start_listening(user, name, "--json")
+    user("send", name, '"before"')
     assert json.loads(line_of(listener.stdout))["payload"] == "before"
     listener.send_signal(how)
     assert listener.communicate(timeout=30) == ("", "")
     assert listener.returncode == 0
-    assert person.json("inbox", name)["messages"] == []
+    assert user.json("inbox", name)["messages"] == []
 
 
-def test_a_message_that_could_not_be_printed_waits_again(person: Person) -> None:
-    person.has_keys("agent.s15")
-    listener = listening(person, "agent.s15")
+def test_an_unprinted_message_is_pending_again(user: User) -> None:
+    user.create_keys("agent.s15")
+    listener = start_listening(user, "agent.s15")
     assert listener.stdout is not None
     listener.stdout.close()
-    person("send", "agent.s15", "kept")
+    user("send", "agent.s15", "kept")
     listener.wait(timeout=30)
     assert listener.stderr is not None
     assert "Traceback" not in listener.stderr.read()
     listener.stderr.close()
-    assert [one["payload"] for one in person.json("inbox", "agent.s15")["messages"]] == ["kept"]
+    assert [one["payload"] for one in user.json("inbox", "agent.s15")["messages"]] == ["kept"]
 
 
-def test_too_few_messages_in_time_exit_with_1(person: Person) -> None:
-    person.has_keys("agent.s16")
-    person("send", "agent.s16", "1")
-    result = person("listen", "agent.s16", "--count", "2", "--seconds", "0.3", exits=1)
+def test_too_few_messages_in_time_exit_with_1(user: User) -> None:
+    user.create_keys("agent.s16")
+    user("send", "agent.s16", "1")
+    result = user("listen", "agent.s16", "--count", "2", "--seconds", "0.3", exits=1)
     assert "received 1 of 2 messages within 0.3 s" in result.stderr
     assert len(result.stdout.splitlines()) == 1
 
 
 def answer_one(relay: ServedRelay, key: Path, connected: threading.Event) -> None:
-    """An agent that adds up the numbers of one request."""
+    """Answer one request with the sum of its numbers."""
 
     async def act() -> None:
         async with connect(relay.url, Identity.load(key)) as agent:
@@ -279,49 +272,47 @@ def answer_one(relay: ServedRelay, key: Path, connected: threading.Event) -> Non
 
 @pytest.mark.parametrize("stored", [0, 3])
 def test_a_request_prints_its_reply_whatever_else_is_stored(
-    relay: ServedRelay, person: Person, stored: int
+    relay: ServedRelay, user: User, stored: int
 ) -> None:
     asker, asked = f"agent.s17.web{stored}", f"agent.s17.sum{stored}"
-    person.has_keys(asker, asked)
+    user.create_keys(asker, asked)
     for number in range(stored):
-        person("send", asker, str(number))
+        user("send", asker, str(number))
     connected = threading.Event()
-    answering = threading.Thread(target=answer_one, args=(relay, person.key_of(asked), connected))
+    answering = threading.Thread(target=answer_one, args=(relay, user.key_of(asked), connected))
     answering.start()
     assert connected.wait(30)
-    result = person("request", asked, '{"numbers": [1, 2]}', "--sender", asker)
+    result = user("request", asked, '{"numbers": [1, 2]}', "--sender", asker)
     answering.join(30)
     assert result.stdout == '{"total":3}\n'
     left = relay.operator().json("endpoints")["endpoints"]
     assert [one["pending"] for one in left if one["subject"] == asker] == [stored]
 
 
-def test_confirmations_that_were_kept_are_not_lost_to_other_verbs(person: Person) -> None:
-    person.has_keys("agent.s21.web", "agent.s21.billing")
+def test_stored_confirmations_are_not_lost_to_other_commands(user: User) -> None:
+    user.create_keys("agent.s21.web", "agent.s21.billing")
     for name in ("s21-a", "s21-b"):
-        person("send", "agent.s21.billing", "1", "--sender", "agent.s21.web", "--id", name)
-    person("listen", "agent.s21.billing", "--count", "1")
-    person("send", "agent.s21.x", "1", "--sender", "agent.s21.web", "--wait", "0.2")
-    told = person.json("listen", "agent.s21.web", "--seconds", "0.5")
-    assert (told["message_id"], told["was_stored"]) == ("s21-a", True)
-    person("listen", "agent.s21.billing", "--count", "1")
+        user("send", "agent.s21.billing", "1", "--sender", "agent.s21.web", "--id", name)
+    user("listen", "agent.s21.billing", "--count", "1")
+    user("send", "agent.s21.x", "1", "--sender", "agent.s21.web", "--wait", "0.2")
+    output = user.json("listen", "agent.s21.web", "--seconds", "0.5")
+    assert (output["message_id"], output["was_stored"]) == ("s21-a", True)
+    user("listen", "agent.s21.billing", "--count", "1")
     asking = ("request", "agent.s21.x", "1", "--sender", "agent.s21.web", "--timeout", "0.5")
-    asked = person(*asking, exits=1)
+    asked = user(*asking, exits=1)
     assert asked.stdout == ""
     assert "s21-b: confirmed by agent.s21.billing (stored until it connected)" in asked.stderr
 
 
-def test_a_request_without_a_reply_is_one_sentence(person: Person) -> None:
-    person.has_keys("agent.s18")
-    result = person(
-        *("request", "agent.s18.nobody", "1", "--sender", "agent.s18", "--timeout", "0.2"),
-        exits=1,
-    )
-    assert result.stderr == "waypost: no reply from agent.s18.nobody within 0.2 s\n"
+def test_a_request_without_a_reply_is_one_sentence(user: User) -> None:
+    user.create_keys("agent.s18")
+    request = ("request", "agent.s18.absent", "1", "--sender", "agent.s18", "--timeout", "0.2")
+    result = user(*request, exits=1)
+    assert result.stderr == "waypost: no reply from agent.s18.absent within 0.2 s\n"
     assert result.stdout == ""
 
 
-def test_a_request_that_nobody_gets_exits_with_3(person: Person) -> None:
-    person.has_keys("agent.s19")
-    result = person("request", "service.s19", "1", "--sender", "agent.s19", exits=3)
+def test_a_request_without_an_endpoint_exits_with_3(user: User) -> None:
+    user.create_keys("agent.s19")
+    result = user("request", "service.s19", "1", "--sender", "agent.s19", exits=3)
     assert "No endpoint matches service.s19" in result.stdout

@@ -21,24 +21,24 @@ def test_a_rule_is_added_replaced_and_removed(waypost: CommandLine) -> None:
     assert waypost.json("rules", "remove", *SPY)["rules"] == []
 
 
-def test_a_rule_holds_for_the_next_message(waypost: CommandLine) -> None:
+def test_a_rule_applies_to_the_next_message(waypost: CommandLine) -> None:
     fill(waypost.data)
     waypost("rules", "add", "deny", "agent.spy", ">")
     rejected = waypost("send", "agent.a", "1", "--sender", "agent.spy", exits=3)
     assert "access_denied" in rejected.stdout + rejected.stderr
 
 
-def test_a_rule_that_is_not_there_cannot_be_removed(waypost: CommandLine) -> None:
+def test_an_unknown_rule_cannot_be_removed(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert "no rule from agent.spy" in waypost("rules", "remove", *SPY, exits=1).stderr
 
 
-def test_a_pattern_that_is_none_is_rejected(waypost: CommandLine) -> None:
+def test_an_invalid_pattern_is_rejected(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert "invalid access rule" in waypost("rules", "add", "deny", "a..b", ">", exits=2).stderr
 
 
-def test_a_broken_file_is_told_and_not_overwritten(waypost: CommandLine) -> None:
+def test_a_broken_file_is_reported_and_not_overwritten(waypost: CommandLine) -> None:
     fill(waypost.data)
     file = waypost.data / "access-rules.json"
     file.write_text("[")

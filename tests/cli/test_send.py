@@ -28,18 +28,15 @@ def test_a_message_goes_to_the_endpoint_that_is_registered_first(waypost: Comman
     assert message["sender"] == "agent.b"
 
 
-def test_the_text_for_people_names_the_id_and_the_endpoint(waypost: CommandLine) -> None:
-    result = waypost(
-        *("send", "agent.a", "1", "--sender", "agent.b", "--register", "--id", "my-id")
-    )
+def test_text_output_has_the_id_and_the_endpoint(waypost: CommandLine) -> None:
+    send = ("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    result = waypost(*send, "--id", "my-id")
     assert result.stdout == "my-id: delivered to agent.a\n"
 
 
 def test_reply_to_and_id_are_part_of_the_message(waypost: CommandLine) -> None:
-    waypost(
-        *("send", "agent.a", "1", "--sender", "agent.b", "--register"),
-        *("--id", "chosen", "--reply-to", "agent.b.answers"),
-    )
+    send = ("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    waypost(*send, "--id", "chosen", "--reply-to", "agent.b.answers")
     [message] = waypost.json("inbox", "agent.a")["messages"]
     assert (message["id"], message["reply_to"]) == ("chosen", "agent.b.answers")
 
@@ -70,8 +67,8 @@ def test_the_payload_is_json_or_else_a_string(
 
 
 def test_the_payload_can_come_from_stdin(waypost: CommandLine) -> None:
-    waypost("send", "agent.a", "-", "--sender", "agent.b", "--register", typed='{"a": [1]}\n')
-    waypost("send", "agent.a", "-", "--sender", "agent.b", typed="just text\n")
+    waypost("send", "agent.a", "-", "--sender", "agent.b", "--register", stdin='{"a": [1]}\n')
+    waypost("send", "agent.a", "-", "--sender", "agent.b", stdin="just text\n")
     messages = waypost.json("inbox", "agent.a")["messages"]
     assert [message["payload"] for message in messages] == [{"a": [1]}, "just text"]
 
@@ -84,18 +81,18 @@ def test_the_payload_can_come_from_a_file(waypost: CommandLine, tmp_path: Path) 
     assert message["payload"]["large"] == "x" * 10_000
 
 
-def test_a_file_that_is_missing_is_an_input_error(waypost: CommandLine, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_input_error(waypost: CommandLine, tmp_path: Path) -> None:
     result = waypost("send", "agent.a", f"@{tmp_path}/no", "--sender", "agent.b", exits=2)
     assert "No such file" in result.stderr
     assert not waypost.data.exists()
 
 
-def test_bytes_that_are_no_text_are_an_input_error(waypost: CommandLine) -> None:
-    result = waypost("send", "agent.a", "-", "--sender", "agent.b", typed=b"\xff\xfe", exits=2)
+def test_bytes_that_are_not_utf_8_are_an_input_error(waypost: CommandLine) -> None:
+    result = waypost("send", "agent.a", "-", "--sender", "agent.b", stdin=b"\xff\xfe", exits=2)
     assert "base64" in result.stderr
 
 
-def test_when_nobody_is_there_it_says_how_to_register_and_exits_with_3(
+def test_without_an_endpoint_it_exits_with_3_and_a_hint(
     waypost: CommandLine,
 ) -> None:
     result = waypost("send", "agent.a", "1", "--sender", "agent.b", exits=3)
@@ -105,13 +102,13 @@ def test_when_nobody_is_there_it_says_how_to_register_and_exits_with_3(
     assert (sent["delivered_to"], sent["rejected"]) == (0, [])
 
 
-def test_a_pattern_reaches_every_endpoint_it_covers(waypost: CommandLine) -> None:
+def test_a_pattern_reaches_every_matching_endpoint(waypost: CommandLine) -> None:
     register(waypost.data, "agent.a", "agent.c", "other.d")
     result = waypost("send", "agent.*", "1", "--sender", "agent.b")
     assert "delivered to 2 endpoints" in result.stdout
 
 
-def test_a_pattern_that_covers_nobody_points_at_the_list(waypost: CommandLine) -> None:
+def test_a_pattern_without_a_match_gets_a_hint(waypost: CommandLine) -> None:
     result = waypost("send", "agent.>", "1", "--sender", "agent.b", exits=3)
     assert "waypost endpoints" in result.stdout
 
@@ -140,7 +137,7 @@ def test_bad_input_is_one_sentence_and_exits_with_2(
     assert result.stdout == ""
 
 
-def test_a_sender_over_its_rate_is_told_when_to_try_again(waypost: CommandLine) -> None:
+def test_a_rate_limited_sender_gets_the_retry_time(waypost: CommandLine) -> None:
     register(waypost.data, "agent.a")
     limit = '{"reliability": {"rateLimit": {"maxPerWindow": 1}}}'
     (waypost.data / "config.json").write_text(limit)
@@ -154,7 +151,7 @@ def test_a_sender_over_its_rate_is_told_when_to_try_again(waypost: CommandLine) 
     assert sent["rejected"][0]["reason"] == "rate_limited"
 
 
-def test_a_full_mailbox_is_named_with_what_to_do(waypost: CommandLine) -> None:
+def test_a_full_mailbox_is_reported_with_advice(waypost: CommandLine) -> None:
     register(waypost.data, "agent.a", "agent.c")
     cap = '{"reliability": {"backpressure": {"maxMailboxSize": 1}}}'
     (waypost.data / "config.json").write_text(cap)
@@ -166,7 +163,7 @@ def test_a_full_mailbox_is_named_with_what_to_do(waypost: CommandLine) -> None:
     assert "acknowledged" in rejection["advice"]
 
 
-def test_a_sender_that_rules_keep_out_is_rejected_with_3(waypost: CommandLine) -> None:
+def test_a_sender_denied_by_rules_exits_with_3(waypost: CommandLine) -> None:
     async def forbid(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))
@@ -187,7 +184,7 @@ def test_a_directory_without_files_stays_without_files(waypost: CommandLine) -> 
     assert waypost.json("stats")["storage"] == "journal"
 
 
-def test_a_data_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     blocked = CommandLine(tmp_path / "file" / "data")
     result = blocked("send", "agent.a", "1", "--sender", "agent.b", exits=1)

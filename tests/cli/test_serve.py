@@ -1,4 +1,4 @@
-"""`waypost serve`: how it starts, what it says, and how it ends."""
+"""`waypost serve`: start, greeting, errors and stop."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.certificates import write_certificate
-from tests.cli.conftest import UNSAID, CommandLine
-from tests.cli.served import Person, ServedRelay, serving
+from tests.cli.conftest import UNSET, CommandLine
+from tests.cli.served import ServedRelay, User, serving
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +25,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
         yield running
 
 
-def test_it_says_where_it_is_and_what_to_do_next(relay: ServedRelay) -> None:
+def test_the_greeting_has_the_url_and_the_next_steps(relay: ServedRelay) -> None:
     assert relay.output.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
     assert f"\nDashboard  {relay.url}/\n" in relay.output
     assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.output
@@ -33,18 +33,16 @@ def test_it_says_where_it_is_and_what_to_do_next(relay: ServedRelay) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--no-anonymous",)])
-def test_what_it_says_to_do_next_works_word_for_word(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_the_commands_of_the_greeting_work(tmp_path: Path, options: tuple[str, ...]) -> None:
     waypost = tmp_path / "waypost"
     waypost.write_text(f'#!/bin/sh\nexec {sys.executable} -m waypost "$@"\n')
     waypost.chmod(0o700)
     path = f"{tmp_path}:{os.environ['PATH']}"
     with serving(tmp_path, *options) as relay:
-        typed = "".join(line for line in relay.output.splitlines(True) if line.startswith("  "))
+        stdin = "".join(line for line in relay.output.splitlines(True) if line.startswith("  "))
         done = subprocess.run(
-            ["sh", "-ec", typed],
-            env={**os.environ, **UNSAID, "HOME": str(tmp_path), "PATH": path},
+            ["sh", "-ec", stdin],
+            env={**os.environ, **UNSET, "HOME": str(tmp_path), "PATH": path},
             capture_output=True,
             text=True,
             timeout=60,
@@ -56,7 +54,7 @@ def test_what_it_says_to_do_next_works_word_for_word(
     assert "served, 0 agents connected" in done.stdout
 
 
-def test_on_a_directory_in_use_it_stays_short(tmp_path: Path) -> None:
+def test_the_greeting_is_short_on_an_existing_directory(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         pass
     with serving(tmp_path) as second:
@@ -69,9 +67,9 @@ def test_on_a_directory_in_use_it_stays_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_signal_stops_the_relay_in_order(tmp_path: Path, how: signal.Signals) -> None:
     with serving(tmp_path) as relay:
-        relay.person()("send", "agent.a", "1", "--id", "kept")
+        relay.user()("send", "agent.a", "1", "--id", "kept")
         assert relay.end(how) == 0
         assert '"message":"stopped"' in relay.log
         assert "Traceback" not in relay.log
@@ -80,11 +78,11 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, how: signal.Signals) -> None:
     assert [one["id"] for one in waypost.json("inbox", "agent.a")["messages"]] == ["kept"]
 
 
-def test_agents_that_are_connected_do_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_connected_agents_do_not_prevent_a_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as relay:
-        person = relay.person()
-        person.has_keys("agent.a")
-        listener = person.starts("listen", "agent.a")
+        user = relay.user()
+        user.create_keys("agent.a")
+        listener = user.start_command("listen", "agent.a")
         assert listener.stderr is not None
         assert "listening as agent.a" in listener.stderr.readline()
         assert relay.end() == 0
@@ -93,7 +91,7 @@ def test_agents_that_are_connected_do_not_keep_it_from_ending(tmp_path: Path) ->
         assert listener.returncode == 0
 
 
-def test_the_second_on_one_directory_is_rejected_in_one_sentence(
+def test_a_second_relay_on_one_directory_is_rejected_in_one_sentence(
     relay: ServedRelay, shell: Shell
 ) -> None:
     second = shell("serve", "--port", "0", data=relay.data)
@@ -102,7 +100,7 @@ def test_the_second_on_one_directory_is_rejected_in_one_sentence(
     assert second.stderr.startswith("waypost: ")
     assert second.stderr.count("\n") == 1
     assert second.stdout == ""
-    relay.person()("send", "agent.a", "1")
+    relay.user()("send", "agent.a", "1")
 
 
 def test_a_port_in_use_is_one_sentence(shell: Shell) -> None:
@@ -122,7 +120,7 @@ def test_an_address_of_another_machine_is_one_sentence(shell: Shell) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_directory_that_cannot_be_made_is_one_sentence(shell: Shell, data: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_one_sentence(shell: Shell, data: Path) -> None:
     data.write_text("in the way")
     done = shell("serve", "--port", "0")
     assert done.returncode == 1
@@ -139,7 +137,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(shell: Shell, data: Pat
         ("cert.pem", "locked.pem", "is encrypted"),
     ],
 )
-def test_a_certificate_that_cannot_be_used_is_one_sentence(
+def test_an_unusable_certificate_is_one_sentence(
     tmp_path: Path, waypost: CommandLine, certificate: str, key: str, problem: str
 ) -> None:
     write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
@@ -158,7 +156,7 @@ def test_a_certificate_without_its_key_is_an_input_error(waypost: CommandLine) -
     )
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_a_missing_extra_is_reported_with_the_command_to_install_it() -> None:
     script = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'uvicorn' else real(name, *more)\n"
@@ -174,38 +172,38 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_with_a_certificate_it_speaks_tls_to_those_who_trust_it(
+def test_with_a_certificate_it_serves_tls_to_clients_that_trust_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     write_certificate(certificate, key)
     with serving(tmp_path, "--tls-cert", str(certificate), "--tls-key", str(key)) as relay:
         assert relay.url.startswith("https://127.0.0.1:")
-        person = relay.person()
-        person.has_keys("agent.a", "agent.b")
-        stranger = person("send", "agent.a", "1", exits=1)
+        user = relay.user()
+        user.create_keys("agent.a", "agent.b")
+        stranger = user("send", "agent.a", "1", exits=1)
         assert "cannot be trusted" in stranger.stderr
         assert "SSL_CERT_FILE" in stranger.stderr
-        plain = Person(relay.url.replace("https", "http"), tmp_path)
+        plain = User(relay.url.replace("https", "http"), tmp_path)
         assert "https:// instead" in plain("send", "agent.a", "1", exits=1).stderr
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        person("send", "agent.a", "1", "--sender", "agent.b", "--id", "private")
-        assert person.json("listen", "agent.a", "--count", "1")["id"] == "private"
+        user("send", "agent.a", "1", "--sender", "agent.b", "--id", "private")
+        assert user.json("listen", "agent.a", "--count", "1")["id"] == "private"
 
 
-def test_an_open_address_without_a_certificate_is_warned_about(tmp_path: Path) -> None:
+def test_a_public_address_without_a_certificate_logs_a_warning(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "0.0.0.0") as relay:
         [warning] = [line for line in relay.log.splitlines() if '"level":"warning"' in line]
         assert "without TLS" in warning
         assert "--tls-cert" in warning
 
 
-def test_on_this_machine_only_there_is_nothing_to_warn_about(relay: ServedRelay) -> None:
+def test_a_loopback_address_logs_no_warning(relay: ServedRelay) -> None:
     assert '"warning"' not in relay.log
 
 
 @pytest.mark.parametrize(("form", "begins"), [("json", '{"time":'), ("text", "20")])
-def test_the_log_has_the_form_that_is_asked_for(tmp_path: Path, form: str, begins: str) -> None:
+def test_the_log_has_the_chosen_format(tmp_path: Path, form: str, begins: str) -> None:
     with serving(tmp_path, "--log-format", form) as relay:
         assert relay.end() == 0
         lines = relay.log.splitlines()
@@ -213,9 +211,9 @@ def test_the_log_has_the_form_that_is_asked_for(tmp_path: Path, form: str, begin
         assert all(line.startswith(begins) for line in lines)
 
 
-def test_mailboxes_stay_as_the_directory_has_them(tmp_path: Path) -> None:
+def test_the_storage_of_the_directory_is_kept(tmp_path: Path) -> None:
     with serving(tmp_path, "--storage", "journal") as relay:
-        relay.person()("send", "agent.a", "1")
+        relay.user()("send", "agent.a", "1")
     with serving(tmp_path) as relay:
         assert relay.operator().json("stats")["storage"] == "journal"
         assert relay.operator().json("inbox", "agent.a")["pending"] == 1
@@ -223,19 +221,17 @@ def test_mailboxes_stay_as_the_directory_has_them(tmp_path: Path) -> None:
         assert relay.operator().json("stats")["storage"] == "maildir"
 
 
-def test_senders_see_how_full_a_mailbox_is_if_the_operator_says_so(
-    tmp_path: Path, data: Path
-) -> None:
+def test_show_pressure_reveals_the_fill_level_to_senders(tmp_path: Path, data: Path) -> None:
     data.mkdir(mode=0o700)
     full = '{"reliability": {"backpressure": {"maxMailboxSize": 1}}}'
     (data / "config.json").write_text(full)
     with serving(tmp_path, "--show-pressure", data=data) as relay:
-        person = relay.person()
-        person("send", "agent.a", "1")
-        assert "1/1" in person("send", "agent.a", "1", exits=3).stdout
+        user = relay.user()
+        user("send", "agent.a", "1")
+        assert "1/1" in user("send", "agent.a", "1", exits=3).stdout
 
 
-def test_a_signal_while_it_opens_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_signal_during_the_start_stops_it_in_order(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from waypost.cli import server_process\n"
@@ -249,7 +245,7 @@ def test_a_signal_while_it_opens_ends_it_in_order(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "data")],
-        env={**os.environ, **UNSAID},
+        env={**os.environ, **UNSET},
         capture_output=True,
         text=True,
         timeout=60,

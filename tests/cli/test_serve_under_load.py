@@ -1,4 +1,4 @@
-"""A served relay that is told to end in the middle of traffic loses nothing it has confirmed."""
+"""A served relay that is stopped under load loses no confirmed message."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 
 
 class Confirmed:
-    """Ids the relay has answered for; once there are enough, it is told to end."""
+    """Ids of confirmed messages; stops the relay after `ENOUGH` of them."""
 
     def __init__(self, relay: ServedRelay) -> None:
         self.ids: set[str] = set()
@@ -47,7 +47,7 @@ class Confirmed:
 
 
 async def post(client: httpx.AsyncClient, url: str, confirmed: Confirmed) -> None:
-    """Send one after the other until nobody answers."""
+    """Send one message after the other until the relay stops responding."""
     while True:
         try:
             answer = await client.post(
@@ -61,7 +61,7 @@ async def post(client: httpx.AsyncClient, url: str, confirmed: Confirmed) -> Non
 
 
 async def send(agent: Agent, confirmed: Confirmed) -> None:
-    """The same over a connection, many at once."""
+    """Send many messages at once over a connection, until it is lost."""
     try:
         while True:
             results = await agent.send_many(
@@ -82,7 +82,7 @@ def stored(data: Path) -> set[str]:
     return found
 
 
-def test_what_was_answered_over_http_is_there_after_the_end(tmp_path: Path, data: Path) -> None:
+def test_messages_confirmed_over_http_survive_a_stop(tmp_path: Path, data: Path) -> None:
     with serving(tmp_path, data=data) as relay:
         confirmed = Confirmed(relay)
 
@@ -96,9 +96,7 @@ def test_what_was_answered_over_http_is_there_after_the_end(tmp_path: Path, data
     assert confirmed.ids <= stored(data)
 
 
-def test_what_was_answered_to_connected_agents_is_there_after_the_end(
-    tmp_path: Path, data: Path
-) -> None:
+def test_messages_confirmed_to_connected_agents_survive_a_stop(tmp_path: Path, data: Path) -> None:
     with serving(tmp_path, data=data) as relay:
         confirmed = Confirmed(relay)
 

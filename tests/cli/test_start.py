@@ -1,4 +1,4 @@
-"""Starting the command line: help, errors, and what it does not load."""
+"""The start of the command line: help, errors, and modules that it does not load."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from waypost.cli.local import LocalRelay
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
-VERBS = [
+COMMANDS = [
     ("send",),
     ("inbox",),
     ("explain",),
@@ -29,9 +29,9 @@ VERBS = [
     ("verify",),
     ("rebuild",),
 ]
-AGENT_VERBS = [("listen",), ("request",)]
-OTHER_VERBS = [("serve",), ("keys", "new"), ("keys", "show")]
-READING = [
+AGENT_COMMANDS = [("listen",), ("request",)]
+OTHER_COMMANDS = [("serve",), ("keys", "new"), ("keys", "show")]
+READ_COMMANDS = [
     ("inbox", "agent.a"),
     ("inbox", "agent.a", "--ack"),
     ("explain", "some-id"),
@@ -48,12 +48,12 @@ READING = [
 ]
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_every_verb_teaches_with_an_example_and_knows_the_shared_options(
-    waypost: CommandLine, verb: tuple[str, ...]
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_and_the_common_options(
+    waypost: CommandLine, command: tuple[str, ...]
 ) -> None:
-    text = waypost(*verb, "--help").stdout
-    assert f"waypost {' '.join(verb)}" in text.partition("Example")[2]
+    text = waypost(*command, "--help").stdout
+    assert f"waypost {' '.join(command)}" in text.partition("Example")[2]
     assert "--data-dir" in text
     assert "WAYPOST_DATA_DIR" in text
     assert "waypost-data" in text
@@ -61,11 +61,13 @@ def test_every_verb_teaches_with_an_example_and_knows_the_shared_options(
     assert "--json" in text
 
 
-@pytest.mark.parametrize("verb", [*AGENT_VERBS, *OTHER_VERBS], ids=" ".join)
-def test_so_do_the_verbs_of_a_served_relay(waypost: CommandLine, verb: tuple[str, ...]) -> None:
-    text = waypost(*verb, "--help").stdout
-    assert f"waypost {' '.join(verb)}" in text.partition("Example")[2]
-    if verb in AGENT_VERBS:
+@pytest.mark.parametrize("command", [*AGENT_COMMANDS, *OTHER_COMMANDS], ids=" ".join)
+def test_every_agent_command_has_an_example_and_its_options(
+    waypost: CommandLine, command: tuple[str, ...]
+) -> None:
+    text = waypost(*command, "--help").stdout
+    assert f"waypost {' '.join(command)}" in text.partition("Example")[2]
+    if command in AGENT_COMMANDS:
         assert "WAYPOST_URL" in text
         assert "WAYPOST_KEY" in text
         assert "--json" in text
@@ -73,11 +75,11 @@ def test_so_do_the_verbs_of_a_served_relay(waypost: CommandLine, verb: tuple[str
 
 def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
     runner = CliRunner(env={**WIDE, "COLUMNS": "80"})
-    for verb in (*VERBS, *AGENT_VERBS, *OTHER_VERBS):
-        prose = runner.invoke(app, [*verb, "--help"]).stdout.partition("╭")[0]
+    for command in (*COMMANDS, *AGENT_COMMANDS, *OTHER_COMMANDS):
+        prose = runner.invoke(app, [*command, "--help"]).stdout.partition("╭")[0]
         paragraphs = [line.strip() for line in prose.splitlines() if line.strip()]
         broken = [one for one in paragraphs if " " not in one and not one.startswith("Example")]
-        assert not broken, f"{verb}: {broken}"
+        assert not broken, f"{command}: {broken}"
 
 
 @pytest.mark.process
@@ -97,7 +99,7 @@ def test_help_does_not_load_the_relay() -> None:
 
 
 @pytest.mark.process
-def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_typer_it_prints_the_command_to_install_it(tmp_path: Path) -> None:
     script = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'typer' else real(name, *more)\n"
@@ -112,8 +114,8 @@ def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_a_directory_where_no_relay_has_lived_is_an_error_and_stays_untouched(
+@pytest.mark.parametrize("arguments", READ_COMMANDS, ids=" ".join)
+def test_a_directory_without_a_relay_is_an_error_and_stays_untouched(
     waypost: CommandLine, arguments: tuple[str, ...]
 ) -> None:
     result = waypost(*arguments, exits=1)
@@ -148,7 +150,7 @@ def test_the_data_directory_can_be_named_by_option_or_environment(
     assert f"{tmp_path}/waypost-data is not a Waypost data directory" in by_default.stderr
 
 
-def test_a_real_process_prints_json_and_nothing_else(shell: Shell) -> None:
+def test_a_process_prints_only_json(shell: Shell) -> None:
     done = shell("send", "agent.a", '"grüße"', "--sender", "agent.b", "--register", "--json")
     assert done.returncode == 0
     assert done.stdout.startswith("{\n")
@@ -186,5 +188,5 @@ def test_the_version_is_printed(waypost: CommandLine) -> None:
     assert waypost("--version").stdout.strip()
 
 
-def test_no_arguments_at_all_show_the_help(waypost: CommandLine) -> None:
+def test_without_arguments_the_help_is_shown(waypost: CommandLine) -> None:
     assert "Maintenance" in waypost(exits=2).stdout

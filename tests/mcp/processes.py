@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.conftest import UNSAID
+from tests.cli.conftest import UNSET
 from waypost.client import Identity
 
 
@@ -16,7 +16,7 @@ def key_file(directory: Path, subject: str) -> Path:
 
 
 def environment(home: Path) -> dict[str, str]:
-    return {**os.environ, **UNSAID, "WAYPOST_SUBJECT": "", "HOME": str(home), "COLUMNS": "200"}
+    return {**os.environ, **UNSET, "WAYPOST_SUBJECT": "", "HOME": str(home), "COLUMNS": "200"}
 
 
 def start(home: Path, *arguments: str) -> "subprocess.Popen[str]":

@@ -1,4 +1,4 @@
-"""One mixed simulation for all tests that only look at it."""
+"""One mixed simulation, shared by all tests that only read it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reading what a simulation left, as plain JSON."""
+"""Read the journal of a simulation as plain JSON."""
 
 import json
 from pathlib import Path
@@ -10,13 +10,13 @@ Event = dict[str, Any]
 
 
 def run(out: Path, scenario: str = "mixed", messages: int = 3000, **more: Any) -> Summary:
-    """Simulate into `out`, with 40 agents and seed 7 unless told otherwise."""
+    """Simulate into `out`, by default with 40 agents and seed 7."""
     fields = {"agents": 40, "seed": 7, **more}
     return simulate(SimulationOptions(out=out, scenario=scenario, messages=messages, **fields))
 
 
 def lines(data: Path) -> list[Event]:
-    """Every line of every sealed segment, commits included, in order."""
+    """Return every line of every sealed segment, including commits, in order."""
     return [
         json.loads(line)
         for path in sorted((data / "journal").glob("*.jsonl"))
@@ -25,25 +25,25 @@ def lines(data: Path) -> list[Event]:
 
 
 def events(data: Path, *kinds: str) -> list[Event]:
-    """Events of these kinds, or all but commits."""
+    """Return events of these kinds, or all but commits."""
     return [
         one for one in lines(data) if (one["kind"] in kinds if kinds else one["kind"] != "commit")
     ]
 
 
 def rejected(data: Path, reason: str) -> list[Event]:
-    """Refusals for one reason."""
+    """Return rejections with one reason."""
     return [one for one in events(data, "rejected") if one["reason"] == reason]
 
 
 def publishes(data: Path) -> int:
-    """How many publishes the journal tells of."""
+    """Count the publishes in the journal."""
     arrivals = events(data, "accepted", "rejected")
     return sum(one.get("count", 1) for one in arrivals if one.get("part", 0) == 0)
 
 
 def decisions(data: Path) -> list[Event]:
-    """Every line with ids replaced by the order in which they first appear."""
+    """Return every line with ids replaced by the order of their first appearance."""
     names: dict[str, int] = {}
     found = lines(data)
     for line in found:

@@ -13,14 +13,14 @@ def waypost(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "data")
 
 
-def test_it_makes_a_directory_that_the_other_commands_understand(waypost: CommandLine) -> None:
+def test_it_creates_a_directory_that_other_commands_read(waypost: CommandLine) -> None:
     waypost("simulate", "--messages", "300", "--out", str(waypost.data))
     assert publishes(waypost.data) == 300
     assert waypost.json("verify")["ok"]
     assert waypost.json("stats")["storage"] == "journal"
 
 
-def test_it_tells_what_became_of_the_messages(waypost: CommandLine) -> None:
+def test_it_prints_the_outcomes_of_the_messages(waypost: CommandLine) -> None:
     arguments = ("--messages", "600", "--scenario", "flood", "--seed", "3")
     shown = waypost("simulate", *arguments, "--out", str(waypost.data)).stdout
     assert "600 messages by 40 agents (flood, seed 3)" in shown
@@ -28,12 +28,12 @@ def test_it_tells_what_became_of_the_messages(waypost: CommandLine) -> None:
     assert "The journal is sealed." in shown
 
 
-def test_it_tells_the_same_as_json(waypost: CommandLine) -> None:
+def test_it_prints_the_same_as_json(waypost: CommandLine) -> None:
     arguments = ("--messages", "600", "--scenario", "flood", "--agents", "30", "--days", "1")
-    told = waypost.json("simulate", *arguments, "--out", str(waypost.data))
-    assert (told["messages"], told["agents"], told["scenario"]) == (600, 30, "flood")
-    assert told["accepted"] + sum(told["rejected"].values()) == 600
-    assert told["end"].startswith("2026-01-01T23:")
+    output = waypost.json("simulate", *arguments, "--out", str(waypost.data))
+    assert (output["messages"], output["agents"], output["scenario"]) == (600, 30, "flood")
+    assert output["accepted"] + sum(output["rejected"].values()) == 600
+    assert output["end"].startswith("2026-01-01T23:")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_it_tells_the_same_as_json(waypost: CommandLine) -> None:
         (("--messages", "9", "--agents", "1"), "agents must be 24 or more"),
     ],
 )
-def test_what_cannot_be_simulated_is_one_sentence(
+def test_invalid_options_are_one_sentence(
     waypost: CommandLine, arguments: tuple[str, ...], complaint: str
 ) -> None:
     result = waypost("simulate", *arguments, "--out", str(waypost.data), exits=2)
@@ -64,7 +64,7 @@ def test_what_cannot_be_simulated_is_one_sentence(
         (("--events", "9", "--lake", "l", "--relays", "2"), "leave out --relays"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(
+def test_options_that_exclude_each_other_are_one_sentence(
     waypost: CommandLine, arguments: tuple[str, ...], complaint: str
 ) -> None:
     result = waypost("simulate", *arguments, exits=2)
@@ -73,11 +73,11 @@ def test_what_does_not_go_together_is_one_sentence(
 
 
 @pytest.mark.process
-def test_several_relays_are_directories_beside_each_other(waypost: CommandLine) -> None:
+def test_several_relays_get_a_directory_each(waypost: CommandLine) -> None:
     arguments = ("--messages", "401", "--relays", "2", "--seed", "7")
-    told = waypost.json("simulate", *arguments, "--out", str(waypost.data))
-    assert told["messages"] == 401
-    assert [(one["messages"], one["seed"]) for one in told["relays"]] == [(200, 7), (201, 8)]
+    output = waypost.json("simulate", *arguments, "--out", str(waypost.data))
+    assert output["messages"] == 401
+    assert [(one["messages"], one["seed"]) for one in output["relays"]] == [(200, 7), (201, 8)]
     assert [publishes(waypost.data / f"relay-{one}") for one in (1, 2)] == [200, 201]
 
 

@@ -1,4 +1,4 @@
-"""How traffic is spread over days and nights."""
+"""The spread of traffic over days and nights."""
 
 from itertools import pairwise
 
@@ -9,14 +9,14 @@ from waypost.simulate.world import DailyCurve
 DAY_US = 86_400_000_000
 
 
-def test_all_traffic_falls_into_the_span() -> None:
+def test_all_traffic_is_within_the_span() -> None:
     curve = DailyCurve(DAY_US, 2 * DAY_US)
     assert curve.instant_us(0.0) == DAY_US
     assert curve.instant_us(1.0) == 3 * DAY_US
     assert curve.instant_us(1.5) == 3 * DAY_US
 
 
-def test_later_traffic_comes_later() -> None:
+def test_the_instants_are_in_order_of_their_shares() -> None:
     curve = DailyCurve(0, DAY_US)
     instants = [curve.instant_us(share / 1000) for share in range(1001)]
     assert all(before < after for before, after in pairwise(instants))

@@ -1,4 +1,4 @@
-"""What cannot be simulated is refused before anything is written."""
+"""Invalid options are rejected before anything is written."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from waypost.simulate import SimulationOptions, simulate
         ({"scenario": "party"}, "unknown scenario 'party'; choose one of: mixed, conversations,"),
     ],
 )
-def test_options_that_make_no_sense_are_rejected(
+def test_invalid_options_are_rejected(
     tmp_path: Path, fields: dict[str, Any], complaint: str
 ) -> None:
     options = SimulationOptions(**{"messages": 10, "out": tmp_path / "data", **fields})
@@ -30,26 +30,26 @@ def test_options_that_make_no_sense_are_rejected(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_empty_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidInput, match="not an empty directory"):
         simulate(SimulationOptions(messages=10, out=tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_file_is_not_taken_for_a_directory(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="not an empty directory"):
         simulate(SimulationOptions(messages=10, out=tmp_path / "file"))
 
 
-def test_a_directory_that_cannot_be_made_is_said_to_be_so(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataDirUnusable, match="cannot use"):
         simulate(SimulationOptions(messages=10, out=tmp_path / "file" / "data"))
 
 
-def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
+def test_an_empty_directory_is_used(tmp_path: Path) -> None:
     run(tmp_path, messages=10)
     assert publishes(tmp_path) == 10
 

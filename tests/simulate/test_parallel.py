@@ -1,4 +1,4 @@
-"""Several relays at once: each is one that could have been made alone."""
+"""Relays simulated in parallel equal those simulated alone."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ from waypost.simulate import SimulationOptions, simulate_parallel
 
 
 @pytest.mark.process
-def test_each_relay_is_as_it_would_be_alone(tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
+def test_each_relay_equals_one_simulated_alone(tmp_path: Path) -> None:
+    reported: list[tuple[int, int]] = []
     options = SimulationOptions(messages=700, out=tmp_path / "both", seed=7)
-    simulate_parallel(options, 2, lambda done, total: heard.append((done, total)))
+    simulate_parallel(options, 2, lambda done, total: reported.append((done, total)))
     run(tmp_path / "alone", messages=350, seed=8)
     assert decisions(tmp_path / "both" / "relay-2") == decisions(tmp_path / "alone")
-    assert heard == [(350, 700), (700, 700)]
+    assert reported == [(350, 700), (700, 700)]
 
 
 @pytest.mark.parametrize("relays", [0, 4])
-def test_every_relay_has_a_message_or_there_are_none(tmp_path: Path, relays: int) -> None:
+def test_there_are_no_more_relays_than_messages(tmp_path: Path, relays: int) -> None:
     options = SimulationOptions(messages=3, out=tmp_path / "data")
     with pytest.raises(InvalidInput, match="relays must be 1 to the number of messages"):
         simulate_parallel(options, relays)

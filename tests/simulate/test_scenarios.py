@@ -1,4 +1,4 @@
-"""Each scenario shows what it promises; the mixed one shows it all."""
+"""Each scenario produces its events; the mixed one produces all of them."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,12 +14,12 @@ REASONS = ("rate_limited", "quota_exceeded", "backpressure", "circuit_open", "bu
 KINDS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven", "breaker")
 
 
-def moves(data: Path) -> set[tuple[str, str]]:
+def transitions(data: Path) -> set[tuple[str, str]]:
     return {(one["before"], one["after"]) for one in events(data, "breaker")}
 
 
 @pytest.mark.parametrize("seed", [1, 10, 13])
-def test_a_mixed_run_has_every_rejection_and_every_fate(tmp_path: Path, seed: int) -> None:
+def test_a_mixed_run_has_every_rejection_and_every_kind_of_event(tmp_path: Path, seed: int) -> None:
     run(tmp_path / "data", seed=seed)
     found = {one["kind"] for one in events(tmp_path / "data")}
     reasons = {one["reason"] for one in events(tmp_path / "data", "rejected")}
@@ -27,7 +27,7 @@ def test_a_mixed_run_has_every_rejection_and_every_fate(tmp_path: Path, seed: in
     assert {*KINDS, "session"} <= found
 
 
-def test_conversations_go_both_ways_and_answers_name_their_question(tmp_path: Path) -> None:
+def test_conversations_go_both_ways_and_answers_have_a_parent(tmp_path: Path) -> None:
     run(tmp_path / "data", "conversations", 400)
     arrivals = {one["id"]: one for one in events(tmp_path / "data", "accepted")}
     answers = [one for one in arrivals.values() if "parent" in one]
@@ -56,7 +56,7 @@ def test_a_flooder_is_stopped_by_its_rate_limit(tmp_path: Path) -> None:
     assert {one["sender"] for one in counted} == {"agent.wild.flooder-0"}
 
 
-def test_a_slow_consumer_gets_no_more_than_its_mailbox_holds(tmp_path: Path) -> None:
+def test_a_slow_consumers_mailbox_fills_up(tmp_path: Path) -> None:
     run(tmp_path / "data", "slow-consumer", 600)
     full = rejected(tmp_path / "data", "backpressure")
     assert {(one["endpoint"], one["depth"]) for one in full} == {("agent.slow.archive-0", 150)}
@@ -64,7 +64,7 @@ def test_a_slow_consumer_gets_no_more_than_its_mailbox_holds(tmp_path: Path) -> 
     assert {one["quota_count"] for one in over} == {20}
 
 
-def test_a_slow_consumer_loses_leases_that_it_holds_for_too_long(tmp_path: Path) -> None:
+def test_a_slow_consumer_loses_leases_that_time_out(tmp_path: Path) -> None:
     run(tmp_path / "data", "slow-consumer", 2000)
     reasons = {one["reason"] for one in events(tmp_path / "data", "returned")}
     assert reasons == {"lease timed out", "nack"}
@@ -72,7 +72,7 @@ def test_a_slow_consumer_loses_leases_that_it_holds_for_too_long(tmp_path: Path)
 
 def test_a_crashing_agent_opens_its_breaker_and_recovers(tmp_path: Path) -> None:
     run(tmp_path / "data", "crashes", 100)
-    assert moves(tmp_path / "data") == {
+    assert transitions(tmp_path / "data") == {
         ("CLOSED", "OPEN"),
         ("OPEN", "HALF_OPEN"),
         ("HALF_OPEN", "OPEN"),
@@ -94,7 +94,7 @@ def test_loops_are_stopped_in_every_way_a_budget_can(tmp_path: Path) -> None:
     assert stops["ring-0-6"]["call budget exhausted"] > 0
 
 
-def test_mail_waits_for_an_absent_agent_and_some_of_it_expires(tmp_path: Path) -> None:
+def test_messages_to_an_offline_agent_are_stored_and_some_expire(tmp_path: Path) -> None:
     run(tmp_path / "data", "absences", 200)
     remote = {
         one["subject"]
@@ -117,7 +117,7 @@ def test_an_inbox_that_runs_out_of_bytes_evicts(tmp_path: Path) -> None:
     }
 
 
-def test_the_operator_redrives_some_dead_letters_and_throws_old_ones_away(tmp_path: Path) -> None:
+def test_the_operator_redrives_some_dead_letters_and_purges_old_ones(tmp_path: Path) -> None:
     run(tmp_path / "data", "loops", 600)
     assert events(tmp_path / "data", "redriven")
     purged = [one for one in events(tmp_path / "data", "expired") if one.get("was") == "dead"]
@@ -132,5 +132,5 @@ def test_quotas_add_up_to_all_messages(scenario: str, messages: int) -> None:
     assert min(sizes.values()) >= 0
 
 
-def test_the_settings_can_work_as_meant() -> None:
+def test_the_simulated_settings_pass_the_lint() -> None:
     assert lint(simulated_settings(2 * 86_400_000_000)) == []

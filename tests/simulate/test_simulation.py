@@ -1,4 +1,4 @@
-"""What holds for every simulation, whatever its scenario."""
+"""Properties of every simulation, whatever its scenario."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ HOUR_US = 3_600_000_000
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_as_many_messages_are_published_as_were_asked_for(tmp_path: Path, scenario: str) -> None:
+def test_exactly_the_requested_messages_are_published(tmp_path: Path, scenario: str) -> None:
     summary = run(tmp_path / "data", scenario, 700)
     assert summary.messages == publishes(tmp_path / "data") == 700
 
@@ -46,7 +46,7 @@ def test_the_directory_is_in_order(mixed: Path) -> None:
     assert report.ok
 
 
-def test_whoever_opens_the_directory_later_has_the_same_limits(mixed: Path) -> None:
+def test_a_relay_opened_there_later_has_the_same_limits(mixed: Path) -> None:
     [recorded] = events(mixed, "settings")
     written = json.loads((mixed / "config.json").read_bytes())
     assert written["qos"]["inboxMaxBytes"] == 128 * 1024
@@ -77,7 +77,7 @@ def test_traffic_is_spread_over_the_days(tmp_path: Path) -> None:
     assert min(days.values()) > 150
 
 
-def test_everything_happens_within_the_days_asked_for(mixed: Path) -> None:
+def test_everything_happens_within_the_requested_days(mixed: Path) -> None:
     assert events(mixed)[0]["at_us"] == START_US
     assert START_US + 47 * HOUR_US < events(mixed)[-1]["at_us"] < START_US + 48 * HOUR_US
 
@@ -90,11 +90,11 @@ def test_there_is_less_traffic_at_night(tmp_path: Path) -> None:
     assert afternoon > 3 * night > 0
 
 
-def test_there_are_as_many_agents_as_were_asked_for(mixed: Path) -> None:
+def test_there_are_as_many_agents_as_requested(mixed: Path) -> None:
     assert len(events(mixed, "endpoint")) == 40
 
 
-def test_most_payloads_are_small_and_a_few_lie_in_body_files(mixed: Path) -> None:
+def test_most_payloads_are_small_and_a_few_are_in_body_files(mixed: Path) -> None:
     stored = [one for one in events(mixed, "accepted") if one.get("endpoint")]
     large = sum("body" in one for one in stored)
     assert 0 < large < len(stored) / 20
@@ -102,7 +102,7 @@ def test_most_payloads_are_small_and_a_few_lie_in_body_files(mixed: Path) -> Non
     assert sizes[0] < 400 < sizes[len(sizes) // 2] < 1000 < sizes[-1]
 
 
-def test_the_summary_tells_what_the_journal_holds(simulated: tuple[Path, Summary]) -> None:
+def test_the_summary_matches_the_journal(simulated: tuple[Path, Summary]) -> None:
     data, summary = simulated
     found = Counter(one["kind"] for one in events(data))
     reasons: Counter[str] = Counter()
@@ -114,11 +114,11 @@ def test_the_summary_tells_what_the_journal_holds(simulated: tuple[Path, Summary
         assert summary.events[kind] == found[kind]
 
 
-def test_progress_is_told_up_to_the_last_message(tmp_path: Path) -> None:
+def test_progress_is_reported_up_to_the_last_message(tmp_path: Path) -> None:
     from waypost.simulate import SimulationOptions, simulate
 
-    heard: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     options = SimulationOptions(messages=200, out=tmp_path / "data")
-    simulate(options, lambda done, total: heard.append((done, total)))
-    assert heard == sorted(heard)
-    assert heard[-1] == (200, 200)
+    simulate(options, lambda done, total: reported.append((done, total)))
+    assert reported == sorted(reported)
+    assert reported[-1] == (200, 200)

@@ -1,4 +1,4 @@
-"""Looking works while another process owns the directory; owning does not."""
+"""While a relay runs on a directory, read commands work and write commands are rejected."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 
-LOOKING = [
+READ_COMMANDS = [
     ("inbox", "agent.a"),
     ("explain", "owned"),
     ("endpoints",),
@@ -20,7 +20,7 @@ LOOKING = [
     ("config", "show"),
     ("verify",),
 ]
-OWNING = [
+WRITE_COMMANDS = [
     ("send", "agent.a", "1", "--sender", "agent.b"),
     ("inbox", "agent.a", "--ack"),
     ("dead-letters", "redrive", "--all"),
@@ -30,14 +30,14 @@ OWNING = [
 
 
 @pytest.mark.usefixtures("owned")
-def test_every_verb_that_looks_works(waypost: CommandLine) -> None:
-    for arguments in LOOKING:
+def test_read_commands_work_while_a_relay_runs(waypost: CommandLine) -> None:
+    for arguments in READ_COMMANDS:
         waypost.json(*arguments)
         waypost(*arguments)
 
 
 @pytest.mark.usefixtures("owned")
-def test_what_the_owner_has_just_stored_is_seen(waypost: CommandLine) -> None:
+def test_a_message_just_stored_by_the_relay_is_seen(waypost: CommandLine) -> None:
     [message] = waypost.json("inbox", "agent.a")["messages"]
     assert message["payload"] == {"from": "the owner"}
     assert "stored" in waypost("explain", "owned").stdout
@@ -45,7 +45,7 @@ def test_what_the_owner_has_just_stored_is_seen(waypost: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("owned")
-def test_the_owner_is_named(waypost: CommandLine) -> None:
+def test_the_process_of_the_relay_is_reported(waypost: CommandLine) -> None:
     pid = waypost.json("stats")["in_use_by"]
     assert Path("/proc", pid).exists() or pid.isdigit()
     assert pid != str(os.getpid())
@@ -55,8 +55,8 @@ def test_the_owner_is_named(waypost: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("owned")
-def test_every_verb_that_owns_is_rejected_in_one_sentence(waypost: CommandLine) -> None:
-    for arguments in OWNING:
+def test_write_commands_are_rejected_in_one_sentence(waypost: CommandLine) -> None:
+    for arguments in WRITE_COMMANDS:
         result = waypost(*arguments, exits=1)
         assert "is in use by another process (pid " in result.stderr
         assert result.stderr.count("\n") == 1
@@ -64,7 +64,7 @@ def test_every_verb_that_owns_is_rejected_in_one_sentence(waypost: CommandLine) 
 
 
 @pytest.mark.usefixtures("owned")
-def test_a_process_of_its_own_is_rejected_without_a_traceback(
+def test_a_separate_process_is_rejected_without_a_traceback(
     shell: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     done = shell("send", "agent.a", "1", "--sender", "agent.b")
@@ -73,7 +73,7 @@ def test_a_process_of_its_own_is_rejected_without_a_traceback(
     assert "Traceback" not in done.stderr
 
 
-def test_a_process_that_died_owns_nothing(waypost: CommandLine) -> None:
+def test_a_dead_process_does_not_hold_the_directory(waypost: CommandLine) -> None:
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
     (waypost.data / "lock").write_text("4194304\n")
     assert waypost.json("stats")["in_use_by"] == ""

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from tests.cli.conftest import CommandLine
-from tests.cli.directories import bury, fill, in_relay, segments, tree
+from tests.cli.directories import add_dead_letters, fill, in_relay, segments, tree
 from waypost import Relay
 
 
-def test_endpoints_are_listed_in_order_of_registration_with_their_mail(
+def test_endpoints_are_listed_in_order_of_registration_with_their_counts(
     waypost: CommandLine,
 ) -> None:
     fill(waypost.data)
@@ -19,7 +19,7 @@ def test_endpoints_are_listed_in_order_of_registration_with_their_mail(
     assert first["registered_at"].endswith("Z")
 
 
-def test_people_get_a_table_of_endpoints(waypost: CommandLine) -> None:
+def test_text_output_is_a_table_of_endpoints(waypost: CommandLine) -> None:
     fill(waypost.data)
     lines = waypost("endpoints").stdout.splitlines()
     assert lines[0].split() == ["Endpoint", "Pending", "Leased", "Dead", "Registered", "Mailbox"]
@@ -31,7 +31,7 @@ def test_without_mailbox_files_there_is_no_path(waypost: CommandLine) -> None:
     assert waypost.json("endpoints")["endpoints"][0]["maildir_path"] is None
 
 
-def test_an_endpoint_that_is_gone_is_not_listed(waypost: CommandLine) -> None:
+def test_an_unregistered_endpoint_is_not_listed(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         relay.unregister_endpoint("agent.a")
@@ -43,7 +43,7 @@ def test_an_endpoint_that_is_gone_is_not_listed(waypost: CommandLine) -> None:
 
 def test_stats_count_messages_by_status_and_by_endpoint(waypost: CommandLine) -> None:
     fill(waypost.data)
-    bury(waypost.data, "doomed", to="agent.d")
+    add_dead_letters(waypost.data, "doomed", to="agent.d")
     stats = waypost.json("stats")
     assert stats["by_status"] == {"pending": 8, "leased": 0, "dead": 1}
     assert stats["total_messages"] == 9
@@ -55,7 +55,7 @@ def test_stats_count_messages_by_status_and_by_endpoint(waypost: CommandLine) ->
     assert stats["in_use_by"] == ""
 
 
-def test_stats_count_what_happened_and_what_was_rejected(waypost: CommandLine) -> None:
+def test_stats_count_events_and_rejections(waypost: CommandLine) -> None:
     async def act(relay: Relay) -> None:
         relay.register_endpoint("agent.a")
         for _ in range(103):
@@ -79,7 +79,7 @@ def test_stats_without_the_index_are_the_same(waypost: CommandLine) -> None:
     assert not (waypost.data / "index.db").exists()
 
 
-def test_stats_show_a_config_that_is_ignored_and_rules_that_deny_everything(
+def test_stats_show_an_ignored_config_and_broken_rules(
     waypost: CommandLine,
 ) -> None:
     fill(waypost.data)
@@ -101,7 +101,7 @@ def test_stats_show_damage_of_the_newest_journal(waypost: CommandLine) -> None:
     assert problem.startswith("journal: bytes ")
 
 
-def test_looking_around_leaves_every_file_as_it_was(waypost: CommandLine) -> None:
+def test_read_commands_change_no_file(waypost: CommandLine) -> None:
     fill(waypost.data)
     before = tree(waypost.data)
     waypost("stats")

@@ -20,7 +20,7 @@ from waypost import Relay
 
 
 def findings(waypost: CommandLine, *arguments: str, exits: int = 0) -> list[tuple[str, str]]:
-    """Outcome and words of everything that verify finds."""
+    """Return outcome and text of every finding of verify."""
     report = waypost.json("verify", *arguments, exits=exits)
     assert report["ok"] is (exits == 0)
     return [(one["outcome"], f"{one['where']}: {one['text']}") for one in report["findings"]]
@@ -32,21 +32,21 @@ def only(found: list[tuple[str, str]]) -> tuple[str, str]:
 
 
 def delivered(waypost: CommandLine) -> list[Any]:
-    """Everything in the mailbox of `agent.a`, in order, after a restart."""
+    """Return the ids in the mailbox of `agent.a`, in order, after a restart."""
     return [one["id"] for one in waypost.json("inbox", "agent.a", "--ack")["messages"]]
 
 
-WHOLE = ["small-0", "small-1", "small-2", "small-3", "small-4", "large"]
+ALL_IDS = ["small-0", "small-1", "small-2", "small-3", "small-4", "large"]
 
 
 @pytest.fixture(params=["maildir", "journal"])
 def filled(request: pytest.FixtureRequest, waypost: CommandLine) -> CommandLine:
-    """A directory with mail, in both kinds of storage."""
+    """A directory with messages, with each kind of storage."""
     fill(waypost.data, storage=request.param)
     return waypost
 
 
-def test_a_sound_directory_is_in_order(filled: CommandLine) -> None:
+def test_an_intact_directory_is_in_order(filled: CommandLine) -> None:
     report = filled.json("verify")
     assert report["ok"]
     assert report["findings"] == []
@@ -55,7 +55,7 @@ def test_a_sound_directory_is_in_order(filled: CommandLine) -> None:
     assert filled.json("verify", "--repair")["findings"] == []
 
 
-def test_checking_repairs_nothing(filled: CommandLine) -> None:
+def test_verify_without_repair_changes_nothing(filled: CommandLine) -> None:
     change_byte(segments(filled.data)[0], 2000)
     (filled.data / "index.db").unlink()
     before = tree(filled.data)
@@ -64,7 +64,7 @@ def test_checking_repairs_nothing(filled: CommandLine) -> None:
     assert tree(filled.data) == before
 
 
-def test_a_torn_write_is_cut(filled: CommandLine) -> None:
+def test_a_torn_write_is_truncated(filled: CommandLine) -> None:
     newest = segments(filled.data)[-1]
     whole = newest.read_bytes()
     newest.write_bytes(whole + b'{"kind":"acked","seq":99,"at_us":1,"id":"sma')
@@ -74,10 +74,10 @@ def test_a_torn_write_is_cut(filled: CommandLine) -> None:
     assert only(findings(filled, "--repair"))[0] == "repaired"
     assert newest.read_bytes() == whole
     assert findings(filled) == []
-    assert delivered(filled) == WHOLE
+    assert delivered(filled) == ALL_IDS
 
 
-def test_a_truncated_journal_says_what_is_lost_and_goes_on(filled: CommandLine) -> None:
+def test_a_truncated_journal_reports_the_loss_and_stays_usable(filled: CommandLine) -> None:
     newest = segments(filled.data)[-1]
     newest.write_bytes(newest.read_bytes()[:-30])
     found = findings(filled, "--repair", exits=1)
@@ -85,10 +85,10 @@ def test_a_truncated_journal_says_what_is_lost_and_goes_on(filled: CommandLine) 
     [lost] = [text for outcome, text in found if outcome == "lost"]
     assert "events are lost" in lost
     assert findings(filled) == []
-    assert delivered(filled) == WHOLE
+    assert delivered(filled) == ALL_IDS
 
 
-def test_a_flipped_byte_in_a_sealed_segment_is_put_right(filled: CommandLine) -> None:
+def test_a_flipped_byte_in_a_sealed_segment_is_corrected(filled: CommandLine) -> None:
     sealed = segments(filled.data)[0]
     whole = sealed.read_bytes()
     change_byte(sealed, whole.index(b'"number":3') + 9)
@@ -98,10 +98,10 @@ def test_a_flipped_byte_in_a_sealed_segment_is_put_right(filled: CommandLine) ->
     assert only(findings(filled, "--repair"))[0] == "repaired"
     assert sealed.read_bytes() == whole
     assert findings(filled) == []
-    assert delivered(filled) == WHOLE
+    assert delivered(filled) == ALL_IDS
 
 
-def test_worse_damage_in_a_sealed_segment_is_set_aside_and_told(filled: CommandLine) -> None:
+def test_worse_damage_in_a_sealed_segment_is_set_aside_and_reported(filled: CommandLine) -> None:
     sealed = segments(filled.data)[0]
     at = sealed.read_bytes().index(b'"number":3')
     change_byte(sealed, at)
@@ -112,12 +112,12 @@ def test_worse_damage_in_a_sealed_segment_is_set_aside_and_told(filled: CommandL
     assert "set aside as journal/damaged/" in damage
     [copy] = (filled.data / "journal" / "damaged").iterdir()
     assert b"small-3" in copy.read_bytes()
-    # The index still knows the message, and the operator is told not to trust it.
+    # The index still has the message, and the finding warns the operator.
     assert [text for _, text in found if "small-3 lies in a damaged part" in text]
     assert "small-3" in delivered(filled) or filled.json("stats")["by_status"]["dead"]
 
 
-def test_what_was_set_aside_before_is_only_noted(filled: CommandLine) -> None:
+def test_damage_set_aside_before_is_only_noted(filled: CommandLine) -> None:
     sealed = segments(filled.data)[0]
     at = sealed.read_bytes().index(b'"number":3')
     change_byte(sealed, at)
@@ -129,7 +129,7 @@ def test_what_was_set_aside_before_is_only_noted(filled: CommandLine) -> None:
     assert "Everything is in order." in filled("verify").stdout
 
 
-def test_a_missing_segment_is_told_by_its_numbers(filled: CommandLine) -> None:
+def test_a_missing_segment_is_reported_with_its_events(filled: CommandLine) -> None:
     async def seal_again(relay: Relay) -> None:
         await relay.seal_journal()
         await relay.publish("agent.c", 9, sender="agent.a")
@@ -145,10 +145,10 @@ def test_a_deleted_index_is_rebuilt(filled: CommandLine) -> None:
     assert only(findings(filled, exits=1)) == ("found", "index.db: missing")
     assert only(findings(filled, "--repair"))[0] == "repaired"
     assert findings(filled) == []
-    assert delivered(filled) == WHOLE
+    assert delivered(filled) == ALL_IDS
 
 
-def test_an_index_that_is_no_database_is_rebuilt(filled: CommandLine) -> None:
+def test_an_index_that_is_not_a_database_is_rebuilt(filled: CommandLine) -> None:
     (filled.data / "index.db").write_bytes(b"not a database at all" * 100)
     outcome, text = only(findings(filled, exits=1))
     assert (outcome, "cannot be read" in text) == ("found", True)
@@ -173,7 +173,7 @@ def test_an_index_that_is_no_database_is_rebuilt(filled: CommandLine) -> None:
         ("update position set offset = offset - 3", "not at a commit"),
     ],
 )
-def test_a_tampered_index_is_told_row_by_row_and_rebuilt(
+def test_a_tampered_index_is_reported_row_by_row_and_rebuilt(
     waypost: CommandLine, tampering: str, words: str
 ) -> None:
     fill(waypost.data)
@@ -183,7 +183,7 @@ def test_a_tampered_index_is_told_row_by_row_and_rebuilt(
     assert any(words in text for _, text in findings(waypost, exits=1))
     waypost.json("verify", "--repair", exits=1 if "seq + 7" in tampering else 0)
     assert findings(waypost) == []
-    assert delivered(waypost) == WHOLE
+    assert delivered(waypost) == ALL_IDS
 
 
 def damage_file(path: Path, how: str) -> None:
@@ -221,7 +221,7 @@ def test_a_damaged_mailbox_file_is_restored(waypost: CommandLine, how: str, word
     assert findings(waypost) == []
 
 
-def test_a_file_of_a_message_that_is_gone_is_removed(waypost: CommandLine) -> None:
+def test_a_file_of_a_removed_message_is_deleted(waypost: CommandLine) -> None:
     fill(waypost.data)
     stale = mailbox_file(waypost.data, "small-4")
     content = stale.read_bytes()
@@ -232,7 +232,7 @@ def test_a_file_of_a_message_that_is_gone_is_removed(waypost: CommandLine) -> No
     assert not stale.exists()
 
 
-def test_a_file_that_another_process_dropped_in_is_left_alone(waypost: CommandLine) -> None:
+def test_a_drop_in_file_is_left_alone(waypost: CommandLine) -> None:
     fill(waypost.data)
     dropped = mailbox_file(waypost.data, "small-4").with_name("dropped-in")
     dropped.write_text('{"sender": "agent.b", "payload": 1}')
@@ -263,12 +263,12 @@ def test_a_damaged_payload_without_a_mailbox_file_is_lost(waypost: CommandLine) 
     outcome, text = only(findings(waypost, "--repair", exits=1))
     assert outcome == "lost"
     assert "no mailbox file has it" in text
-    assert delivered(waypost) == WHOLE[:-1]
+    assert delivered(waypost) == ALL_IDS[:-1]
     waypost("dead-letters", "purge", "--yes")
     assert only(findings(waypost))[0] == "noted"
 
 
-def test_a_report_for_people_says_what_to_do(waypost: CommandLine) -> None:
+def test_the_text_report_has_the_next_step(waypost: CommandLine) -> None:
     fill(waypost.data)
     (waypost.data / "index.db").unlink()
     text = waypost("verify", exits=1).stdout
@@ -277,7 +277,7 @@ def test_a_report_for_people_says_what_to_do(waypost: CommandLine) -> None:
     assert "1 problem repaired." in waypost("verify", "--repair").stdout
 
 
-def test_the_bar_is_only_shown_on_a_terminal(waypost: CommandLine) -> None:
+def test_the_progress_bar_is_only_shown_on_a_terminal(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert waypost("verify").stderr == ""
 
