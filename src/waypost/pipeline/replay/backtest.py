@@ -13,31 +13,21 @@ stage replays stay as recorded. The rules are in docs/backtest.md.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.files import replace_file
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
-from waypost.pipeline.replay.arrivals import (
-    DECISION_COLUMNS,
-    LIMITED,
-    OUTPUT_COLUMNS,
-    STAGE_COLUMNS,
-    arrivals_of,
-    replayable_arrivals,
-)
+from waypost.pipeline.replay.arrivals import OUTPUT_COLUMNS, STAGE_COLUMNS
+from waypost.pipeline.replay.decisions import Replay
 from waypost.pipeline.replay.inbox_stage import inbox_rows, inbox_stage
 from waypost.pipeline.replay.keys import (
-    KEY,
     NO_KEYS,
     KeySet,
     collect_keys,
@@ -47,6 +37,7 @@ from waypost.pipeline.replay.keys import (
 )
 from waypost.pipeline.replay.rate_stage import RateResult, changed_pairs, rate_stage
 from waypost.pipeline.replay.screening import (
+    Affected,
     pair_facts,
     screen_endpoints,
     screen_senders,
@@ -54,10 +45,11 @@ from waypost.pipeline.replay.screening import (
 )
 from waypost.pipeline.replay.settings_timeline import SettingsTimeline, read_timeline
 from waypost.pipeline.replay.tier_stage import (
+    NO_NEW_TIERS,
     NO_PAIRS,
+    TierResult,
     endpoints_of,
     of_pairs,
-    replace_tiers,
     replies,
     restored_pairs,
     tier_stage,
@@ -70,8 +62,6 @@ from waypost.policy.reasons import Reason
 ACCEPTED = "accepted"
 RESULT_FILE = "backtest.json"
 _SENDERS_SHOWN = 20
-_BROADCAST_MAX = 500_000
-"""Broadcast-join threshold, in rows."""
 
 
 # The result
@@ -158,73 +148,6 @@ class Cache(ExitStack):
         return rows
 
 
-@dataclass(frozen=True)
-class Affected:
-    """The result of screening. `pairs` are facts by pair, `totals` sums over all senders.
-
-    `senders` are those to replay. `endpoints` are all there are: relay, name, redriven, affected.
-    """
-
-    pairs: DataFrame
-    totals: dict[str, int]
-    senders: KeySet
-    endpoints: pa.Table
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A replay to read the decisions of. `inboxes` are the arrivals at the replayed `endpoints`."""
-
-    events: DataFrame
-    output_columns: tuple[str, ...]
-    affected: Affected
-    rated: RateResult
-    new_tiers: DataFrame | None
-    endpoints: KeySet
-    inboxes: DataFrame
-
-    def scope(self) -> ReplayScope:
-        """Return the number of senders and endpoints, and of those that were replayed."""
-        return ReplayScope(
-            senders=self.affected.totals["senders"],
-            senders_replayed=self.affected.senders.count,
-            endpoints=self.affected.endpoints.num_rows,
-            endpoints_replayed=self.endpoints.count,
-        )
-
-    def changes(self) -> DataFrame:
-        """Return the arrivals whose decision changed, with `new_reason`."""
-        rows, passed, limited = self.rated.rows, F.col("passed"), F.col("limited")
-        # An arrival that passes now and has an endpoint is among the results of its inbox.
-        nowhere = F.col("endpoint") == ""
-        return self._union(
-            (rows.where(~passed & ~limited), F.lit(LIMITED)),
-            (rows.where(passed & limited & nowhere), F.lit("")),
-            (self.inboxes.where("new_reason != old_reason"), F.col("new_reason")),
-        )
-
-    def decisions(self) -> DataFrame:
-        """Return every arrival with its recorded and its replayed decision."""
-        events, rated = self.events, self.rated
-        recorded, nowhere = F.col("old_reason"), F.col("endpoint") == ""
-        unaffected = rated.senders.exclude(replayable_arrivals(events), by="sender")
-        passed = replace_tiers(rated.passed(events), self.new_tiers)
-        rows = self._union(
-            (arrivals_of(events).where("not_replayed"), recorded),
-            (unaffected.where(F.col("limited") | nowhere), recorded),
-            (self.endpoints.exclude(passed, by="endpoint"), recorded),
-            (rated.rows.where(~F.col("passed")), F.lit(LIMITED)),
-            (rated.rows.where(F.col("passed") & nowhere), F.lit("")),
-            (self.inboxes, F.col("new_reason")),
-        )
-        return _as_decisions(rows)
-
-    def _union(self, *parts: tuple[DataFrame, Column]) -> DataFrame:
-        columns = (*DECISION_COLUMNS, *self.output_columns)
-        selected = [rows.select(*columns, new.alias("new_reason")) for rows, new in parts]
-        return reduce(DataFrame.unionByName, selected)
-
-
 def replay(
     events: DataFrame,
     timeline: SettingsTimeline,
@@ -235,35 +158,29 @@ def replay(
 ) -> Replay:
     """Replay the arrivals of `events`. Keep `cache` open while the result is read.
 
-    `output_columns` are those that `Replay.decisions` needs; without them, only
-    `Replay.changes` can be read.
+    `output_columns` are those that `Replay.decisions` needs; `Replay.changes` needs none.
     """
     columns = (*STAGE_COLUMNS, *output_columns)
     affected = screen(events, timeline, cache, shortcut=shortcut)
 
     # Stage 1, by sender.
-    senders = affected.senders
-    known_endpoints = affected.endpoints.select(KEY) if affected.totals[LIMITED] else None
-    rows = rate_stage(events, timeline, senders, columns, known_endpoints)
-    changed = NO_PAIRS
-    if senders.count:
+    rows, changed = rate_stage(events, timeline, affected, columns), NO_PAIRS
+    if affected.senders.count:
         cache.keep(rows)
         changed = changed_pairs(rows).toArrow()  # round trip 4
-    rated = RateResult(senders, rows, changed)
+    rated = RateResult(affected.senders, rows, changed)
 
-    # Stage 2, by pair.
-    new_tiers, retiered = None, NO_KEYS
-    if timeline.uses_tiers():
-        new_tiers, retiered = _replay_tiers(
-            events, timeline, affected.pairs, rated, cache, shortcut=shortcut
-        )
+    # Stage 2, by pair: only if recorded tiers may no longer hold.
+    tiers = NO_NEW_TIERS
+    uncertain = _arrivals_of_uncertain_tier(events, timeline, affected, rated, shortcut=shortcut)
+    if uncertain is not None:
+        passed, restored = uncertain
+        rows = cache.keep(tier_stage(timeline.attach(passed), restored))
+        tiers = TierResult(rows, tiers_by_endpoint(rows).toArrow())  # round trip 6
 
-    # Stage 3, by recipient: endpoints affected by themselves, by rate limits or by tiers.
-    every = affected.endpoints
-    touched = common_keys(every, distinct_keys(endpoints_of(changed), retiered))
-    to_replay = distinct_keys(every.filter(every["affected"]), touched)
-    endpoints = KeySet(events.sparkSession, to_replay)
-    inboxes = rows.where(F.lit(False)).withColumn("new_reason", F.lit(""))
+    # Stage 3, by recipient.
+    endpoints = KeySet(events.sparkSession, _affected_endpoints(affected, rated, tiers))
+    inboxes = rated.rows.where(F.lit(False)).withColumn("new_reason", F.lit(""))
     if endpoints.count:
         rows = inbox_rows(
             events,
@@ -271,13 +188,12 @@ def replay(
             endpoints,
             columns,
             with_leases=timeline.evicts(),
-            with_redrives=bool(pc.max(every["redriven"]).as_py()),
+            with_redrives=affected.has_redrives,
         )
-        rows = replace_tiers(rows, new_tiers)
-        inboxes = inbox_stage(rows, timeline, endpoints, output_columns)
+        inboxes = inbox_stage(tiers.replace(rows), timeline, endpoints, output_columns)
         if output_columns:
             cache.keep(inboxes)  # read twice: by the summary and for the output
-    return Replay(events, output_columns, affected, rated, new_tiers, endpoints, inboxes)
+    return Replay(events, output_columns, affected, rated, tiers, endpoints, inboxes)
 
 
 def screen(
@@ -287,7 +203,7 @@ def screen(
     pairs = cache.keep(pair_facts(events, timeline))
     by_sender = screen_senders(pairs, shortcut=shortcut)
     by_endpoint = screen_endpoints(pairs, shortcut=shortcut)
-    # Not at the same time: the second query finds the pairs in the cache.
+    # One after the other: the second query reads the pairs from the cache.
     totals = sum_up(by_sender).collect()[0].asDict()  # round trip 1
     endpoints = collect_keys(by_endpoint, "endpoint", "redriven", "affected")  # round trip 2
     require_capacity(totals["affected"])
@@ -297,59 +213,38 @@ def screen(
     return Affected(pairs, totals, KeySet(events.sparkSession, senders), endpoints)
 
 
-def _replay_tiers(
+def _arrivals_of_uncertain_tier(
     events: DataFrame,
     timeline: SettingsTimeline,
-    pairs: DataFrame,
+    affected: Affected,
     rated: RateResult,
-    cache: Cache,
     *,
     shortcut: bool,
-) -> tuple[DataFrame | None, pa.Table]:
-    """Return the tiers that changed, if any, and the keys of endpoints whose tiers were known.
+) -> tuple[DataFrame, DataFrame] | None:
+    """Return the arrivals and the restored pairs to compute tiers from; None if all tiers hold.
 
-    Recorded tiers hold as long as everything they depend on is the same: then only pairs whose
-    rate-limit outcome changed are looked at.
+    While the settings of tiers are the same, a tier can change only for pairs whose rate-limit
+    outcome changed.
     """
-    keeps_tiers = shortcut and timeline.keeps_tiers()
-    uncertain = NO_PAIRS
-    if keeps_tiers and rated.changed.num_rows:
-        replied = replies(rated.changed, pairs).toArrow()  # round trip 5
-        uncertain = uncertain_pairs(rated.changed, replied)
-    if keeps_tiers and not uncertain.num_rows:
-        return None, NO_KEYS
-    passed, restored = rated.passed(events), restored_pairs(events)
-    if keeps_tiers:
-        some = events.sparkSession.createDataFrame(uncertain)
-        passed, restored = of_pairs(passed, some), of_pairs(restored, some)
-    tiers = cache.keep(tier_stage(timeline.attach(passed), restored))
-    by_endpoint = tiers_by_endpoint(tiers).toArrow()  # round trip 6
-    if not by_endpoint.num_rows:
-        return None, NO_KEYS
-    new_tiers = tiers.select("relay", "seq", "new_tier")
-    if pc.sum(by_endpoint["arrivals"]).as_py() <= _BROADCAST_MAX:
-        new_tiers = F.broadcast(new_tiers)
-    return new_tiers, by_endpoint.filter(by_endpoint["tier_known"])
+    if not timeline.uses_tiers():
+        return None
+    if not (shortcut and timeline.keeps_tiers()):
+        return rated.passed(events), restored_pairs(events)
+    if not rated.changed.num_rows:
+        return None
+    replied = replies(rated.changed, affected.pairs).toArrow()  # round trip 5
+    uncertain = uncertain_pairs(rated.changed, replied)
+    if not uncertain.num_rows:
+        return None
+    pairs = events.sparkSession.createDataFrame(uncertain)
+    return of_pairs(rated.passed(events), pairs), of_pairs(restored_pairs(events), pairs)
 
 
-def _as_decisions(rows: DataFrame) -> DataFrame:
-    old, new = F.col("old_reason"), F.col("new_reason")
-    # An arrival that no rate limit lets pass has no endpoint.
-    nowhere = (old == LIMITED) & (new == LIMITED)
-    return rows.select(
-        "relay",
-        "seq",
-        "id",
-        "sender",
-        "subject",
-        F.when(nowhere, "").otherwise(F.col("endpoint")).alias("endpoint"),
-        "tier",
-        F.when(old == "", ACCEPTED).otherwise("rejected").alias("old"),
-        F.nullif(old, F.lit("")).alias("old_reason"),
-        F.when(new == "", ACCEPTED).otherwise("rejected").alias("new"),
-        F.nullif(new, F.lit("")).alias("new_reason"),
-        (old != new).alias("changed"),
-    )
+def _affected_endpoints(affected: Affected, rated: RateResult, tiers: TierResult) -> pa.Table:
+    """Return the keys of endpoints that screening, rate limits or tiers found affected."""
+    known = affected.endpoints
+    by_stages = distinct_keys(endpoints_of(rated.changed), tiers.endpoints())
+    return distinct_keys(known.filter(known["affected"]), common_keys(known, by_stages))
 
 
 # The summary
@@ -362,7 +257,7 @@ def _summarize(run: Replay, timeline: SettingsTimeline) -> Backtest:
         messages=totals["arrivals"],
         counted=totals["counted"],
         rejected_before={reason: count for reason, count in before.items() if count},
-        scope=run.scope(),
+        scope=_scope(run),
         notes=_notes(timeline, totals["counted"]),
     )
     after = dict(before)
@@ -378,6 +273,15 @@ def _summarize(run: Replay, timeline: SettingsTimeline) -> Backtest:
     most = sorted(by_sender.items(), key=lambda one: (-one[1], one[0]))[:_SENDERS_SHOWN]
     result.by_sender = [SenderDifferences(*sender, differences) for sender, differences in most]
     return result
+
+
+def _scope(run: Replay) -> ReplayScope:
+    return ReplayScope(
+        senders=run.affected.totals["senders"],
+        senders_replayed=run.affected.senders.count,
+        endpoints=run.affected.endpoints.num_rows,
+        endpoints_replayed=run.endpoints.count,
+    )
 
 
 def _count_changes(changes: DataFrame) -> Iterator[dict[str, Any]]:

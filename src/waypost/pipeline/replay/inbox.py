@@ -82,7 +82,7 @@ class _Arrival:
         self.tier = 1
 
 
-class Inbox:
+class ReplayInbox:
     """The mailbox and the breaker of one endpoint. `messages` are in the order of the mailbox."""
 
     def __init__(self, in_force: SettingsInForce, relay: str) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from waypost.pipeline.lake.events import ARRIVALS
 from waypost.pipeline.replay.arrivals import is_arrival, overdrawn, with_arrival_columns
-from waypost.pipeline.replay.inbox import LAST_ARRIVAL, Inbox, InboxEvent
+from waypost.pipeline.replay.inbox import LAST_ARRIVAL, InboxEvent, ReplayInbox
 from waypost.pipeline.replay.keys import KeySet, RelayIndex, partition_by_key, run_bounds, unpack
 from waypost.pipeline.replay.rate_stage import RateResult
 from waypost.pipeline.replay.settings_timeline import SettingsInForce, SettingsTimeline
@@ -28,7 +28,7 @@ from waypost.policy.reasons import DEAD_LETTERED
 _EVENT_KINDS = ("acked", "failed", "expired", "evicted", "redriven", "breaker")
 _LEASE_KINDS = ("leased", "returned")
 
-# The columns of a row of `Inbox.replay`, after its `seq`.
+# The columns of a row of `ReplayInbox.replay`, after its `seq`.
 _NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms")
 _OBJECTS = ("message_key", "sender", "deferred", "budget")
 _BUDGET = ("hop_count", "max_hops", "calls", "cycle")
@@ -91,7 +91,7 @@ def _decide(
         for start, end in pairwise(run_bounds(key_ids)):
             if inbox is None or key_ids[start] != current:
                 current = int(key_ids[start])
-                inbox = Inbox(in_force, relays.relay_of(current))
+                inbox = ReplayInbox(in_force, relays.relay_of(current))
             reasons.extend(inbox.replay(islice(rows, end - start)))
         arrived = pa.array(batch.column("event").to_numpy() <= LAST_ARRIVAL)
         arrivals = batch.select(columns).filter(arrived)

@@ -15,8 +15,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from waypost.pipeline.replay.arrivals import replayable_arrivals, resolve_endpoints
-from waypost.pipeline.replay.keys import KeySet, RelayIndex, partition_by_key, run_bounds, unpack
+from waypost.pipeline.replay.arrivals import LIMITED, replayable_arrivals, resolve_endpoints
+from waypost.pipeline.replay.keys import (
+    KEY,
+    KeySet,
+    RelayIndex,
+    partition_by_key,
+    run_bounds,
+    unpack,
+)
+from waypost.pipeline.replay.screening import Affected
 from waypost.pipeline.replay.settings_timeline import SettingsInForce, SettingsTimeline
 from waypost.pipeline.spark.executors import ShippedFunction
 from waypost.policy.admission import admit_sender
@@ -43,19 +51,14 @@ class RateResult:
 
 
 def rate_stage(
-    events: DataFrame,
-    timeline: SettingsTimeline,
-    senders: KeySet,
-    columns: Iterable[str],
-    known_endpoints: pa.Table | None,
+    events: DataFrame, timeline: SettingsTimeline, affected: Affected, columns: Iterable[str]
 ) -> DataFrame:
-    """Return the arrivals of `senders`: `columns`, `sort_key` and `passed`.
-
-    `known_endpoints` (relay, name) are needed if arrivals were rate limited in history.
-    """
+    """Return the arrivals of the affected senders: `columns`, `sort_key` and `passed`."""
+    senders = affected.senders
     rows = replayable_arrivals(senders.select(events, by="sender"))
-    if senders.count and known_endpoints is not None:
-        rows = resolve_endpoints(rows, events.sparkSession.createDataFrame(known_endpoints))
+    if senders.count and affected.totals[LIMITED]:
+        known = events.sparkSession.createDataFrame(affected.endpoints.select(KEY))
+        rows = resolve_endpoints(rows, known)
     rows = rows.select(*columns, "sort_key")
     if not senders.count:
         return rows.withColumn("passed", F.lit(True))

@@ -11,11 +11,16 @@ One pass over the lake computes facts about every pair of sender and endpoint; t
 and endpoints are aggregates of these. No sort, no Python.
 """
 
+from dataclasses import dataclass
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import ARRIVALS
 from waypost.pipeline.replay.arrivals import is_arrival, with_arrival_columns
+from waypost.pipeline.replay.keys import KeySet
 from waypost.pipeline.replay.settings_timeline import SettingsTimeline
 from waypost.policy.breakers import CircuitState
 from waypost.policy.reasons import Reason
@@ -25,6 +30,25 @@ _OTHER_KINDS = ("failed", "breaker", "evicted", "redriven", "endpoint")
 _UNLIMITED = 1 << 62
 _UNCLEAR = "unclear"
 COUNTS = ("arrivals", "counted", *(reason.value for reason in Reason))
+
+
+@dataclass(frozen=True)
+class Affected:
+    """The result of screening.
+
+    `pairs` are the facts by pair, and `totals` those of `sum_up`. `senders` are those to replay.
+    `endpoints` are all in the journal: relay, name, redriven, affected.
+    """
+
+    pairs: DataFrame
+    totals: dict[str, int]
+    senders: KeySet
+    endpoints: pa.Table
+
+    @property
+    def has_redrives(self) -> bool:
+        """Whether any message was redriven."""
+        return bool(pc.max(self.endpoints["redriven"]).as_py())
 
 
 def pair_facts(events: DataFrame, timeline: SettingsTimeline) -> DataFrame:

@@ -4,16 +4,46 @@ All native. The rows of a pair, in both directions, are in one partition and in 
 recipient's last message to the sender is the latest earlier row of the other direction.
 """
 
+from dataclasses import dataclass
+
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from waypost.pipeline.replay.keys import KEY
+from waypost.pipeline.replay.keys import KEY, NO_KEYS
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.tiers import Tier
 
 PAIR = ["relay", "sender", "endpoint"]
 NO_PAIRS = pa.table({name: pa.array([], pa.string()) for name in PAIR})
+_BROADCAST_MAX = 500_000
+"""Broadcast-join threshold, in rows."""
+
+
+@dataclass(frozen=True)
+class TierResult:
+    """The result of stage 2: `rows` of `tier_stage`, and the table of `tiers_by_endpoint`."""
+
+    rows: DataFrame | None
+    by_endpoint: pa.Table
+
+    def replace(self, rows: DataFrame) -> DataFrame:
+        """Replace the tiers of `rows` that changed."""
+        if self.rows is None or not self.by_endpoint.num_rows:
+            return rows
+        new_tiers = self.rows.select("relay", "seq", "new_tier")
+        if pc.sum(self.by_endpoint["arrivals"]).as_py() <= _BROADCAST_MAX:
+            new_tiers = F.broadcast(new_tiers)
+        joined = rows.join(new_tiers, on=["relay", "seq"], how="left")
+        return joined.withColumn("tier", F.coalesce("new_tier", "tier")).drop("new_tier")
+
+    def endpoints(self) -> pa.Table:
+        """Return the keys of endpoints where a tier changed that screening relied on."""
+        return self.by_endpoint.filter(self.by_endpoint["tier_known"]).select(KEY)
+
+
+NO_NEW_TIERS = TierResult(None, NO_KEYS.append_column("tier_known", pa.array([], pa.bool_())))
 
 
 def tier_stage(rows: DataFrame, restored: DataFrame) -> DataFrame:
@@ -79,14 +109,6 @@ def tiers_by_endpoint(tiers: DataFrame) -> DataFrame:
     return by_endpoint.agg(
         F.count(F.lit(1)).alias("arrivals"), F.bool_or("tier_known").alias("tier_known")
     )
-
-
-def replace_tiers(rows: DataFrame, new_tiers: DataFrame | None) -> DataFrame:
-    """Replace the tier of `rows` by that in `new_tiers` (relay, seq, new_tier), if there is one."""
-    if new_tiers is None:
-        return rows
-    joined = rows.join(new_tiers, on=["relay", "seq"], how="left")
-    return joined.withColumn("tier", F.coalesce("new_tier", "tier")).drop("new_tier")
 
 
 def standing() -> Column:
