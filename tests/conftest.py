@@ -1,4 +1,4 @@
-"""Settings of Hypothesis and Java for all tests, and the tests that `--quick` selects."""
+"""Settings of Hypothesis and Java for all tests, the selection of `--quick`, and the order."""
 
 import os
 from collections.abc import Generator
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from tests.markers import ProcessGuard, is_marked, mark_by_fixtures
+from tests.schedule import scheduled
 
 # No deadline: a busy machine is slow, not wrong. Examples are random from run to run, so that
 # every run looks somewhere new; the printed blob brings a failure back on another machine. A gate
@@ -36,13 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(patch.undo)
 
 
-# First, so that `-m` sees the markers.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    mark_by_fixtures(items)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    mark_by_fixtures(items)  # before `-m` selects by marker
     if config.getoption("--quick"):
         config.hook.pytest_deselected(items=[item for item in items if is_marked(item)])
         items[:] = [item for item in items if not is_marked(item)]
+    yield
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = scheduled(items, workers)
 
 
 @pytest.hookimpl(wrapper=True)

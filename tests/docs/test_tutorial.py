@@ -8,6 +8,7 @@ from tests.docs.page_runner import PATIENCE_S, Reader
 from tests.e2e import transcripts
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_command_of_the_tutorial_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

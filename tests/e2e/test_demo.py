@@ -46,6 +46,7 @@ def run_demo(directory: Path) -> tuple[str, str, int]:
     return printed + rest, problems, demo.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_demo_prints_the_screen_in_the_docs_and_loses_nothing(tmp_path: Path) -> None:
     printed, problems, exit_code = run_demo(tmp_path)

@@ -25,6 +25,7 @@ def waypost(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return CommandLine(tmp_path / "relay")
 
 
+@pytest.mark.slow
 def test_the_commands_lead_from_a_journal_to_a_report_and_a_backtest(
     waypost: CommandLine, tmp_path: Path
 ) -> None:

@@ -15,13 +15,17 @@ from tests.pipeline.cluster.cluster import connect_server, standalone, stock_pyt
 from waypost.pipeline.spark.session import SparkChoice
 from waypost.simulate import SimulationOptions, simulate
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 TIGHTER = """{"reliability": {"rateLimit": {"maxPerWindow": 20}},
               "qos": {"tier1": {"maxEnvelopes": 5}}}"""
 # Jobs here are too short for the optimising compiler to pay off.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-FEW = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+FEW = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 SMALL = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": QUICK,

@@ -58,6 +58,7 @@ def test_a_report_shows_the_contents_of_the_lake(spark: SparkSession, tmp_path: 
     assert "version 1 of the lake" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_data_and_page_stay_small_for_any_lake(spark: SparkSession, tmp_path: Path) -> None:
     report = query_report_data(LakeInMemory(spark, _many()))
     assert report.rejections.more + len(report.rejections.reasons) == MANY

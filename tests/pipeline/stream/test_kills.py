@@ -10,10 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
+from tests.pipeline.conftest import QUICK
 from tests.pipeline.datasource.scenarios import START_US, relay_at, run_traffic
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
@@ -27,6 +29,7 @@ STARTS_WITHIN_S = 180.0
 KILLED_WITHIN_S = 4.0
 
 FOLLOWER = """
+import json
 import os
 import sys
 from pathlib import Path
@@ -34,11 +37,7 @@ from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.spark.session import SparkChoice, spark_session
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 
-conf = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+conf = json.loads(sys.argv[4])
 with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spark:
     Path(sys.argv[3]).touch()
     options = StreamOptions(every_s=0.2, build_every_s=0.0)
@@ -49,7 +48,8 @@ with spark_session(SparkChoice(master="local[2]", conf=conf), os.environ) as spa
 def start_stream(lake: Path, data: Path, sign: Path) -> "subprocess.Popen[bytes]":
     """A stream in its own process group: Python and Java are killed together."""
     process = subprocess.Popen(
-        [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign)], start_new_session=True
+        [sys.executable, "-c", FOLLOWER, str(lake), str(data), str(sign), json.dumps(QUICK)],
+        start_new_session=True,
     )
     try:
         eventually_blocking(
@@ -105,6 +105,7 @@ def tables_of(lake: Lake) -> dict[str, list[str]]:
     return tables
 
 
+@pytest.mark.slow
 async def test_a_stream_killed_at_random_moments_ends_with_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:

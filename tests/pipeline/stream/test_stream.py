@@ -43,6 +43,7 @@ def ingested(spark: SparkSession, path: Path, sources: list[JournalSource]) -> L
     return lake
 
 
+@pytest.mark.slow
 async def test_a_stream_completed_by_ingest_equals_ingest_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
