@@ -70,7 +70,7 @@ def test_a_torn_write_is_truncated(filled: CommandLine) -> None:
     newest.write_bytes(whole + b'{"kind":"acked","seq":99,"at_us":1,"id":"sma')
     outcome, text = only(findings(filled, exits=1))
     assert outcome == "found"
-    assert "44 bytes at the end are not a finished commit" in text
+    assert "44 bytes at the end are an unfinished write" in text
     assert only(findings(filled, "--repair"))[0] == "repaired"
     assert newest.read_bytes() == whole
     assert findings(filled) == []
@@ -113,7 +113,7 @@ def test_worse_damage_in_a_sealed_segment_is_set_aside_and_reported(filled: Comm
     [copy] = (filled.data / "journal" / "damaged").iterdir()
     assert b"small-3" in copy.read_bytes()
     # The index still has the message, and the finding warns the operator.
-    assert [text for _, text in found if "small-3 lies in a damaged part" in text]
+    assert [text for _, text in found if "small-3 is in a damaged part" in text]
     assert "small-3" in delivered(filled) or filled.json("stats")["by_status"]["dead"]
 
 
@@ -160,7 +160,7 @@ def test_an_index_that_is_not_a_database_is_rebuilt(filled: CommandLine) -> None
     ("tampering", "words"),
     [
         ("delete from messages where id = 'small-3'", "message small-3 of agent.a is missing"),
-        ("update messages set sender = 'x' where id = 'large'", "sender is 'x', the journal says"),
+        ("update messages set sender = 'x' where id = 'large'", "sender is 'x', the journal has"),
         ("delete from endpoints where subject = 'agent.c'", "endpoint agent.c is missing"),
         ("insert into endpoints values ('agent.x', 5)", "endpoint agent.x should not be there"),
         ("update last_seen set at_ms = 5", "last-seen pair agent.a to agent.c: at_ms is 5"),
@@ -205,7 +205,7 @@ def damage_file(path: Path, how: str) -> None:
     [
         ("deleted", "small-4 missing from new/"),
         ("truncated", "small-4 10 bytes in new/ instead of"),
-        ("changed", "small-4 in new/ is not what was stored"),
+        ("changed", "small-4 in new/ differs from the stored message"),
         ("misplaced", "small-4 missing from new/"),
         ("doubled", "small-4 left over in failed/"),
     ],
@@ -251,7 +251,7 @@ def test_a_damaged_body_file_is_restored_from_the_mailbox_file(
     damage_file(bodies, how)
     outcome, text = only(findings(waypost, exits=1))
     assert outcome == "found"
-    assert "the payload of large of agent.a is damaged; its mailbox file has it" in text
+    assert "the payload of large of agent.a is damaged; its mailbox file is intact" in text
     assert only(findings(waypost, "--repair"))[0] == "repaired"
     assert bodies.read_bytes() == whole
     assert findings(waypost) == []
@@ -262,7 +262,7 @@ def test_a_damaged_payload_without_a_mailbox_file_is_lost(waypost: CommandLine) 
     change_byte(body_file(waypost.data), 10)
     outcome, text = only(findings(waypost, "--repair", exits=1))
     assert outcome == "lost"
-    assert "no mailbox file has it" in text
+    assert "not in a mailbox file" in text
     assert delivered(waypost) == ALL_IDS[:-1]
     waypost("dead-letters", "purge", "--yes")
     assert only(findings(waypost))[0] == "noted"

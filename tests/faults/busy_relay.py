@@ -133,6 +133,6 @@ async def main(directory: Path, storage: str, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    checkpoints._SECONDS = 0.01  # so that kills also hit a checkpoint
+    checkpoints._INTERVAL_S = 0.01  # so that kills also hit a checkpoint
     logging.basicConfig(level=logging.ERROR)  # what handlers raise is meant to be
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

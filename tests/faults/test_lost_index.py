@@ -258,7 +258,7 @@ async def test_rebuilding_an_index_leaves_it_as_it_was(tmp_path: Path) -> None:
 async def test_checkpoints_that_fail_now_and_then_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "_SECONDS", 0.0)  # one is due at every commit
+    monkeypatch.setattr(checkpoints, "_INTERVAL_S", 0.0)  # one is due at every commit
     data = tmp_path / "data"
     with seeded() as chance:
         for _ in range(6):

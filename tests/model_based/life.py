@@ -59,7 +59,7 @@ class Life:
         self.held: dict[str, dict[str, Envelope]] = {}
         self.stops: dict[int, Any] = {}
         self.ids_taken = 0
-        self.always_due = mock.patch.object(checkpoints, "_SECONDS", 0.0)
+        self.always_due = mock.patch.object(checkpoints, "_INTERVAL_S", 0.0)
         self.always_due.start()
         logging.getLogger("waypost").setLevel(logging.CRITICAL)  # much goes wrong, as it should
         base = Settings(

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.relay.journal.segments import Batch, Damage, read_segment
-from waypost.relay.verify.byte_repair import FlippedByte, explanations, find_flipped_byte, put_right
+from waypost.relay.verify.byte_repair import (
+    FlippedByte,
+    correct_byte,
+    find_flipped_byte,
+    single_byte_changes,
+)
 from waypost.wire.events import Acked, Commit, encode_event
 
 
@@ -24,23 +29,25 @@ def damage_in(path: Path) -> Damage:
 
 
 @given(st.binary(min_size=1, max_size=400), st.data())
-def test_the_flipped_byte_is_among_the_explanations(content: bytes, data: st.DataObject) -> None:
+def test_the_flipped_byte_is_among_the_possible_changes(
+    content: bytes, data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(content) - 1))
     change = data.draw(st.integers(1, 255))
     flipped = bytearray(content)
     flipped[at] ^= change
-    assert (at, change) in explanations(bytes(flipped), zlib.crc32(content))
+    assert (at, change) in single_byte_changes(bytes(flipped), zlib.crc32(content))
 
 
 @given(st.binary(min_size=1, max_size=400), st.integers(0, 2**32 - 1))
 def test_every_explanation_gives_the_wanted_checksum(content: bytes, crc: int) -> None:
-    for at, change in explanations(content, crc):
+    for at, change in single_byte_changes(content, crc):
         mended = bytearray(content)
         mended[at] ^= change
         assert zlib.crc32(mended) == crc
 
 
-def test_any_flipped_byte_of_the_events_can_be_put_right(tmp_path: Path) -> None:
+def test_any_flipped_byte_of_the_events_can_be_correct_byte(tmp_path: Path) -> None:
     segment = tmp_path / "1.jsonl"
     whole = batch()
     lines = whole.rindex(b'{"kind":"commit"')
@@ -50,7 +57,7 @@ def test_any_flipped_byte_of_the_events_can_be_put_right(tmp_path: Path) -> None
         segment.write_bytes(content)
         flipped = find_flipped_byte(segment, damage_in(segment))
         assert flipped == FlippedByte(offset, content[offset], whole[offset])
-        put_right(segment, flipped)
+        correct_byte(segment, flipped)
         assert segment.read_bytes() == whole
 
 

@@ -126,7 +126,7 @@ async def test_there_is_a_bound_on_subscriptions(
 ) -> None:
     monkeypatch.setattr(subscriptions, "subscriptions_max", 1)
     stop = relay.subscribe("agent.a", ignore)
-    with pytest.raises(InvalidInput, match="no more than 1 subscriptions"):
+    with pytest.raises(InvalidInput, match="at most 1 are allowed"):
         relay.subscribe("agent.b", ignore)
     stop()
     relay.subscribe("agent.b", ignore)

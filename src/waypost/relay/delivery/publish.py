@@ -1,7 +1,7 @@
-"""The way of one publish: load → decide → journal → apply → notify.
+"""The path of one publish: load → decide → record → apply → show → notify.
 
-Crash points, read top to bottom: before `record` nothing happened; after it and before the
-commit, nothing was promised; after the commit, recovery finds everything.
+Crash points, from top to bottom: before `record`, nothing has happened; before the commit,
+nothing was confirmed; after the commit, recovery finds everything.
 """
 
 import secrets
@@ -30,7 +30,7 @@ from waypost.wire.results import PublishResult, Rejection
 
 
 class Publishing:
-    """Takes drafts in. Synchronous throughout: what it records is durable after the commit."""
+    """Publishes drafts, synchronously: decisions become durable with the next commit."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Publishing:
         rejections: RejectionLog,
         create_mailbox: Callable[[str], bool],
     ) -> None:
-        """`create_mailbox(subject)` is called when no endpoint has the subject of a message that
-        may be published, and returns whether one has it now."""
+        """Take `create_mailbox(subject)`, which is called when a message that passed access rules
+        and rate limit has no recipient, and returns whether it has one now."""
         self._ledger = ledger
         self._state = ledger.state
         self._settings = settings
@@ -55,7 +55,10 @@ class Publishing:
     def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
     ) -> PublishResult:
-        """Decide about a draft and record the decision; the rest if it was loaded before."""
+        """Decide about a draft, and record the decision.
+
+        `content` and `budget` are given if the draft was encoded before.
+        """
         settings = self._settings()
         if content is None:
             content = encode_draft(draft, settings)
@@ -84,7 +87,7 @@ class Publishing:
         return self._fan_out(prepared, recipients, settings)
 
     def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
-        """Decide about many drafts. One that is invalid fails them all, before any is decided."""
+        """Decide about many drafts; if one is invalid, raise before any decision."""
         settings, now_ms = self._settings(), self._ledger.now_us() // 1000
         contents = [encode_draft(draft, settings) for draft in drafts]
         owners: dict[tuple[str, str], str] = {}
@@ -101,27 +104,29 @@ class Publishing:
         return results
 
     def _recipients(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
-        """Steps 1 and 2: the mailboxes that may be written to."""
+        """Carry out steps 1 and 2: return the mailboxes that the sender may publish to."""
         subject, sender = draft.subject, draft.sender
-        found = self._named(subject)
+        found = self._match(subject)
         if not self._access.restricts or sender == RELAY:
-            return found  # rules are about agents: what the relay itself has to say gets there
+            return found  # access rules do not apply to the relay itself
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
         if not allowed and (found or not self._access.check_access(sender, subject).allowed):
             self._rejections.record_denied(draft.message_id or "", sender, subject, now_us)
             raise AccessDenied(sender, subject)
         return allowed
 
-    def _named(self, subject: str) -> Sequence[Mailbox]:
-        """The mailboxes of registered endpoints that a subject or pattern stands for."""
+    def _match(self, subject: str) -> Sequence[Mailbox]:
+        """Return the mailboxes of registered endpoints that a subject or pattern matches."""
         mailbox = self._state.mailboxes.get(subject)
         if mailbox is not None:
             return (mailbox,) if mailbox.registered else ()
-        return () if is_literal(subject) else self._covered(subject)
+        return () if is_literal(subject) else self._match_pattern(subject)
 
-    def _covered(self, pattern: str) -> list[Mailbox]:
-        """Endpoints within a pattern. Those of pending requests only if it names them: a broadcast
-        must not pass for a reply."""
+    def _match_pattern(self, pattern: str) -> list[Mailbox]:
+        """Return the endpoints that match a pattern.
+
+        Reply subjects match only a pattern with their prefix: a broadcast is not a reply.
+        """
         found = self._state.endpoints.within(pattern)
         if pattern.startswith(REPLY_PREFIX):
             return found
@@ -130,10 +135,10 @@ class Publishing:
     def _first_result(
         self, sender: str, message_id: str, recipients: Sequence[Mailbox]
     ) -> PublishResult | None:
-        """Step 3: what came of this id before. One that was stored nowhere may be tried again.
+        """Carry out step 3: return the first result of this id, or None if it may be published.
 
-        Ids are each sender's own: what another did under the same one is not told, and a mailbox
-        that holds a message of another under it cannot take this one.
+        An id that was stored nowhere may be retried. Each sender has its own ids; a mailbox that
+        holds another sender's message with this id cannot accept this one.
         """
         first = self._state.duplicates.get(duplicate_key(sender, message_id))
         window_us = self._settings().housekeeping.duplicate_window_ms * 1000
@@ -146,13 +151,13 @@ class Publishing:
         return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
 
     def _reject_taken(self, sender: str, message_id: str, recipients: Sequence[Mailbox]) -> None:
-        """Raise `InvalidMessage` if a mailbox holds a message of another under this id."""
+        """Raise `InvalidMessage` if a mailbox holds another sender's message with this id."""
         if any(mailbox.holds_from_other_sender(message_id, sender) for mailbox in recipients):
             raise InvalidMessage(f"message id {message_id} is taken: choose another")
 
     def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
-        """Of many at once: the id must be free in each mailbox, also of those before it."""
-        for mailbox in self._named(draft.subject):
+        """Reserve an id of one draft of many in each of its mailboxes."""
+        for mailbox in self._match(draft.subject):
             self._reject_taken(draft.sender, message_id, (mailbox,))
             owner = owners.setdefault((mailbox.subject, message_id), draft.sender)
             if owner != draft.sender:
@@ -178,7 +183,7 @@ class Publishing:
     def _fan_out(
         self, prepared: PreparedMessage, recipients: Sequence[Mailbox], settings: Settings
     ) -> PublishResult:
-        """Step 5, for each mailbox."""
+        """Carry out step 5 for each mailbox."""
         result = PublishResult(message_id=prepared.id, delivered_to=0)
         shows_pressure, parts = settings.backpressure.enabled, len(recipients)
         for part, mailbox in enumerate(recipients):
@@ -196,7 +201,7 @@ class Publishing:
 def _rate_limited(
     draft: Draft, rate: SenderVerdict, budget: Budget, content: bytes, now_us: int
 ) -> Rejected:
-    """The refusal of a whole publish; its size is that of a delivery to the subject it names."""
+    """Return the rejection of a whole publish; its size is that of a delivery to its subject."""
     event = Rejected(
         at_us=now_us,
         id=draft.message_id or "",
@@ -221,7 +226,7 @@ def storage_failed_result(stopped: RelayStopped) -> PublishResult:
 
 
 def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
-    """The result of a publish of which nothing came."""
+    """Return the result of a publish that was rejected as a whole."""
     return PublishResult(
         message_id="",
         delivered_to=0,

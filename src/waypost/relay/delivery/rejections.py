@@ -1,4 +1,4 @@
-"""Refusals in the journal: each one up to a cap, then counted, so that a flood stays small."""
+"""Rejections in the journal: each one up to a cap, then only counts: a flood stays small."""
 
 import msgspec
 
@@ -18,14 +18,14 @@ class _Tally(msgspec.Struct):
 
 
 class RejectionLog:
-    """Per sender and minute: how many refusals were written, and which are only counted."""
+    """Journals rejections; for each sender and minute, those above a cap are only counted."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tallies: dict[str, _Tally] = {}
 
     def record(self, event: Rejected) -> None:
-        """Write a refusal, or count it with others like it."""
+        """Journal a rejection, or count it with similar ones."""
         minute = event.at_us // _MINUTE_US
         tally = self._tallies.get(event.sender)
         if tally is not None and tally.minute != minute:
@@ -33,20 +33,20 @@ class RejectionLog:
             tally = None
         if tally is None:
             tally = self._tallies[event.sender] = _Tally(minute, 0, {})
-        # What got past a rate limit is bounded by it, and counts in its window: always written.
+        # A rejection after the rate limit counts in its window, which bounds it: always journaled.
         counts = event.rate_limit > 0 and event.reason not in UNCOUNTED
         if counts or tally.written < journaled_rejections_per_sender_minute_max:
             tally.written += 1
             self._ledger.record(event)
             return
-        alike = tally.unwritten.setdefault((event.endpoint, event.reason), event)
-        if alike is event:  # from now on it stands for many, not for one message
+        similar = tally.unwritten.setdefault((event.endpoint, event.reason), event)
+        if similar is event:  # from now on it represents many messages
             event.id, event.chosen_id, event.since_us = "", False, event.at_us
         else:
-            alike.count += 1
+            similar.count += 1
 
     def record_denied(self, message_id: str, sender: str, subject: str, at_us: int) -> None:
-        """Access rules left nothing of a publish."""
+        """Journal a publish that access rules denied as a whole."""
         self.record(
             Rejected(
                 at_us=at_us,
@@ -59,14 +59,14 @@ class RejectionLog:
         )
 
     def sweep(self, now_us: int) -> None:
-        """Write the counts of minutes that are over."""
+        """Journal the counts of past minutes."""
         minute = now_us // _MINUTE_US
-        over = [sender for sender, tally in self._tallies.items() if tally.minute != minute]
-        for sender in over:
+        past = [sender for sender, tally in self._tallies.items() if tally.minute != minute]
+        for sender in past:
             self._write_counts(self._tallies.pop(sender))
 
     def flush(self) -> None:
-        """Write every count."""
+        """Journal every count."""
         for tally in self._tallies.values():
             self._write_counts(tally)
         self._tallies.clear()

@@ -1,4 +1,4 @@
-"""Request and reply: a publish, and a mailbox of its own for the answer."""
+"""Request and reply: a publish with a mailbox of its own for the reply."""
 
 import asyncio
 import secrets
@@ -29,14 +29,14 @@ class PendingReply:
         self._reply: Envelope | None = None
 
     def take(self, envelope: Envelope) -> None:
-        """The handler of the reply subject."""
+        """Handle a message to the reply subject; the first one is the reply."""
         if self._reply is None:
             self._reply = envelope
             if not self._arrived.done():
                 self._arrived.set_result(None)
 
     async def wait(self, result: PublishResult) -> Envelope:
-        """The reply to the request that `result` is about."""
+        """Return the reply to a request with this publish result, or raise."""
         if result.delivered_to == 0:
             raise RequestRejected(self._subject, result)
         until_us = self._ledger.now_us() + self._timeout_us

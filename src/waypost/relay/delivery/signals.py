@@ -1,4 +1,4 @@
-"""Ephemeral signals: delivered to whoever listens now, never stored, never journaled."""
+"""Ephemeral signals: emitted to current listeners, never stored or journaled."""
 
 import asyncio
 import inspect
@@ -22,19 +22,19 @@ SignalHandler = Callable[[str, Signal], object]
 
 
 class Signals:
-    """Patterns and who listens under them."""
+    """The signal listeners, by pattern."""
 
     def __init__(self) -> None:
         self._listeners: SubjectIndex[SignalHandler] = SubjectIndex()
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def anyone(self) -> bool:
-        """Whether anyone listens at all."""
+    def has_listeners(self) -> bool:
+        """Whether there is any listener."""
         return len(self._listeners) > 0
 
     def emit(self, subject: str, signal: Signal) -> int:
-        """Call every matching listener now; one that raises is logged and stops no other."""
+        """Call every matching listener; return their number. Errors of a listener are logged."""
         validate_subject(subject)
         checked = validate_signal(signal)
         listeners = self._listeners.matching(subject)
@@ -45,27 +45,27 @@ class Signals:
                 log.exception("a signal listener for %s raised", subject)
                 continue
             if inspect.iscoroutine(result):
-                self._go_on(subject, result)
+                self._run_listener(subject, result)
         return len(listeners)
 
-    def _go_on(self, subject: str, listening: Coroutine[Any, Any, object]) -> None:
-        """Let an async listener do its work; it is kept until it is done."""
+    def _run_listener(self, subject: str, listener: Coroutine[Any, Any, object]) -> None:
+        """Run an async listener in a task, and keep the task until it is done."""
 
-        async def work() -> None:
+        async def run() -> None:
             try:
-                await listening
+                await listener
             except Exception:
                 log.exception("a signal listener for %s raised", subject)
 
-        task = asyncio.get_running_loop().create_task(work())
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def listen(self, pattern: str, handler: SignalHandler) -> Callable[[], None]:
-        """Attach a listener; returns the function that detaches it."""
+        """Add a listener; return a function that removes it."""
         validate_pattern(pattern)
         if len(self._listeners) >= signal_listeners_max:
-            raise InvalidInput(f"no more than {signal_listeners_max:,} signal listeners are kept")
+            raise InvalidInput(f"too many listeners: at most {signal_listeners_max:,} are allowed")
         ticket = self._listeners.add(pattern, handler)
 
         def stop() -> None:
@@ -74,14 +74,14 @@ class Signals:
         return stop
 
     def detach_all(self) -> None:
-        """Drop every listener; those at work are cancelled."""
-        for task in self._at_work:
+        """Remove every listener, and cancel running ones."""
+        for task in self._tasks:
             task.cancel()
         self._listeners = SubjectIndex()
 
 
 class PressureSignals:
-    """Signals about pressure and evictions; free of cost while nobody listens."""
+    """Emits signals about pressure and evictions to senders, on their own subjects."""
 
     def __init__(self, signals: Signals) -> None:
         self._signals = signals
@@ -94,8 +94,8 @@ class PressureSignals:
         settings: Settings,
         at_us: int,
     ) -> None:
-        """A mailbox the sender writes to is filling up ("warning") or full ("critical")."""
-        if not self._signals.anyone:
+        """Signal that a recipient's mailbox is filling up ("warning") or full ("critical")."""
+        if not self._signals.has_listeners:
             return
         data = {
             "pressure": verdict.pressure,
@@ -106,8 +106,8 @@ class PressureSignals:
         self._emit(sender, state, mailbox.subject, at_us, data)
 
     def evicted(self, message: Message, at_us: int) -> None:
-        """A message of the sender had to make room."""
-        if self._signals.anyone:
+        """Signal that a message of its sender was evicted."""
+        if self._signals.has_listeners:
             data = {"message_id": message.id, "size": message.size}
             self._emit(message.sender, "evicted", message.endpoint, at_us, data)
 

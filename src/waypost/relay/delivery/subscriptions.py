@@ -1,7 +1,7 @@
-"""Who wants to hear of messages: patterns with handlers, in the order they were subscribed.
+"""Subscriptions: patterns with handlers, in the order they were added.
 
-Patterns are also kept in `<data>/subscriptions.json`, for people to look at: one without a live
-handler never claims a message.
+Patterns are also written to `<data>/subscriptions.json`, for information only: a pattern without
+a live handler never claims a message.
 """
 
 import logging
@@ -24,7 +24,7 @@ Handler = Callable[[Envelope], Awaitable[object] | object]
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A pattern someone subscribed to; `live` if a handler is attached now."""
+    """A subscribed pattern; `live` if it has a handler now."""
 
     pattern: str
     created_at: datetime
@@ -39,14 +39,14 @@ class Subscriptions:
         self._index: SubjectIndex[Handler] = SubjectIndex()
         self._live: dict[int, Subscription] = {}
         self._cache: dict[str, tuple[Handler, ...]] = {}
-        self._remembered = _read(path)
+        self._previous = _read(path)
         self._unsaved = False
 
     def add(self, pattern: str, handler: Handler, at: datetime) -> Callable[[], None]:
-        """Attach `handler`; returns the function that detaches it."""
+        """Add a handler; return a function that removes it."""
         validate_pattern(pattern)
         if len(self._live) >= subscriptions_max:
-            raise InvalidInput(f"no more than {subscriptions_max:,} subscriptions are kept")
+            raise InvalidInput(f"too many subscriptions: at most {subscriptions_max:,} are allowed")
         ticket = self._index.add(pattern, handler)
         self._live[ticket] = Subscription(pattern, at)
         self._changed()
@@ -54,13 +54,13 @@ class Subscriptions:
         def stop() -> None:
             if self._index.remove(pattern, ticket):
                 del self._live[ticket]
-                self._remembered.pop(pattern, None)
+                self._previous.pop(pattern, None)
                 self._changed()
 
         return stop
 
     def handlers(self, endpoint: str) -> tuple[Handler, ...]:
-        """The handlers whose pattern covers `endpoint`."""
+        """Return the handlers whose pattern matches `endpoint`."""
         if not self._live:
             return ()
         found = self._cache.get(endpoint)
@@ -69,20 +69,20 @@ class Subscriptions:
         return found
 
     def forget(self, endpoint: str) -> None:
-        """An endpoint is gone."""
+        """Drop the cached handlers of an unregistered endpoint."""
         self._cache.pop(endpoint, None)
 
     def listing(self) -> list[Subscription]:
-        """Live subscriptions, then patterns remembered from before that nobody took up again."""
+        """Return live subscriptions, then patterns of an earlier run without a handler."""
         live = list(self._live.values())
         taken = {subscription.pattern for subscription in live}
-        return live + [old for old in self._remembered.values() if old.pattern not in taken]
+        return live + [old for old in self._previous.values() if old.pattern not in taken]
 
     def save(self) -> None:
-        """Write the patterns down, if they changed. They are only for people to look at."""
+        """Write the patterns to the file, if they changed."""
         if not self._unsaved:
             return
-        content = msgspec.json.encode([_plain(one) for one in self.listing()])
+        content = msgspec.json.encode([_to_json(one) for one in self.listing()])
         try:
             replace_file(self._path, msgspec.json.format(content, indent=2) + b"\n")
             self._unsaved = False
@@ -90,7 +90,7 @@ class Subscriptions:
             log.warning("%s not written: %s", self._path, problem)
 
     def detach_all(self) -> None:
-        """Drop every handler; the patterns stay remembered."""
+        """Remove every handler; the file keeps the patterns."""
         self.save()
         self._index = SubjectIndex()
         self._cache.clear()
@@ -100,12 +100,12 @@ class Subscriptions:
         self._unsaved = True
 
 
-def _plain(subscription: Subscription) -> dict[str, object]:
+def _to_json(subscription: Subscription) -> dict[str, object]:
     return {"pattern": subscription.pattern, "created_at": subscription.created_at}
 
 
 def _read(path: Path) -> dict[str, Subscription]:
-    """Patterns from an earlier run. A file that cannot be read is no reason not to start."""
+    """Read the patterns of an earlier run; ignore an unreadable file."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=list[Subscription])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

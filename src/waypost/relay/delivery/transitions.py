@@ -1,7 +1,7 @@
-"""Everything that can happen to a stored message, each as one step.
+"""State transitions of a message: stored, leased, acknowledged, returned, dead, expired, redriven.
 
-A step records the event, shows it in the mailbox's files, and tells the breakers. Deciding to
-take the step is up to the caller.
+A transition records the event, updates the mirror, and reports the outcome to the breakers. The
+decision to make it is up to the caller.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from waypost.wire import events
 
 
 class Transitions:
-    """The steps of messages in the mailboxes of one relay."""
+    """Makes the transitions of all messages of one relay."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Transitions:
         """Put a rejected message into its mailbox as a dead letter."""
         message = self._ledger.record_arrival(event, content)
         self._payloads.cache(message, event, content)
-        self._show_dead_letter(mailbox, message)
+        self._mirror_dead_letter(mailbox, message)
 
     def lease(self, mailbox: Mailbox, messages: Sequence[Message], via: str, until_us: int) -> None:
-        """Hand messages out until `until_us`; 0 is until whoever has them is done or gone."""
+        """Lease messages until `until_us`; 0 is without a deadline."""
         at_us, endpoint = self._ledger.now_us(), mailbox.subject
         leased = [
             events.Leased(
@@ -64,7 +64,7 @@ class Transitions:
         self._mirror.on_events(mailbox, leased)
 
     def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
-        """Messages of one mailbox are done."""
+        """Acknowledge messages of one mailbox."""
         at_us, endpoint = self._ledger.now_us(), mailbox.subject
         acked = [
             events.Acked(at_us=at_us, endpoint=endpoint, id=message.id, via=via)
@@ -76,10 +76,10 @@ class Transitions:
                 self._breaker_feedback.on_acked(message, at_us)
         else:
             self._ledger.record_all(acked)
-        self._show(mailbox, acked)
+        self._mirror_events(mailbox, acked)
 
     def release(self, message: Message, reason: str, not_before_us: int = 0) -> None:
-        """A lease ends; the message waits again."""
+        """Return a leased message to its queue position."""
         self._record(
             events.Returned(
                 at_us=self._ledger.now_us(),
@@ -92,21 +92,21 @@ class Transitions:
         self._ledger.wake(message.endpoint)
 
     def fail(self, message: Message, reason: str, via: str = "handler") -> None:
-        """The message becomes a dead letter."""
+        """Turn a message into a dead letter."""
         at_us = self._ledger.now_us()
         self._ledger.record(
             events.Failed(
                 at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
             )
         )
-        self._show_dead_letter(self._mailbox(message), message)
+        self._mirror_dead_letter(self._mailbox(message), message)
         if via == "handler":
             self._breaker_feedback.on_failed(message, at_us)
         else:
             self._breaker_feedback.on_abandoned(message)
 
     def evict(self, message: Message, reason: str) -> None:
-        """The message makes room and becomes a dead letter."""
+        """Evict a message; it becomes a dead letter."""
         at_us = self._ledger.now_us()
         self._ledger.record(
             events.Evicted(
@@ -117,25 +117,25 @@ class Transitions:
                 reason=reason,
             )
         )
-        self._show_dead_letter(self._mailbox(message), message)
+        self._mirror_dead_letter(self._mailbox(message), message)
         self._breaker_feedback.on_abandoned(message)
 
     def expire(self, message: Message) -> None:
-        """The message's time is up."""
+        """Remove an expired message."""
         self._record(
             events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
         self._breaker_feedback.on_abandoned(message)
 
     def expire_due(self, mailbox: Mailbox) -> int:
-        """Expire whatever in `mailbox` is past its time; returns how many."""
+        """Expire the due messages of `mailbox`; return how many."""
         due = mailbox.take_expired(self._ledger.now_us() // 1000)
         for message in due:
             self.expire(message)
         return len(due)
 
     def purge(self, message: Message, reason: str) -> None:
-        """A dead letter is thrown away."""
+        """Delete a dead letter."""
         self._record(
             events.Expired(
                 at_us=self._ledger.now_us(),
@@ -147,7 +147,7 @@ class Transitions:
         )
 
     def redrive(self, message: Message) -> None:
-        """A dead letter goes back into its mailbox, at the end."""
+        """Put a dead letter back at the end of its queue."""
         redriven = self._ledger.record(
             events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
@@ -155,8 +155,8 @@ class Transitions:
         self._mirror.on_stored(self._mailbox(message), redriven, was_dead=True)
         self._ledger.wake(message.endpoint)
 
-    def _show_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
-        """Show a new dead letter; if there are too many now, the oldest goes."""
+    def _mirror_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
+        """Mirror a new dead letter; purge the oldest while there are too many."""
         self._mirror.on_dead_lettered(mailbox, message)
         while len(mailbox.dead) > mailbox_dead_letters_max:
             self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
@@ -164,9 +164,9 @@ class Transitions:
     def _record(self, event: events.MailboxEvent) -> None:
         mailbox = self._ledger.state.mailboxes[event.endpoint]
         self._ledger.record(event)
-        self._show(mailbox, (event,))
+        self._mirror_events(mailbox, (event,))
 
-    def _show(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
+    def _mirror_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
         self._mirror.on_events(mailbox, changes)
         if mailbox.subject not in self._ledger.state.mailboxes:
             self._mirror.on_unregistered(mailbox)

@@ -1,9 +1,9 @@
-"""Puts a single flipped byte of a damaged batch right, with the batch's checksum as the proof.
+"""Corrects a single flipped byte of a damaged batch, with the batch's checksum as proof.
 
-A CRC is linear: how the checksum differs tells which byte value, at which distance from the end,
-was changed. Stepping the difference back one byte at a time finds every place where one changed
-byte explains it. Long batches can have more than one such place by chance, so the answer also
-has to make sense as events in unbroken numbers, and be the only one that does.
+A CRC is linear: the difference between the two checksums depends only on the changed bits and
+their distance from the end. Stepping the difference back one byte at a time finds every offset at
+which one changed byte explains it. A long batch can have several such offsets by chance, so a
+correction must also decode to events with consecutive numbers, and be the only one that does.
 """
 
 import os
@@ -20,7 +20,7 @@ _POLYNOMIAL = 0xEDB88320
 
 
 class FlippedByte(msgspec.Struct, frozen=True):
-    """The byte at `offset` of the segment holds `found` and held `wanted` when it was written."""
+    """The byte at `offset` of the segment is `found` and was `wanted` when it was written."""
 
     offset: int
     found: int
@@ -28,28 +28,28 @@ class FlippedByte(msgspec.Struct, frozen=True):
 
 
 def find_flipped_byte(path: Path, damage: Damage) -> FlippedByte | None:
-    """The one byte of the segment `path` that explains `damage`, if one does."""
+    """Return the one byte of the segment `path` that explains `damage`, or None."""
     with path.open("rb") as file:
         file.seek(damage.start)
         data = file.read(damage.end - damage.start)
-    mark = data.rfind(b"\n" + COMMIT_PREFIX) + 1
+    commit_start = data.rfind(b"\n" + COMMIT_PREFIX) + 1
     try:
-        commit = decode_commit(data[mark:])
+        commit = decode_commit(data[commit_start:])
     except msgspec.MsgspecError:
         return None
-    lines = data[:mark]
+    lines = data[:commit_start]
     if commit.bytes != len(lines):
         return None
-    sound = [
+    valid = [
         FlippedByte(damage.start + at, lines[at], lines[at] ^ change)
-        for at, change in explanations(lines, commit.crc)
-        if _is_sound(lines, at, change, commit)
+        for at, change in single_byte_changes(lines, commit.crc)
+        if _is_valid_batch(lines, at, change, commit)
     ]
-    return sound[0] if len(sound) == 1 else None
+    return valid[0] if len(valid) == 1 else None
 
 
-def put_right(path: Path, flipped: FlippedByte) -> None:
-    """Write the byte as it was, durably."""
+def correct_byte(path: Path, flipped: FlippedByte) -> None:
+    """Write the original byte, durably."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.pwrite(descriptor, bytes([flipped.wanted]), flipped.offset)
@@ -58,8 +58,8 @@ def put_right(path: Path, flipped: FlippedByte) -> None:
         os.close(descriptor)
 
 
-def explanations(data: bytes, wanted_crc: int) -> Iterator[tuple[int, int]]:
-    """Each (offset, change) such that `data[offset] ^ change` gives `data` the wanted CRC-32."""
+def single_byte_changes(data: bytes, wanted_crc: int) -> Iterator[tuple[int, int]]:
+    """Yield each (offset, change) for which `data[offset] ^ change` has the wanted CRC-32."""
     difference = zlib.crc32(data) ^ wanted_crc
     for offset in range(len(data) - 1, -1, -1):
         change = _CHANGE.get(difference)
@@ -69,14 +69,14 @@ def explanations(data: bytes, wanted_crc: int) -> Iterator[tuple[int, int]]:
         difference = ((difference ^ _TABLE[low]) << 8 | low) & 0xFFFFFFFF
 
 
-def _is_sound(lines: bytes, at: int, change: int, commit: Commit) -> bool:
-    """Whether the lines, so changed, are the events that `commit` closes."""
-    mended = bytearray(lines)
-    mended[at] ^= change
-    if zlib.crc32(mended) != commit.crc:
+def _is_valid_batch(lines: bytes, at: int, change: int, commit: Commit) -> bool:
+    """Return whether the changed lines are the events of `commit`."""
+    corrected = bytearray(lines)
+    corrected[at] ^= change
+    if zlib.crc32(corrected) != commit.crc:
         return False
     try:
-        numbers = [decode_event(line).seq for line in bytes(mended).split(b"\n")[:-1]]
+        numbers = [decode_event(line).seq for line in bytes(corrected).split(b"\n")[:-1]]
     except msgspec.MsgspecError:
         return False
     return numbers == list(range(commit.seq - commit.count + 1, commit.seq + 1))

@@ -1,4 +1,4 @@
-"""What looking a data directory over turns up."""
+"""The findings of a verification."""
 
 from enum import StrEnum
 
@@ -6,19 +6,19 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """What became of something that was found."""
+    """The outcome of a finding."""
 
     FOUND = "found"
-    """Wrong, and it can be repaired."""
+    """An error that can be repaired."""
     REPAIRED = "repaired"
     LOST = "lost"
-    """Wrong, and nothing that is left can put it right."""
+    """An error that cannot be repaired from the remaining data."""
     NOTED = "noted"
-    """Worth knowing, no longer or not at all a problem."""
+    """Worth knowing, but not or no longer an error."""
 
 
 class Part(StrEnum):
-    """What a finding is about."""
+    """The part of the data directory that a finding concerns."""
 
     JOURNAL = "journal"
     INDEX = "index"
@@ -26,7 +26,7 @@ class Part(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be: where, and what in words."""
+    """One difference from the expected content: its location and a description."""
 
     part: Part
     where: str
@@ -35,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """What was looked at and what was found. `in_use_by` is the pid of a running relay, if any."""
+    """The extent and the findings of a verification; `in_use_by` is the pid of a running relay."""
 
     data_dir: str
     in_use_by: str
@@ -46,5 +46,5 @@ class VerifyReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, or everything that was wrong is repaired."""
+        """Whether there was no error, or every error was repaired."""
         return not any(one.outcome in (Outcome.FOUND, Outcome.LOST) for one in self.findings)

@@ -1,9 +1,9 @@
-"""The index against the journal: every row must be what a fold from scratch gives.
+"""Compares the index with the journal: every row must equal that of a state built from scratch.
 
-The index may know more than the journal still tells. When retention has dropped old segments,
-last-seen pairs and duplicate ids from that time are only here; endpoints are told again, but
-only after the point for which the index stands; and messages that left since then are told no
-more. None of that is wrong. Duplicate ids whose window is over may be gone already.
+The index may hold more than the journal. When retention has deleted old segments, last-seen pairs
+and duplicate ids of that time are only in the index; endpoints are journaled again, but only after
+the index's position; and messages removed since then are no longer in the journal. None of that
+is an error. Duplicate ids past their window may be missing.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _SEGMENT = _MESSAGE_COLUMNS.index("segment")
 
 
 class IndexRows(msgspec.Struct):
-    """Everything an index holds, as of one instant."""
+    """The rows of an index at one instant."""
 
     position: Position
     endpoints: Rows
@@ -54,7 +54,7 @@ class IndexRows(msgspec.Struct):
 
 
 def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
-    """The rows of `index.db`, or None and what is wrong with it. Changes nothing."""
+    """Read the rows of `index.db`; return None and the problem if that fails. Change nothing."""
     if not data.index.exists():
         return None, "missing"
     try:
@@ -66,7 +66,7 @@ def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
         if damage:
             return None, f"damaged ({damage})"
         position = index.position()
-        rows = _rows(index, position or Position())
+        rows = _rows_of_index(index, position or Position())
         if position is None and any((rows.endpoints, rows.messages, rows.last_seen)):
             return None, "written by another version"
         return rows, ""
@@ -77,16 +77,16 @@ def read_index(data: DataDir) -> tuple[IndexRows | None, str]:
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """Where the journal begins: its first segment, and the time (µs) of its first event.
+    """The beginning of the journal: its first segment, and the time (µs) of its first event.
 
-    Both are 0 if it still holds everything that ever happened.
+    Both are 0 if no segment was ever deleted.
     """
 
     segment: int = 0
     at_us: int = 0
 
-    def is_after(self, table: str, row: tuple[Any, ...]) -> bool:
-        """Whether a row may tell of something that the journal no longer does."""
+    def may_be_after(self, table: str, row: tuple[Any, ...]) -> bool:
+        """Return whether a row may be older than the journal."""
         if not self.segment:
             return False
         match table:
@@ -99,47 +99,47 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 class IndexComparison:
-    """Compares an index with the state of a fold, at the instant for which the index stands."""
+    """Compares an index with the journal's state at the index's position."""
 
     def __init__(self, rows: IndexRows) -> None:
         self._rows = rows
-        self._told: IndexRows | None = None
+        self._expected: IndexRows | None = None
         self.misplaced = ""
-        """Why the index does not stand where it says, if that is so."""
+        """Why the position of the index is wrong, or ""."""
         if rows.position.seq == 0:
-            self._told = _told(RelayState(), rows.position)
+            self._expected = _rows_of_state(RelayState(), rows.position)
 
     @property
     def reached(self) -> bool:
-        """Whether the journal holds the commit for which the index stands."""
-        return self._told is not None
+        """Whether the journal holds the commit at the index's position."""
+        return self._expected is not None
 
     def at_batch(self, batch: Batch, state: RelayState) -> None:
-        """To be called after each batch of the fold."""
+        """Call this after each batch that was applied to `state`."""
         position = self._rows.position
         if batch.commit.seq != position.seq:
             return
-        self._told = _told(state, position)
+        self._expected = _rows_of_state(state, position)
         stands = (position.segment, position.offset)
         if stands not in ((batch.segment, batch.end), (position.seq + 1, 0)):
             segment, offset = stands
-            self.misplaced = f"it points at byte {offset} of segment {segment}, not at a commit"
+            self.misplaced = f"position is byte {offset} of segment {segment}, not at a commit"
 
     def differences(self, begins: Beginning, duplicates_since_us: int) -> Iterator[str]:
-        """What is not as the journal tells, in words.
+        """Yield a description of each row that differs from the journal.
 
-        Duplicate ids before `duplicates_since_us` may have been forgotten.
+        Duplicate ids before `duplicates_since_us` may be missing.
         """
-        told, rows = self._told, self._rows
-        if told is None:
+        expected, rows = self._expected, self._rows
+        if expected is None:
             return
         for name in ("endpoints", "messages", "last_seen", "duplicates"):
-            found, wanted = getattr(rows, name), getattr(told, name)
+            found, wanted = getattr(rows, name), getattr(expected, name)
             for key in sorted(wanted.keys() - found.keys()):
                 if name != "duplicates" or wanted[key][0] >= duplicates_since_us:
                     yield f"{_title(name, key, wanted[key])} is missing"
             for key in sorted(found.keys() - wanted.keys()):
-                if not begins.is_after(name, found[key]):
+                if not begins.may_be_after(name, found[key]):
                     yield f"{_title(name, key, found[key])} should not be there"
             for key in sorted(found.keys() & wanted.keys()):
                 if found[key] != wanted[key]:
@@ -148,17 +148,16 @@ class IndexComparison:
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """A new index: how many messages are in it, and what the journal was found to be like."""
+    """The number of messages in a new index, and the report of its recovery."""
 
     messages: int
     report: RecoveryReport
 
 
 def rebuild(data: DataDir) -> Rebuilt:
-    """Write `index.db` anew from the journal. The caller owns the directory.
+    """Rewrite `index.db` from the journal; the caller owns the directory.
 
-    What retention has dropped from the journal is taken over from the old index, if that can
-    be read.
+    Rows older than the journal are taken over from the old index, if it is readable.
     """
     kept = _only_in_index(data)
     recovered = recover(data, 0, use_index=False)
@@ -173,7 +172,7 @@ def rebuild(data: DataDir) -> Rebuilt:
 
 
 def journal_beginning(data: DataDir) -> Beginning:
-    """Where the journal begins now."""
+    """Return the beginning of the journal."""
     for first_seq, path in list_segments(data.journal).items():
         if first_seq == 1:
             return Beginning()
@@ -191,17 +190,17 @@ def _only_in_index(data: DataDir) -> Changes:
         kept.last_seen = {
             pair: row[0]
             for pair, row in rows.last_seen.items()
-            if begins.is_after("last_seen", row)
+            if begins.may_be_after("last_seen", row)
         }
         kept.duplicates = {
             key: Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
             for key, row in rows.duplicates.items()
-            if begins.is_after("duplicates", row)
+            if begins.may_be_after("duplicates", row)
         }
     return kept
 
 
-def _rows(index: Index, position: Position) -> IndexRows:
+def _rows_of_index(index: Index, position: Position) -> IndexRows:
     return IndexRows(
         position=position,
         endpoints={row[0]: row[1:] for row in index.rows("endpoints")},
@@ -211,8 +210,8 @@ def _rows(index: Index, position: Position) -> IndexRows:
     )
 
 
-def _told(state: RelayState, position: Position) -> IndexRows:
-    """The rows that the journal tells of. The state forgets what is new in it."""
+def _rows_of_state(state: RelayState, position: Position) -> IndexRows:
+    """Return the rows of a state; its changes are marked as taken."""
     changes = take_changes(state, position)
     return IndexRows(
         position=position,
@@ -246,7 +245,7 @@ def _change(table: str, found: tuple[Any, ...], wanted: tuple[Any, ...]) -> str:
         "duplicates": ("at_us", "result"),
     }[table]
     changed = [
-        f"{column} is {has!r}, the journal says {should!r}"
+        f"{column} is {has!r}, the journal has {should!r}"
         for column, has, should in zip(columns, found, wanted, strict=True)
         if has != should
     ]

@@ -1,7 +1,7 @@
-"""Stored messages: can each still be read, and is its file what the journal says?
+"""Checks stored messages: each must be readable, and its file must match the journal.
 
-A payload that is damaged in the journal can be put back from the message's own file, whose
-bytes must then have the length and the checksum that the journal remembers.
+A payload that is damaged in the journal can be restored from the message's own file, if that has
+the length and the checksum recorded in the journal.
 """
 
 import zlib
@@ -32,12 +32,12 @@ class _EnvelopeFile(msgspec.Struct):
     payload: msgspec.Raw
 
 
-class _LetterFile(msgspec.Struct):
+class _DeadLetterFile(msgspec.Struct):
     envelope: _EnvelopeFile
 
 
 class MailboxCheck:
-    """Checks the messages of `state` in the directory it came from."""
+    """Checks the messages of `state` against its data directory."""
 
     def __init__(self, data: DataDir, state: RelayState, *, repair: bool) -> None:
         self._data = data
@@ -45,10 +45,10 @@ class MailboxCheck:
         self._repair = repair
         self._maildir = Maildir(data.mailboxes)
         self._doubtful: set[Key] = set()
-        """Messages for which the journal is no witness: their files are left as they are."""
+        """Messages that the journal cannot confirm: their files are not changed."""
 
     def payloads(self, broken: list[BrokenBody]) -> Iterator[Finding]:
-        """Large payloads that are damaged; those still needed are put back where possible."""
+        """Yield damaged large payloads; restore those still needed where possible."""
         needed: dict[tuple[int, BodyRef], list[Message]] = {}
         unneeded: Counter[int] = Counter()
         kept = (
@@ -64,26 +64,26 @@ class MailboxCheck:
             yield self._payload(segment, body, messages)
         for segment, count in unneeded.items():
             some = "a damaged payload" if count == 1 else f"{count:,} damaged payloads"
-            text = f"{some} of messages that are gone: nothing needs it any more"
+            text = f"{some} of removed messages: no longer needed"
             yield Finding(Part.JOURNAL, self._bodies_name(segment), text, Outcome.NOTED)
 
-    def lines(self, damaged: list[Damage], mendable: Container[Damage]) -> Iterator[Finding]:
-        """Messages whose own line in the journal is damaged or gone."""
+    def lines(self, damaged: list[Damage], correctable: Container[Damage]) -> Iterator[Finding]:
+        """Yield messages whose line in the journal is damaged or missing."""
         payloads = PayloadStore(self._data.journal)
         for message in all_messages(self._state):
             damage = next((one for one in damaged if _holds(one, message.location)), None)
-            problem = "lies in a damaged part of the journal: its content may be wrong"
+            problem = "is in a damaged part of the journal: its content may be wrong"
             if damage is None:
                 problem = _unreadable(message, payloads)
             if problem:
                 self._doubtful.add((message.endpoint, message.id))
-            if problem and (damage is None or damage not in mendable):
+            if problem and (damage is None or damage not in correctable):
                 text = f"{message.id} {problem}"
                 yield Finding(Part.JOURNAL, message.endpoint, text, Outcome.LOST)
         payloads.close()
 
     def files(self) -> Iterator[Finding]:
-        """Mailbox files that are missing, misplaced, left over, or not as they were written."""
+        """Yield mailbox files that are missing, misplaced, left over or altered."""
         payloads = PayloadStore(self._data.journal)
         directory = self._data.journal
         for one in reconcile(self._state, self._maildir, payloads, directory, repair=self._repair):
@@ -110,7 +110,7 @@ class MailboxCheck:
         if self._repair:
             self._maildir.deliver(hash_, message.id, wanted, folder)
         outcome = Outcome.REPAIRED if self._repair else Outcome.FOUND
-        text = f"{message.id} in {folder}/ is not what was stored"
+        text = f"{message.id} in {folder}/ differs from the stored message"
         yield Finding(Part.MAILBOXES, message.endpoint, text, outcome)
 
     def _payload(self, segment: int, body: BodyRef, messages: list[Message]) -> Finding:
@@ -123,21 +123,22 @@ class MailboxCheck:
         text = f"the payload of {names} is damaged"
         if not whole:
             self._doubtful.update((message.endpoint, message.id) for message in messages)
-            text += " and no mailbox file has it: purge or acknowledge the message"
+            text += " and not in a mailbox file: purge or acknowledge the message"
             return Finding(Part.JOURNAL, where, text, Outcome.LOST)
         if self._repair and BodyFiles(self._data.journal).restore(segment, body, whole):
-            text += "; it was put back from its mailbox file"
+            text += "; restored from its mailbox file"
             return Finding(Part.JOURNAL, where, text, Outcome.REPAIRED)
-        return Finding(Part.JOURNAL, where, f"{text}; its mailbox file has it", Outcome.FOUND)
+        return Finding(Part.JOURNAL, where, f"{text}; its mailbox file is intact", Outcome.FOUND)
 
     def _payload_in_file(self, message: Message) -> bytes:
-        """The payload that lies in a mailbox file, wherever that is; empty if there is none."""
+        """Return the payload in the message's mailbox file, or b"" if there is none."""
         hash_ = endpoint_hash(message.endpoint)
         for folder in ("new", "cur", "failed"):
             try:
                 content = self._maildir.read(hash_, folder, message.id)
                 if folder == "failed":
-                    return bytes(msgspec.json.decode(content, type=_LetterFile).envelope.payload)
+                    dead_letter = msgspec.json.decode(content, type=_DeadLetterFile)
+                    return bytes(dead_letter.envelope.payload)
                 return bytes(msgspec.json.decode(content, type=_EnvelopeFile).payload)
             except (OSError, msgspec.DecodeError):
                 continue
@@ -152,10 +153,10 @@ def _holds(damage: Damage, location: Location) -> bool:
 
 
 def _unreadable(message: Message, payloads: PayloadStore) -> str:
-    """Why the line by which a message arrived cannot be used; empty if it can."""
+    """Return why the arrival of a message cannot be read, or ""."""
     try:
         arrival = payloads.read_arrival(message.location)
     except (RelayError, OSError) as problem:
-        return f"cannot be read: {problem}"
+        return f"is unreadable: {problem}"
     same = (arrival.endpoint, arrival.id) == (message.endpoint, message.id)
-    return "" if same else "is not where the index says"
+    return "" if same else "is not at the location in the index"

@@ -1,11 +1,11 @@
-"""Looks a data directory over: journal, index and mailboxes, each against the others.
+"""Verifies a data directory: journal, index and mailboxes against each other.
 
-The journal is read from its first line to its last. It is the truth as long as it is whole:
-the index must equal what it adds up to, and the mailbox files what the index and the newest
-events add up to. Where the journal has lost events, the index may know better and is kept.
+The journal is read from its first line to its last. As long as it is complete, it is the truth:
+the index must equal the state it produces, and the mailbox files must match that state. Where the
+journal has lost events, the index may hold more, and is kept.
 
-Without `repair` nothing is changed and nothing is locked, so a relay may be running; what a
-running relay has only half done is looked at several times before it counts as wrong.
+Without `repair`, nothing is changed and nothing is locked, so a relay may be running. A difference
+that the running relay may be about to resolve is checked several times before it is reported.
 """
 
 import time
@@ -24,15 +24,15 @@ from waypost.relay.inspection.snapshot import (
 from waypost.relay.journal.segments import Damage
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.recovery import damaged_copy, recover, set_aside
-from waypost.relay.verify.byte_repair import FlippedByte, find_flipped_byte, put_right
+from waypost.relay.verify.byte_repair import FlippedByte, correct_byte, find_flipped_byte
 from waypost.relay.verify.findings import Finding, Outcome, Part, VerifyReport
 from waypost.relay.verify.index_check import Beginning, IndexComparison, read_index, rebuild
-from waypost.relay.verify.journal_check import Hole, JournalScan, OnSegment
+from waypost.relay.verify.journal_check import Gap, JournalScan, OnSegment
 from waypost.relay.verify.mailbox_check import MailboxCheck
 
-_LOOKS_AGAIN = 4
+_RECHECKS = 4
 _PAUSE_S = 0.25
-"""A running relay writes mailbox files a moment after the journal: give it that moment."""
+"""A running relay writes mailbox files a moment after the journal."""
 
 
 def verify(
@@ -41,10 +41,10 @@ def verify(
     repair: bool = False,
     on_segment: OnSegment = lambda done, total: None,
 ) -> VerifyReport:
-    """Check everything in `data`; with `repair`, own the directory and put right what can be.
+    """Verify `data`; with `repair`, lock the directory and repair errors where possible.
 
-    `on_segment` hears how many journal segments of how many were read. Raises `DataDirUnusable`
-    where no relay has lived, and with `repair` `DataDirInUse` where one is running.
+    `on_segment(done, total)` is called after each journal segment. Raise `DataDirUnusable` if
+    `data` is no data directory, and with `repair` `DataDirInUse` if a relay is running there.
     """
     data.require()
     if not repair:
@@ -57,10 +57,10 @@ def verify(
 
 
 def rebuild_index(data: DataDir) -> tuple[int, bool]:
-    """Write the index anew from the journal; gives how many messages it holds.
+    """Rewrite the index from the journal; return the number of its messages, and a warning.
 
-    The second value tells that the journal has lost events, so that the index may hold messages
-    which were acknowledged, or lack some that were stored. Owns the directory meanwhile.
+    The warning is True if the journal has lost events: the index may then hold acknowledged
+    messages, or lack stored ones. The directory is locked meanwhile.
     """
     data.require()
     lock = DirectoryLock(data)
@@ -74,13 +74,13 @@ def rebuild_index(data: DataDir) -> tuple[int, bool]:
 def _verify_and_repair(data: DataDir, on_segment: OnSegment) -> VerifyReport:
     first = _Verification(data, "", repair=True)
     first.read(on_segment)
-    healed = first.heal()
-    if not healed:
+    corrected = first.correct_bytes()
+    if not corrected:
         return first.report()
-    second = _Verification(data, "", repair=True)  # the journal tells more now
+    second = _Verification(data, "", repair=True)  # the journal has more events now
     second.read(on_segment)
     rest = second.report()
-    return msgspec.structs.replace(rest, findings=[*healed, *rest.findings])
+    return msgspec.structs.replace(rest, findings=[*corrected, *rest.findings])
 
 
 def _verify(data: DataDir, on_segment: OnSegment) -> VerifyReport:
@@ -90,7 +90,7 @@ def _verify(data: DataDir, on_segment: OnSegment) -> VerifyReport:
 
 
 class _Verification:
-    """One run over a directory: `read` first, then `report`, which repairs if that is wanted."""
+    """One verification of a directory: call `read` first, then `report`."""
 
     def __init__(self, data: DataDir, owner: str, *, repair: bool) -> None:
         self._data = data
@@ -98,7 +98,7 @@ class _Verification:
         self._repair = repair
         self._index_is_wrong = False
         self._flipped: dict[Damage, FlippedByte] = {}
-        """Damage that a single byte explains."""
+        """Damage that a single flipped byte explains."""
         self._settings, _ = directory_settings(data)
         self._rows, self._index_problem = read_index(data)
         self._comparison = IndexComparison(self._rows) if self._rows is not None else None
@@ -110,31 +110,31 @@ class _Verification:
     def read(self, on_segment: OnSegment) -> None:
         """Read the whole journal."""
         self._scan.run(on_segment)
-        for hole in self._scan.holes:
-            if hole.damage is not None and not hole.torn:
-                path = self._scan.segments[hole.damage.segment]
-                flipped = find_flipped_byte(path, hole.damage)
+        for gap in self._scan.gaps:
+            if gap.damage is not None and not gap.torn:
+                path = self._scan.segments[gap.damage.segment]
+                flipped = find_flipped_byte(path, gap.damage)
                 if flipped is not None:
-                    self._flipped[hole.damage] = flipped
+                    self._flipped[gap.damage] = flipped
 
-    def heal(self) -> list[Finding]:
-        """Put single flipped bytes right; the journal has to be read again after that."""
-        healed = []
+    def correct_bytes(self) -> list[Finding]:
+        """Correct single flipped bytes; the journal must be read again after that."""
+        corrected = []
         for damage, flipped in self._flipped.items():
             path = self._scan.segments[damage.segment]
             set_aside(self._data, path, damage)
-            put_right(path, flipped)
-            healed.append(_flip_finding(path.name, flipped, Outcome.REPAIRED))
-        return healed
+            correct_byte(path, flipped)
+            corrected.append(_flip_finding(path.name, flipped, Outcome.REPAIRED))
+        return corrected
 
     def report(self) -> VerifyReport:
-        """What is wrong, after repairing what can be if that is wanted."""
+        """Return the findings, after repairing errors if requested."""
         findings = [*self._journal(), *self._index()]
         if self._repair:
-            self._mend()
+            self._repair_files()
         use_index = self._repair or not self._index_is_wrong
         found, messages = self._mail(use_index)
-        for _ in range(_LOOKS_AGAIN if self._owner else 0):
+        for _ in range(_RECHECKS if self._owner else 0):
             if found:
                 time.sleep(_PAUSE_S)
                 again, messages = self._mail(use_index)
@@ -153,40 +153,40 @@ class _Verification:
         return Outcome.REPAIRED if self._repair else Outcome.FOUND
 
     def _journal(self) -> Iterator[Finding]:
-        for hole in self._scan.holes:
-            if not (hole.torn and self._owner):  # a running relay may be in the middle of a write
-                yield self._hole(hole)
+        for gap in self._scan.gaps:
+            if not (gap.torn and self._owner):  # a running relay may be writing it
+                yield self._describe_gap(gap)
         for problem in self._scan.misnumbered:
             yield Finding(Part.JOURNAL, "numbers", problem, Outcome.LOST)
         *older, _ = self._scan.segments.values() or [Path()]
         for path in older:
             if path.suffix == ".open" and not self._owner:
-                text = "was never sealed, although the journal went on after it"
+                text = "not sealed, although a later segment exists"
                 yield Finding(Part.JOURNAL, path.name, text, self._reparable)
 
-    def _hole(self, hole: Hole) -> Finding:
-        lost = _lost(hole)
-        if hole.damage is None:
-            return Finding(Part.JOURNAL, hole.segment, f"before it, {lost}", Outcome.LOST)
-        damage = hole.damage
-        if hole.torn:
+    def _describe_gap(self, gap: Gap) -> Finding:
+        lost = _lost(gap)
+        if gap.damage is None:
+            return Finding(Part.JOURNAL, gap.segment, f"before it, {lost}", Outcome.LOST)
+        damage = gap.damage
+        if gap.torn:
             size = damage.end - damage.start
-            text = f"{size:,} bytes at the end are not a finished commit"
-            return Finding(Part.JOURNAL, hole.segment, text, self._reparable)
+            text = f"{size:,} bytes at the end are an unfinished write"
+            return Finding(Part.JOURNAL, gap.segment, text, self._reparable)
         if damage in self._flipped:
-            return _flip_finding(hole.segment, self._flipped[damage], Outcome.FOUND)
+            return _flip_finding(gap.segment, self._flipped[damage], Outcome.FOUND)
         path = self._scan.segments[damage.segment]
         copy = damaged_copy(self._data, path, damage)
         where = f"journal/damaged/{copy.name}"
         text = f"bytes {damage.start:,} to {damage.end:,} are damaged; {lost}"
         if copy.exists():
-            text += f"; set aside before as {where}"
-            return Finding(Part.JOURNAL, hole.segment, text, Outcome.NOTED)
+            text += f"; set aside earlier as {where}"
+            return Finding(Part.JOURNAL, gap.segment, text, Outcome.NOTED)
         if self._repair:
             set_aside(self._data, path, damage)
             text += f"; set aside as {where}"
-        outcome = Outcome.LOST if hole.loses_events else self._reparable
-        return Finding(Part.JOURNAL, hole.segment, text, outcome)
+        outcome = Outcome.LOST if gap.loses_events else self._reparable
+        return Finding(Part.JOURNAL, gap.segment, text, outcome)
 
     def _index(self) -> Iterator[Finding]:
         if self._rows is None or self._comparison is None:
@@ -197,11 +197,11 @@ class _Verification:
         if self._scan.loses_events_before(seq):
             yield from self._index_of_a_lossy_journal(seq)
         elif seq > end:
-            lost = _lost(Hole("", end + 1, seq))
-            text = f"stands for event {seq:,}, but the journal ends with {end:,}: {lost}"
+            lost = _lost(Gap("", end + 1, seq))
+            text = f"position is event {seq:,}, but the journal ends with {end:,}: {lost}"
             yield self._wrong_index(text, Outcome.LOST)
         elif not self._comparison.reached:
-            yield self._wrong_index(f"stands for event {seq:,}, which is no commit of the journal")
+            yield self._wrong_index(f"position is event {seq:,}, not a commit of the journal")
         else:
             if self._comparison.misplaced:
                 yield self._wrong_index(self._comparison.misplaced)
@@ -213,13 +213,13 @@ class _Verification:
         return Finding(Part.INDEX, self._data.index.name, text, outcome or self._reparable)
 
     def _index_of_a_lossy_journal(self, seq: int) -> Iterator[Finding]:
-        if all(hole.damage in self._flipped for hole in self._scan.holes if hole.loses_events):
-            return  # the journal can be made whole, and then be compared with
+        if all(gap.damage in self._flipped for gap in self._scan.gaps if gap.loses_events):
+            return  # compare after the journal was corrected
         differing = sum(1 for _ in self._differences())
         if differing or (self._comparison is not None and not self._comparison.reached):
             text = (
-                f"stands for event {seq:,} and knows things that the journal has lost"
-                f" ({differing:,} rows differ); it is kept as it is"
+                f"position is event {seq:,}; it holds events that the journal has lost"
+                f" ({differing:,} rows differ), so it is kept"
             )
             yield Finding(Part.INDEX, self._data.index.name, text, Outcome.NOTED)
 
@@ -233,8 +233,8 @@ class _Verification:
         now_us = max(system_clock(), self._rows.position.at_us)
         return self._comparison.differences(begins, now_us - window_us)
 
-    def _mend(self) -> None:
-        """Cut what was never confirmed, seal what should be, and write a wrong index anew."""
+    def _repair_files(self) -> None:
+        """Cut the unconfirmed end, seal old segments, and rewrite a wrong index."""
         if self._index_is_wrong:
             rebuild(self._data)
         else:
@@ -243,26 +243,26 @@ class _Verification:
     def _mail(self, use_index: bool) -> tuple[list[Finding], int]:
         seen = take_snapshot(self._data, use_index=use_index)
         check = MailboxCheck(self._data, seen.state, repair=self._repair)
-        damaged = [hole.damage for hole in self._scan.holes if hole.damage is not None]
+        damaged = [gap.damage for gap in self._scan.gaps if gap.damage is not None]
         found = [
             *check.payloads(self._scan.broken_bodies),
-            *check.lines(damaged, mendable=self._flipped),
+            *check.lines(damaged, correctable=self._flipped),
         ]
         if (self._scan.storage or self._settings.storage) == "maildir":
             found += check.files()
         return found, sum(1 for _ in all_messages(seen.state))
 
 
-def _lost(hole: Hole) -> str:
-    """Which events are gone, in words."""
-    if hole.last_seq is None:
-        return f"events from {hole.first_seq:,} on may be lost"
-    count = hole.last_seq - hole.first_seq + 1
+def _lost(gap: Gap) -> str:
+    """Describe the lost events."""
+    if gap.last_seq is None:
+        return f"events from {gap.first_seq:,} on may be lost"
+    count = gap.last_seq - gap.first_seq + 1
     if count < 1:
         return "no event is lost"
     if count == 1:
-        return f"event {hole.first_seq:,} is lost"
-    return f"{count:,} events are lost ({hole.first_seq:,} to {hole.last_seq:,})"
+        return f"event {gap.first_seq:,} is lost"
+    return f"{count:,} events are lost ({gap.first_seq:,} to {gap.last_seq:,})"
 
 
 def _flip_finding(segment: str, flipped: FlippedByte, outcome: Outcome) -> Finding:
