@@ -1,4 +1,4 @@
-"""A served relay and models at their tools."""
+"""A served relay, and models that use the tools."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def operator_token(relay: ListeningRelay, tmp_path: Path) -> str:
 
 @pytest.fixture
 def new_model(relay: ListeningRelay) -> Callable[..., Any]:
-    """A model new_model down as a subject; the same keys for the same subject."""
+    """Start a model under a subject, with the same keys for the same subject."""
     keys: dict[str, Identity] = {}
 
     def start(subject: str, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Models at their tools: what a program that speaks MCP would do, over the SDK's own client."""
+"""Models that call the tools as an MCP host would, through the SDK's own client."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ HEADING = re.compile(r"^Message (\S+) \| from (\S+) \(([^)]*)\)", re.M)
 
 
 class Model:
-    """Calls tools, and remembers nothing but what they said."""
+    """Calls tools and returns their output."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -31,13 +31,13 @@ class Model:
         return result
 
     async def call_ok(self, tool: str, **given: Any) -> str:
-        """What a call that goes well says."""
+        """Return the text of a call that must succeed."""
         result = await self.call(tool, **given)
         assert not result.is_error, text_of(result)
         return text_of(result)
 
     async def call_error(self, tool: str, **given: Any) -> str:
-        """What a call that does not go well says."""
+        """Return the text of a call that must fail."""
         result = await self.call(tool, **given)
         assert result.is_error, text_of(result)
         return text_of(result)
@@ -48,17 +48,17 @@ class Model:
         return result.structured_content
 
     async def send(self, subject: str, payload: Any, **more: Any) -> str:
-        """The id of a message that was taken."""
+        """Send a message that must be accepted; return its id."""
         facts = await self.facts("relay_send", subject=subject, payload=payload, **more)
         assert facts["delivered_to"] == 1, facts
         return str(facts["message_id"])
 
     async def read(self, **given: Any) -> list[tuple[str, str]]:
-        """Ids and texts of messages that are shown."""
+        """Return the ids and texts of the messages shown."""
         return shown(await self.call_ok("relay_inbox", **{"wait_seconds": 5, **given}))
 
     async def has_unread(self, count: int) -> None:
-        """Wait until so many messages have arrived."""
+        """Wait until `count` messages have arrived."""
         async with asyncio.timeout(5):
             while (  # noqa: ASYNC110 - another process may be slow
                 await self.facts("relay_status")
@@ -86,7 +86,7 @@ async def running_model(
     operator_token: str | None = None,
     guard: MessagingGuard | None = None,
 ) -> AsyncIterator[Model]:
-    """A model whose MCP server runs in this process, for as long as the block lasts."""
+    """Run a model and its MCP server in this process until the block ends."""
     connection = McpConnection(url, identity, operator_token=operator_token)
     async with connection, connected(Client(build_server(connection, guard))) as model:
         yield model
@@ -94,8 +94,8 @@ async def running_model(
 
 @asynccontextmanager
 async def connected(client: Client) -> AsyncIterator[Model]:
-    """A client in a task of its own: the SDK wants to leave in the task in which it came, and a
-    fixture begins and ends in different ones."""
+    """Run a client in its own task: the SDK must exit in the task in which it entered, and a
+    fixture starts and ends in different tasks."""
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done = asyncio.Event()
 
@@ -115,7 +115,7 @@ async def connected(client: Client) -> AsyncIterator[Model]:
 
 
 async def start_task(coroutine: Any) -> "asyncio.Task[Any]":
-    """Begun, and waiting for something by now."""
+    """Start a task and let it run until its first wait."""
     task = asyncio.ensure_future(coroutine)
     await asyncio.sleep(0)
     return task

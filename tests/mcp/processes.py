@@ -1,4 +1,4 @@
-"""`waypost mcp` as the process it is."""
+"""`waypost mcp` as a process."""
 
 import os
 import subprocess
@@ -31,6 +31,6 @@ def start(home: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]", typed: str = "") -> tuple[int, str, str]:
-    """Close its stdin and wait: exit code, stdout, stderr."""
+    """Close stdin and wait; return exit code, stdout and stderr."""
     out, err = process.communicate(typed, timeout=30)
     return process.returncode, out, err

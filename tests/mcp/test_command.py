@@ -1,4 +1,4 @@
-"""`waypost mcp`: what keeps it from starting is said in one sentence."""
+"""`waypost mcp`: a failed start is reported in one line."""
 
 import importlib.util
 from importlib.machinery import ModuleSpec
@@ -15,7 +15,7 @@ from waypost.cli.app import app
 
 @pytest.fixture
 def rejected(tmp_path: Path) -> Any:
-    """Runs the command, which must not start; gives what it says on stderr."""
+    """Run the command, which must not start; return its stderr."""
 
     def run(*arguments: str, exits: int) -> str:
         runner = CliRunner(env={**WIDE, "WAYPOST_SUBJECT": "", "HOME": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""Connecting: a relay that is away, elsewhere, or does not want us."""
+"""Connecting: a relay that is down, elsewhere, or rejects the agent."""
 
 from collections.abc import Callable
 from typing import Any

@@ -133,9 +133,9 @@ async def test_an_answer_goes_to_the_reply_address(
 ) -> None:
     async with new_model("agent.secretary") as secretary:
         await ann.send("agent.bob", "answer my secretary", reply_to="agent.secretary")
-        [(letter, _)] = await bob.read()
+        [(message, _)] = await bob.read()
         assert "Sent to agent.secretary" in await bob.call_ok(
-            "relay_send", payload="done", in_reply_to=letter
+            "relay_send", payload="done", in_reply_to=message
         )
         assert [text for _, text in await secretary.read()] == ["done"]
 

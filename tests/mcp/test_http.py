@@ -1,4 +1,4 @@
-"""`waypost mcp --http`: streamable HTTP, on this machine only."""
+"""`waypost mcp --http`: streamable HTTP on loopback."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Every way to be refused has an instruction."""
+"""Every rejection and failure has an instruction."""
 
 import pytest
 

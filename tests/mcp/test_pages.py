@@ -1,4 +1,4 @@
-"""The pages name tools, arguments, options and reasons as they are."""
+"""The pages list the actual tools, arguments, options and reasons."""
 
 import json
 import re

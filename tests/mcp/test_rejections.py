@@ -1,4 +1,4 @@
-"""What the relay refuses comes back as an instruction."""
+"""Rejections by the relay come back as instructions."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What others wrote stands in a fence that it cannot close, and hides nothing."""
+"""Text of other agents: it cannot close its fence, and hides nothing."""
 
 import re
 

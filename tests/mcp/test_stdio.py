@@ -1,4 +1,4 @@
-"""`waypost mcp` over stdin and stdout, as a program starts it."""
+"""`waypost mcp` over stdin and stdout, started by a host program."""
 
 import json
 import sys

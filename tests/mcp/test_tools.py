@@ -1,4 +1,4 @@
-"""What a program is told about the tools before it calls any."""
+"""Descriptions of the tools, as a host reads them before any call."""
 
 from typing import Any
 

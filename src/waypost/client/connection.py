@@ -1,6 +1,6 @@
 """The connection under an agent: its task, and the routing of session events.
 
-Rule 1  Events are handled at once and never wait: reading goes on.
+Rule 1  Events are handled without waiting, so that reading continues.
 Rule 2  Reading pauses only while the application has too many unread messages, and not even then
         while a caller waits for an answer that is still to be read.
 Rule 3  When the connection ends, for whatever reason, every waiting caller gets the cause.

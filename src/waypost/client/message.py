@@ -100,7 +100,7 @@ class Received:
 
     @property
     def reply_address(self) -> str:
-        """Return the address for a reply. Raises `InvalidMessage` if the sender takes none."""
+        """Return the address for a reply. Raises `InvalidMessage` for a reserved sender."""
         address = self.reply_to or self.sender
         if is_reserved(address):
             raise InvalidMessage(f"{self.id} came from {address}, which accepts no replies")
@@ -183,7 +183,7 @@ class Message(Received):
     ) -> PublishResult:
         """Send a reply to `reply_to`, else to the sender, within this message's budget.
 
-        Raises as `send` does, and `InvalidMessage` if the sender takes no replies.
+        Raises as `send` does, and `InvalidMessage` for a reserved sender.
         """
         return await self._owner.send(
             self.reply_address,

@@ -44,8 +44,7 @@ class HttpAddress(msgspec.Struct, frozen=True):
 
 
 class BearerAuth:
-    """ASGI middleware: passes requests with `Authorization: Bearer <token>`, answers 401 to all
-    others."""
+    """ASGI middleware that answers 401 to requests without `Authorization: Bearer <token>`."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Failures of a request, whichever side of the wire made it.
+"""Failures of a request, from the relay or from a client.
 
 WaypostError
 ├── RequestRejected       no endpoint received the request; `result` has the reasons

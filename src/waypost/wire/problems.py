@@ -58,4 +58,4 @@ def _discreet(rejection: Rejection) -> Rejection:
     return rejection
 
 
-QUEUE_FULL_TEXT = "queue full: the recipient's mailbox takes no more for now"
+QUEUE_FULL_TEXT = "queue full: the recipient's mailbox accepts no more messages for now"
