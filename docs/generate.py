@@ -248,8 +248,9 @@ def _command(name: str, command: Any) -> Iterator[str]:
     if shown:
         yield from ("| | | |", "|---|---|---|")
     for option, text in shown:
+        name = re.sub(r" <[\w\[\]]+>$", "", option)
         meaning, _, rest = text.partition("  [")
-        yield f"| `{_cell(option)}` | {_cell(_plain(meaning))} | {_cell(_extra(rest))} |"
+        yield f"| `{_cell(name)}` | {_cell(_plain(meaning))} | {_cell(_extra(rest))} |"
     if examples:
         lines = [line.strip() for line in examples.splitlines() if line.startswith("  ")]
         yield from ("", "```sh", *lines, "```")

@@ -83,6 +83,13 @@ def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("command", [(), *COMMANDS, *AGENT_COMMANDS, *OTHER_COMMANDS], ids=" ".join)
+def test_help_shows_flags_without_a_type(waypost: CommandLine, command: tuple[str, ...]) -> None:
+    text = waypost(*command, "--help").stdout
+    assert "--help" in text
+    assert "<bool>" not in text
+
+
 def test_help_does_not_load_the_relay() -> None:
     script = (
         "import sys; from waypost.cli.app import app\n"

@@ -9,7 +9,6 @@ import logging
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from waypost.cli.commands import (
     config,
@@ -23,12 +22,13 @@ from waypost.cli.commands import (
     serve,
     simulate,
 )
+from waypost.cli.help import CommandGroup, Group
 from waypost.policy.errors import InvalidInput, WaypostError
 
 _CLIENT_MODULES = ("cryptography", "websockets")
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """Turns a `WaypostError` into one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -53,17 +53,15 @@ class _Commands(TyperGroup):
             raise typer.Exit(1) from None
 
 
-app = typer.Typer(
+app = CommandGroup(
     cls=_Commands,
     help=(
         "A message relay for software agents. Commands work on a relay's data directory"
         " (--data-dir), or on a served relay (--url)."
     ),
     epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

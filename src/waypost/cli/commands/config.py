@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
 if TYPE_CHECKING:
     from waypost.cli.results import ConfigCheck
 
-commands = typer.Typer(help="Check, save and show the settings of a relay.", no_args_is_help=True)
+commands = CommandGroup(help="Check, save and show the settings of a relay.")
 
 
 @commands.command()

@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
+from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, parse_duration, with_relay_options
 
-commands = typer.Typer(
-    help="List, redrive and purge messages that could not be delivered.", no_args_is_help=True
-)
+commands = CommandGroup(help="List, redrive and purge messages that could not be delivered.")
 
 SubjectOption = Annotated[
     str | None,
@@ -66,7 +65,7 @@ def redrive(
     choice: RelayChoice,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Ids of dead letters.", show_default=False),
+        typer.Argument(metavar="ID", help="Ids of dead letters.", show_default=False),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Redrive all dead letters.")] = False,
     subject: SubjectOption = None,

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, require_modules
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
-commands = typer.Typer(
-    help="Create and show the keys that identify an agent.", no_args_is_help=True
-)
+commands = CommandGroup(help="Create and show the keys that identify an agent.")
 
 
 @commands.command()

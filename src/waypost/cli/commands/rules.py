@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
 if TYPE_CHECKING:
     from waypost.wire.http_bodies import RuleList
 
-commands = typer.Typer(help="List, add and remove access rules.", no_args_is_help=True)
+commands = CommandGroup(help="List, add and remove access rules.")
 
 From = Annotated[str, typer.Argument(metavar="FROM", help="Pattern that matches senders.")]
 To = Annotated[str, typer.Argument(metavar="TO", help="Pattern that matches endpoints.")]

@@ -1,15 +1,10 @@
 """`waypost pipeline`: turn journals into tables, reports and backtests, with Spark."""
 
-import typer
-
 from waypost.cli.commands.pipeline import backtest, tables, transfer
 from waypost.cli.commands.pipeline.options import with_spark_options
+from waypost.cli.help import CommandGroup
 
-commands = typer.Typer(
-    help="Turn journals into tables, reports and backtests, with Spark.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
+commands = CommandGroup(help="Turn journals into tables, reports and backtests, with Spark.")
 
 _TABLES, _BACKTEST, _TRANSFER = "From journals to tables", "What if", "Import and restore"
 commands.command(rich_help_panel=_TABLES)(with_spark_options(tables.run))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def import_trace(  # noqa: PLR0913 - one parameter per option
     *,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Trace with lines of: src dst time [size].")
+        str, typer.Argument(metavar="FILE", help="Trace, a line per message: src dst time (size).")
     ],
     lake: LakeOption,
     size: Annotated[
