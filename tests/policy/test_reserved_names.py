@@ -8,7 +8,7 @@ from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, RELAY, is_reserved
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import validate_subject
-from waypost.policy.tiers import Tier, standing
+from waypost.policy.tiers import Tier, sender_tier
 
 NOW_MS = 1_700_000_000_000
 WEEK_MS = 7 * 24 * 3_600_000
@@ -47,11 +47,11 @@ def test_everybody_else_has_one(sender: str) -> None:
 
 
 def test_everyone_knows_the_relay() -> None:
-    assert standing(RELAY, NOW_MS, None, NOW_MS, WEEK_MS) is Tier.ACTIVE
+    assert sender_tier(RELAY, NOW_MS, None, NOW_MS, WEEK_MS) is Tier.ACTIVE
 
 
 def test_nobody_knows_the_anonymous_whatever_was_sent_to_them() -> None:
-    assert standing(ANONYMOUS, NOW_MS, NOW_MS, NOW_MS, WEEK_MS) is Tier.UNKNOWN
+    assert sender_tier(ANONYMOUS, NOW_MS, NOW_MS, NOW_MS, WEEK_MS) is Tier.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_nobody_knows_the_anonymous_whatever_was_sent_to_them() -> None:
     ],
 )
 def test_agents_stand_as_their_conversation_does(received_ms: int | None, tier: Tier) -> None:
-    assert standing("agent.a", NOW_MS, received_ms, NOW_MS, WEEK_MS) is tier
+    assert sender_tier("agent.a", NOW_MS, received_ms, NOW_MS, WEEK_MS) is tier

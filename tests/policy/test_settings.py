@@ -320,7 +320,7 @@ NEVER_COUNT = "qos.{}.maxEnvelopes is above backpressure.maxMailboxSize and can 
         (
             Settings(max_payload_bytes=10 * 2**20, qos=QosConfig(enabled=True)),
             Settings(max_payload_bytes=10 * 2**20 + 1, qos=QosConfig(enabled=True)),
-            ["maxPayloadBytes is above qos.tier3.maxBytes: nobody can send that much"],
+            ["maxPayloadBytes is above qos.tier3.maxBytes: no sender can use it"],
         ),
         (
             Settings(circuit_breaker=CircuitBreakerConfig(half_open_probe_count=2)),
@@ -334,7 +334,7 @@ NEVER_COUNT = "qos.{}.maxEnvelopes is above backpressure.maxMailboxSize and can 
             Settings(
                 default_ttl_ms=50_001, housekeeping=HousekeepingConfig(journal_retention_ms=50_000)
             ),
-            ["housekeeping.journalRetentionMs is below defaultTtlMs: live mail keeps more"],
+            ["housekeeping.journalRetentionMs is below defaultTtlMs: live messages keep more"],
         ),
         (
             Settings(default_ttl_ms=5000, lease_timeout_ms=5000),

@@ -130,7 +130,7 @@ async def test_a_flood_that_goes_on_is_counted_minute_by_minute(
 async def test_mail_that_does_not_fit_into_memory_is_read_from_the_journal(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "bodies_in_memory_max_bytes", 8_000)
+    monkeypatch.setattr(bodies, "payloads_in_memory_max_bytes", 8_000)
     relay = await start(rate_limit=UNLIMITED)
     relay.register_endpoint("agent.a")
     sent = []

@@ -346,7 +346,7 @@ async def test_an_evicted_message_can_be_put_back(narrow: Relay) -> None:
 async def test_a_message_evicted_before_it_was_durable_is_a_whole_dead_letter(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "bodies_in_memory_max_bytes", 10_000)
+    monkeypatch.setattr(bodies, "payloads_in_memory_max_bytes", 10_000)
     relay = await start(
         qos=QosConfig(enabled=True, tier1=TierLimits(100, WIDE), inbox_max_bytes=20_000)
     )

@@ -1,10 +1,10 @@
-"""Access rules: which sender may reach which endpoint.
+"""Access rules: which sender may publish to which endpoint.
 
-Rule 1  Highest priority first; among equals, the one added first. The first match decides.
-Rule 2  No match means allowed: rules take away, they do not have to be written to begin.
+Rule 1  The first matching rule decides: highest priority first, then the order of addition.
+Rule 2  Without a matching rule, access is allowed: rules restrict, and none is needed to start.
 
-This module does not know where rules are kept. A rules file that cannot be read is the relay's
-concern, and there it denies everything.
+This module does not know where rules are stored. An unreadable rules file is the relay's concern,
+which then denies everything.
 """
 
 from collections.abc import Iterable
@@ -27,19 +27,19 @@ class AccessRule(msgspec.Struct, frozen=True, rename={"from_": "from"}, forbid_u
 
 
 class AccessResult(msgspec.Struct, frozen=True):
-    """The rule that decided, if any did."""
+    """The decision, and the rule that made it, if any."""
 
     allowed: bool
     matched_rule: AccessRule | None = None
 
 
 _ALLOWED = AccessResult(True)
-_TOO_MANY = f"no more than {access_rules_max} access rules are kept"
+_TOO_MANY = f"too many access rules: at most {access_rules_max} are allowed"
 DENY_ALL = (AccessRule(">", ">", "deny"),)
 
 
 def parse_rules(raw: bytes) -> list[AccessRule]:
-    """Rules from a JSON array; raises `InvalidRule` when one entry cannot be taken."""
+    """Parse rules from a JSON array; raise `InvalidRule` if one entry is invalid."""
     try:
         rules = msgspec.json.decode(raw, type=list[AccessRule])
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -61,7 +61,7 @@ def validate_rule(rule: AccessRule) -> AccessRule:
 
 
 class AccessRules:
-    """An ordered set of rules; values in, verdicts out."""
+    """An ordered, immutable list of rules."""
 
     def __init__(self, rules: Iterable[AccessRule] = ()) -> None:
         self._rules = _ordered(rules)
@@ -70,25 +70,25 @@ class AccessRules:
         return bool(self._rules)
 
     def check_access(self, from_: str, to: str) -> AccessResult:
-        """Whether the sender `from_` may reach the endpoint `to`, and by which rule."""
+        """Return whether the sender `from_` may publish to `to`, and by which rule."""
         for rule in self._rules:
             if matches_pattern(from_, rule.from_) and matches_pattern(to, rule.to):
                 return AccessResult(rule.action == "allow", rule)
         return _ALLOWED
 
     def list_rules(self) -> list[AccessRule]:
-        """The rules in the order in which they are tried."""
+        """Return the rules in the order in which they are tried."""
         return list(self._rules)
 
     def with_rule(self, rule: AccessRule) -> "AccessRules":
-        """These rules and `rule`, which replaces one with the same `from_` and `to`."""
+        """Return these rules with `rule`, which replaces one with the same `from_` and `to`."""
         kept = self.without_rule(rule.from_, rule.to)._rules
         if len(kept) >= access_rules_max:
             raise InvalidRule(_TOO_MANY)
         return AccessRules([*kept, validate_rule(rule)])
 
     def without_rule(self, from_: str, to: str) -> "AccessRules":
-        """These rules without those from `from_` to `to`."""
+        """Return these rules without those from `from_` to `to`."""
         return AccessRules(r for r in self._rules if (r.from_, r.to) != (from_, to))
 
 

@@ -2,16 +2,16 @@
 
     1. subject and sender are valid                                    InvalidSubject
     2. access rules, per matching endpoint                             AccessDenied
-    3. duplicate id of the same sender                                 the first result again
-       (that of another, in the same mailbox)                          InvalidMessage
-       (on a full disk it ends here: nothing more can be written down) storage_full
+    3. duplicate id of the same sender                                 returns the first result
+       (another sender's id in the same mailbox)                       InvalidMessage
+       (a full disk ends the checks here: nothing can be journaled)    storage_full
     4. rate limit of the sender, once per publish                      admit_sender
     5. per endpoint: count cap → byte cap (overflow: reject) →
        quota by tier → circuit breaker → budget → store                admit_delivery
 
-The first refusal wins. A probe slot taken by a delivery that the budget then refuses is given
-back. Steps 1 to 3 need no numbers; 4 and 5 live here, split where a replay is split: by sender,
-then by recipient.
+The first rejection wins. A probe slot taken by a delivery that the budget then rejects is
+released. Steps 1 to 3 need no counters; steps 4 and 5 are here, split as a replay is split: by
+sender, then by recipient.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Arrival(Protocol):
 
 
 class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
-    """Step 4. `reason` is None when the publish passes."""
+    """The verdict of step 4; `reason` is None if the publish passes."""
 
     reason: Reason | None
     detail: str
@@ -53,9 +53,9 @@ class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeliveryVerdict(msgspec.Struct, gc=False):
-    """Step 5, with the numbers it was reached by. `reason` is None when the message is admitted.
+    """The verdict of step 5, with the counters it is based on; `reason` is None if admitted.
 
-    `evict_bytes` is what must leave the mailbox first.
+    `evict_bytes` must be evicted from the mailbox first.
     """
 
     reason: Reason | None = None
@@ -75,7 +75,7 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
 def admit_sender(
     sender: str, windows: RateWindows, settings: Settings, now_ms: int
 ) -> SenderVerdict:
-    """Step 4: may `sender` publish now? Counting the publish is up to the caller."""
+    """Carry out step 4: decide whether `sender` may publish now. The caller counts the publish."""
     config = settings.rate_limit
     if not config.enabled or sender == RELAY:
         return _UNLIMITED
@@ -96,7 +96,7 @@ def admit_delivery(
     settings: Settings,
     now_ms: int,
 ) -> DeliveryVerdict:
-    """Step 5: may `arrival` be stored in `mailbox` now?"""
+    """Carry out step 5: decide whether `arrival` may be stored in `mailbox` now."""
     depth, cap = mailbox.depth, settings.backpressure
     verdict = DeliveryVerdict(None, "", 0, depth, mailbox.bytes)
     if cap.enabled:
@@ -133,8 +133,8 @@ def make_room(
     """Return the positions in `pending` (sender, bytes; oldest first) to evict for an admitted
     delivery.
 
-    If all of `pending` is not enough, nothing is evicted and `verdict` becomes a rejection: the
-    rest of the mailbox is leased, and a leased message is not evicted.
+    If even all of `pending` is not enough, nothing is evicted and `verdict` becomes a rejection:
+    the rest of the mailbox is leased, and leased messages are not evicted.
     """
     victims = choose_victims(pending, verdict.evict_bytes)
     if not victims:

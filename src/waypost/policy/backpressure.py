@@ -1,8 +1,8 @@
 """Backpressure: how full a mailbox is, and when it is too full.
 
-Rule 1  What counts is everything not yet acknowledged, leased messages included: a lease can
-        come back, and there must be room for it.
-Rule 2  A mailbox at its limit takes nothing more; pressure is never above 1.
+Rule 1  Every unacknowledged message counts, leased ones included: a leased message may return,
+        and there must be room for it.
+Rule 2  A mailbox at its limit accepts nothing more; pressure is never above 1.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ from waypost.policy.rate_limits import PositiveInt
 class BackpressureConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """1000 messages a mailbox; a warning signal from 0.8 of that on."""
+    """1000 messages per mailbox, with a warning signal from 0.8 of that."""
 
     enabled: bool = True
     max_mailbox_size: PositiveInt = 1000
@@ -32,7 +32,7 @@ class BackpressureResult(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_backpressure(current_size: int, config: BackpressureConfig) -> BackpressureResult:
-    """Whether a mailbox holding `current_size` messages takes one more."""
+    """Return whether a mailbox with `current_size` messages accepts one more."""
     if not config.enabled:
         return BackpressureResult(True, current_size, 0.0)
     limit = config.max_mailbox_size

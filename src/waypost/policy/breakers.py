@@ -1,15 +1,16 @@
 """Circuit breakers, one per endpoint.
 
-Rule 1  `TRANSITIONS` is the whole machine; no other line of the system changes a state.
+Rule 1  `TRANSITIONS` is the complete state machine; no other code changes a state.
 Rule 2  At most `half_open_probe_count` probes are in flight; each ends in a success, a failure,
-        or is given back with `release_probe`.
+        or `release_probe`.
 Rule 3  A failure while OPEN does not prolong it: the cooldown counts from the opening.
 Rule 4  A breaker at rest (CLOSED, no failures) takes no memory.
-Rule 5  Failures longer ago than `idle_ms` are forgotten, whenever somebody looks: a replay need
+Rule 5  Failures older than `idle_ms` are ignored at the next failure, swept or not: a replay need
         not know when the relay swept.
+Rule 6  Half-open, only the outcomes of probes count.
 
-This module does not know what a failure is. Its state is not kept across restarts, on purpose:
-a restart is often the repair.
+This module does not know what a failure is. Its state does not survive a restart, on purpose: a
+restart is often the repair.
 """
 
 from enum import StrEnum
@@ -30,11 +31,12 @@ class CircuitState(StrEnum):
 
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
-"""By themselves: to look one up in its class takes ten times as long, for every message."""
+"""Module-level aliases: attribute access on an Enum class is ten times slower, and this runs per
+message."""
 
 
 class Occasion(StrEnum):
-    """What can move a breaker from one state to another."""
+    """The causes of transitions; their texts are journaled."""
 
     FAILURES_REACHED = "failure_threshold consecutive failures"
     COOLDOWN_ELAPSED = "cooldown_ms elapsed"
@@ -80,7 +82,7 @@ class CircuitBreakerState(msgspec.Struct):
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """A breaker changed state."""
+    """A change of a breaker's state."""
 
     endpoint: str
     before: CircuitState
@@ -89,7 +91,7 @@ class Transition(msgspec.Struct, frozen=True):
 
 
 class CircuitBreakerResult(msgspec.Struct, frozen=True):
-    """`probe` tells that the caller now holds a probe slot and must report its outcome."""
+    """The result of a check; with `probe`, the caller holds a slot and must report its outcome."""
 
     allowed: bool
     state: CircuitState
@@ -99,7 +101,7 @@ class CircuitBreakerResult(msgspec.Struct, frozen=True):
     transition: Transition | None = None
 
 
-ENDLESS_MS = number_max
+NEVER_IDLE_MS = number_max
 _CLOSED = CircuitBreakerResult(True, CLOSED)
 
 
@@ -107,7 +109,7 @@ class CircuitBreakers:
     """The breakers of many endpoints under one configuration."""
 
     def __init__(
-        self, config: CircuitBreakerConfig | None = None, idle_ms: int = ENDLESS_MS
+        self, config: CircuitBreakerConfig | None = None, idle_ms: int = NEVER_IDLE_MS
     ) -> None:
         self.config = config or CircuitBreakerConfig()
         self.idle_ms = idle_ms
@@ -117,7 +119,7 @@ class CircuitBreakers:
         return len(self._breakers)
 
     def check(self, endpoint: str, now_ms: int) -> CircuitBreakerResult:
-        """Whether a delivery to `endpoint` may go ahead; may take a probe slot."""
+        """Return whether a delivery to `endpoint` is allowed; it may take a probe slot."""
         breaker = self._breakers.get(endpoint)
         if breaker is None or not self.config.enabled or breaker.state is CLOSED:
             return _CLOSED
@@ -150,7 +152,7 @@ class CircuitBreakers:
         return self.record_failure(endpoint, now_ms)
 
     def record_success(self, endpoint: str, now_ms: int) -> Transition | None:
-        """A delivery to `endpoint` went well."""
+        """Record a successful delivery to `endpoint`."""
         breaker = self._breakers.get(endpoint)
         if breaker is None:
             return None
@@ -165,7 +167,7 @@ class CircuitBreakers:
         return None
 
     def record_failure(self, endpoint: str, now_ms: int) -> Transition | None:
-        """A delivery to `endpoint` failed."""
+        """Record a failed delivery to `endpoint`."""
         if not self.config.enabled:
             return None
         breaker = self._breakers.setdefault(endpoint, CircuitBreakerState())
@@ -181,22 +183,22 @@ class CircuitBreakers:
         return None
 
     def release_probe(self, endpoint: str) -> None:
-        """Give back a probe slot whose delivery had no outcome."""
+        """Release a probe slot whose delivery had no outcome."""
         breaker = self._breakers.get(endpoint)
         if breaker is not None:
             breaker.probes_in_flight = max(0, breaker.probes_in_flight - 1)
 
     def get_states(self) -> dict[str, CircuitBreakerState]:
-        """A copy of every breaker that is not at rest."""
+        """Return a copy of every breaker that is not at rest, by endpoint."""
         return {name: msgspec.structs.replace(one) for name, one in self._breakers.items()}
 
     def state_of(self, endpoint: str) -> CircuitState:
-        """The state of one breaker, without moving it; CLOSED when nothing is known."""
+        """Return the state of one breaker without changing it; CLOSED if unknown."""
         breaker = self._breakers.get(endpoint)
         return CLOSED if breaker is None else breaker.state
 
     def reset(self, endpoint: str) -> Transition | None:
-        """Back to CLOSED, with no memory of failures."""
+        """Close a breaker and forget its failures."""
         breaker = self._breakers.get(endpoint)
         if breaker is None:
             return None
@@ -205,28 +207,28 @@ class CircuitBreakers:
             return None
         return self._move(endpoint, breaker, Occasion.RESET, breaker.touched_at)
 
-    def update_config(self, config: CircuitBreakerConfig, idle_ms: int = ENDLESS_MS) -> None:
-        """Later checks use `config`; states stay as they are."""
+    def update_config(self, config: CircuitBreakerConfig, idle_ms: int = NEVER_IDLE_MS) -> None:
+        """Use `config` from now on; states do not change."""
         self.config = config
         self.idle_ms = idle_ms
 
     def sweep(self, now_ms: int, idle_ms: int) -> list[Transition]:
-        """Forget breakers untouched for `idle_ms` that are past their cooldown.
+        """Forget breakers that are idle for `idle_ms` and past their cooldown.
 
-        Returns the moves of those that were not closed.
+        Return the transitions of those that were not closed.
         """
         idle = [
             (endpoint, breaker)
             for endpoint, breaker in self._breakers.items()
             if self._is_idle(breaker, now_ms, idle_ms)
         ]
-        moves = []
+        transitions = []
         for endpoint, breaker in idle:
             if breaker.state is CLOSED:
                 del self._breakers[endpoint]
             else:
-                moves.append(self._move(endpoint, breaker, Occasion.IDLE, now_ms))
-        return moves
+                transitions.append(self._move(endpoint, breaker, Occasion.IDLE, now_ms))
+        return transitions
 
     def _is_idle(self, breaker: CircuitBreakerState, now_ms: int, idle_ms: int) -> bool:
         return now_ms - breaker.touched_at >= max(idle_ms, self.config.cooldown_ms)

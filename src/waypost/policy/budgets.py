@@ -1,11 +1,11 @@
 """Budgets against loops and runaway cost.
 
-Rule 1  A budget only ever shrinks: hops and ancestors grow towards their limit, time and calls
-        fall towards zero, and no caller can argue any of them back.
-Rule 2  Checks run in this order, and the first failure wins: hops, cycle, expiry, calls.
-Rule 3  `now == ttl` is still alive.
+Rule 1  A budget only shrinks: hops and ancestors grow towards their limit, time and calls fall
+        towards zero, and no caller can reverse that.
+Rule 2  The checks run in this order, and the first failure wins: hops, cycle, expiry, calls.
+Rule 3  At `now == ttl` a message is not expired yet.
 
-This module does not know what a message says or whether anyone is there to read it.
+This module does not know the content of a message or whether it has a reader.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ DEFAULT_CALL_BUDGET = 10
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a message may still do. `ttl` is the instant of expiry, in ms since the epoch."""
+    """The remaining budget of a message; `ttl` is its expiry in ms since the epoch."""
 
     hop_count: int = 0
     max_hops: int = DEFAULT_MAX_HOPS
@@ -40,7 +40,7 @@ class HasBudget(Protocol):
 
 
 class BudgetResult(msgspec.Struct, frozen=True, gc=False):
-    """`reason` when refused, `updated_budget` (as delivered) when allowed."""
+    """The decision: `reason` if rejected, `updated_budget` (as delivered) if allowed."""
 
     allowed: bool
     reason: str | None = None
@@ -48,13 +48,13 @@ class BudgetResult(msgspec.Struct, frozen=True, gc=False):
 
 
 def create_default_budget(now_ms: int, **overrides: object) -> Budget:
-    """A fresh budget: no hops yet, 5 at most, 1 h to live, 10 calls; fields by name override."""
+    """Return a new budget: 5 hops, 1 h to live, 10 calls; `overrides` are fields by name."""
     fields: dict[str, object] = {"ttl": now_ms + DEFAULT_TTL_MS, **overrides}
     return _checked(fields)
 
 
 def enforce_budget(envelope: HasBudget, endpoint: str, now_ms: int) -> BudgetResult:
-    """Judge a delivery to `endpoint` and, if allowed, give the budget it is delivered with."""
+    """Check a delivery to `endpoint`; if allowed, return the budget it is delivered with."""
     reason = overdrawn(envelope.budget, endpoint, now_ms)
     if reason is not None:
         return BudgetResult(False, reason=reason)
@@ -62,7 +62,7 @@ def enforce_budget(envelope: HasBudget, endpoint: str, now_ms: int) -> BudgetRes
 
 
 def overdrawn(budget: Budget, endpoint: str, now_ms: int) -> str | None:
-    """Why a delivery to `endpoint` would overdraw the budget, or None if it would not."""
+    """Return why a delivery to `endpoint` would overdraw the budget, or None."""
     if budget.hop_count >= budget.max_hops:
         return f"max hops exceeded ({budget.hop_count}/{budget.max_hops})"
     if endpoint in budget.ancestor_chain:
@@ -75,7 +75,7 @@ def overdrawn(budget: Budget, endpoint: str, now_ms: int) -> str | None:
 
 
 def spend(budget: Budget, endpoint: str) -> Budget:
-    """The budget after one delivery: a hop and a call are gone, `endpoint` is an ancestor."""
+    """Return the budget after a delivery to `endpoint`: one hop more, one call less."""
     return Budget(
         hop_count=budget.hop_count + 1,
         max_hops=budget.max_hops,
@@ -85,20 +85,20 @@ def spend(budget: Budget, endpoint: str) -> Budget:
     )
 
 
-def shrink(allowance: Budget, wish: "Budget | Mapping[str, object]") -> Budget:
-    """`allowance` narrowed by what the caller asks for; a wish for more is ignored.
+def shrink(allowance: Budget, requested: "Budget | Mapping[str, object]") -> Budget:
+    """Return `allowance` narrowed by `requested`; a request for more is ignored.
 
-    Raises `InvalidMessage` for unknown fields, values of the wrong kind, or a chain that would
-    grow too long.
+    Raise `InvalidMessage` for unknown fields, values of the wrong type, or a chain that would
+    become too long.
     """
-    if not isinstance(wish, Budget):
-        asked = _checked({**msgspec.structs.asdict(allowance), **wish})
-    elif _is_sound(wish):
-        asked = wish
+    if not isinstance(requested, Budget):
+        asked = _checked({**msgspec.structs.asdict(allowance), **requested})
+    elif _is_valid(requested):
+        asked = requested
     else:
-        fields = msgspec.structs.asdict(wish)
-        # That of a message put back by hand may be overdrawn.
-        fields["call_budget_remaining"] = max(0, wish.call_budget_remaining)
+        fields = msgspec.structs.asdict(requested)
+        # The budget of a redriven message may be overdrawn.
+        fields["call_budget_remaining"] = max(0, requested.call_budget_remaining)
         asked = _checked(fields)
     chain = tuple(dict.fromkeys(allowance.ancestor_chain + asked.ancestor_chain))
     if len(chain) > ancestor_chain_max:
@@ -120,8 +120,8 @@ class _Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     call_budget_remaining: int = DEFAULT_CALL_BUDGET
 
 
-def _is_sound(budget: Budget) -> bool:
-    """Whether a budget is as `_checked` gives it: what a message got from the relay is."""
+def _is_valid(budget: Budget) -> bool:
+    """Return whether a budget passes `_checked` unchanged, as that of a delivered message does."""
     for number in (budget.hop_count, budget.ttl, budget.call_budget_remaining):
         if type(number) is not int or not 0 <= number <= number_max:
             return False
@@ -149,7 +149,7 @@ def _checked(fields: Mapping[str, object]) -> Budget:
 def _check_chain(chain: tuple[str, ...]) -> None:
     if len(chain) > ancestor_chain_max:
         raise InvalidMessage(
-            f"invalid budget: an ancestor chain may hold at most {ancestor_chain_max} subjects"
+            f"invalid budget: an ancestor chain may have at most {ancestor_chain_max} subjects"
         )
     try:
         for ancestor in chain:

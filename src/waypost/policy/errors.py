@@ -1,22 +1,22 @@
-"""What can go wrong for a caller, as exceptions. Expected refusals are values, not exceptions.
+"""Exceptions for callers. Expected rejections are values, not exceptions.
 
 WaypostError
 ├── InvalidInput
 │   ├── InvalidSubject      not a subject, or not a pattern
-│   ├── InvalidMessage      payload, budget or message id that cannot be taken
-│   ├── InvalidSettings     a setting out of range, or of the wrong kind
-│   └── InvalidRule         an access rule that cannot be taken
-├── AccessDenied            no matching endpoint may be reached by this sender
-└── RelayError              (relay/errors.py) the runtime cannot do what was asked
+│   ├── InvalidMessage      an invalid payload, budget or message id
+│   ├── InvalidSettings     a setting out of range, or of the wrong type
+│   └── InvalidRule         an invalid access rule
+├── AccessDenied            the sender may publish to no matching endpoint
+└── RelayError              (relay/errors.py) errors of the relay
 """
 
 
 class WaypostError(Exception):
-    """Base of every exception raised on purpose by this package."""
+    """Base of every exception that this package raises on purpose."""
 
 
 class InvalidInput(WaypostError, ValueError):
-    """The caller gave something that can never be accepted."""
+    """Input that can never be accepted."""
 
 
 class InvalidSubject(InvalidInput):
@@ -24,19 +24,19 @@ class InvalidSubject(InvalidInput):
 
 
 class InvalidMessage(InvalidInput):
-    """A payload, budget or message id that cannot be taken."""
+    """A an invalid payload, budget or message id."""
 
 
 class InvalidSettings(InvalidInput):
-    """A setting out of range or of the wrong kind."""
+    """A setting out of range or of the wrong type."""
 
 
 class InvalidRule(InvalidInput):
-    """An access rule that cannot be taken."""
+    """An invalid access rule."""
 
 
 class AccessDenied(WaypostError):
-    """Access rules leave nothing of what the publish was addressed to."""
+    """Access rules deny every recipient of a publish."""
 
     def __init__(self, sender: str, subject: str) -> None:
         super().__init__(f"access rules do not let {sender} publish to {subject}")

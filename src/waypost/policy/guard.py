@@ -1,14 +1,14 @@
 """The messaging guard's decisions: may this agent call that agent now?
 
-Rule 1  The circuit of the target is asked first; where it is open, the rate is not looked at.
-Rule 2  A call that is allowed counts in its sender's window, and only such a call does.
-Rule 3  A probe slot taken by a call that the rate then refuses is given back.
-Rule 4  Agents are independent: failures of one target open no other circuit, and the messages
-        of one sender fill no other window.
+Rule 1  The recipient's circuit is checked first; if it is open, the rate is not checked.
+Rule 2  Only allowed calls count in their sender's window.
+Rule 3  A probe slot taken by a call that the rate limit then rejects is released.
+Rule 4  Agents are independent: failures of one recipient open no other circuit, and the calls of
+        one sender fill no other window.
 
 Circuits and windows are those of `breakers` and `rate_limits`. This module does not know the
-time, the environment or whether a call went well: all three are told to it. Instants never go
-back; the caller's clock sees to that.
+time, the environment or the outcome of a call: all three are arguments. The caller's clock must
+not go back.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from waypost.policy.rate_limits import RateWindows
 
 SWEEP_INTERVAL_MS = 300_000
 BREAKER_IDLE_MS = SWEEP_INTERVAL_MS
-"""A probe whose caller vanished holds its slot no longer than this and one interval."""
+"""A probe without an outcome holds its slot for at most this and one interval."""
 
 _VARIABLES = {
     "AGENT_CB_FAILURE_THRESHOLD": "failure_threshold",
@@ -36,12 +36,12 @@ _VARIABLES = {
     "AGENT_RATE_LIMIT_PER_MIN": "rate_limit_per_window",
 }
 _DIGITS_MAX = 18
-"""More digits than this are a slip of the keyboard, not a limit anyone means."""
+"""A number with more digits is taken for a typing error."""
 
 
 class MessagingGuardConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Opens after 5 failures in a row, probes after 30 s, closes after 2 good probes; 10 calls a
-    sender in 60 s. Every value is 1 or more, anything else raises `InvalidSettings`.
+    """Opens after 5 consecutive failures, probes after 30 s, closes after 2 successes; 10 calls per
+    sender in 60 s. A value below 1 raises `InvalidSettings`.
     """
 
     failure_threshold: int = 5
@@ -58,14 +58,14 @@ class MessagingGuardConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardRejectionReason(StrEnum):
-    """Why a call is not allowed. Closed: there are no others."""
+    """The closed set of reasons for rejecting a call."""
 
     CIRCUIT_OPEN = "CIRCUIT_OPEN"
     RATE_LIMITED = "RATE_LIMITED"
 
 
 class GuardResult(msgspec.Struct, frozen=True):
-    """`reason` and `retry_after_ms` are there when the call is not allowed."""
+    """The decision; `reason` and `retry_after_ms` are set if the call is rejected."""
 
     allowed: bool
     reason: GuardRejectionReason | None = None
@@ -73,7 +73,7 @@ class GuardResult(msgspec.Struct, frozen=True):
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """How many idle senders and idle circuits were forgotten."""
+    """The number of idle senders and circuits that were forgotten."""
 
     senders: int
     circuits: int
@@ -83,15 +83,15 @@ _ALLOWED = GuardResult(True)
 
 
 def load_messaging_guard_config(env: Mapping[str, str]) -> MessagingGuardConfig:
-    """The configuration that `env` asks for; what is missing or makes no sense is the default."""
+    """Return the configuration in `env`; missing and invalid values get the default."""
     asked = {field: _positive(env.get(name, "")) for name, field in _VARIABLES.items()}
     return MessagingGuardConfig(**{field: n for field, n in asked.items() if n is not None})
 
 
 class GuardPolicy:
-    """A circuit per target and a window per sender, under one configuration.
+    """A circuit per recipient and a window per sender, under one configuration.
 
-    Changes of a circuit's state come out of the call that caused or noticed them.
+    The call that causes or notices a transition returns it.
     """
 
     def __init__(self, config: MessagingGuardConfig | None = None) -> None:
@@ -109,10 +109,10 @@ class GuardPolicy:
     def check(
         self, from_agent: str, to_agent: str, now_ms: int
     ) -> tuple[GuardResult, Transition | None]:
-        """Whether `from_agent` may call `to_agent`; a call that may is counted."""
+        """Return whether `from_agent` may call `to_agent`; an allowed call is counted."""
         circuit = self._circuits.check(to_agent, now_ms)
         if not circuit.allowed:
-            # While a probe is out nobody knows its outcome: say what a failed one would cost.
+            # While a probe is in flight, report the wait that its failure would cause.
             wait_ms = circuit.retry_after_ms or self.config.reset_timeout_ms
             return GuardResult(False, GuardRejectionReason.CIRCUIT_OPEN, wait_ms), None
         limit, window_ms = self.config.rate_limit_per_window, self.config.rate_limit_window_ms
@@ -126,32 +126,32 @@ class GuardPolicy:
         return _ALLOWED, circuit.transition
 
     def record_success(self, to_agent: str, now_ms: int) -> Transition | None:
-        """A call to `to_agent` went well."""
+        """Record a successful call to `to_agent`."""
         return self._circuits.record_success(to_agent, now_ms)
 
     def record_failure(self, to_agent: str, now_ms: int) -> Transition | None:
-        """A call to `to_agent` failed."""
+        """Record a failed call to `to_agent`."""
         return self._circuits.record_failure(to_agent, now_ms)
 
     def circuit_state(self, to_agent: str, now_ms: int) -> tuple[CircuitState, Transition | None]:
-        """The state at `now_ms`: asking once the cooldown is over finds the circuit half-open."""
+        """Return the state at `now_ms`; after the cooldown, this half-opens the circuit."""
         seen = self._circuits.check(to_agent, now_ms)
         if seen.probe:
             self._circuits.release_probe(to_agent)
         return seen.state, seen.transition
 
     def reset_circuit(self, to_agent: str) -> Transition | None:
-        """Close the circuit of `to_agent`, with no memory of failures."""
+        """Close the circuit of `to_agent`, and forget its failures."""
         return self._circuits.reset(to_agent)
 
     def reset_all(self) -> list[Transition]:
         """Close every circuit and empty every window."""
         self._windows.clear()
-        moves = [self._circuits.reset(name) for name in self._circuits.get_states()]
-        return [move for move in moves if move is not None]
+        resets = [self._circuits.reset(name) for name in self._circuits.get_states()]
+        return [transition for transition in resets if transition is not None]
 
     def sweep(self, now_ms: int) -> Swept:
-        """Forget senders with nothing in their window and circuits untouched for long."""
+        """Forget senders with an empty window, and idle circuits."""
         circuits_before = len(self._circuits)
         self._circuits.sweep(now_ms, BREAKER_IDLE_MS)
         return Swept(
@@ -160,7 +160,7 @@ class GuardPolicy:
         )
 
     def tracked(self) -> tuple[int, int]:
-        """How many senders and circuits are remembered at the moment."""
+        """Return the number of tracked senders and circuits."""
         return len(self._windows), len(self._circuits)
 
 

@@ -1,10 +1,10 @@
 """Sliding-window rate limits, one window per sender.
 
-Rule 1  A publish counts for `window_secs` after its instant; at exactly that age it is out.
-Rule 2  Only publishes that pass are counted: being refused does not extend the refusal.
-Rule 3  Instants of one sender never go back; the caller's clock sees to that.
+Rule 1  A publish counts for `window_secs`; at exactly that age it no longer counts.
+Rule 2  Only publishes that pass are counted: a rejection does not prolong the wait.
+Rule 3  The times of one sender never go back; the caller ensures that.
 
-This module does not know about endpoints: a publish counts once, whatever its fan-out.
+This module does not know endpoints: a publish counts once, whatever its fan-out.
 """
 
 from array import array
@@ -21,7 +21,7 @@ PositiveInt = Annotated[int, msgspec.Meta(ge=1, le=number_max)]
 class RateLimitConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """100 messages in 60 s, unless the longest matching prefix of the sender says otherwise."""
+    """100 messages in 60 s; the override with the longest prefix of the sender's name applies."""
 
     enabled: bool = True
     window_secs: PositiveInt = 60
@@ -30,7 +30,7 @@ class RateLimitConfig(
 
 
 class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
-    """`current_count` and `limit` are absent when limiting is off."""
+    """The decision; `current_count` and `limit` are None if rate limits are off."""
 
     allowed: bool
     reason: str | None = None
@@ -39,7 +39,7 @@ class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_rate_limit(sender: str, count_in_window: int, config: RateLimitConfig) -> RateLimitResult:
-    """Whether `sender`, having sent `count_in_window` messages, may send one more."""
+    """Return whether `sender`, with `count_in_window` publishes, may publish again."""
     if not config.enabled:
         return RateLimitResult(True)
     limit = resolve_limit(sender, config)
@@ -54,7 +54,7 @@ def check_rate_limit(sender: str, count_in_window: int, config: RateLimitConfig)
 
 
 def resolve_limit(sender: str, config: RateLimitConfig) -> int:
-    """The limit for `sender`: of the overrides that are a prefix of it, the longest."""
+    """Return the limit of `sender`: that of the longest override that is a prefix of it."""
     best, limit = -1, config.max_per_window
     for prefix, override in config.per_sender_overrides.items():
         if len(prefix) > best and sender.startswith(prefix):
@@ -63,7 +63,7 @@ def resolve_limit(sender: str, config: RateLimitConfig) -> int:
 
 
 class RateWindows:
-    """The instants (ms) of each sender's recent publishes."""
+    """The times (ms) of each sender's recent publishes."""
 
     def __init__(self) -> None:
         self._sent: dict[str, array[int]] = {}
@@ -72,7 +72,7 @@ class RateWindows:
         return len(self._sent)
 
     def count(self, sender: str, now_ms: int, window_ms: int) -> int:
-        """How many publishes of `sender` still count."""
+        """Return how many publishes of `sender` count at `now_ms`."""
         sent = self._sent.get(sender)
         if not sent:
             return 0
@@ -80,7 +80,7 @@ class RateWindows:
         if sent[0] > start:
             return len(sent)
         gone = bisect_right(sent, start)
-        if gone > 64 and gone * 2 > len(sent):  # amortised: each instant is moved once
+        if gone > 64 and gone * 2 > len(sent):  # amortized: each entry is moved once
             del sent[:gone]
             gone = 0
         return len(sent) - gone
@@ -94,15 +94,15 @@ class RateWindows:
             sent.append(at_ms)
 
     def retry_after_ms(self, sender: str, now_ms: int, window_ms: int, limit: int) -> int:
-        """How long until `sender` is below `limit` again."""
+        """Return how long until `sender` is below `limit` again."""
         sent = self._sent.get(sender)
         if sent is None or len(sent) < limit:
             return 0
         return max(0, sent[-limit] + window_ms - now_ms)
 
     def sweep(self, now_ms: int, window_ms: int) -> int:
-        """Forget senders whose window is empty; returns how many."""
-        # Counting drops old instants; with limits off, nobody but the sweep ever counts.
+        """Forget senders whose window is empty; return how many."""
+        # Counting drops old entries; with rate limits off, only the sweep counts.
         idle = [sender for sender in self._sent if self.count(sender, now_ms, window_ms) == 0]
         for sender in idle:
             del self._sent[sender]
@@ -113,7 +113,7 @@ class RateWindows:
         self._sent.clear()
 
     def snapshot(self, now_ms: int, window_ms: int) -> dict[str, list[int]]:
-        """The instants that still count, by sender."""
+        """Return the times that count at `now_ms`, by sender."""
         start = now_ms - window_ms
         live = ((sender, [at for at in sent if at > start]) for sender, sent in self._sent.items())
         return {sender: sent for sender, sent in live if sent}

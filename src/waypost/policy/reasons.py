@@ -1,4 +1,4 @@
-"""The closed set of reasons for which a message can be refused."""
+"""The closed set of reasons for rejecting a message."""
 
 from enum import StrEnum
 
@@ -16,9 +16,9 @@ class Reason(StrEnum):
 
 
 DEAD_LETTERED: frozenset[Reason] = frozenset({Reason.BUDGET_EXCEEDED})
-"""Refusals after which the message is kept, with its reason, for a person to look at."""
+"""Rejections that keep the message as a dead letter."""
 
 UNCOUNTED: frozenset[Reason] = frozenset(
     {Reason.RATE_LIMITED, Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
 )
-"""Refusals that happen before the sender's rate window takes note of the publish."""
+"""Rejections that do not count in the sender's rate window."""

@@ -1,8 +1,8 @@
-"""Settings: what an operator may choose, with defaults, validation and lint.
+"""Settings of a relay: defaults, validation and lint.
 
-Rule 1  A value is taken or refused whole: one bad field, and the old settings stay.
-Rule 2  `config.json` speaks camelCase and nests the three reliability groups; Python does not.
-Rule 3  `lint` names combinations that are valid and yet cannot work as meant.
+Rule 1  Settings are accepted or rejected as a whole: with one bad field, the old settings stay.
+Rule 2  `config.json` uses camelCase and nests the three reliability groups; Python does not.
+Rule 3  `lint` reports combinations that are valid but cannot work as intended.
 
 This module does not know where settings come from or when they change.
 """
@@ -30,7 +30,7 @@ RELIABILITY = {
 class HousekeepingConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """What the sweeper keeps, and for how long. Bytes and ms."""
+    """Retention and intervals of the maintenance tasks, in bytes and ms."""
 
     sweep_interval_ms: PositiveInt = 5_000
     breaker_idle_ms: PositiveInt = 3_600_000
@@ -44,7 +44,7 @@ class HousekeepingConfig(
 class Settings(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Everything an operator may choose. `storage` is fixed once a relay is open."""
+    """All settings of a relay; `storage` cannot change while it is open."""
 
     storage: Literal["maildir", "journal"] = "maildir"
     durability: Literal["fsync", "async"] = "fsync"
@@ -70,7 +70,7 @@ def validate_settings(settings: Settings) -> Settings:
 
 
 def merge_settings(base: Settings, raw: bytes) -> Settings:
-    """`base` overridden by the JSON text of a `config.json`, or `InvalidSettings`."""
+    """Return `base` overridden by the content of a `config.json`, or raise `InvalidSettings`."""
     try:
         document = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -101,7 +101,7 @@ def to_config_document(settings: Settings) -> dict[str, Any]:
 
 
 def lint(settings: Settings) -> list[str]:
-    """Valid settings that cannot work as meant, in words."""
+    """Describe valid settings that cannot work as intended."""
     return [*_lint_qos(settings), *_lint_rest(settings)]
 
 
@@ -123,7 +123,7 @@ def _lint_qos(settings: Settings) -> list[str]:
     if not qos.tier1.max_bytes <= qos.tier2.max_bytes <= qos.tier3.max_bytes:
         notes.append("qos: a better known sender may store fewer bytes than an unknown one")
     if settings.max_payload_bytes > qos.tier3.max_bytes:
-        notes.append("maxPayloadBytes is above qos.tier3.maxBytes: nobody can send that much")
+        notes.append("maxPayloadBytes is above qos.tier3.maxBytes: no sender can use it")
     return notes
 
 
@@ -135,7 +135,9 @@ def _lint_rest(settings: Settings) -> list[str]:
             "circuitBreaker.halfOpenProbeCount above successToClose: extra probes are idle"
         )
     if settings.housekeeping.journal_retention_ms < settings.default_ttl_ms:
-        notes.append("housekeeping.journalRetentionMs is below defaultTtlMs: live mail keeps more")
+        notes.append(
+            "housekeeping.journalRetentionMs is below defaultTtlMs: live messages keep more"
+        )
     if settings.lease_timeout_ms > settings.default_ttl_ms:
         notes.append("leaseTimeoutMs is above defaultTtlMs: messages expire while leased")
     return notes
@@ -153,4 +155,4 @@ def _overlay(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 _MAPPING = "perSenderOverrides"
-"""The one field that is a mapping of its own: given, it replaces the mapping below it."""
+"""The one field that is itself a mapping: it replaces the mapping below it as a whole."""

@@ -1,11 +1,11 @@
-"""A trie over subjects: who is interested in this subject, who is registered under this pattern.
+"""A trie of subjects: finds patterns that match a subject, and subjects that match a pattern.
 
 Rule 1  `matching(subject)` agrees with `matches_pattern` on every stored pattern.
 Rule 2  `within(pattern)` agrees with `matches_pattern` on every stored literal subject.
-Rule 3  Results come in the order in which they were added, whatever the shape of the trie.
+Rule 3  Results are in the order of addition, whatever the shape of the trie.
 
-Cost depends on the length of the subject and on the number of results, never on how many
-patterns are stored.
+The cost depends on the length of the subject and the number of results, not on the number of
+stored patterns.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class _Node(Generic[T]):
 
 
 class SubjectIndex(Generic[T]):
-    """Values stored under subjects or patterns. Each value has a ticket with which it leaves."""
+    """Values stored under subjects or patterns, each with a ticket for its removal."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
@@ -36,7 +36,7 @@ class SubjectIndex(Generic[T]):
         return self._size
 
     def add(self, pattern: str, value: T) -> int:
-        """Store `value` under `pattern`, already validated; returns the ticket for `remove`."""
+        """Store `value` under a validated `pattern`; return the ticket for `remove`."""
         node = self._root
         for token in pattern.split("."):
             node = node.below.setdefault(token, _Node())
@@ -47,7 +47,7 @@ class SubjectIndex(Generic[T]):
         return ticket
 
     def remove(self, pattern: str, ticket: int) -> bool:
-        """Take out what was added with `ticket`; empty branches go with it."""
+        """Remove the value with `ticket`, and empty branches; return whether it was there."""
         path = [self._root]
         tokens = pattern.split(".")
         for token in tokens:
@@ -66,7 +66,7 @@ class SubjectIndex(Generic[T]):
         return True
 
     def matching(self, subject: str) -> list[T]:
-        """Values whose stored pattern covers the literal `subject`."""
+        """Return the values whose pattern matches the literal `subject`."""
         found: dict[int, T] = {}
         nodes = [self._root]
         for token in subject.split("."):
@@ -85,7 +85,7 @@ class SubjectIndex(Generic[T]):
         return [found[ticket] for ticket in sorted(found)]
 
     def within(self, pattern: str) -> list[T]:
-        """Values stored under literal subjects that `pattern` covers."""
+        """Return the values of literal subjects that match `pattern`."""
         nodes = [self._root]
         for token in pattern.split("."):
             if token == REST:
@@ -100,8 +100,8 @@ class SubjectIndex(Generic[T]):
 
 
 def _descendants(node: _Node[T]) -> Iterator[_Node[T]]:
-    waiting = list(node.below.values())
-    while waiting:
-        deep = waiting.pop()
+    pending = list(node.below.values())
+    while pending:
+        deep = pending.pop()
         yield deep
-        waiting.extend(deep.below.values())
+        pending.extend(deep.below.values())

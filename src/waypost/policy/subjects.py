@@ -1,11 +1,11 @@
 """Subjects and patterns: NATS-style names of 1 to 16 dot-separated tokens.
 
-Rule 1  A subject is literal. A pattern may hold `*` (one token) and, last, `>` (one or more).
-Rule 2  Wildcards stand alone in their token: `foo*` is neither a subject nor a pattern.
-Rule 3  Case matters. Nothing is trimmed, folded or repaired.
+Rule 1  A subject is literal. A pattern may have `*` (one token) and, last, `>` (one or more).
+Rule 2  A wildcard is a whole token: `foo*` is neither a subject nor a pattern.
+Rule 3  Subjects are case-sensitive. Nothing is trimmed, folded or repaired.
 
-This module does not know who is registered under a subject; `subject_index` does the finding.
-`matches_pattern` is the readable truth which that index must agree with.
+This module does not know which subjects are registered; `subject_index` finds them.
+`matches_pattern` is the readable reference that the index must agree with.
 """
 
 import re
@@ -27,9 +27,9 @@ _token = re.compile(_TOKEN).fullmatch
 
 
 def validate_subject(subject: str, allow_wildcards: bool = False) -> Subject:
-    """Return `subject` unchanged, or raise `InvalidSubject` saying which rule it breaks.
+    """Return `subject` unchanged, or raise `InvalidSubject` with the rule it breaks.
 
-    With `allow_wildcards` a pattern is taken too.
+    With `allow_wildcards`, patterns are valid too.
     """
     if is_subject(subject):
         return Subject(subject)
@@ -40,13 +40,13 @@ def validate_subject(subject: str, allow_wildcards: bool = False) -> Subject:
 
 
 def is_subject(text: object) -> bool:
-    """Whether `text` is a literal subject."""
+    """Return whether `text` is a literal subject."""
     return isinstance(text, str) and _is_subject(text)
 
 
 @lru_cache(maxsize=16_384)
 def _is_subject(text: str) -> bool:
-    """The same few names are seen again and again."""
+    """Check a subject; cached, because the same few names occur again and again."""
     return len(text) <= subject_length_max_chars and _literal(text) is not None
 
 
@@ -56,12 +56,12 @@ def validate_pattern(pattern: str) -> Pattern:
 
 
 def is_literal(subject: str) -> bool:
-    """Whether `subject`, already validated, is free of wildcards."""
+    """Return whether a validated `subject` has no wildcards."""
     return ONE not in subject and REST not in subject
 
 
 def matches_pattern(subject: str, pattern: str) -> bool:
-    """Whether the literal `subject` lies within `pattern`."""
+    """Return whether the literal `subject` matches `pattern`."""
     tokens = subject.split(".")
     wanted = pattern.split(".")
     for position, token in enumerate(wanted):

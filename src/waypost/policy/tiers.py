@@ -1,11 +1,11 @@
 """Tiers and quotas: how much of an inbox one sender may fill.
 
-Rule 1  ACTIVE needs both directions within the window; an age equal to the window still counts.
-Rule 2  ACKNOWLEDGED needs the reverse direction at any age. Everyone else is UNKNOWN.
-Rule 3  A quota is about what lies in the inbox now. Exactly at the limit is accepted.
-Rule 4  What a refused sender is told does not depend on its tier.
+Rule 1  ACTIVE requires both directions within the window; an age equal to the window counts.
+Rule 2  ACKNOWLEDGED requires the reverse direction at any age. Every other sender is UNKNOWN.
+Rule 3  A quota limits what is in the inbox now. A message that reaches the limit is accepted.
+Rule 4  The text of a rejection does not depend on the sender's tier.
 
-This module does not know content, block lists, or who anybody is: only who wrote to whom when.
+This module does not know content, block lists or identities: only who wrote to whom, and when.
 """
 
 from enum import IntEnum
@@ -23,7 +23,7 @@ NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Tier(IntEnum):
-    """How well sender and recipient know each other."""
+    """How well a recipient knows a sender."""
 
     UNKNOWN = 1
     ACKNOWLEDGED = 2
@@ -31,11 +31,12 @@ class Tier(IntEnum):
 
 
 UNKNOWN, ACKNOWLEDGED, ACTIVE = Tier
-"""By themselves: to look one up in its class takes ten times as long, for every message."""
+"""Module-level aliases: attribute access on an Enum class is ten times slower, and this runs per
+message."""
 
 
 class TierLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What one sender of a tier may have waiting in one inbox."""
+    """Limits of what one sender of a tier may have in one inbox."""
 
     max_envelopes: NonNegativeInt
     max_bytes: NonNegativeInt
@@ -55,27 +56,27 @@ class QosConfig(
     overflow: Literal["evict_heaviest", "reject"] = "evict_heaviest"
 
     def limits(self, tier: int) -> TierLimits:
-        """The limits of a `Tier`."""
+        """Return the limits of a `Tier`."""
         return (self.tier1, self.tier2, self.tier3)[tier - 1]
 
 
 def tier_of(sent_ms: int | None, received_ms: int | None, now_ms: int, window_ms: int) -> Tier:
-    """The tier of a sender that last wrote at `sent_ms` and last was written to at `received_ms`.
+    """Return the tier of a sender by when it last sent and last received a message.
 
-    None stands for never.
+    None is never.
     """
     if received_ms is None:
         return UNKNOWN
-    fresh = now_ms - window_ms
-    if sent_ms is not None and sent_ms >= fresh and received_ms >= fresh:
+    window_start = now_ms - window_ms
+    if sent_ms is not None and sent_ms >= window_start and received_ms >= window_start:
         return ACTIVE
     return ACKNOWLEDGED
 
 
-def standing(
+def sender_tier(
     sender: str, sent_ms: int | None, received_ms: int | None, now_ms: int, window_ms: int
 ) -> Tier:
-    """`tier_of`, for any sender: everyone knows the relay, nobody knows the anonymous."""
+    """Return `tier_of` for any sender: the relay is ACTIVE, anonymous senders are UNKNOWN."""
     if sender == RELAY:
         return ACTIVE
     if sender == ANONYMOUS:
@@ -84,5 +85,5 @@ def standing(
 
 
 def within_quota(count: int, held_bytes: int, size_bytes: int, limits: TierLimits) -> bool:
-    """Whether a sender holding `count` messages of `held_bytes` may add one of `size_bytes`."""
+    """Return whether a sender with `count` messages of `held_bytes` may add `size_bytes`."""
     return count < limits.max_envelopes and held_bytes + size_bytes <= limits.max_bytes

@@ -1,4 +1,4 @@
-"""The public test kit: drive a relay through time by hand."""
+"""The public test kit: a clock that tests advance by hand."""
 
 from waypost.testing.manual_clock import ManualClock
 

@@ -1,4 +1,4 @@
-"""A clock that only moves when told to."""
+"""A clock that tests advance by hand."""
 
 import heapq
 import itertools
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class ManualClock:
-    """Microseconds since the epoch, moved by hand. A relay given one never waits on real time."""
+    """Microseconds since the epoch, advanced by hand. A relay with it never waits on real time."""
 
     def __init__(self, start_us: int = 1_700_000_000_000_000) -> None:
         self.now_us = start_us
@@ -18,19 +18,19 @@ class ManualClock:
         return self.now_us
 
     def call_at(self, at_us: int, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once the clock reaches `at_us`; returns a cancel function."""
+        """Call `callback` once the clock reaches `at_us`; return a cancel function."""
         ticket = next(self._tickets)
         heapq.heappush(self._due, (at_us, ticket, callback))
         return lambda: self._cancelled.add(ticket)
 
     def advance_ms(self, milliseconds: int) -> None:
-        """Move on, calling back whatever becomes due on the way, at its own instant."""
+        """Advance the clock, running each due callback at its own time."""
         self.advance_us(milliseconds * 1000)
 
     def advance_us(self, microseconds: int) -> None:
-        """Move on by microseconds; see `advance_ms`."""
+        """Advance the clock by microseconds; see `advance_ms`."""
         if microseconds < 0:
-            raise ValueError("a clock does not go back")
+            raise ValueError("a clock cannot go back")
         end_us = self.now_us + microseconds
         while self._due and self._due[0][0] <= end_us:
             at_us, ticket, callback = heapq.heappop(self._due)

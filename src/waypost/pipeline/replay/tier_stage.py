@@ -89,7 +89,7 @@ def with_tiers(rows: DataFrame, restored: DataFrame) -> DataFrame:
 
     first, second = F.least(sender, endpoint), F.greatest(sender, endpoint)
     received_ms = F.when(endpoint == first, last_from(first)).otherwise(last_from(second))
-    tier = F.when(F.col("qos_on"), standing()).otherwise(F.col("tier"))
+    tier = F.when(F.col("qos_on"), sender_tier()).otherwise(F.col("tier"))
     with_received = both.withColumn("received_ms", received_ms).where("is_arrival")
     return with_received.withColumn("tier", tier.cast("int")).drop("received_ms", "is_arrival")
 
@@ -111,8 +111,8 @@ def tiers_by_endpoint(tiers: DataFrame) -> DataFrame:
     )
 
 
-def standing() -> Column:
-    """Return `policy.tiers.standing` as a native expression.
+def sender_tier() -> Column:
+    """Return `policy.tiers.sender_tier` as a native expression.
 
     Reads the columns `sender`, `received_ms`, `at_ms` and `window_ms`.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.policy.bounds import bodies_in_memory_max_bytes
+from waypost.policy.bounds import payloads_in_memory_max_bytes
 from waypost.policy.budgets import spend
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.segments import Location, bodies_path, decode_line, segment_path
@@ -36,7 +36,7 @@ class PayloadStore:
         cached.append(message)
         self._cached_bytes += message.size
         while cached[0].cached is None or (
-            self._cached_bytes > bodies_in_memory_max_bytes
+            self._cached_bytes > payloads_in_memory_max_bytes
             and cached[0].order <= self._committed_seq()  # otherwise it is only here
         ):
             oldest = cached.popleft()

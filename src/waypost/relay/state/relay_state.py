@@ -20,7 +20,7 @@ from waypost.policy.bounds import (
 from waypost.policy.rate_limits import RateWindows
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 from waypost.policy.subject_index import SubjectIndex
-from waypost.policy.tiers import Tier, standing
+from waypost.policy.tiers import Tier, sender_tier
 from waypost.relay.data_dir import endpoint_hash
 from waypost.relay.journal.segments import Location
 from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_result
@@ -136,7 +136,7 @@ class RelayState:
         The message itself counts as the newest in its direction, even if it is rejected.
         """
         received_ms = self.last_seen.get((recipient, sender))
-        return standing(sender, now_ms, received_ms, now_ms, window_ms)
+        return sender_tier(sender, now_ms, received_ms, now_ms, window_ms)
 
     def count_publish(self, event: events.Accepted | events.Rejected) -> None:
         """Count a publish in its sender's rate window, once, if it passed the rate limit."""
