@@ -59,32 +59,55 @@ class Runtime:
     ) -> None:
         self.data, self.settings, self.access = data, settings, access
         self.index, self.report = recovered.index, recovered.report
-        listeners = CommitListeners()
-        self.journal = Journal(data.journal, recovered.position, settings.current, listeners)
+        self._build_state(recovered, clock)
+        self._build_delivery(create_mailbox)
+        self.inspector = Inspector(
+            self.ledger,
+            settings,
+            self.breaker_feedback.breakers,
+            data,
+            checked=(settings, access, self.checkpoints),
+            damaged=recovered.report.damaged,
+        )
+        self.sweeper = self._make_sweeper()
+        self.file_watcher = self._make_file_watcher()
+
+    def _build_state(self, recovered: Recovered, clock: Clock) -> None:
+        """Build the journal, the state, and everything a transition of a message touches."""
+        current = self.settings.current
+        self.journal = Journal(
+            self.data.journal, recovered.position, current, listeners=CommitListeners()
+        )
         self.ledger = Ledger(self.journal, recovered.state, clock)
         self.timers = Timers(clock, self.ledger.now_us)
         self.checkpoints = Checkpoints(self.index, recovered.state, self.journal)
-        self.payloads = PayloadStore(data.journal, lambda: self.journal.committed.seq)
-        self.breaker_feedback = BreakerFeedback(self.ledger, settings.current)
-        self.maildir = Maildir(data.mailboxes)
+        self.payloads = PayloadStore(self.data.journal, lambda: self.journal.committed.seq)
+        self.breaker_feedback = BreakerFeedback(self.ledger, current)
+        self.maildir = Maildir(self.data.mailboxes)
         self.mirror = self._make_mirror()
-        self.signals = Signals()
         self.transitions = Transitions(
             self.ledger, self.mirror, self.breaker_feedback, self.payloads
         )
+
+    def _build_delivery(self, create_mailbox: Callable[[str], bool]) -> None:
+        """Build the path of a message: publish and deliver, then lease, consume or handle.
+
+        The order of leases, consumers and handlers is the order in which they are notified.
+        """
+        get = self.settings.get
+        self.signals = Signals()
         self.rejections = RejectionLog(self.ledger)
-        self.subscriptions = Subscriptions(data.subscriptions)
-        self.deliverer = Deliverer(
-            recovered.state,
+        self.subscriptions = Subscriptions(self.data.subscriptions)
+        deliverer = Deliverer(
+            self.ledger.state,
             self.transitions,
             self.breaker_feedback,
             self.rejections,
             PressureSignals(self.signals),
             self.subscriptions,
         )
-        get = settings.get
         self.publishing = Publishing(
-            self.ledger, get, access, self.deliverer, self.rejections, create_mailbox
+            self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
         )
         self.claims = Claims(self.ledger, self.transitions, self.timers)
         self.leases = Leases(
@@ -98,16 +121,6 @@ class Runtime:
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
-        self.inspector = Inspector(
-            self.ledger,
-            settings,
-            self.breaker_feedback.breakers,
-            data,
-            checked=(settings, access, self.checkpoints),
-            damaged=recovered.report.damaged,
-        )
-        self.sweeper = self._make_sweeper()
-        self.file_watcher = self._make_file_watcher()
 
     @property
     def uses_files(self) -> bool:

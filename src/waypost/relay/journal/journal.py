@@ -107,10 +107,10 @@ class Journal:
         directory: Path,
         position: Position,
         settings: Settings,
-        listeners: "CommitListeners | None" = None,
+        listeners: CommitListeners,
     ) -> None:
         self.settings = settings
-        self.listeners = listeners or CommitListeners()
+        self.listeners = listeners
         self.full = False
         self.failure: RelayStopped | None = None
         self.committed = position
