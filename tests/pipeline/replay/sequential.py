@@ -16,7 +16,7 @@ from waypost.policy.rate_limits import RateWindows
 from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings, merge_settings
 from waypost.policy.subjects import is_literal
-from waypost.policy.tiers import standing
+from waypost.policy.tiers import sender_tier
 from waypost.wire import events as wire
 
 NOT_REPLAYED = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
@@ -146,7 +146,7 @@ class SequentialReplay:
                 if self.settings.qos.enabled:
                     received = self.last_seen.get((endpoint, event.sender))
                     window_ms = self.settings.qos.bidirectional_window_ms
-                    tier = int(standing(event.sender, at_ms, received, at_ms, window_ms))
+                    tier = int(sender_tier(event.sender, at_ms, received, at_ms, window_ms))
                 self.last_seen[event.sender, endpoint] = at_ms
                 new = self._deliver(event, endpoint, tier, at_ms)
         arrived = "" if old == new == "rate_limited" else endpoint
