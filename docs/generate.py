@@ -307,7 +307,7 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        return context.http_metrics.render(context).decode()
+        return context.http_metrics.render(context.relay, 0).decode()
 
 
 def _label_values(shown: str) -> list[str]:

@@ -14,13 +14,13 @@ from waypost.policy import bounds
 from waypost.policy import reserved_names as reserved
 from waypost.policy.access import parse_rules
 from waypost.policy.settings import to_config_document
+from waypost.server import websocket
 from waypost.server.context import ServeOptions
 from waypost.server.http.callers import OPERATOR
 from waypost.server.http.routing import BODY_WAIT_MAX_S
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
 from waypost.server.server import SERVED_SETTINGS, Listen, open_context
-from waypost.server.sessions import connection
 from waypost.testing import ManualClock
 
 PAGE = "docs/serving.md"
@@ -76,13 +76,13 @@ def test_tier_limits_on_the_page_are_the_defaults() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"ended after {connection.AUTH_TIMEOUT_S:g} s",
+        f"ended after {websocket.AUTH_TIMEOUT_S:g} s",
         f"at most {bounds.frame_overhead_max_bytes >> 10} KiB until then",
         f"once {bounds.outbox_max_operations:,} operations wait",
         f"after {OPTIONS.unconfirmed_max} messages or {bounds.unconfirmed_max_bytes >> 20} MiB",
-        f"up to {connection.REJECTED_PAUSE_MAX_S:g} s a frame",
+        f"up to {websocket.REJECTED_PAUSE_MAX_S:g} s a frame",
         f"more than {bounds.unanswered_max_operations:,} operations",
-        f"after {connection.BROKEN_FRAMES_MAX} broken frames",
+        f"after {websocket.BROKEN_FRAMES_MAX} broken frames",
         f"408 after {BODY_WAIT_MAX_S:g} s",
         f"the {bounds.challenges_max:,} newest",
         f"{bounds.connections_max:,} connections at once",
@@ -111,7 +111,7 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        shown = context.http_metrics.render(context).decode()
+        shown = context.http_metrics.render(context.relay, 0).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named
     assert [name for name in sorted(named) if f"\n{name}" not in shown] == []

@@ -18,8 +18,8 @@ from waypost.client.identity import Identity
 from waypost.client.sealing import unseal
 from waypost.policy import bounds
 from waypost.policy.budgets import Budget
+from waypost.server import websocket
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
-from waypost.server.sessions import connection
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.handshake import from_text, proof_text, sealing_key_text, to_text
@@ -185,9 +185,9 @@ def test_the_page_lists_every_close_code() -> None:
     documented = set(map(int, re.findall(r"^\| (\d{4}) \|", read(PAGE), re.MULTILINE)))
     used = {value for name, value in vars(frames).items() if name.startswith("CLOSE_")}
     used |= {
-        connection.CLOSE_POLICY_VIOLATION,
-        connection.CLOSE_INTERNAL_ERROR,
-        connection.CLOSE_TRY_LATER,
+        websocket.CLOSE_POLICY_VIOLATION,
+        websocket.CLOSE_INTERNAL_ERROR,
+        websocket.CLOSE_TRY_LATER,
     }
     assert documented == used | {1009}  # by the library, far beyond what a frame may be
 
@@ -196,20 +196,20 @@ def test_figures_in_the_prose_equal_the_code() -> None:
     page = re.sub(r"\s+", " ", read(PAGE))
     wanted = [
         f"a list of up to {bounds.frame_max_operations} |",
-        f"within {connection.AUTH_TIMEOUT_S:g} s and within {bounds.frame_overhead_max_bytes:,}",
+        f"within {websocket.AUTH_TIMEOUT_S:g} s and within {bounds.frame_overhead_max_bytes:,}",
         f"{TOKEN_ALIVE_MS // 60_000} minutes from now",
         f"{bounds.payload_nesting_max_levels} levels deep",
         f"{bounds.unconfirmed_max_bytes >> 20} MiB",
         f"at most {bounds.lease_max_messages:,} messages",
         f"{bounds.outbox_max_operations:,} operations waiting",
         f"beyond {bounds.unanswered_max_operations:,} the relay stops reading",
-        f"up to {connection.REJECTED_PAUSE_MAX_S:g} s a frame",
+        f"up to {websocket.REJECTED_PAUSE_MAX_S:g} s a frame",
         f"up to {bounds.message_id_length_max_chars} letters",
         f"at most {bounds.ancestor_chain_max} subjects",
         f"at most {bounds.number_max}",
     ]
     assert [text for text in wanted if text not in page] == []
-    assert connection.BROKEN_FRAMES_MAX == 20
+    assert websocket.BROKEN_FRAMES_MAX == 20
     assert "Twenty such frames" in page
     assert [kind for kind in SignalType if f"`{kind}`" not in page] == []
 

@@ -10,10 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from waypost import AccessRule, Settings
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
-from waypost.server.app import make_app
 from waypost.server.context import ServerContext
 from waypost.server.metrics import CONTENT_TYPE
-from waypost.server.server import open_context
+from waypost.server.server import make_app, open_context
 from waypost.testing import ManualClock
 
 SETTINGS = Settings(
@@ -33,7 +32,7 @@ async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerCon
 
 def numbers(context: ServerContext) -> dict[str, float]:
     """Every sample by its name and labels."""
-    text = context.http_metrics.render(context).decode()
+    text = context.http_metrics.render(context.relay, 0).decode()
     return {
         f"{sample.name}{list(sample.labels.values()) or ''}": sample.value
         for family in text_string_to_metric_families(text)

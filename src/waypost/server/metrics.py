@@ -9,7 +9,6 @@ Counters start at zero with the process.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -19,9 +18,7 @@ from waypost.policy.breakers import TRANSITIONS, CircuitState
 from waypost.policy.reasons import Reason
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import JournalStatus
-
-if TYPE_CHECKING:
-    from waypost.server.context import ServerContext
+from waypost.relay.relay import Relay
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -63,18 +60,19 @@ class HttpMetrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(self, context: "ServerContext") -> bytes:
+    def render(self, relay: Relay, connections: int) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        relay = CollectorRegistry()
-        relay.register(_RelayCollector(context))
-        return generate_latest(relay) + generate_latest(self._registry)
+        registry = CollectorRegistry()
+        registry.register(_RelayCollector(relay, connections))
+        return generate_latest(registry) + generate_latest(self._registry)
 
 
 class _RelayCollector:
     """Reads the metrics of a relay at each scrape."""
 
-    def __init__(self, context: "ServerContext") -> None:
-        self._context = context
+    def __init__(self, relay: Relay, connections: int) -> None:
+        self._relay = relay
+        self._connections = connections
 
     def describe(self) -> list[Metric]:
         """Return nothing: the registry is created for one scrape."""
@@ -82,7 +80,7 @@ class _RelayCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        inspector = self._context.relay.inspect()
+        inspector = self._relay.inspect()
         counts = inspector.counts
         for kind, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=counts[kind])
@@ -98,7 +96,7 @@ class _RelayCollector:
         yield GaugeMetricFamily(
             "waypost_connections",
             "Agents connected by WebSocket.",
-            value=len(self._context.hub.connected()),
+            value=self._connections,
         )
 
 

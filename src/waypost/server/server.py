@@ -13,6 +13,9 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from waypost.policy.bounds import frame_overhead_max_bytes, payload_max_bytes
@@ -20,13 +23,14 @@ from waypost.policy.settings import HousekeepingConfig, Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
-from waypost.server.app import make_app
 from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
 from waypost.server.sessions.hub import Hub
+from waypost.server.websocket import Connection
 
 SERVED_SETTINGS = Settings(
     default_ttl_ms=WEEK_MS,
@@ -95,6 +99,18 @@ async def open_context(
                 await sampler.close()
         finally:
             authenticator.close()
+
+
+def make_app(context: ServerContext) -> Starlette:
+    """Return the ASGI application: HTTP routes and the WebSocket."""
+
+    async def connect(websocket: WebSocket) -> None:
+        await Connection(websocket, context).run()
+
+    app = make_http_app()
+    app.state.context = context
+    app.router.routes += [WebSocketRoute("/v1/connect", connect)]
+    return app
 
 
 class DeadlineWebSocket(WebSocketsSansIOProtocol):

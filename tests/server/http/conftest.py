@@ -10,9 +10,8 @@ import pytest
 from tests.server.http.served import ORIGIN, Served
 from waypost import Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
-from waypost.server.app import make_app
 from waypost.server.context import ServeOptions
-from waypost.server.server import open_context
+from waypost.server.server import make_app, open_context
 from waypost.testing import ManualClock
 
 Serve = Callable[..., Awaitable[Served]]

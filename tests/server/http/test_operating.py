@@ -153,7 +153,7 @@ async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Pa
     served.relay.access.reload()
     rule = {"from": "a", "to": "b", "action": "deny"}
     listed = await ask(served, "GET", "/v1/rules")
-    assert "cannot be used" in listed["problem"]
+    assert "is invalid" in listed["problem"]
     assert await rejection(served, "POST", "/v1/rules", json=rule) == 409
     assert await rejection(served, "DELETE", "/v1/rules", params={"from": ">", "to": ">"}) == 409
     assert (data / "access-rules.json").read_text() == "[{]"

@@ -269,4 +269,4 @@ async def test_a_session_that_fails_to_take_its_mail_does_not_stop_the_relay(
     room.store(1, to="agent.other")
     assert numbers(await other.read()) == [0]
     assert seat.dismissed == ["internal error of the relay; connect again"]
-    assert "handing out mail of agent.a failed" in caplog.text
+    assert "delivery to the consumer of agent.a failed" in caplog.text

@@ -19,7 +19,7 @@ from tests.server.sessions.agents import RawAgent
 from tests.server.sessions.sessions_harness import House, Room
 from tests.server.sessions.transports import HungUp, PretendedLine
 from waypost.client.identity import Identity
-from waypost.server.sessions import connection
+from waypost.server import websocket
 from waypost.testing import ManualClock
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
@@ -179,7 +179,7 @@ async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.5)
     monkeypatch.setattr(asyncio, "sleep", _without_delay(asyncio.sleep))
     with seeded() as chance:
         room = await house.open()

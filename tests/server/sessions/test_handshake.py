@@ -10,7 +10,7 @@ from tests.server.sessions.agents import RawAgent, connect, payload_of, task_of
 from tests.server.sessions.sessions_harness import Room
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_max_operations, frame_overhead_max_bytes
-from waypost.server.sessions import connection
+from waypost.server import websocket
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
@@ -158,7 +158,7 @@ async def test_what_is_no_key_and_no_signature_is_rejected(
 async def test_whoever_says_nothing_is_sent_away(
     room: Room, ring: Ring, identities: Identities, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "AUTH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(websocket, "AUTH_TIMEOUT_S", 0.01)
     agent = ring()
     await agent.expect(frames.Challenge)
     assert await rejected(agent) == frames.CLOSE_TOO_SLOW
@@ -191,7 +191,7 @@ async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
     silent = [ring(), ring()]
     for agent in silent:
         await agent.expect(frames.Challenge)
-    assert await rejected(ring()) == connection.CLOSE_TRY_LATER
+    assert await rejected(ring()) == websocket.CLOSE_TRY_LATER
     for agent in silent:
         await agent.leave()
     await assert_serves(room, ring, identities)

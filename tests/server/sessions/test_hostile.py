@@ -14,7 +14,7 @@ from tests.server.sessions.transports import PretendedLine
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_overhead_max_bytes, outbox_max_operations
-from waypost.server.sessions import connection
+from waypost.server import websocket
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
@@ -94,9 +94,9 @@ async def test_text_where_bytes_belong_is_a_broken_frame(room: Room) -> None:
 
 async def test_nothing_but_broken_frames_is_the_end(room: Room) -> None:
     agent = await enter(room, "agent.a")
-    for _ in range(connection.BROKEN_FRAMES_MAX):
+    for _ in range(websocket.BROKEN_FRAMES_MAX):
         await agent.line.write("garbage")
-    assert (await agent.end()).code == connection.CLOSE_POLICY_VIOLATION
+    assert (await agent.end()).code == websocket.CLOSE_POLICY_VIOLATION
     await assert_works(await enter(room, "agent.b"))
 
 
@@ -304,7 +304,7 @@ async def test_answers_keep_the_order_of_their_questions(room: Room) -> None:
 async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
     room = await house.open(**LIMITLESS)
     sloth, one, two = [await enter(room, f"agent.{name}") for name in ("sloth", "one", "two")]
     assert isinstance(sloth.line, PretendedLine)
@@ -327,7 +327,7 @@ async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
 async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
     house: House, monkeypatch: pytest.MonkeyPatch, identities: Identities
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
     monkeypatch.setattr("waypost.server.sessions.outbox.outbox_max_operations", 20)
     room = await house.open(**LIMITLESS)
     line = PretendedLine(room.context, JSON_PROTOCOL)

@@ -18,7 +18,7 @@ from tests.server.sessions.transports import HungUp, SocketLine
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.server import server as server_module
-from waypost.server.app import make_app
+from waypost.server.server import make_app
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
@@ -187,7 +187,7 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
     serve_relay: ServeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "CLOSE_DEADLINE_S", 0.1)
-    monkeypatch.setattr("waypost.server.sessions.connection.CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("waypost.server.websocket.CLOSE_TIMEOUT_S", 0.1)
     lost = watch_lost(monkeypatch)
     relay = await serve_relay(**LIMITLESS)
     deaf = await relay.dial(sock=small_socket(relay.address), **DEAF)

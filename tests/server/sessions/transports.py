@@ -8,7 +8,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from waypost.server.context import ServerContext
-from waypost.server.sessions.connection import Connection
+from waypost.server.websocket import Connection
 
 HOST = "relay.test:7171"
 PATIENCE_S = 20.0

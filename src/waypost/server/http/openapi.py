@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document, and the same as an HTML page, both generated from the operations."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from inspect import cleandoc
@@ -10,7 +11,6 @@ import msgspec
 
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import JSON, Answer, AnyOperation
-from waypost.server.http.operations import OPERATIONS
 
 _REF = "#/components/schemas/{name}"
 _DESCRIPTION = (
@@ -47,11 +47,28 @@ th, td { padding: .25rem .8rem .25rem 0; }
 """
 
 
-def make_document() -> dict[str, Any]:
+class ApiDocuments:
+    """The OpenAPI document and its HTML page, generated when they are first read."""
+
+    def __init__(self, operations: Sequence[AnyOperation]) -> None:
+        self._operations = operations
+
+    @cached_property
+    def json(self) -> bytes:
+        """The document as JSON."""
+        return msgspec.json.encode(make_document(self._operations))
+
+    @cached_property
+    def html(self) -> bytes:
+        """The document as a page for people."""
+        return make_html(make_document(self._operations)).encode()
+
+
+def make_document(operations: Sequence[AnyOperation]) -> dict[str, Any]:
     """The document, as JSON would hold it."""
-    kinds = _Kinds()
+    kinds = _Kinds(operations)
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, kinds)
     return {
         "openapi": "3.1.0",
@@ -70,9 +87,9 @@ def make_document() -> dict[str, Any]:
 class _Kinds:
     """The schemas of everything that is sent or answered; all at once, so that names are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, operations: Sequence[AnyOperation]) -> None:
         kinds: list[Any] = []
-        for operation in OPERATIONS:
+        for operation in operations:
             kinds += operation.body.types
             kinds += [kind for one in operation.answers().values() for kind in one.kinds]
         distinct = [kind for at, kind in enumerate(kinds) if kind not in kinds[:at]]
@@ -157,9 +174,8 @@ def _version() -> str:
         return "0"
 
 
-def make_html() -> str:
+def make_html(document: dict[str, Any]) -> str:
     """The page as HTML."""
-    document = make_document()
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

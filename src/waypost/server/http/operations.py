@@ -9,13 +9,11 @@ from waypost.server.http.handlers import (
     endpoints,
     health,
     inboxes,
-    live,
     messages,
     operating,
     pipeline,
     search,
     stats,
-    usage,
 )
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -24,11 +22,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *search.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,
-    *usage.OPERATIONS,
     *dead_letters.OPERATIONS,
     *operating.OPERATIONS,
     *stats.OPERATIONS,
-    *live.OPERATIONS,
     *pipeline.OPERATIONS,
     *health.OPERATIONS,
     *documents.OPERATIONS,

@@ -25,6 +25,7 @@ from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.http.callers import Access, identify
 from waypost.server.http.contract import JSON, AnyOperation, Body, Call, NoParameters, Reply
 from waypost.server.http.errors import HttpError, rejection_of
+from waypost.server.http.openapi import ApiDocuments
 from waypost.server.http.operations import OPERATIONS
 
 log = logging.getLogger("waypost.server")
@@ -186,4 +187,5 @@ def make_http_app() -> Starlette:
     """Return the HTTP application alone; set `app.state.context` to open it for requests."""
     app = Starlette(routes=make_routes(), exception_handlers=EXCEPTION_HANDLERS)
     app.router.redirect_slashes = False
+    app.state.documents = ApiDocuments(OPERATIONS)
     return app

@@ -1,1 +1,1 @@
-"""WebSocket connections: `connection` does the I/O, `session` holds the protocol without it."""
+"""WebSocket sessions without I/O; `session` is one agent, `hub` are all that are connected."""

@@ -1,9 +1,5 @@
 """The description of this very interface, for programs and for people."""
 
-from functools import cache
-
-import msgspec
-
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -21,29 +17,13 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 async def get_document(call: Call[NoParameters, None]) -> Reply:
     """The OpenAPI document."""
-    return Reply(_document())
+    return Reply(call.request.app.state.documents.json)
 
 
 async def get_page(call: Call[NoParameters, None]) -> Reply:
     """The same as a page."""
-    return Reply(_page(), media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
-
-
-# Both are made from the table that these operations are in, so only once it is there.
-
-
-@cache
-def _document() -> bytes:
-    from waypost.server.http.openapi import make_document
-
-    return msgspec.json.encode(make_document())
-
-
-@cache
-def _page() -> bytes:
-    from waypost.server.http.openapi import make_html
-
-    return make_html().encode()
+    content = call.request.app.state.documents.html
+    return Reply(content, media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

@@ -18,7 +18,7 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.wire.handshake import validate_agent_subject
-from waypost.wire.http_bodies import EndpointInfo, EndpointList, SubjectText
+from waypost.wire.http_bodies import EndpointInfo, EndpointList, InboxUsage, SubjectText
 from waypost.wire.sealing import Card
 
 
@@ -79,6 +79,13 @@ async def get_card(call: Call[EndpointNamed, None]) -> Reply:
     return Reply(card)
 
 
+async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
+    """Return the usage of one inbox."""
+    subject = call.parameters.subject
+    connected = call.context.hub.is_connected(subject)
+    return Reply(call.context.relay.inspect().usage(subject, connected=connected))
+
+
 def _facts(endpoint: Endpoint) -> EndpointInfo:
     path = endpoint.maildir_path
     return EndpointInfo(
@@ -137,5 +144,17 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=EndpointNamed,
         body=NO_BODY,
         answer=Answer(Card),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/endpoints/{subject}/usage",
+        access=Access.OPERATOR,
+        summary="One inbox and who fills it",
+        description="How full it is, its senders with their tiers, and the limits of each tier.",
+        tag="endpoints",
+        handler=get_usage,
+        parameters=EndpointNamed,
+        body=NO_BODY,
+        answer=Answer(InboxUsage),
     ),
 )

@@ -33,7 +33,8 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Numbers for Prometheus."""
     context = call.context
-    return Reply(context.http_metrics.render(context), media_type=CONTENT_TYPE)
+    content = context.http_metrics.render(context.relay, len(context.hub))
+    return Reply(content, media_type=CONTENT_TYPE)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

@@ -1,6 +1,6 @@
 """What an operator wants to know at a glance: mailboxes and who fills them, breakers, agents."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -8,6 +8,9 @@ from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
+from waypost.server.http.errors import HttpError
+from waypost.server.live.sampler import Topic
+from waypost.server.live.sse import MEDIA_TYPE
 from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
 
 
@@ -15,6 +18,20 @@ class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How many inboxes to show."""
 
     inboxes: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
+
+
+class LiveQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What to show. `once`: how it is now, and no more."""
+
+    show: Topic = "numbers"
+    once: bool = False
+
+
+class LiveEvent(msgspec.Struct, kw_only=True):
+    """One event of the stream; `data` is JSON, its fields depend on `event`."""
+
+    event: Literal["history", "sample", "standing", "breakers", "rows"]
+    data: str
 
 
 async def get_stats(call: Call[StatsQuery, None]) -> Reply:
@@ -76,6 +93,14 @@ def _inbox(
     )
 
 
+async def watch(call: Call[LiveQuery, None]) -> Reply:
+    """A stream of events."""
+    sampler, wanted = call.context.sampler, call.parameters
+    if sampler.is_full:
+        raise HttpError(503, "too many are watching; close another view first", reason="full")
+    return Reply(sampler.stream(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
+
+
 OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
         method="GET",
@@ -91,5 +116,22 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=StatsQuery,
         body=NO_BODY,
         answer=Answer(RelayStats),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/live",
+        access=Access.OPERATOR,
+        summary="Watch the relay",
+        description=(
+            "Server-sent events, one or more a second. `numbers`: `history` (up to ten minutes of"
+            " samples), then `sample`, `standing` and `breakers`. `inboxes`, `agents`: `rows`, all"
+            " of them first, then those that change. A reader that is too slow misses some and is"
+            " told everything again. With `once=true` it ends after the first of each."
+        ),
+        tag="stats",
+        handler=watch,
+        parameters=LiveQuery,
+        body=NO_BODY,
+        answer=Answer(LiveEvent, "A stream that ends when either side has enough.", MEDIA_TYPE),
     ),
 )
