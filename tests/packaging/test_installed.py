@@ -64,7 +64,10 @@ def test_the_client_without_its_extra_says_what_to_install(installed: Install) -
     [
         ("cli", ("typer", "rich", "httpx", "waypost.cli.app")),
         ("client", ("websockets", "cryptography", "waypost.client.aio", "waypost.client.blocking")),
-        ("server", ("uvicorn", "uvloop", "starlette", "prometheus_client", "waypost.server.app")),
+        (
+            "server",
+            ("uvicorn", "uvloop", "starlette", "prometheus_client", "waypost.server.server"),
+        ),
         ("mcp", ("mcp", "waypost.mcp", "waypost.cli.app", "waypost.client.aio")),
     ],
 )
