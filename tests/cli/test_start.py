@@ -82,7 +82,6 @@ def test_help_fits_a_terminal_of_80_columns_without_broken_lines() -> None:
         assert not broken, f"{command}: {broken}"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("command", [(), *COMMANDS, *AGENT_COMMANDS, *OTHER_COMMANDS], ids=" ".join)
 def test_help_shows_flags_without_a_type(waypost: CommandLine, command: tuple[str, ...]) -> None:
     text = waypost(*command, "--help").stdout
@@ -90,6 +89,7 @@ def test_help_shows_flags_without_a_type(waypost: CommandLine, command: tuple[st
     assert "<bool>" not in text
 
 
+@pytest.mark.process
 def test_help_does_not_load_the_relay() -> None:
     script = (
         "import sys; from waypost.cli.app import app\n"
