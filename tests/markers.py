@@ -18,7 +18,7 @@ FIXTURE_MARKERS = {
     "spark": "spark",
     "browser": "browser",
     "distribution": "process",
-    "owned": "process",
+    "in_use": "process",
     "shell": "process",
 }
 

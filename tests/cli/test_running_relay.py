@@ -29,14 +29,14 @@ WRITE_COMMANDS = [
 ]
 
 
-@pytest.mark.usefixtures("owned")
+@pytest.mark.usefixtures("in_use")
 def test_read_commands_work_while_a_relay_runs(waypost: CommandLine) -> None:
     for arguments in READ_COMMANDS:
         waypost.json(*arguments)
         waypost(*arguments)
 
 
-@pytest.mark.usefixtures("owned")
+@pytest.mark.usefixtures("in_use")
 def test_a_message_just_stored_by_the_relay_is_seen(waypost: CommandLine) -> None:
     [message] = waypost.json("inbox", "agent.a")["messages"]
     assert message["payload"] == {"from": "the owner"}
@@ -44,7 +44,7 @@ def test_a_message_just_stored_by_the_relay_is_seen(waypost: CommandLine) -> Non
     assert waypost.json("stats")["by_status"]["pending"] == 1
 
 
-@pytest.mark.usefixtures("owned")
+@pytest.mark.usefixtures("in_use")
 def test_the_process_of_the_relay_is_reported(waypost: CommandLine) -> None:
     pid = waypost.json("stats")["in_use_by"]
     assert Path("/proc", pid).exists() or pid.isdigit()
@@ -54,7 +54,7 @@ def test_the_process_of_the_relay_is_reported(waypost: CommandLine) -> None:
     assert (report["ok"], report["in_use_by"]) == (True, pid)
 
 
-@pytest.mark.usefixtures("owned")
+@pytest.mark.usefixtures("in_use")
 def test_write_commands_are_rejected_in_one_sentence(waypost: CommandLine) -> None:
     for arguments in WRITE_COMMANDS:
         result = waypost(*arguments, exits=1)
@@ -63,7 +63,7 @@ def test_write_commands_are_rejected_in_one_sentence(waypost: CommandLine) -> No
         assert result.stdout == ""
 
 
-@pytest.mark.usefixtures("owned")
+@pytest.mark.usefixtures("in_use")
 def test_a_separate_process_is_rejected_without_a_traceback(
     shell: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

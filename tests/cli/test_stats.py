@@ -88,7 +88,7 @@ def test_stats_show_an_ignored_config_and_broken_rules(
     config, rules = waypost.json("stats")["problems"]
     assert "config.json is ignored" in config
     assert "maxHops" in config
-    assert "everything is denied" in rules
+    assert "every publish is denied" in rules
     assert waypost("stats").stdout.count("problem: ") == 2
 
 
