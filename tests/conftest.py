@@ -1,7 +1,9 @@
 """Settings of Hypothesis and Java for all tests, the selection of `--quick`, and the order."""
 
 import os
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,8 +19,14 @@ settings.register_profile(
 )
 settings.load_profile("waypost")
 
-# Jobs in tests are over before a better compiler would have paid for itself.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Jobs in tests are too short for the optimizing compiler to pay off. The archive is written by
+# `./run test`; a JVM that cannot use it ignores it.
+CLASS_ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+if CLASS_ARCHIVE.exists():
+    JAVA_OPTIONS += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"]
+    JAVA_OPTIONS += ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(JAVA_OPTIONS))
 
 GUARD = ProcessGuard()
 
