@@ -154,12 +154,12 @@ class FlakyLink:
         self.connect()
         moved = True
         while moved:
-            before = (len(self.emitted), len(self.answers), len(self.acked), len(self.mailbox))
+            before = self._progress()
             for _ in range(20):
                 self.flow()
                 self.ack()
                 self._deliver()
-            moved = before != (
-                *(len(self.emitted), len(self.answers), len(self.acked), len(self.mailbox)),
-            )
-            moved = moved or bool(self.up or self.down)
+            moved = before != self._progress() or bool(self.up or self.down)
+
+    def _progress(self) -> tuple[int, ...]:
+        return len(self.emitted), len(self.answers), len(self.acked), len(self.mailbox)

@@ -27,8 +27,17 @@ def test_every_form_of_url_is_accepted(url: str, uri: str, origin: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "relay.example", "127.0.0.1:7171", "ftp://relay.example", "http://", "http://h:x"),
-        *("http://h:99999", "http://user:secret@h", "http://h/?token=1", "http://h/#top", None),
+        "",
+        "relay.example",
+        "127.0.0.1:7171",
+        "ftp://relay.example",
+        "http://",
+        "http://h:x",
+        "http://h:99999",
+        "http://user:secret@h",
+        "http://h/?token=1",
+        "http://h/#top",
+        None,
     ],
 )
 def test_any_other_url_is_rejected(url: str) -> None:

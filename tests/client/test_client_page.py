@@ -50,7 +50,11 @@ async def test_every_program_on_the_page_prints_the_stated_output(
     if "URL = " not in program:
         program = FRAME.format(body=indent(program, " " * 8))
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", program.replace("http://127.0.0.1:7171", relay.url)),
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        program.replace("http://127.0.0.1:7171", relay.url),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=asyncio.subprocess.PIPE,

@@ -50,7 +50,9 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
     destroying = {name for name, one in hints.items() if one and one.destructive_hint}
     repeatable = {name for name, one in hints.items() if one and one.idempotent_hint}
     assert reading == {
-        *("relay_inbox", "relay_list_endpoints", "relay_status"),
+        "relay_inbox",
+        "relay_list_endpoints",
+        "relay_status",
         "relay_explain",
     }
     assert destroying == {"relay_ack"}

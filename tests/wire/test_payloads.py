@@ -50,11 +50,23 @@ def nested(levels: int, kind: str = "[") -> Any:
 
 def test_the_values_of_the_enums_are_stable() -> None:
     assert [str(one) for one in Performative] == [
-        *("request", "inform", "query", "propose", "accept", "reject", "cfp", "failure")
+        "request",
+        "inform",
+        "query",
+        "propose",
+        "accept",
+        "reject",
+        "cfp",
+        "failure",
     ]
     assert [str(one) for one in ChannelType] == ["dm", "group", "channel", "thread"]
     assert [str(one) for one in SignalType] == [
-        *("typing", "presence", "read_receipt", "delivery_receipt", "progress", "backpressure")
+        "typing",
+        "presence",
+        "read_receipt",
+        "delivery_receipt",
+        "progress",
+        "backpressure",
     ]
 
 

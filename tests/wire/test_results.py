@@ -22,8 +22,13 @@ def test_two_results_share_nothing() -> None:
 def test_reasons_are_plain_strings() -> None:
     assert Rejection("", Reason.RATE_LIMITED).reason == "rate_limited"
     assert {str(reason) for reason in Reason} == {
-        *("rate_limited", "backpressure", "quota_exceeded", "circuit_open"),
-        *("budget_exceeded", "storage_full", "access_denied"),
+        "rate_limited",
+        "backpressure",
+        "quota_exceeded",
+        "circuit_open",
+        "budget_exceeded",
+        "storage_full",
+        "access_denied",
     }
 
 
