@@ -15,7 +15,7 @@ from waypost.cli.commands.pipeline.job import start_job
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
-from waypost.pipeline.replay.backtest import backtest, remember
+from waypost.pipeline.replay.backtest import backtest, save_result
 from waypost.pipeline.reports.report import write_report
 from waypost.pipeline.spark.session import SparkChoice
 from waypost.pipeline.tables import messages
@@ -90,7 +90,7 @@ def run_pipeline(data_dir: Path, wanted: set[str]) -> History:
         with job.step("replaying every decision"):
             same = backtest(lake)
             stricter = backtest(lake, STRICTER)
-            remember(lake, stricter)
+            save_result(lake, stricter)
     return History(
         events=ingested.events,
         headline=report.headline,

@@ -7,6 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
 from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
 from waypost.policy.errors import WaypostError
 from waypost.policy.rate_limits import RateLimitConfig
@@ -35,12 +37,8 @@ _RATE = RateLimitConfig(window_secs=5, max_per_window=6, per_sender_overrides={"
 
 
 def _settings(**fields: object) -> Settings:
-    return Settings(
-        **{name: getattr(_PLAIN, name) for name in ("storage", "durability", "watch_files")},
-        default_ttl_ms=60_000,
-        circuit_breaker=_BREAKER,
-        housekeeping=_HOUSEKEEPING,
-        **fields,  # type: ignore[arg-type]
+    return msgspec.structs.replace(
+        _PLAIN, circuit_breaker=_BREAKER, housekeeping=_HOUSEKEEPING, **fields
     )
 
 

@@ -128,7 +128,7 @@ def backtest(
     return result
 
 
-def remember(lake: Lake, result: Backtest) -> None:
+def save_result(lake: Lake, result: Backtest) -> None:
     """Write `result` into the lake for the dashboard, if the lake is a local directory."""
     directory = Path(lake.path)
     if directory.is_dir():
@@ -142,7 +142,7 @@ class Cache(ExitStack):
     """Keeps DataFrames that are read more than once in Spark's cache, until it is closed."""
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Cache `rows` once they are computed."""
+        """Cache `rows` when they are first computed, and return them."""
         rows.persist()
         self.callback(rows.unpersist)
         return rows

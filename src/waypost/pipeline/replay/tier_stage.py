@@ -101,9 +101,9 @@ def restored_pairs(events: DataFrame) -> DataFrame:
 
 
 def tiers_by_endpoint(tiers: DataFrame) -> DataFrame:
-    """Count the `arrivals` of `tier_stage` by relay and name of the endpoint.
+    """Count the rows of `tier_stage` by endpoint (relay, name) as `arrivals`.
 
-    `tier_known` is true where it is for one of them.
+    `tier_known`: whether it is true for any of them.
     """
     by_endpoint = tiers.groupBy("relay", F.col("endpoint").alias("name"))
     return by_endpoint.agg(
@@ -130,13 +130,10 @@ def sender_tier() -> Column:
 
 
 def replies(changed: pa.Table, pairs: DataFrame) -> DataFrame:
-    """Return those of `pairs` that reply to a `changed` pair, written as the pair they reply to."""
+    """Return the `changed` pairs that got a reply according to `pairs`, the facts of screening."""
     reverse = changed.select(["relay", "endpoint", "sender"]).rename_columns(PAIR)
     wanted = F.broadcast(pairs.sparkSession.createDataFrame(reverse))
-    found = pairs.join(wanted, on=PAIR, how="left_semi")
-    return found.select(
-        "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
-    )
+    return _reversed(pairs.join(wanted, on=PAIR, how="left_semi"))
 
 
 def uncertain_pairs(changed: pa.Table, replied: pa.Table) -> pa.Table:
@@ -156,8 +153,11 @@ def endpoints_of(pairs: pa.Table) -> pa.Table:
 
 def of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return the `rows` between the sender and the endpoint of one of `pairs`, either way."""
-    reverse = pairs.select(
+    both_ways = pairs.unionByName(_reversed(pairs)).distinct()
+    return rows.join(F.broadcast(both_ways), on=PAIR, how="left_semi")
+
+
+def _reversed(pairs: DataFrame) -> DataFrame:
+    return pairs.select(
         "relay", F.col("endpoint").alias("sender"), F.col("sender").alias("endpoint")
     )
-    both_ways = pairs.unionByName(reverse).distinct()
-    return rows.join(F.broadcast(both_ways), on=PAIR, how="left_semi")

@@ -51,14 +51,14 @@ def backtest(
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.replay.backtest import backtest as replay
-    from waypost.pipeline.replay.backtest import remember
+    from waypost.pipeline.replay.backtest import save_result
 
     changes = _read(settings)
     with start_job(spark) as job, job.step("replaying"):
         # Without changes the point is to check the replay: take no shortcuts.
         opened = open_lake(job.spark, lake)
         result = replay(opened, changes, out, shortcut=changes is not None)
-        remember(opened, result)
+        save_result(opened, result)
     if json:
         console.print_json(result)
     else:
