@@ -70,7 +70,7 @@ def bodies_on_disk(directory: Path) -> int:
     return sum(os.stat(path).st_size for path in (directory / "journal").glob("*.bodies"))
 
 
-async def test_what_is_published_can_be_leased(relay: Relay) -> None:
+async def test_a_published_message_can_be_leased(relay: Relay) -> None:
     message_id = await send(relay, {"n": [1, None, "ü"]}, reply_to="agent.b")
     (envelope,) = await relay.lease("agent.a")
     assert (envelope.id, envelope.payload) == (message_id, {"n": [1, None, "ü"]})
@@ -98,7 +98,7 @@ async def test_a_lease_is_exclusive_until_it_ends(relay: Relay, clock: ManualClo
     assert await leased(relay) == [1]
 
 
-async def test_what_is_acknowledged_is_gone(relay: Relay, reopen: Reopen) -> None:
+async def test_acknowledged_messages_are_removed(relay: Relay, reopen: Reopen) -> None:
     done, kept = await send(relay, "done"), await send(relay, "kept")
     assert await relay.ack("agent.a", [done]) == 1
     assert await relay.ack("agent.a", [done]) == 0
@@ -106,14 +106,14 @@ async def test_what_is_acknowledged_is_gone(relay: Relay, reopen: Reopen) -> Non
     assert [envelope.id for envelope in await relay.lease("agent.a")] == [kept]
 
 
-async def test_what_is_given_back_takes_its_old_place(relay: Relay) -> None:
+async def test_a_returned_message_takes_its_old_queue_position(relay: Relay) -> None:
     ids = [await send(relay, number) for number in range(3)]
     await relay.lease("agent.a", limit=2)
     await relay.nack("agent.a", [ids[1], ids[0]])
     assert await leased(relay) == [0, 1, 2]
 
 
-async def test_a_handler_consumes_what_it_gets(relay: Relay, reopen: Reopen) -> None:
+async def test_a_handled_message_is_consumed(relay: Relay, reopen: Reopen) -> None:
     seen: list[Any] = []
     relay.subscribe("agent.>", lambda envelope: seen.append(envelope.payload))
     for number in range(40):
@@ -123,7 +123,7 @@ async def test_a_handler_consumes_what_it_gets(relay: Relay, reopen: Reopen) -> 
     assert (await reopen()).metrics().total_messages == 0
 
 
-async def test_a_failed_message_is_a_dead_letter_that_can_be_put_back(
+async def test_a_failed_message_is_a_dead_letter_that_can_be_redriven(
     relay: Relay, reopen: Reopen
 ) -> None:
     def fail(envelope: Envelope) -> None:
@@ -221,7 +221,7 @@ async def test_messages_survive_many_segments(relay: Relay, tmp_path: Path, reop
     assert [payload[0] for payload in await leased(relay)] == [0, 1, 2, 3, 4]
 
 
-async def test_the_story_of_a_message_is_the_same(relay: Relay) -> None:
+async def test_the_history_of_a_message_is_the_same(relay: Relay) -> None:
     message_id = await send(relay, 1)
     await relay.lease("agent.a")
     await relay.ack("agent.a", message_id)
@@ -229,7 +229,7 @@ async def test_the_story_of_a_message_is_the_same(relay: Relay) -> None:
     assert kinds == ["check", "check", "check", "accepted", "leased", "acked"]
 
 
-async def test_mail_moves_along_when_the_storage_changes(
+async def test_messages_are_kept_when_the_storage_changes(
     relay: Relay, reopen: Reopen, storage: str, tmp_path: Path
 ) -> None:
     message_ids = [await send(relay, number) for number in range(3)]

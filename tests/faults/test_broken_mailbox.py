@@ -50,7 +50,7 @@ async def broken(directory: Path, break_: Callable[[Path], None]) -> Relay:
 
 
 @BREAK
-async def test_mail_for_a_broken_mailbox_is_delivered_and_the_breaker_hears_of_it(
+async def test_a_message_for_a_broken_mailbox_is_delivered_and_counts_as_a_failure(
     tmp_path: Path, break_: Callable[[Path], None]
 ) -> None:
     relay = await broken(tmp_path, break_)

@@ -194,7 +194,7 @@ async def test_two_damaged_batches_are_both_read_past(copy: Path) -> None:
     await assert_set_aside_somehow(copy, without(batches, first, second))
 
 
-async def test_a_sealed_segment_destroyed_as_a_whole_leaves_the_others(tmp_path: Path) -> None:
+async def test_a_completely_destroyed_sealed_segment_does_not_affect_others(tmp_path: Path) -> None:
     data = tmp_path / "data"
     await write_history(data)
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
@@ -213,7 +213,7 @@ async def test_a_sealed_segment_destroyed_as_a_whole_leaves_the_others(tmp_path:
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "open"])
-async def test_a_last_segment_destroyed_as_a_whole_is_not_written_over(
+async def test_a_completely_destroyed_last_segment_is_not_overwritten(
     tmp_path: Path, sealed: bool
 ) -> None:
     data = tmp_path / "data"

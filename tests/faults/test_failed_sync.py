@@ -33,7 +33,7 @@ async def with_three_confirmed(directory: Path, storage: str) -> tuple[Relay, li
     return relay, [(await publish(relay, n)).message_id for n in range(3)]
 
 
-async def test_waiting_and_later_publishes_are_told_and_no_sync_is_tried_again(
+async def test_waiting_and_later_publishes_fail_and_the_sync_is_not_retried(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay, _ = await with_three_confirmed(tmp_path, storage)
@@ -55,7 +55,7 @@ async def test_waiting_and_later_publishes_are_told_and_no_sync_is_tried_again(
     assert syncs.begun == begun + 1
 
 
-async def test_reopening_keeps_what_was_confirmed_and_nothing_else(
+async def test_reopening_keeps_exactly_the_confirmed_messages(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay, confirmed = await with_three_confirmed(tmp_path, storage)
@@ -73,7 +73,7 @@ async def test_reopening_keeps_what_was_confirmed_and_nothing_else(
         assert (await publish(relay)).delivered_to == 1
 
 
-async def test_a_stopped_relay_shows_why_and_answers_what_it_still_can(
+async def test_a_stopped_relay_reports_the_reason_and_still_answers_queries(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay, confirmed = await with_three_confirmed(tmp_path, storage)
@@ -165,7 +165,7 @@ async def test_a_failed_seal_loses_nothing_that_was_confirmed(
         assert [one.id for one in await relay.lease("agent.a")] == confirmed
 
 
-async def test_a_file_dropped_into_a_stopped_relay_waits_for_the_next_one(
+async def test_a_file_dropped_into_a_stopped_relay_is_published_at_the_next_start(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay, confirmed = await with_three_confirmed(tmp_path, storage)

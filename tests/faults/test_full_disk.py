@@ -128,7 +128,7 @@ async def test_room_on_the_disk_is_noticed_without_a_restart(disk: Disk, storage
         assert await waiting(relay) == kept
 
 
-async def test_what_was_confirmed_before_and_while_full_is_there_after_reopening(
+async def test_messages_confirmed_before_and_while_full_are_there_after_reopening(
     disk: Disk, storage: str
 ) -> None:
     data = disk.directory / "data"
@@ -220,7 +220,7 @@ async def test_rules_on_a_full_disk_are_the_old_ones_or_the_new_ones(
         assert (await publish(relay)).delivered_to == 1
 
 
-async def test_housekeeping_goes_on_while_the_disk_is_full(disk: Disk, storage: str) -> None:
+async def test_maintenance_continues_while_the_disk_is_full(disk: Disk, storage: str) -> None:
     """Or nothing would ever notice that there is room again."""
     async with relay_on(disk, storage) as relay:
         disk.fill(leave=LEFT_AFTER_BALLAST // 3)

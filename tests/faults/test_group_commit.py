@@ -67,7 +67,7 @@ async def test_no_publish_returns_before_its_sync(
     await relay.close()
 
 
-async def test_what_is_not_durable_is_not_handed_out(
+async def test_a_message_is_not_delivered_before_it_is_durable(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay = await opened(tmp_path, storage)
@@ -145,7 +145,7 @@ async def test_no_other_answer_comes_before_its_sync(
     await relay.close()
 
 
-async def test_a_publisher_that_gives_up_waiting_takes_nobody_with_it(
+async def test_a_cancelled_publish_does_not_cancel_others(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
     relay = await opened(tmp_path, storage)

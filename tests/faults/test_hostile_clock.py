@@ -64,7 +64,7 @@ async def test_time_in_the_journal_never_goes_back_and_order_holds(tmp_path: Pat
         assert created == sorted(created)
 
 
-async def test_ids_made_while_the_clock_goes_back_still_sort_in_order(tmp_path: Path) -> None:
+async def test_ids_sort_in_order_while_the_clock_goes_back(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Relay(tmp_path, settings=settings(), clock=clock) as relay:
         relay.register_endpoint("agent.a")
@@ -136,7 +136,7 @@ async def test_a_clock_put_right_after_running_a_year_ahead_loses_nothing(tmp_pa
     plain_journal.assert_index_is_right(tmp_path)
 
 
-async def test_time_goes_on_from_where_it_was_when_the_clock_is_set_back(tmp_path: Path) -> None:
+async def test_time_continues_when_the_clock_is_set_back(tmp_path: Path) -> None:
     clock = ManualClock()
     limit = RateLimitConfig(max_per_window=1, window_secs=60)
     async with Relay(tmp_path, settings=settings(rate_limit=limit), clock=clock) as relay:
@@ -168,7 +168,7 @@ async def test_waits_end_in_time_although_the_clock_was_set_back(
                 await relay.request("agent.a", 1, sender="agent.x", timeout=0.02)
 
 
-async def test_housekeeping_goes_on_although_the_clock_was_set_back(tmp_path: Path) -> None:
+async def test_maintenance_continues_after_the_clock_was_set_back(tmp_path: Path) -> None:
     clock, swept = SettableClock(), []
     keep = HousekeepingConfig(sweep_interval_ms=10)
     async with Relay(tmp_path, settings=settings(housekeeping=keep), clock=clock) as relay:
@@ -217,7 +217,7 @@ async def test_a_message_put_off_is_brought_to_its_handler_after_a_restart(
         assert handled == [result.message_id]
 
 
-async def test_a_message_put_off_ends_a_wait_for_it_after_a_restart(tmp_path: Path) -> None:
+async def test_a_delayed_message_ends_a_waiting_lease_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Relay(tmp_path, settings=settings(), clock=clock) as relay:
         relay.register_endpoint("agent.a")

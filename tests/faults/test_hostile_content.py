@@ -26,7 +26,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("size", ["small", "large"])
 @pytest.mark.parametrize("storage", ["journal", "maildir"])
-async def test_payloads_come_back_as_they_were_sent(
+async def test_payloads_are_delivered_as_they_were_sent(
     tmp_path: Path, storage: str, size: str
 ) -> None:
     settings = msgspec.structs.replace(SETTINGS, storage=storage)
@@ -90,7 +90,7 @@ async def test_a_file_dropped_in_cannot_write_into_the_journal(tmp_path: Path, r
         assert [one.payload for one in await relay.lease("agent.a")] == ["after"]
 
 
-async def test_sizes_are_those_of_the_files_whatever_the_header_says(tmp_path: Path) -> None:
+async def test_sizes_are_those_of_the_files_whatever_the_header(tmp_path: Path) -> None:
     chains = [[], ["agent.b"], ["é"], ['"\\'], ["\n"], ["a b", "日本", "x" * 300], ["\x7f\x00"]]
     async with Relay(tmp_path, settings=SETTINGS) as relay:
         endpoint = relay.register_endpoint("agent.a")

@@ -215,7 +215,7 @@ async def test_a_cut_body_file_costs_the_payloads_in_it_and_nothing_else(
         assert await relay.purge_dead_letters() == 3
 
 
-async def test_a_handler_is_not_stopped_by_a_payload_that_is_gone(tmp_path: Path) -> None:
+async def test_a_handler_is_not_stopped_by_a_missing_payload(tmp_path: Path) -> None:
     data = tmp_path / "data"
     await write_large(data, "journal")
     (bodies,) = (data / "journal").glob("*.bodies")

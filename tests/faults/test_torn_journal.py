@@ -74,7 +74,7 @@ async def test_a_cut_anywhere_keeps_whole_batches_only(history: Path, tmp_path: 
         *("not text", "a large batch without its commit"),
     ],
 )
-async def test_what_was_never_committed_is_cut(copy: Path, tail: bytes) -> None:
+async def test_uncommitted_bytes_are_cut(copy: Path, tail: bytes) -> None:
     expected = plain_journal.add_up_directory(copy)
     with only_segment(copy).open("ab") as file:
         file.write(tail)

@@ -130,7 +130,7 @@ class ForgetfulChance(Chance):
 
 
 @pytest.mark.parametrize("chance", [Chance, ChanceInFiles, ForgetfulChance])
-def test_a_relay_is_what_its_journal_adds_up_to(chance: type[Chance]) -> None:
+def test_the_state_of_a_relay_equals_the_sum_of_its_journal(chance: type[Chance]) -> None:
     run_state_machine_as_test(
         chance,
         settings=settings(

@@ -154,7 +154,7 @@ def test_the_number_of_rules_is_bounded() -> None:
         full.with_rule(AccessRule("one", "more", "deny"))
 
 
-def test_a_full_set_still_takes_a_replacement() -> None:
+def test_a_full_set_accepts_a_replacement() -> None:
     full = AccessRules(AccessRule(f"agent.{n}", ">", "deny") for n in range(access_rules_max))
     replaced = full.with_rule(AccessRule("agent.0", ">", "allow"))
     assert replaced.check_access("agent.0", "a").allowed

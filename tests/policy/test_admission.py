@@ -127,7 +127,7 @@ def test_a_sender_below_its_limit_passes_with_the_numbers_seen() -> None:
     assert (verdict.detail, verdict.retry_after_ms) == ("", 0)
 
 
-def test_a_sender_at_its_limit_is_rejected_and_told_when_to_come_back() -> None:
+def test_a_sender_at_its_limit_is_rejected_with_a_retry_time() -> None:
     verdict = admit_sender("agent.out", sent(NOW - 9000, NOW), limited_to(2), NOW)
     assert (verdict.reason, verdict.count, verdict.limit) == (Reason.RATE_LIMITED, 2, 2)
     assert verdict.detail == "rate limit exceeded: 2/2 messages in 10s window"
@@ -163,7 +163,7 @@ def test_a_delivery_through_a_half_open_circuit_is_a_probe() -> None:
     )
 
 
-def test_a_probe_that_the_budget_rejects_is_given_back() -> None:
+def test_a_probe_that_the_budget_rejects_is_released() -> None:
     breakers = opened_at(NOW - COOLDOWN)
     verdict = deliver({"budget"}, breakers)
     assert (verdict.reason, verdict.probe) == (Reason.BUDGET_EXCEEDED, False)
@@ -184,7 +184,7 @@ def test_a_delivery_rejected_before_the_circuit_does_not_touch_it(check: str) ->
     assert breakers.get_states() == before
 
 
-def test_an_open_circuit_says_when_to_come_back() -> None:
+def test_a_rejection_by_an_open_circuit_has_a_retry_time() -> None:
     assert deliver({"circuit"}).retry_after_ms == COOLDOWN
 
 
@@ -212,7 +212,7 @@ def test_the_quota_depends_on_the_tier() -> None:
 
 
 @pytest.mark.parametrize("tier", Tier)
-def test_a_quota_rejection_says_the_same_in_every_tier(tier: Tier) -> None:
+def test_a_quota_rejection_has_the_same_text_in_every_tier(tier: Tier) -> None:
     none = TierLimits(0, 0)
     qos = QosConfig(enabled=True, tier1=none, tier2=none, tier3=none)
     verdict = with_inbox(5, qos, tier=tier)
@@ -220,7 +220,7 @@ def test_a_quota_rejection_says_the_same_in_every_tier(tier: Tier) -> None:
     assert verdict.retry_after_ms == 0
 
 
-def test_only_what_the_sender_itself_holds_counts_for_its_quota() -> None:
+def test_only_the_senders_own_messages_count_towards_its_quota() -> None:
     qos = QosConfig(enabled=True, tier1=TierLimits(1, SIZE))
     verdict = with_inbox(10_000, qos)
     assert (verdict.reason, verdict.quota_count, verdict.quota_bytes) == (None, 0, 0)
@@ -274,7 +274,7 @@ def test_a_message_larger_than_the_whole_inbox_is_rejected() -> None:
 
 @pytest.mark.parametrize("tier1", [TierLimits(0, 0), TierLimits(9, 9999)])
 @pytest.mark.parametrize("calls", [0, 1])
-def test_a_rejected_arrival_evicts_nobody(tier1: TierLimits, calls: int) -> None:
+def test_a_rejected_arrival_evicts_nothing(tier1: TierLimits, calls: int) -> None:
     qos = QosConfig(enabled=True, tier1=tier1, inbox_max_bytes=1000)
     verdict = with_inbox(1000, qos, calls=calls)
     assert verdict.evict_bytes == (SIZE if verdict.reason is None else 0)
@@ -304,7 +304,7 @@ def test_with_everything_off_only_the_budget_can_reject() -> None:
     assert rejected.reason is Reason.BUDGET_EXCEEDED
 
 
-def test_a_verdict_holds_the_numbers_it_was_reached_by() -> None:
+def test_a_verdict_has_the_counters_it_is_based_on() -> None:
     verdict = deliver({"quota"})
     assert (verdict.depth, verdict.pressure) == (3, 0.75)
     assert (verdict.quota_count, verdict.quota_bytes) == (3, 3 * SIZE)

@@ -43,7 +43,7 @@ def test_a_bound_is_a_whole_number_above_zero(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_a_bound_tells_what_it_counts(name: str) -> None:
+def test_the_name_of_a_bound_has_its_unit(name: str) -> None:
     assert name.endswith(UNITS)
 
 

@@ -100,13 +100,13 @@ def test_an_open_circuit_rejects_and_names_the_endpoint() -> None:
     assert result.reason == "circuit open for endpoint a"
 
 
-def test_an_open_circuit_says_how_long_it_stays_open() -> None:
+def test_an_open_circuit_has_a_retry_time() -> None:
     breakers = opened(at_ms=1000)
     assert breakers.check("a", 1000).retry_after_ms == COOLDOWN
     assert breakers.check("a", 1000 + COOLDOWN - 1).retry_after_ms == 1
 
 
-def test_a_circuit_stays_open_until_the_cooldown_is_over() -> None:
+def test_a_circuit_stays_open_until_the_cooldown_ends() -> None:
     breakers = opened(cooldown_ms=1000)
     assert not breakers.check("a", 999).allowed
     assert breakers.state_of("a") is OPEN
@@ -162,7 +162,7 @@ def test_a_good_probe_makes_room_for_the_next() -> None:
     assert breakers.check("a", COOLDOWN).probe
 
 
-def test_a_probe_given_back_makes_room_and_counts_for_nothing() -> None:
+def test_a_released_probe_frees_its_slot_and_is_not_counted() -> None:
     breakers = half_open(success_to_close=1)
     breakers.release_probe("a")
     assert breakers.state_of("a") is HALF_OPEN
@@ -274,7 +274,9 @@ def test_the_states_are_copies() -> None:
 
 
 @pytest.mark.parametrize("make", [opened, half_open])
-def test_a_reset_closes_one_breaker_and_says_so(make: Callable[[], CircuitBreakers]) -> None:
+def test_a_reset_closes_one_breaker_and_returns_the_transition(
+    make: Callable[[], CircuitBreakers],
+) -> None:
     breakers = make()
     breakers.record_failure("b", 0)
     before = breakers.state_of("a")
@@ -360,7 +362,7 @@ def test_failures_long_ago_are_forgotten_without_a_move() -> None:
     assert len(breakers) == 0
 
 
-def test_a_breaker_is_not_forgotten_before_its_cooldown_is_over() -> None:
+def test_a_breaker_is_not_forgotten_before_its_cooldown_ends() -> None:
     breakers = opened(at_ms=0)
     assert breakers.sweep(COOLDOWN - 1, idle_ms=1) == []
     assert not breakers.check("a", COOLDOWN - 1).allowed

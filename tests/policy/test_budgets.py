@@ -278,7 +278,7 @@ def test_no_sequence_of_wishes_and_deliveries_makes_a_budget_larger(
 
 
 @given(BUDGETS, WISHES, st.sampled_from(NAMES))
-def test_what_was_rejected_stays_rejected_whatever_is_wished(
+def test_a_rejected_budget_stays_rejected_whatever_is_requested(
     budget: Budget, wish: Budget | dict[str, object], endpoint: str
 ) -> None:
     if overdrawn(budget, endpoint, NOW) is not None:

@@ -97,7 +97,7 @@ def test_after_the_timeout_one_probe_is_allowed_and_no_second() -> None:
     assert ask(policy, RESET_MS).reason is CIRCUIT_OPEN
 
 
-def test_while_a_probe_is_out_the_wait_is_what_its_failure_would_cost() -> None:
+def test_while_a_probe_is_in_flight_the_retry_time_is_that_of_its_failure() -> None:
     policy = opened()
     ask(policy, RESET_MS)
     assert ask(policy, RESET_MS + 5) == GuardResult(False, CIRCUIT_OPEN, RESET_MS)
@@ -248,7 +248,7 @@ def test_no_sender_ever_gets_more_through_than_its_limit(
 # --- Both at once --------------------------------------------------------------------------------
 
 
-def test_an_open_circuit_goes_before_the_rate() -> None:
+def test_an_open_circuit_is_reported_before_the_rate_limit() -> None:
     policy = spent(opened())
     assert policy.check("sender-1", "target-1", 0)[0].reason is CIRCUIT_OPEN
 
@@ -260,7 +260,7 @@ def test_a_call_rejected_by_the_circuit_is_not_counted_in_the_window() -> None:
     assert policy.check("sender-1", "target-2", 0)[0] == ALLOWED
 
 
-def test_a_probe_that_the_rate_rejects_is_given_back() -> None:
+def test_a_probe_that_the_rate_limit_rejects_is_released() -> None:
     policy = spent(opened(), now_ms=RESET_MS)
     result, moved = policy.check("sender-1", "target-1", RESET_MS)
     assert result.reason is RATE_LIMITED
@@ -271,21 +271,21 @@ def test_a_probe_that_the_rate_rejects_is_given_back() -> None:
 # --- Starting over -------------------------------------------------------------------------------
 
 
-def test_resetting_a_circuit_closes_it_and_says_so() -> None:
+def test_resetting_a_circuit_closes_it_and_returns_the_transition() -> None:
     policy = opened()
     assert policy.reset_circuit("target-1") == Transition("target-1", OPEN, CLOSED, Occasion.RESET)
     fail(policy, 4)
     assert ask(policy) == ALLOWED
 
 
-def test_resetting_a_circuit_leaves_the_others() -> None:
+def test_resetting_a_circuit_does_not_affect_others() -> None:
     policy = opened()
     fail(policy, 5, target="target-2")
     policy.reset_circuit("target-1")
     assert ask(policy, target="target-2").reason is CIRCUIT_OPEN
 
 
-def test_resetting_a_circuit_nobody_knows_does_nothing() -> None:
+def test_resetting_an_unknown_circuit_does_nothing() -> None:
     policy = GuardPolicy()
     assert policy.reset_circuit("target-1") is None
     assert policy.tracked() == (0, 0)
@@ -372,7 +372,7 @@ def test_a_value_that_makes_no_sense_falls_back_to_the_default(variable: str, va
     assert load_messaging_guard_config({variable: value}) == MessagingGuardConfig()
 
 
-def test_one_bad_variable_does_not_spoil_the_others() -> None:
+def test_one_bad_variable_does_not_affect_the_others() -> None:
     env = {"AGENT_CB_FAILURE_THRESHOLD": "no", "AGENT_RATE_LIMIT_PER_MIN": "3"}
     assert load_messaging_guard_config(env) == MessagingGuardConfig(rate_limit_per_window=3)
 

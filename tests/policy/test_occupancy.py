@@ -34,7 +34,7 @@ def naive_victims(evictable: list[tuple[str, int]], needed: int) -> list[int]:
 # --- Counting ------------------------------------------------------------------------------------
 
 
-def test_an_empty_mailbox_holds_nothing_of_anybody() -> None:
+def test_an_empty_mailbox_has_no_messages_of_any_sender() -> None:
     mailbox = Occupancy()
     assert (mailbox.depth, mailbox.bytes, mailbox.held_by("a")) == (0, 0, (0, 0))
 
@@ -58,7 +58,7 @@ def test_asking_about_a_stranger_takes_no_memory() -> None:
     assert not mailbox.by_sender
 
 
-def test_removing_what_was_never_there_is_an_error_and_changes_nothing() -> None:
+def test_removing_an_unknown_message_is_an_error_and_changes_nothing() -> None:
     mailbox = mailbox_of([("a", 10)])
     with pytest.raises(KeyError):
         mailbox.remove("b", 10)
@@ -85,7 +85,7 @@ def test_occupancy_always_equals_a_recount(steps: list[tuple[str, int] | int]) -
 # --- Eviction ------------------------------------------------------------------------------------
 
 
-def test_the_heaviest_sender_holds_the_most_bytes_not_the_most_messages() -> None:
+def test_the_heaviest_sender_has_the_most_bytes_not_the_most_messages() -> None:
     assert heaviest({"many": 3, "large": 9}) == "large"
 
 
@@ -93,12 +93,12 @@ def test_among_equally_heavy_senders_the_first_by_name_is_taken() -> None:
     assert heaviest({"b": 5, "a": 5, "c": 1}) == "a"
 
 
-def test_the_oldest_message_of_the_heaviest_sender_goes_first() -> None:
+def test_the_oldest_message_of_the_heaviest_sender_is_evicted_first() -> None:
     evictable = [("small", 1), ("large", 5), ("small", 1), ("large", 5)]
     assert choose_victims(evictable, 3) == [1]
 
 
-def test_whoever_becomes_the_heaviest_is_next() -> None:
+def test_the_next_victim_is_of_the_sender_that_is_then_the_heaviest() -> None:
     assert choose_victims([("b", 4), ("a", 3), ("a", 3), ("b", 1)], 7) == [1, 0]
 
 
@@ -116,7 +116,7 @@ def test_where_everything_would_not_be_enough_nothing_is_evicted() -> None:
     assert choose_victims([], 1) == []
 
 
-def test_everything_goes_when_exactly_everything_is_needed() -> None:
+def test_everything_is_evicted_when_exactly_everything_is_needed() -> None:
     assert sorted(choose_victims([("a", 5), ("b", 5)], 10)) == [0, 1]
 
 

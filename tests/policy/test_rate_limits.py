@@ -37,18 +37,18 @@ def test_a_sender_at_or_above_the_limit_may_not(count: int) -> None:
     assert not check_rate_limit("agent.a", count, config_of(100)).allowed
 
 
-def test_with_limiting_off_any_count_passes_and_nothing_is_told() -> None:
+def test_with_limits_off_any_count_passes_without_counters() -> None:
     off = config_of(1, enabled=False)
     assert check_rate_limit("agent.a", 1_000_000, off) == RateLimitResult(True)
 
 
 @pytest.mark.parametrize("count", [3, 8])
-def test_the_count_and_the_limit_are_told(count: int) -> None:
+def test_the_result_has_the_count_and_the_limit(count: int) -> None:
     result = check_rate_limit("agent.a", count, config_of(8))
     assert (result.current_count, result.limit) == (count, 8)
 
 
-def test_a_rejection_says_how_many_in_which_window() -> None:
+def test_a_rejection_has_the_count_and_the_window() -> None:
     result = check_rate_limit("agent.a", 12, config_of(10, window_secs=30))
     assert result.reason == "rate limit exceeded: 12/10 messages in 30s window"
 
@@ -145,7 +145,7 @@ def test_asking_does_not_count() -> None:
     assert len(windows) == 0
 
 
-def test_below_the_limit_there_is_nothing_to_wait_for() -> None:
+def test_below_the_limit_there_is_no_retry_time() -> None:
     windows = RateWindows()
     windows.record("agent.a", 5)
     assert windows.retry_after_ms("agent.a", 6, 1000, limit=2) == 0
@@ -160,13 +160,13 @@ def test_at_the_limit_the_oldest_that_counts_must_leave_first() -> None:
     assert windows.retry_after_ms("agent.a", 800, 1000, limit=1) == 900
 
 
-def test_a_wait_that_is_over_is_not_negative() -> None:
+def test_a_wait_that_has_ended_is_not_negative() -> None:
     windows = RateWindows()
     windows.record("agent.a", 5)
     assert windows.retry_after_ms("agent.a", 9000, 1000, limit=1) == 0
 
 
-def test_sweeping_forgets_senders_whose_window_is_empty_and_no_others() -> None:
+def test_sweeping_forgets_only_senders_with_an_empty_window() -> None:
     windows = RateWindows()
     windows.record("idle", 0)
     windows.record("busy", 0)
@@ -176,7 +176,7 @@ def test_sweeping_forgets_senders_whose_window_is_empty_and_no_others() -> None:
     assert windows.count("busy", 1000, 1000) == 1
 
 
-def test_sweeping_lets_go_of_old_instants_even_if_nobody_counts() -> None:
+def test_sweeping_drops_old_publishes_even_if_limits_are_off() -> None:
     windows = RateWindows()
     for at in range(10_000):
         windows.record("agent.a", at)
@@ -192,7 +192,7 @@ def test_clearing_forgets_every_sender() -> None:
     assert windows.count("agent.a", 5, 10) == len(windows) == 0
 
 
-def test_a_snapshot_holds_what_still_counts() -> None:
+def test_a_snapshot_has_the_publishes_that_still_count() -> None:
     windows = RateWindows()
     windows.record("idle", 0)
     windows.record("busy", 0)

@@ -50,7 +50,7 @@ def test_everyone_knows_the_relay() -> None:
     assert sender_tier(RELAY, NOW_MS, None, NOW_MS, WEEK_MS) is Tier.ACTIVE
 
 
-def test_nobody_knows_the_anonymous_whatever_was_sent_to_them() -> None:
+def test_anonymous_senders_are_unknown_whatever_was_sent_to_them() -> None:
     assert sender_tier(ANONYMOUS, NOW_MS, NOW_MS, NOW_MS, WEEK_MS) is Tier.UNKNOWN
 
 

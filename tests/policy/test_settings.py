@@ -150,7 +150,7 @@ def test_a_file_with_one_field_changes_that_field_and_no_other(path: tuple[str, 
 
 
 @given(ANY_SETTINGS, ANY_SETTINGS)
-def test_settings_survive_being_written_and_read_over_any_others(
+def test_settings_survive_being_written_and_merged_into_any_others(
     settings: Settings, base: Settings
 ) -> None:
     assert merge_settings(base, msgspec.json.encode(to_config_document(settings))) == settings
@@ -164,7 +164,7 @@ def test_valid_settings_are_returned_unchanged(settings: Settings) -> None:
 # --- Precedence ----------------------------------------------------------------------------------
 
 
-def test_the_file_goes_before_the_constructor_and_that_before_the_defaults() -> None:
+def test_the_file_overrides_the_constructor_which_overrides_the_defaults() -> None:
     base = Settings(max_hops=3, lease_timeout_ms=7)
     settings = read({"maxHops": 4}, base)
     assert (settings.max_hops, settings.lease_timeout_ms) == (4, 7)
@@ -230,7 +230,7 @@ def test_one_bad_value_rejects_the_whole_file_and_is_named(document: Any, named:
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"5", b"null", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_a_file_that_is_no_json_object_is_rejected(raw: bytes) -> None:
+def test_a_file_without_a_json_object_is_rejected(raw: bytes) -> None:
     with pytest.raises(InvalidSettings):
         merge_settings(Settings(), raw)
 
@@ -247,7 +247,7 @@ def test_a_file_that_is_no_json_object_is_rejected(raw: bytes) -> None:
         (Settings(max_hops=object()), "invalid settings"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_made_in_python_are_held_to_the_same(settings: Settings, named: str) -> None:
+def test_settings_made_in_python_are_validated_too(settings: Settings, named: str) -> None:
     with pytest.raises(InvalidSettings, match=named):
         validate_settings(settings)
 

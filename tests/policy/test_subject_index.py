@@ -54,7 +54,7 @@ def test_a_value_stored_under_rest_is_not_found_for_the_bare_prefix() -> None:
     assert index_of(["a.>"]).matching("a") == []
 
 
-def test_what_is_within_a_pattern_comes_in_the_order_of_adding() -> None:
+def test_subjects_within_a_pattern_are_in_the_order_of_addition() -> None:
     index = index_of(["a.c", "a.b.c", "b", "a.a"])
     assert index.within("a.>") == [0, 1, 3]
     assert index.within(">") == [0, 1, 2, 3]
@@ -89,7 +89,7 @@ def test_removing_a_shorter_name_leaves_the_longer_one() -> None:
     assert index.within(">") == ["long"]
 
 
-def test_removing_twice_says_no_the_second_time() -> None:
+def test_removing_twice_returns_false_the_second_time() -> None:
     index: SubjectIndex[str] = SubjectIndex()
     ticket = index.add("a", "value")
     assert index.remove("a", ticket)

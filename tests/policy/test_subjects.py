@@ -134,7 +134,7 @@ def test_an_invalid_subject_is_invalid_input_and_a_value_error() -> None:
 
 
 @given(ANY_TEXT)
-def test_a_text_is_a_pattern_exactly_when_the_grammar_says_so(text: str) -> None:
+def test_a_text_is_a_pattern_exactly_when_it_follows_the_grammar(text: str) -> None:
     try:
         validate_pattern(text)
     except InvalidSubject:

@@ -30,7 +30,7 @@ def test_a_sender_that_was_written_to_is_acknowledged_at_any_age() -> None:
     assert tier_of(NOW, 0, NOW, WINDOW) is Tier.ACKNOWLEDGED
 
 
-def test_a_sender_that_never_wrote_is_not_active_however_fresh_the_letter() -> None:
+def test_a_sender_that_never_wrote_is_not_active_however_new_the_reply() -> None:
     assert tier_of(None, NOW, NOW, WINDOW) is Tier.ACKNOWLEDGED
 
 
@@ -62,9 +62,7 @@ def test_being_active_is_mutual(one: int, other: int) -> None:
 
 
 @given(INSTANTS, INSTANTS, st.integers(0, 10))
-def test_waiting_never_makes_anyone_better_known(
-    sent: int | None, received: int | None, wait_ms: int
-) -> None:
+def test_waiting_never_raises_a_tier(sent: int | None, received: int | None, wait_ms: int) -> None:
     later = tier_of(sent, received, NOW + wait_ms, WINDOW)
     assert later <= tier_of(sent, received, NOW, WINDOW)
 
@@ -134,5 +132,5 @@ def test_each_tier_has_its_own_limits() -> None:
     assert [qos.limits(tier) for tier in Tier] == [first, second, third]
 
 
-def test_what_a_rejected_sender_is_told_is_one_fixed_sentence() -> None:
+def test_the_text_of_a_quota_rejection_is_fixed() -> None:
     assert QUOTA_EXCEEDED_TEXT == "sender quota exceeded for this inbox"

@@ -72,7 +72,7 @@ async def test_rules_hold_after_a_restart(relay: Relay, start) -> None:
     assert await is_denied(again)
 
 
-async def test_a_removed_rule_is_gone_from_disk_too(relay: Relay, start) -> None:
+async def test_a_removed_rule_is_also_removed_from_disk(relay: Relay, start) -> None:
     relay.access.add_rule(DENY_B)
     relay.access.remove_rule("agent.b", "agent.a")
     again = await start()

@@ -63,7 +63,7 @@ async def test_sixteen_tokens_and_255_characters_are_still_a_subject(relay: Rela
     [b"bytes", object(), {"a": object()}, "\ud800", {"a": {1j: 1}}],
     ids=lambda payload: type(payload).__name__,
 )
-async def test_a_payload_that_is_no_json_is_rejected(relay: Relay, payload: object) -> None:
+async def test_a_payload_that_is_not_json_is_rejected(relay: Relay, payload: object) -> None:
     with pytest.raises(InvalidMessage):
         await send(relay, payload)
 
@@ -155,7 +155,7 @@ async def test_a_follow_up_to_a_message_put_back_by_hand_is_rejected_by_its_budg
     assert result.rejected[0].detail == "call budget exhausted"
 
 
-def test_what_the_package_raises_on_purpose_has_one_base() -> None:
+def test_exceptions_of_the_package_have_one_base() -> None:
     raised = [
         value
         for value in (getattr(waypost, name) for name in waypost.__all__)
@@ -286,7 +286,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("when", ["before it is opened", "after it is closed"])
-async def test_a_relay_that_is_not_open_says_how_to_open_it(
+async def test_the_error_of_a_closed_relay_names_the_way_to_open_it(
     data: Path, name: str, when: str
 ) -> None:
     relay = Relay(data, settings=Settings(watch_files=False), clock=ManualClock())

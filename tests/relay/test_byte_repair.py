@@ -78,7 +78,7 @@ def test_a_flipped_byte_of_the_commit_line_is_left_alone(tmp_path: Path) -> None
     assert find_flipped_byte(segment, damage_in(segment)) is None
 
 
-def test_an_answer_that_makes_no_sense_as_events_is_no_answer(tmp_path: Path) -> None:
+def test_a_correction_that_does_not_decode_to_events_is_dropped(tmp_path: Path) -> None:
     """The checksum fits, but the lines are not what a relay writes."""
     segment = tmp_path / "1.jsonl"
     lines = b"neither JSON\nnor events\n"

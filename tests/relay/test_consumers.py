@@ -55,7 +55,7 @@ async def test_it_needs_a_mailbox(relay: Relay) -> None:
         relay.attach("agent.nobody", lambda: None)
 
 
-async def test_it_is_told_of_arrivals_once_they_are_on_disk(relay: Relay) -> None:
+async def test_a_consumer_is_notified_of_arrivals_once_they_are_durable(relay: Relay) -> None:
     arrivals: list[None] = []
     consumer = stay(relay, arrivals)
     await send(relay, 1)
@@ -63,7 +63,7 @@ async def test_it_is_told_of_arrivals_once_they_are_on_disk(relay: Relay) -> Non
     assert numbers(consumer.take(9)) == [1]
 
 
-async def test_what_is_not_on_disk_is_not_handed_out(relay: Relay) -> None:
+async def test_a_message_is_not_leased_before_it_is_on_disk(relay: Relay) -> None:
     consumer = stay(relay)
     relay.submit(Draft("agent.a", 1, sender="agent.b"))
     assert consumer.take(9) == []
@@ -73,7 +73,7 @@ async def test_what_is_not_on_disk_is_not_handed_out(relay: Relay) -> None:
     assert numbers(consumer.take(9)) == [1]
 
 
-async def test_nobody_else_gets_what_it_holds_at_any_age(
+async def test_messages_in_flight_are_not_delivered_to_others_at_any_age(
     stocked: Relay, clock: ManualClock
 ) -> None:
     consumer = stay(stocked)
@@ -83,7 +83,7 @@ async def test_nobody_else_gets_what_it_holds_at_any_age(
     assert len(consumer.ack(ids(held))) == 2
 
 
-async def test_confirmed_messages_are_gone(stocked: Relay) -> None:
+async def test_acknowledged_messages_are_removed_from_the_mailbox(stocked: Relay) -> None:
     consumer = stay(stocked)
     assert [one.id for one in consumer.ack(ids(consumer.take(5)))] != []
     assert (consumer.in_flight, pending(stocked)) == ({}, 0)
@@ -97,7 +97,9 @@ async def test_confirming_again_gives_nothing(stocked: Relay) -> None:
     assert consumer.ack([*got, "never-was"]) == []
 
 
-async def test_when_it_leaves_what_it_holds_waits_at_its_old_place(stocked: Relay) -> None:
+async def test_messages_in_flight_return_to_their_positions_when_a_consumer_detaches(
+    stocked: Relay,
+) -> None:
     consumer = stay(stocked)
     held = consumer.take(4)
     consumer.ack(ids(held)[1:2])
@@ -107,7 +109,7 @@ async def test_when_it_leaves_what_it_holds_waits_at_its_old_place(stocked: Rela
     assert [envelope.payload for envelope in await stocked.lease("agent.a")] == [0, 2, 3, 4]
 
 
-async def test_it_gives_back_only_what_it_holds(stocked: Relay) -> None:
+async def test_a_consumer_returns_only_its_messages_in_flight(stocked: Relay) -> None:
     consumer = stay(stocked)
     held = consumer.take(2)
     (other,) = await stocked.lease("agent.a", limit=1)
@@ -116,7 +118,7 @@ async def test_it_gives_back_only_what_it_holds(stocked: Relay) -> None:
     assert numbers(consumer.take(9)) == [0, 1, 3, 4]
 
 
-async def test_given_back_with_a_delay_it_is_told_when_that_is_over(
+async def test_a_consumer_is_notified_when_the_delay_of_a_message_ends(
     stocked: Relay, clock: ManualClock
 ) -> None:
     arrivals: list[None] = []
@@ -130,7 +132,7 @@ async def test_given_back_with_a_delay_it_is_told_when_that_is_over(
     assert numbers(consumer.take(1)) == [0]
 
 
-async def test_larger_ones_stay_in_line(relay: Relay) -> None:
+async def test_messages_above_the_size_limit_stay_queued(relay: Relay) -> None:
     await send(relay, "x" * 5_000)
     await send(relay, 1)
     consumer = stay(relay)
@@ -148,7 +150,9 @@ async def test_enough_bytes_are_enough(relay: Relay) -> None:
     assert consumer.take(9, enough_bytes=0) == []
 
 
-async def test_expired_mail_neither_counts_nor_comes(relay: Relay, clock: ManualClock) -> None:
+async def test_expired_messages_are_neither_counted_nor_delivered(
+    relay: Relay, clock: ManualClock
+) -> None:
     await send(relay, 1, budget={"ttl": clock() // 1000 + 10})
     await send(relay, 2)
     clock.advance_ms(11)
@@ -157,7 +161,7 @@ async def test_expired_mail_neither_counts_nor_comes(relay: Relay, clock: Manual
     assert numbers(consumer.take(9)) == [2]
 
 
-async def test_a_damaged_message_becomes_a_dead_letter_and_holds_up_nothing(
+async def test_a_damaged_message_becomes_a_dead_letter_and_blocks_no_other(
     start: Start, data: Path
 ) -> None:
     relay = await start(storage="journal", rate_limit=UNLIMITED)
@@ -172,7 +176,7 @@ async def test_a_damaged_message_becomes_a_dead_letter_and_holds_up_nothing(
     assert len(await relay.dead_letters()) == 3
 
 
-async def test_one_that_can_never_be_handed_over_becomes_a_dead_letter(stocked: Relay) -> None:
+async def test_an_undeliverable_message_becomes_a_dead_letter(stocked: Relay) -> None:
     consumer = stay(stocked)
     (first,) = consumer.take(1)
     consumer.fail(first.envelope.id, "nobody can read this")
@@ -181,7 +185,9 @@ async def test_one_that_can_never_be_handed_over_becomes_a_dead_letter(stocked: 
     assert consumer.in_flight == {}
 
 
-async def test_it_can_let_go_of_what_somebody_else_has_dealt_with(stocked: Relay) -> None:
+async def test_a_consumer_prunes_messages_that_others_acknowledged_or_returned(
+    stocked: Relay,
+) -> None:
     consumer = stay(stocked)
     first, second, third = ids(consumer.take(3))
     await stocked.ack("agent.a", first)
@@ -201,7 +207,7 @@ async def test_without_its_mailbox_there_is_nothing_for_it(relay: Relay) -> None
     assert numbers(consumer.take(9)) == [1]
 
 
-async def test_one_that_raises_when_it_is_told_does_not_stop_the_relay(
+async def test_a_consumer_that_raises_when_notified_does_not_stop_the_relay(
     relay: Relay, caplog: pytest.LogCaptureFixture
 ) -> None:
     def raises() -> None:
@@ -238,7 +244,7 @@ async def test_coming_and_going_are_written_down(relay: Relay, data: Path) -> No
     ]
 
 
-async def test_the_journal_says_how_messages_were_handed_out(stocked: Relay, data: Path) -> None:
+async def test_the_journal_has_the_way_a_message_was_delivered(stocked: Relay, data: Path) -> None:
     consumer = stay(stocked)
     consumer.ack(ids(consumer.take(1)))
     await stocked.idle()
@@ -247,7 +253,7 @@ async def test_the_journal_says_how_messages_were_handed_out(stocked: Relay, dat
     assert leased.get("until_us", 0) == 0
 
 
-async def test_what_it_holds_lies_among_the_handed_out_files(stocked: Relay) -> None:
+async def test_messages_in_flight_are_in_cur(stocked: Relay) -> None:
     consumer = stay(stocked)
     held = consumer.take(2)
     await stocked.idle()

@@ -18,7 +18,7 @@ async def bury(relay: Relay, payload: object = None, *, to: str = "agent.a") -> 
     return result.message_id
 
 
-async def test_a_dead_letter_tells_what_why_when_and_where(
+async def test_a_dead_letter_has_its_envelope_reason_time_and_endpoint(
     relay: Relay, clock: ManualClock
 ) -> None:
     message_id = await bury(relay, "lost")
@@ -31,9 +31,7 @@ async def test_a_dead_letter_tells_what_why_when_and_where(
     assert (letter.endpoint, letter.endpoint_hash) == ("agent.a", endpoint.hash)
 
 
-async def test_a_dead_letter_lies_in_failed_with_its_reason(
-    relay: Relay, clock: ManualClock
-) -> None:
+async def test_a_dead_letter_is_in_failed_with_its_reason(relay: Relay, clock: ManualClock) -> None:
     message_id = await bury(relay, "lost")
     await relay.idle()
     endpoint = relay.get_endpoint("agent.a")
@@ -58,7 +56,7 @@ async def test_the_oldest_failure_is_listed_first(relay: Relay, clock: ManualClo
     assert [one.envelope.payload for one in await relay.dead_letters()] == [0, 1, 2]
 
 
-async def test_the_dead_letters_of_one_endpoint_may_be_listed_alone(relay: Relay) -> None:
+async def test_dead_letters_can_be_listed_for_one_endpoint(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
     await bury(relay, 1)
     await bury(relay, 2, to="agent.c")
@@ -95,7 +93,7 @@ async def test_the_groups_of_one_endpoint_may_be_asked_for_alone(relay: Relay) -
     assert [one.endpoint for one in await relay.dead_letter_groups("agent.c")] == ["agent.c"]
 
 
-async def test_a_redriven_message_goes_to_the_end(relay: Relay) -> None:
+async def test_a_redriven_message_is_queued_last(relay: Relay) -> None:
     message_id = await bury(relay, "second chance")
     await send(relay, "first")
     assert await relay.redrive(message_id) == 1
@@ -119,7 +117,7 @@ async def test_a_redriven_message_is_checked_no_more(start) -> None:
     assert pending(relay) == 2
 
 
-async def test_a_redriven_message_goes_to_its_handler(relay: Relay) -> None:
+async def test_a_redriven_message_is_delivered_to_its_handler(relay: Relay) -> None:
     message_id = await bury(relay)
     seen: list[Envelope] = []
     relay.subscribe("agent.a", seen.append)
@@ -128,9 +126,7 @@ async def test_a_redriven_message_goes_to_its_handler(relay: Relay) -> None:
     assert [envelope.id for envelope in seen] == [message_id]
 
 
-async def test_a_redriven_message_whose_time_is_over_expires(
-    relay: Relay, clock: ManualClock
-) -> None:
+async def test_an_expired_redriven_message_is_removed(relay: Relay, clock: ManualClock) -> None:
     result = await send(relay, budget={"ttl": clock() // 1000 - 1})
     await relay.redrive(result.message_id)
     assert await relay.lease("agent.a") == []
@@ -166,7 +162,7 @@ async def test_a_copy_in_one_mailbox_may_be_redriven_alone(relay: Relay) -> None
     assert [one.endpoint for one in await relay.dead_letters()] == ["agent.a"]
 
 
-async def test_an_id_that_is_no_dead_letter_is_not_redriven(relay: Relay) -> None:
+async def test_an_id_without_a_dead_letter_is_not_redriven(relay: Relay) -> None:
     alive = await send(relay)
     assert await relay.redrive([alive.message_id, "never-existed"]) == 0
 
@@ -185,7 +181,7 @@ async def test_purging_throws_everything_away(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("as_duration", [True, False])
-async def test_purging_spares_what_is_young_enough(
+async def test_purging_keeps_newer_dead_letters(
     relay: Relay, clock: ManualClock, as_duration: bool
 ) -> None:
     await bury(relay, "old")
@@ -209,7 +205,7 @@ async def test_purging_may_be_for_one_endpoint_alone(relay: Relay) -> None:
     assert [one.endpoint for one in await relay.dead_letters()] == ["agent.a"]
 
 
-async def test_what_is_purged_is_in_the_journal(relay: Relay, data: Path) -> None:
+async def test_a_purge_is_journaled(relay: Relay, data: Path) -> None:
     message_id = await bury(relay)
     await relay.purge_dead_letters()
     (event,) = events(data, "expired")
@@ -230,14 +226,14 @@ async def test_dead_letters_past_their_retention_are_swept(start, clock: ManualC
     assert await relay.dead_letters() == []
 
 
-async def test_the_dead_letters_of_an_unregistered_endpoint_stay(relay: Relay) -> None:
+async def test_dead_letters_of_an_unregistered_endpoint_are_kept(relay: Relay) -> None:
     message_id = await bury(relay)
     relay.unregister_endpoint("agent.a")
     (letter,) = await relay.dead_letters()
     assert letter.envelope.id == message_id
 
 
-async def test_a_dead_letter_with_a_large_payload_is_kept_whole(start) -> None:
+async def test_a_dead_letter_keeps_its_large_payload(start) -> None:
     relay = await start(rate_limit=UNLIMITED)
     relay.register_endpoint("agent.a")
     message_id = await bury(relay, "x" * 50_000)

@@ -76,9 +76,7 @@ async def test_files_dropped_while_the_relay_was_away_are_taken_at_its_start(
     assert payloads(await relay.lease("agent.a")) == [1, 2, 3]
 
 
-async def test_a_dropped_message_goes_to_a_handler_like_any_other(
-    start, endpoint: Endpoint
-) -> None:
+async def test_a_drop_in_is_delivered_to_a_handler(start, endpoint: Endpoint) -> None:
     drop(endpoint, "from-outside", DROPPED)
     relay = await start()
     seen: list[object] = []
@@ -136,7 +134,7 @@ async def test_a_dropped_message_is_taken_once_whatever_its_name(start, endpoint
     ],
     ids=lambda content: content[:40],
 )
-async def test_what_cannot_be_taken_lies_in_failed_with_its_reason(
+async def test_a_rejected_file_is_in_failed_with_its_reason(
     start, endpoint: Endpoint, content: bytes
 ) -> None:
     drop(endpoint, "bad", content)
@@ -205,9 +203,7 @@ async def test_a_dropped_message_that_rules_forbid_is_rejected(
     assert "access rules" in rejection(endpoint, "forbidden")["reason"]
 
 
-async def test_what_was_rejected_is_still_there_after_another_start(
-    start, endpoint: Endpoint
-) -> None:
+async def test_a_rejected_file_is_kept_after_another_start(start, endpoint: Endpoint) -> None:
     for name in ("first", "second"):
         drop(endpoint, name, DROPPED)
     drop(endpoint, "bad", b"not json")
@@ -231,7 +227,7 @@ async def test_a_rejected_file_may_be_dropped_in_again(
     assert [one.id for one in await relay.lease("agent.a")] == ["first", "second"]
 
 
-async def test_mail_of_the_relay_itself_is_not_taken_for_a_drop_in(start, data: Path) -> None:
+async def test_files_of_the_relay_itself_are_not_taken_for_drop_ins(start, data: Path) -> None:
     relay = await start(watch_files=True, rate_limit=UNLIMITED)
     endpoint = relay.register_endpoint("agent.a")
     for number in range(30):
@@ -244,7 +240,7 @@ async def test_mail_of_the_relay_itself_is_not_taken_for_a_drop_in(start, data: 
     assert events(data, "rejected") == []
 
 
-async def test_the_files_of_others_are_never_written_to(start, endpoint: Endpoint) -> None:
+async def test_files_of_other_processes_are_never_written(start, endpoint: Endpoint) -> None:
     """Someone may hold such a file open, or have it under another name."""
     assert endpoint.maildir_path is not None
     drop(endpoint, "bad", b"not json")
@@ -261,7 +257,7 @@ async def test_the_files_of_others_are_never_written_to(start, endpoint: Endpoin
     assert stat.S_IMODE(mode) == 0o600
 
 
-async def test_the_file_of_a_dead_letter_is_not_written_over(start, endpoint: Endpoint) -> None:
+async def test_the_file_of_a_dead_letter_is_not_overwritten(start, endpoint: Endpoint) -> None:
     relay: Relay = await start()
     relay.register_endpoint("agent.a")
     await send(relay, "first", sender="agent.x", message_id="order-1", budget={"ttl": 1})

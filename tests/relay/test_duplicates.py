@@ -48,7 +48,7 @@ async def test_the_same_id_twice_in_one_batch_is_stored_once(relay: Relay) -> No
     assert len(await relay.lease("agent.a")) == 1
 
 
-async def test_the_first_result_of_a_fan_out_is_told_whole(start) -> None:
+async def test_the_first_result_of_a_fan_out_is_returned_completely(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=2))
     relay.register_endpoint("agent.a")
     relay.register_endpoint("agent.c")
@@ -119,7 +119,7 @@ async def test_an_id_that_a_full_mailbox_rejected_may_be_tried_again(start) -> N
     assert (await send(relay, message_id="order-1")).delivered_to == 1
 
 
-async def test_an_id_that_found_nobody_may_be_tried_again(relay: Relay) -> None:
+async def test_an_id_without_a_recipient_may_be_retried(relay: Relay) -> None:
     await send(relay, to="agent.new", message_id="order-1")
     relay.register_endpoint("agent.new")
     assert (await send(relay, to="agent.new", message_id="order-1")).delivered_to == 1
@@ -131,7 +131,7 @@ async def retried(relay: Relay) -> None:
     await send(relay, "second", message_id="order-1")
 
 
-async def test_a_second_try_that_is_stored_takes_the_place_of_its_dead_letter(
+async def test_a_retry_that_is_stored_replaces_its_dead_letter(
     relay: Relay,
 ) -> None:
     await retried(relay)
@@ -255,7 +255,9 @@ async def test_an_id_that_another_used_elsewhere_is_stored_as_if_new(two_boxes: 
     assert payloads(await two_boxes.lease("agent.c")) == ["squat"]
 
 
-async def test_the_result_of_another_under_the_same_id_is_not_told(two_boxes: Relay) -> None:
+async def test_the_result_of_another_sender_with_the_same_id_is_not_disclosed(
+    two_boxes: Relay,
+) -> None:
     await send(two_boxes, to="agent.*", sender="agent.x", message_id="order-1")
     result = await send(two_boxes, to="agent.nobody", message_id="order-1")
     assert result.delivered_to == 0
@@ -309,14 +311,14 @@ async def test_one_mailbox_that_cannot_take_an_id_rejects_it_for_all(two_boxes: 
     assert await two_boxes.lease("agent.a") == []
 
 
-async def test_the_first_result_is_told_though_another_has_the_id_by_now(relay: Relay) -> None:
+async def test_the_first_result_is_returned_though_another_has_the_id_now(relay: Relay) -> None:
     mine = await send(relay, message_id="order-1")
     await relay.ack("agent.a", "order-1")
     await send(relay, sender="agent.x", message_id="order-1")
     assert await send(relay, message_id="order-1") == mine
 
 
-async def test_a_dead_letter_of_another_is_not_forgotten(relay: Relay) -> None:
+async def test_another_senders_dead_letter_is_not_forgotten(relay: Relay) -> None:
     overdrawn = {"call_budget_remaining": 0}
     await send(relay, "theirs", sender="agent.x", message_id="order-1", budget=overdrawn)
     for budget in (None, overdrawn):

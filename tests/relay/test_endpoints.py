@@ -69,7 +69,7 @@ async def test_endpoints_are_listed_in_the_order_they_were_registered(start) -> 
     assert [one.subject for one in relay.list_endpoints()] == ["agent.z", "agent.a", "other.m"]
 
 
-async def test_an_endpoint_nobody_registered_is_not_there(relay: Relay) -> None:
+async def test_an_unregistered_endpoint_is_not_found(relay: Relay) -> None:
     assert relay.get_endpoint("agent.nobody") is None
     with pytest.raises(UnknownEndpoint, match=r"agent\.nobody"):
         relay.unregister_endpoint("agent.nobody")
@@ -78,12 +78,12 @@ async def test_an_endpoint_nobody_registered_is_not_there(relay: Relay) -> None:
 @pytest.mark.parametrize(
     "subject", ["", ".", "a..b", "agent.*", ">", "agent a", "../x", "ü", "a.b.", None, 5, "x" * 256]
 )
-async def test_what_is_no_subject_cannot_be_registered(relay: Relay, subject: str) -> None:
+async def test_registering_an_invalid_subject_fails(relay: Relay, subject: str) -> None:
     with pytest.raises(InvalidSubject):
         relay.register_endpoint(subject)
 
 
-async def test_an_unregistered_endpoint_takes_no_more_mail(relay: Relay) -> None:
+async def test_an_unregistered_endpoint_accepts_no_more_messages(relay: Relay) -> None:
     relay.unregister_endpoint("agent.a")
     assert relay.list_endpoints() == []
     assert (await send(relay)).delivered_to == 0
@@ -97,7 +97,9 @@ async def test_an_empty_endpoint_leaves_nothing_behind(relay: Relay, data: Path)
     assert relay.metrics().endpoints == []
 
 
-async def test_the_mail_of_an_unregistered_endpoint_waits_for_the_next(relay: Relay) -> None:
+async def test_messages_of_an_unregistered_endpoint_are_kept_for_its_next_registration(
+    relay: Relay,
+) -> None:
     await send(relay, "kept")
     relay.unregister_endpoint("agent.a")
     await relay.idle()
@@ -105,9 +107,7 @@ async def test_the_mail_of_an_unregistered_endpoint_waits_for_the_next(relay: Re
     assert payloads(await relay.lease("agent.a")) == ["kept"]
 
 
-async def test_the_mail_of_an_unregistered_endpoint_may_still_be_leased(
-    relay: Relay, data: Path
-) -> None:
+async def test_messages_of_an_unregistered_endpoint_can_be_leased(relay: Relay, data: Path) -> None:
     result = await send(relay)
     relay.unregister_endpoint("agent.a")
     assert len(await relay.lease("agent.a")) == 1
@@ -135,7 +135,7 @@ async def test_a_subject_registered_again_is_registered_since_then(
     assert relay.register_endpoint("agent.a").registered_at == instant(clock())
 
 
-async def test_subjects_are_told_apart_by_case(relay: Relay) -> None:
+async def test_subjects_are_case_sensitive(relay: Relay) -> None:
     relay.register_endpoint("Agent.a")
     await send(relay, to="Agent.a")
     assert await relay.lease("agent.a") == []

@@ -79,14 +79,14 @@ async def test_each_handler_gets_a_payload_of_its_own(relay: Relay) -> None:
     assert seen == [["whole"]]
 
 
-async def test_a_message_whose_handlers_succeed_is_gone(relay: Relay) -> None:
+async def test_a_message_whose_handlers_succeed_is_removed(relay: Relay) -> None:
     relay.subscribe("agent.a", lambda envelope: None)
     await send(relay)
     await relay.idle()
     assert relay.metrics().total_messages == 0
 
 
-async def test_a_raising_handler_makes_a_dead_letter_with_its_reason(relay: Relay) -> None:
+async def test_a_failing_handler_makes_a_dead_letter_with_its_reason(relay: Relay) -> None:
     def fail(envelope: Envelope) -> None:
         raise RuntimeError("no paper")
 
@@ -157,7 +157,7 @@ async def test_a_handler_whose_own_task_was_cancelled_counts_as_failed(relay: Re
     assert letter.reason == "handler failed: CancelledError: "
 
 
-async def test_a_late_subscriber_gets_what_waits(relay: Relay) -> None:
+async def test_a_late_subscriber_gets_pending_messages(relay: Relay) -> None:
     for number in range(3):
         await send(relay, number)
     seen: list[int] = []
@@ -166,7 +166,7 @@ async def test_a_late_subscriber_gets_what_waits(relay: Relay) -> None:
     assert seen == [0, 1, 2]
 
 
-async def test_a_subscriber_from_before_the_endpoint_hears_of_its_mail(start) -> None:
+async def test_a_subscriber_older_than_the_endpoint_gets_its_messages(start) -> None:
     relay = await start()
     seen: list[object] = []
     relay.subscribe("agent.>", seen.append)
@@ -312,7 +312,7 @@ async def test_a_pattern_remembered_from_before_never_claims_a_message(start, da
     assert payloads(await again.lease("agent.a")) == ["still here"]
 
 
-async def test_closing_waits_for_the_handler_at_work(relay: Relay, start) -> None:
+async def test_closing_waits_for_running_handlers(relay: Relay, start) -> None:
     began, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work(envelope: Envelope) -> None:
@@ -350,7 +350,7 @@ async def test_closing_cancels_a_handler_that_will_not_end_and_keeps_the_rest(
     assert payloads(await again.lease("agent.a")) == [1, 2]
 
 
-async def test_a_handler_sees_only_what_is_durable(data: Path) -> None:
+async def test_a_handler_gets_only_durable_messages(data: Path) -> None:
     settings = Settings(watch_files=False, rate_limit=UNLIMITED)
     async with Relay(data, settings=settings, clock=ManualClock()) as relay:
         relay.register_endpoint("agent.a")

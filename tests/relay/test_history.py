@@ -24,7 +24,7 @@ async def told(relay: Relay, message_id: str) -> list[tuple[str, str]]:
     return [(step.kind, step.text) for step in (await relay.explain(message_id)).steps]
 
 
-async def test_the_story_of_an_accepted_message_has_every_check_with_its_numbers(start) -> None:
+async def test_the_history_of_an_accepted_message_has_every_check_with_its_counters(start) -> None:
     relay = await start(
         rate_limit=RateLimitConfig(max_per_window=10),
         backpressure=BackpressureConfig(max_mailbox_size=20),
@@ -44,7 +44,7 @@ async def test_the_story_of_an_accepted_message_has_every_check_with_its_numbers
     ]
 
 
-async def test_a_story_tells_what_became_of_the_message(relay: Relay, clock: ManualClock) -> None:
+async def test_a_history_has_the_outcome_of_the_message(relay: Relay, clock: ManualClock) -> None:
     result = await send(relay)
     await relay.lease("agent.a")
     clock.advance_ms(30_000)
@@ -60,7 +60,7 @@ async def test_a_story_tells_what_became_of_the_message(relay: Relay, clock: Man
     ]
 
 
-async def test_a_story_tells_of_failure_and_second_chance(relay: Relay) -> None:
+async def test_a_history_has_the_failure_and_the_redrive(relay: Relay) -> None:
     def fail(envelope: Envelope) -> None:
         raise ValueError("no")
 
@@ -73,7 +73,7 @@ async def test_a_story_tells_of_failure_and_second_chance(relay: Relay) -> None:
     assert kinds[-4:] == ["accepted", "leased", "failed", "redriven"]
 
 
-async def test_the_story_of_a_fan_out_names_each_endpoint(relay: Relay) -> None:
+async def test_the_history_of_a_fan_out_names_each_endpoint(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
     result = await send(relay, to="agent.*")
     await relay.ack("agent.c", result.message_id)
@@ -95,7 +95,7 @@ async def test_steps_come_in_order_with_their_time(relay: Relay, clock: ManualCl
     assert (steps[0].at_us, steps[-1].at_us) == (sent, sent + 5_000)
 
 
-async def test_the_story_of_a_message_for_nobody(relay: Relay) -> None:
+async def test_the_history_of_a_message_without_recipients(relay: Relay) -> None:
     result = await send(relay, to="agent.nobody")
     assert await told(relay, result.message_id) == [
         ("check", "rate limit passed: 0/100 in the sender's window"),
@@ -103,7 +103,7 @@ async def test_the_story_of_a_message_for_nobody(relay: Relay) -> None:
     ]
 
 
-async def test_a_check_that_was_switched_off_is_not_told(start) -> None:
+async def test_a_disabled_check_is_not_in_the_history(start) -> None:
     relay = await start(
         rate_limit=RateLimitConfig(enabled=False),
         backpressure=BackpressureConfig(enabled=False),
@@ -129,7 +129,7 @@ async def test_a_rejection_tells_which_check_rejected_and_none_after_it(start) -
     ]
 
 
-async def test_the_story_of_a_rate_limited_message(start) -> None:
+async def test_the_history_of_a_rate_limited_message(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await send(relay)
     await send(relay, message_id="order-1")
@@ -139,7 +139,7 @@ async def test_the_story_of_a_rate_limited_message(start) -> None:
     ]
 
 
-async def test_the_story_of_a_message_over_its_quota(start) -> None:
+async def test_the_history_of_a_message_over_its_quota(start) -> None:
     relay = await start(qos=QosConfig(enabled=True, tier1=TierLimits(0, 100)))
     relay.register_endpoint("agent.a")
     await send(relay, message_id="order-1")
@@ -148,7 +148,7 @@ async def test_the_story_of_a_message_over_its_quota(start) -> None:
     assert "quota_exceeded" in steps[-1][1]
 
 
-async def test_the_story_of_a_message_for_a_broken_endpoint(start) -> None:
+async def test_the_history_of_a_message_for_a_broken_endpoint(start) -> None:
     relay = await start(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     relay.register_endpoint("agent.a")
 
@@ -162,7 +162,7 @@ async def test_the_story_of_a_message_for_a_broken_endpoint(start) -> None:
     assert (await told(relay, "order-1"))[-2][1] == "circuit breaker rejected: OPEN"
 
 
-async def test_the_story_of_a_message_over_its_budget(relay: Relay) -> None:
+async def test_the_history_of_a_message_over_its_budget(relay: Relay) -> None:
     result = await send(relay, budget={"call_budget_remaining": 0, "ttl": 77})
     steps = await told(relay, result.message_id)
     assert (
@@ -171,7 +171,7 @@ async def test_the_story_of_a_message_over_its_budget(relay: Relay) -> None:
     assert steps[-1][1].endswith("budget_exceeded: message expired (TTL)")
 
 
-async def test_the_story_of_a_forbidden_message(relay: Relay) -> None:
+async def test_the_history_of_a_denied_message(relay: Relay) -> None:
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))
     with pytest.raises(AccessDenied):
         await send(relay, message_id="order-1")
@@ -180,14 +180,14 @@ async def test_the_story_of_a_forbidden_message(relay: Relay) -> None:
     assert "access_denied" in text
 
 
-async def test_an_unknown_id_has_no_story(relay: Relay) -> None:
+async def test_an_unknown_id_has_no_history(relay: Relay) -> None:
     await send(relay)
     for unknown in ("never-existed", "01HF7YAT0082JBA4FKCRSE3BW0", 'we"ird\n'):
         story = await relay.explain(unknown)
         assert (story.message_id, story.steps) == (unknown, [])
 
 
-async def test_an_id_within_a_payload_is_no_part_of_the_story(relay: Relay) -> None:
+async def test_an_id_within_a_payload_is_not_part_of_the_history(relay: Relay) -> None:
     await send(relay, {"id": "order-1"}, message_id="order-2")
     assert (await relay.explain("order-1")).steps == []
 
@@ -195,14 +195,12 @@ async def test_an_id_within_a_payload_is_no_part_of_the_story(relay: Relay) -> N
 @pytest.mark.parametrize(
     "message_id", ["order-1", "7ZZZZZZZZZ0000000000000000", "00000000000000000000000000"]
 )
-async def test_an_id_chosen_by_its_sender_has_a_story_whatever_it_looks_like(
-    relay: Relay, message_id: str
-) -> None:
+async def test_any_id_chosen_by_its_sender_has_a_history(relay: Relay, message_id: str) -> None:
     await send(relay, message_id=message_id)
     assert (await told(relay, message_id))[-1][0] == "accepted"
 
 
-async def test_a_story_is_whole_when_its_segments_are_sealed(
+async def test_a_history_is_complete_when_its_segments_are_sealed(
     relay: Relay, clock: ManualClock, data: Path
 ) -> None:
     result = await send(relay)
@@ -214,7 +212,7 @@ async def test_a_story_is_whole_when_its_segments_are_sealed(
     assert kinds == ["accepted", "leased", "acked"]
 
 
-async def test_a_story_is_found_after_a_restart_and_long_afterwards(
+async def test_a_history_is_found_after_a_restart_and_long_afterwards(
     start, clock: ManualClock
 ) -> None:
     rarely = {"housekeeping": HousekeepingConfig(sweep_interval_ms=DAY_MS)}
@@ -228,14 +226,14 @@ async def test_a_story_is_found_after_a_restart_and_long_afterwards(
     assert "accepted" in [kind for kind, _ in await told(relay, result.message_id)]
 
 
-async def test_a_message_that_practically_never_expires_has_a_story(start) -> None:
+async def test_a_message_that_practically_never_expires_has_a_history(start) -> None:
     relay = await start(default_ttl_ms=1 << 52)
     relay.register_endpoint("agent.a")
     result = await send(relay)
     assert (await told(relay, result.message_id))[-1][0] == "accepted"
 
 
-async def test_a_story_is_told_while_others_publish(relay: Relay, data: Path) -> None:
+async def test_a_history_is_read_while_others_publish(relay: Relay, data: Path) -> None:
     result = await send(relay)
     await send(relay)
     assert len((await relay.explain(result.message_id)).steps) == 5

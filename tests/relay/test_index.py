@@ -108,9 +108,7 @@ async def test_an_index_that_was_deleted_is_made_again_the_same(
         "update messages set status = 'new', size = 'large'",
     ],
 )
-async def test_an_index_that_is_no_use_is_made_again(
-    busy: Relay, start, data: Path, damage: str
-) -> None:
+async def test_an_unusable_index_is_rebuilt(busy: Relay, start, data: Path, damage: str) -> None:
     before = busy.metrics().by_status
     await busy.close()
     if damage in ("garbage", "empty"):
@@ -139,7 +137,7 @@ async def test_while_the_index_cannot_be_written_nothing_is_lost(
     assert payloads(await relay.lease("agent.a")) == [0, 1, 2, "meanwhile", "afterwards"]
 
 
-async def test_a_problem_with_the_index_is_over_when_it_can_be_written_again(
+async def test_a_problem_with_the_index_ends_when_it_can_be_written_again(
     busy: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(changes: object) -> None:

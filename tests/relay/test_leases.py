@@ -37,12 +37,12 @@ async def test_a_lease_gives_the_oldest_first(stocked: Relay) -> None:
     assert payloads(await stocked.lease("agent.a")) == [3, 4]
 
 
-async def test_what_is_leased_is_nobody_elses(stocked: Relay) -> None:
+async def test_a_leased_message_is_not_delivered_to_another(stocked: Relay) -> None:
     await stocked.lease("agent.a")
     assert await stocked.lease("agent.a") == []
 
 
-async def test_an_acknowledged_message_is_gone(stocked: Relay) -> None:
+async def test_an_acknowledged_message_is_removed(stocked: Relay) -> None:
     got = await stocked.lease("agent.a")
     assert await stocked.ack("agent.a", ids(got)) == 5
     assert stocked.metrics().total_messages == 0
@@ -74,25 +74,25 @@ async def test_a_message_may_be_acknowledged_without_a_lease(stocked: Relay) -> 
     assert payloads(await stocked.lease("agent.a")) == [1, 2, 3, 4]
 
 
-async def test_a_message_given_back_takes_its_old_place(stocked: Relay) -> None:
+async def test_a_returned_message_gets_its_old_queue_position(stocked: Relay) -> None:
     got = await stocked.lease("agent.a", limit=3)
     assert await stocked.nack("agent.a", ids(got)[1:2]) == 1
     assert payloads(await stocked.lease("agent.a")) == [1, 3, 4]
 
 
-async def test_several_given_back_in_any_order_come_in_order_again(stocked: Relay) -> None:
+async def test_messages_returned_in_any_order_are_delivered_in_order(stocked: Relay) -> None:
     got = await stocked.lease("agent.a", limit=4)
     await stocked.nack("agent.a", [got[2].id, got[0].id, got[3].id])
     assert payloads(await stocked.lease("agent.a")) == [0, 2, 3, 4]
 
 
-async def test_only_what_is_leased_can_be_given_back(stocked: Relay) -> None:
+async def test_only_leased_messages_can_be_returned(stocked: Relay) -> None:
     got = await stocked.lease("agent.a", limit=1)
     await stocked.ack("agent.a", ids(got))
     assert await stocked.nack("agent.a", ids(got)) == 0
 
 
-async def test_a_message_given_back_with_a_delay_waits_for_it(
+async def test_a_message_returned_with_a_delay_is_not_delivered_earlier(
     stocked: Relay, clock: ManualClock
 ) -> None:
     got = await stocked.lease("agent.a", limit=2)
@@ -119,7 +119,7 @@ async def test_a_handler_gets_a_delayed_message_when_its_time_has_come(
     assert ids(seen) == ids(got)
 
 
-async def test_a_lease_that_is_not_acknowledged_in_time_comes_back_under_the_same_id(
+async def test_a_lease_that_is_not_acknowledged_in_time_returns_under_the_same_id(
     start, clock: ManualClock
 ) -> None:
     relay = await start(lease_timeout_ms=30_000)
@@ -144,7 +144,7 @@ async def test_each_attempt_is_counted_in_the_journal(
     assert [event["reason"] for event in events(data, "returned")] == ["lease timed out"] * 3
 
 
-async def test_a_message_acknowledged_in_time_does_not_come_back(
+async def test_a_message_acknowledged_in_time_is_not_delivered_again(
     stocked: Relay, clock: ManualClock
 ) -> None:
     await stocked.ack("agent.a", ids(await stocked.lease("agent.a")))
@@ -164,7 +164,7 @@ async def test_a_second_lease_has_a_deadline_of_its_own(relay: Relay, clock: Man
     assert ids(await relay.lease("agent.a")) == ids(got)
 
 
-async def test_leases_that_time_out_together_come_back_in_order(
+async def test_leases_that_time_out_together_return_in_order(
     stocked: Relay, clock: ManualClock
 ) -> None:
     await stocked.lease("agent.a", limit=3)
@@ -182,7 +182,7 @@ async def test_a_late_acknowledgement_of_a_returned_message_still_counts(
     assert await relay.lease("agent.a") == []
 
 
-async def test_large_messages_stay_in_place_and_in_order(relay: Relay) -> None:
+async def test_large_messages_keep_their_queue_positions(relay: Relay) -> None:
     for size in (10, 3000, 20, 2000):
         await send(relay, "x" * size)
     small = await relay.lease("agent.a", max_size_bytes=1024)
@@ -198,13 +198,13 @@ async def test_the_size_that_counts_is_that_of_the_whole_envelope(relay: Relay) 
     assert len(await relay.lease("agent.a", max_size_bytes=size)) == 1
 
 
-async def test_a_lease_may_wait_for_mail(relay: Relay) -> None:
+async def test_a_lease_can_wait_for_a_message(relay: Relay) -> None:
     waiting = await begun(relay, relay.lease("agent.a", wait=10))
     await send(relay, "at last")
     assert payloads(await waiting) == ["at last"]
 
 
-async def test_a_lease_waits_no_longer_than_it_said(relay: Relay, clock: ManualClock) -> None:
+async def test_a_lease_waits_no_longer_than_requested(relay: Relay, clock: ManualClock) -> None:
     waiting = await begun(relay, relay.lease("agent.a", wait=10))
     clock.advance_ms(9_999)
     await asyncio.sleep(0)
@@ -213,7 +213,7 @@ async def test_a_lease_waits_no_longer_than_it_said(relay: Relay, clock: ManualC
     assert await waiting == []
 
 
-async def test_a_waiting_lease_sees_a_message_that_was_given_back(relay: Relay) -> None:
+async def test_a_waiting_lease_gets_a_returned_message(relay: Relay) -> None:
     await send(relay)
     got = await relay.lease("agent.a")
     waiting = await begun(relay, relay.lease("agent.a", wait=10))
@@ -240,7 +240,7 @@ async def test_of_two_waiting_for_one_message_one_gets_it(relay: Relay, clock: M
     assert sorted(len(got) for got in await asyncio.gather(*both)) == [0, 1]
 
 
-async def test_a_cancelled_wait_takes_nothing(relay: Relay) -> None:
+async def test_a_cancelled_lease_takes_no_message(relay: Relay) -> None:
     waiting = await begun(relay, relay.lease("agent.a", wait=10))
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -268,20 +268,20 @@ async def test_a_limit_out_of_bounds_is_rejected(relay: Relay, limit: int) -> No
         await relay.lease("agent.a", limit=limit)
 
 
-async def test_nothing_is_leased_from_an_endpoint_nobody_registered(relay: Relay) -> None:
+async def test_leasing_from_an_unregistered_endpoint_fails(relay: Relay) -> None:
     for call in (relay.lease("agent.x"), relay.ack("agent.x", "1"), relay.nack("agent.x", "1")):
         with pytest.raises(UnknownEndpoint, match=r"agent\.x"):
             await call
 
 
-async def test_expired_mail_is_not_leased(relay: Relay, clock: ManualClock) -> None:
+async def test_expired_messages_are_not_leased(relay: Relay, clock: ManualClock) -> None:
     await send(relay, "short", budget={"ttl": clock() // 1000 + 10})
     await send(relay, "long")
     clock.advance_ms(11)
     assert payloads(await relay.lease("agent.a")) == ["long"]
 
 
-async def test_mail_at_the_very_end_of_its_time_is_still_leased(
+async def test_a_message_at_the_end_of_its_ttl_is_still_leased(
     relay: Relay, clock: ManualClock
 ) -> None:
     await send(relay, budget={"ttl": clock() // 1000 + 10})
@@ -289,7 +289,7 @@ async def test_mail_at_the_very_end_of_its_time_is_still_leased(
     assert len(await relay.lease("agent.a")) == 1
 
 
-async def test_expired_mail_is_not_counted(relay: Relay, clock: ManualClock) -> None:
+async def test_expired_messages_are_not_counted(relay: Relay, clock: ManualClock) -> None:
     await send(relay)
     clock.advance_ms(HOUR_MS)
     assert pending(relay) == 1
@@ -299,7 +299,7 @@ async def test_expired_mail_is_not_counted(relay: Relay, clock: ManualClock) -> 
     assert relay.metrics().events["expired"] == 1
 
 
-async def test_expired_mail_is_no_dead_letter_and_leaves_no_file(
+async def test_an_expired_message_is_not_a_dead_letter_and_has_no_file(
     relay: Relay, clock: ManualClock
 ) -> None:
     await send(relay)

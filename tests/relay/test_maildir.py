@@ -35,7 +35,7 @@ async def test_a_stored_message_lies_in_new_and_nothing_is_left_in_tmp(
     assert files(endpoint) == {"cur": [], "failed": [], "new": [result.message_id], "tmp": []}
 
 
-async def test_a_file_holds_the_envelope_as_a_consumer_gets_it(
+async def test_a_file_has_the_envelope_that_a_consumer_gets(
     relay: Relay, endpoint: Endpoint
 ) -> None:
     result = await send(relay, {"hello": "there"}, reply_to="agent.b")
@@ -63,7 +63,7 @@ async def test_a_leased_message_lies_in_cur_until_it_is_acknowledged(
     assert files(endpoint) == {"cur": [], "failed": [], "new": [], "tmp": []}
 
 
-async def test_a_message_given_back_lies_in_new_again(relay: Relay, endpoint: Endpoint) -> None:
+async def test_a_returned_message_is_in_new_again(relay: Relay, endpoint: Endpoint) -> None:
     result = await send(relay)
     await relay.lease("agent.a")
     await relay.nack("agent.a", result.message_id)
@@ -120,7 +120,7 @@ async def test_a_damaged_file_is_whole_again_after_a_restart(
     assert files(endpoint)["cur"] == []
 
 
-async def test_files_of_messages_long_gone_are_cleared_away_at_the_start(
+async def test_files_of_removed_messages_are_deleted_at_the_start(
     relay: Relay, endpoint: Endpoint, start
 ) -> None:
     result = await send(relay)
@@ -160,7 +160,7 @@ async def test_tidying_up_the_spare_files_costs_nothing(
     assert relay.metrics().breakers == {}
 
 
-async def test_a_strange_file_among_the_spare_ones_is_no_reason_not_to_start(
+async def test_an_unknown_file_in_the_pool_does_not_prevent_the_start(
     relay: Relay, start, data: Path
 ) -> None:
     await relay.close()

@@ -71,9 +71,7 @@ async def test_with_limits_off_the_window_of_a_busy_sender_stays_small(
     assert len(windows["agent.b"]) <= 2000
 
 
-async def test_a_breaker_nobody_needed_for_long_is_forgotten(
-    start, clock: ManualClock, data: Path
-) -> None:
+async def test_an_idle_breaker_is_forgotten(start, clock: ManualClock, data: Path) -> None:
     relay = await start(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
     relay.register_endpoint("agent.a")
 
@@ -106,7 +104,7 @@ async def test_a_flood_of_rejected_publishes_stays_small_on_disk(
     assert sum(path.stat().st_size for path in (data / "journal").glob("*.open")) < 1_000_000
 
 
-async def test_what_a_flood_was_is_written_down_when_the_relay_closes(start, data: Path) -> None:
+async def test_the_counts_of_a_flood_are_journaled_when_the_relay_closes(start, data: Path) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await relay.publish_many(drafts(2_001))
     await relay.close()
@@ -127,7 +125,7 @@ async def test_a_flood_that_goes_on_is_counted_minute_by_minute(
     assert sum(counts) == 4_500
 
 
-async def test_mail_that_does_not_fit_into_memory_is_read_from_the_journal(
+async def test_messages_outside_the_cache_are_read_from_the_journal(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "payloads_in_memory_max_bytes", 8_000)
@@ -178,7 +176,7 @@ async def test_a_flood_does_not_make_a_later_success_be_forgotten(
     assert await relay.lease("agent.a") == []
 
 
-async def test_a_rejected_flood_leaves_the_others_their_turn(start) -> None:
+async def test_a_rejected_flood_does_not_block_other_tasks(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     turns = 0
 
@@ -197,7 +195,7 @@ async def test_a_rejected_flood_leaves_the_others_their_turn(start) -> None:
     assert turns >= 50
 
 
-async def test_a_mailbox_nobody_reads_does_not_grow_with_what_expired(
+async def test_an_unread_mailbox_does_not_grow_with_expired_messages(
     start, clock: ManualClock
 ) -> None:
     relay = await start(rate_limit=UNLIMITED, default_ttl_ms=1_000)
@@ -209,7 +207,7 @@ async def test_a_mailbox_nobody_reads_does_not_grow_with_what_expired(
     assert len(relay._runtime.ledger.state.mailboxes["agent.a"].queue) < 500
 
 
-async def test_a_mailbox_nobody_reads_does_not_grow_with_what_was_evicted(start) -> None:
+async def test_an_unread_mailbox_does_not_grow_with_evicted_messages(start) -> None:
     relay = await start(
         rate_limit=UNLIMITED,
         backpressure=BackpressureConfig(enabled=False),
@@ -232,7 +230,7 @@ async def test_order_is_kept_when_messages_leave_from_the_middle(start) -> None:
     assert payloads(await relay.lease("agent.a")) == [0, 1, 3, 4, "last"]
 
 
-async def test_housekeeping_goes_on_by_itself(relay: Relay, clock: ManualClock) -> None:
+async def test_maintenance_repeats_at_its_interval(relay: Relay, clock: ManualClock) -> None:
     await send(relay, budget={"ttl": clock() // 1000 + 1})
     clock.advance_ms(4_999)
     assert pending(relay) == 1

@@ -5,7 +5,7 @@ from waypost import BackpressureConfig, Envelope, RateLimitConfig, Relay
 from waypost.testing import ManualClock
 
 
-async def test_messages_are_counted_by_what_is_happening_to_them(relay: Relay) -> None:
+async def test_messages_are_counted_by_status(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
     await relay.publish_many([*drafts(3), *drafts(1, to="agent.c")])
     await send(relay, budget={"call_budget_remaining": 0})
@@ -33,7 +33,7 @@ async def test_every_mailbox_has_numbers_of_its_own(start) -> None:
     assert (empty.pending, empty.bytes, empty.pressure) == (0, 0, 0.0)
 
 
-async def test_what_happened_is_counted_since_the_relay_opened(relay: Relay, start) -> None:
+async def test_events_are_counted_since_the_relay_opened(relay: Relay, start) -> None:
     result = await send(relay)
     await relay.lease("agent.a")
     await relay.nack("agent.a", result.message_id)
@@ -61,7 +61,7 @@ async def test_rejections_are_counted_by_their_reason(start) -> None:
     assert relay.metrics().rejected == {"backpressure": 2, "rate_limited": 2}
 
 
-async def test_once_its_minute_is_over_every_rejection_of_a_flood_is_counted(
+async def test_all_rejections_of_a_flood_are_counted_after_its_minute(
     start, clock: ManualClock
 ) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))

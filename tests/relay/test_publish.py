@@ -23,7 +23,7 @@ from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 
 
-async def test_a_subscriber_receives_what_is_published(relay: Relay) -> None:
+async def test_a_subscriber_receives_a_published_message(relay: Relay) -> None:
     received: list[Envelope] = []
     relay.subscribe("agent.*", received.append)
     await send(relay, {"hello": "there"})
@@ -31,7 +31,7 @@ async def test_a_subscriber_receives_what_is_published(relay: Relay) -> None:
     assert payloads(received) == [{"hello": "there"}]
 
 
-async def test_an_envelope_tells_who_wrote_what_to_whom_and_when(
+async def test_an_envelope_has_sender_subject_payload_and_time(
     relay: Relay, clock: ManualClock
 ) -> None:
     result = await send(relay, [1, 2], reply_to="agent.b.inbox")
@@ -53,7 +53,7 @@ async def test_the_budget_is_charged_with_the_delivery(relay: Relay, clock: Manu
     assert envelope.budget.call_budget_remaining == 9
 
 
-async def test_nobody_there_is_no_error(relay: Relay) -> None:
+async def test_a_publish_without_recipients_is_not_an_error(relay: Relay) -> None:
     result = await send(relay, to="agent.nobody")
     assert result.message_id
     assert (result.delivered_to, result.rejected) == (0, [])
@@ -90,7 +90,7 @@ async def test_each_recipient_of_a_fan_out_has_its_own_chain(relay: Relay) -> No
     assert other.budget.ancestor_chain == ("agent.b",)
 
 
-async def test_acknowledging_one_copy_leaves_the_others(relay: Relay) -> None:
+async def test_acknowledging_one_copy_does_not_affect_the_others(relay: Relay) -> None:
     relay.register_endpoint("agent.b")
     result = await send(relay, to="agent.*")
     await relay.ack("agent.a", result.message_id)
@@ -122,7 +122,7 @@ async def test_a_deny_rule_stops_a_publish(relay: Relay) -> None:
     assert await relay.dead_letters() == []
 
 
-async def test_a_deny_rule_also_holds_for_a_publish_to_a_pattern(relay: Relay) -> None:
+async def test_a_deny_rule_also_applies_to_a_publish_to_a_pattern(relay: Relay) -> None:
     relay.register_endpoint("agent.secret")
     relay.access.add_rule(AccessRule(">", "agent.secret", "deny"))
     result = await send(relay, to="agent.>")
@@ -146,7 +146,7 @@ async def test_a_denied_publish_does_not_count_towards_the_rate_limit(start) -> 
     assert (await send(relay)).delivered_to == 1
 
 
-async def test_a_rate_limited_publish_has_no_id_and_says_when_to_come_back(
+async def test_a_rate_limited_publish_has_no_id_and_has_a_retry_time(
     start, clock: ManualClock
 ) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=2, window_secs=60))
@@ -160,7 +160,7 @@ async def test_a_rate_limited_publish_has_no_id_and_says_when_to_come_back(
     assert result.retry_after_ms == 59_000
 
 
-async def test_after_the_time_a_rate_limited_sender_was_told_it_may_publish(
+async def test_a_rate_limited_sender_may_publish_after_the_retry_time(
     start, clock: ManualClock
 ) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
@@ -199,7 +199,7 @@ async def test_senders_have_windows_of_their_own(start) -> None:
     assert [result.delivered_to for result in results] == [1, 1]
 
 
-async def test_a_publish_that_finds_nobody_counts_towards_the_rate_limit(start) -> None:
+async def test_a_publish_without_recipients_counts_towards_the_rate_limit(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await send(relay, to="agent.nobody")
     assert reasons(await send(relay, to="agent.nobody")) == [Reason.RATE_LIMITED]
@@ -245,7 +245,7 @@ async def test_the_budget_is_enforced_after_the_other_checks_passed(relay: Relay
     assert letter.reason == "call budget exhausted"
 
 
-async def test_a_full_mailbox_is_told_before_an_empty_budget(start) -> None:
+async def test_a_full_mailbox_is_reported_before_an_empty_budget(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)
@@ -317,7 +317,7 @@ async def test_a_payload_as_large_as_allowed_is_taken_and_one_byte_more_is_not(s
         await send(relay, "x" * 11)
 
 
-async def test_one_publisher_who_gives_up_takes_no_other_with_it(relay: Relay) -> None:
+async def test_one_cancelled_publisher_does_not_cancel_others(relay: Relay) -> None:
     impatient = asyncio.ensure_future(send(relay, "impatient"))
     patient = asyncio.ensure_future(send(relay, "patient"))
     await asyncio.sleep(0)

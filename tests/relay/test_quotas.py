@@ -74,7 +74,7 @@ async def test_writing_often_does_not_make_a_sender_known(strict: Relay) -> None
     assert await room_for(strict) == 1
 
 
-async def test_a_sender_who_was_answered_is_in_the_highest_tier(strict: Relay) -> None:
+async def test_a_sender_that_got_a_reply_is_in_the_highest_tier(strict: Relay) -> None:
     await reply(strict)
     assert await room_for(strict) == 3
 
@@ -103,7 +103,7 @@ async def test_an_answer_years_ago_still_counts_for_the_middle_tier(
     assert await room_for(strict) == 2
 
 
-async def test_a_quota_rejection_says_the_same_in_every_tier(strict: Relay) -> None:
+async def test_a_quota_rejection_has_the_same_text_in_every_tier(strict: Relay) -> None:
     await room_for(strict)
     stranger = await send(strict)
     await reply(strict)
@@ -114,12 +114,12 @@ async def test_a_quota_rejection_says_the_same_in_every_tier(strict: Relay) -> N
     assert stranger.rejected[0].detail == "sender quota exceeded for this inbox"
 
 
-async def test_a_quota_rejection_is_no_dead_letter(strict: Relay) -> None:
+async def test_a_quota_rejection_does_not_make_a_dead_letter(strict: Relay) -> None:
     await room_for(strict)
     assert await strict.dead_letters() == []
 
 
-async def test_the_quota_of_one_sender_is_no_concern_of_another(strict: Relay) -> None:
+async def test_the_quota_of_one_sender_does_not_affect_another(strict: Relay) -> None:
     await room_for(strict)
     assert (await send(strict, sender="agent.other")).delivered_to == 1
 
@@ -136,7 +136,7 @@ async def test_the_bytes_of_a_quota_may_be_used_to_the_last(start) -> None:
     assert reasons(await send(relay, "x")) == [Reason.QUOTA_EXCEEDED]
 
 
-async def test_what_is_leased_still_counts(strict: Relay) -> None:
+async def test_leased_messages_count(strict: Relay) -> None:
     await room_for(strict)
     await strict.lease("agent.a")
     assert await room_for(strict) == 0
@@ -155,7 +155,7 @@ async def test_an_expired_message_frees_its_share(strict: Relay, clock: ManualCl
     assert await room_for(strict) == 1
 
 
-async def test_a_dead_letter_takes_up_no_share(strict: Relay) -> None:
+async def test_a_dead_letter_does_not_count_towards_the_quota(strict: Relay) -> None:
     def fail(envelope: object) -> None:
         raise ValueError
 
@@ -177,7 +177,7 @@ async def test_a_publish_that_the_quota_rejects_is_still_a_sign_of_life(start) -
     assert await room_for(relay) == 3
 
 
-async def test_a_rate_limited_publish_is_no_sign_of_life(start) -> None:
+async def test_a_rate_limited_publish_does_not_count_as_contact(start) -> None:
     slow = RateLimitConfig(per_sender_overrides={"agent.a": 1})
     relay = await start(qos=TIERS, rate_limit=slow)
     for name in ("agent.a", "agent.b"):
@@ -188,7 +188,7 @@ async def test_a_rate_limited_publish_is_no_sign_of_life(start) -> None:
     assert await room_for(relay) == 1
 
 
-async def test_with_quotas_off_nobody_is_rejected_and_everybody_is_unknown(start) -> None:
+async def test_with_quotas_off_no_sender_is_rejected_and_all_are_unknown(start) -> None:
     relay = await start(rate_limit=UNLIMITED, qos=QosConfig(enabled=False, tier1=TierLimits(0, 0)))
     relay.register_endpoint("agent.a")
     assert (await send(relay)).delivered_to == 1
@@ -221,7 +221,7 @@ async def narrow(start) -> Relay:
     return relay
 
 
-async def test_a_full_inbox_evicts_the_oldest_of_whoever_holds_the_most(narrow: Relay) -> None:
+async def test_a_full_inbox_evicts_the_oldest_message_of_the_heaviest_sender(narrow: Relay) -> None:
     await send(narrow, "small", sender="agent.modest")
     for number in range(2):
         await send(narrow, f"{number}" + "x" * 1000, sender="agent.greedy")
@@ -265,13 +265,13 @@ async def test_as_many_make_room_as_are_needed(narrow: Relay) -> None:
     assert len(await narrow.dead_letters()) == 2
 
 
-async def test_a_message_larger_than_the_inbox_evicts_nobody(narrow: Relay) -> None:
+async def test_a_message_larger_than_the_inbox_evicts_nothing(narrow: Relay) -> None:
     await fill(narrow)
     assert reasons(await send(narrow, "y" * 5000)) == [Reason.BACKPRESSURE]
     assert pending(narrow) == 3
 
 
-async def test_what_a_consumer_holds_is_never_evicted(narrow: Relay) -> None:
+async def test_messages_in_flight_are_never_evicted(narrow: Relay) -> None:
     await fill(narrow)
     await narrow.lease("agent.a")
     result = await send(narrow, "y" * 1000)
@@ -279,7 +279,7 @@ async def test_what_a_consumer_holds_is_never_evicted(narrow: Relay) -> None:
     assert await narrow.dead_letters() == []
 
 
-async def test_a_message_the_quota_rejects_evicts_nobody(start) -> None:
+async def test_a_message_rejected_by_the_quota_evicts_nothing(start) -> None:
     relay = await start(
         qos=QosConfig(enabled=True, tier1=TierLimits(2, WIDE), inbox_max_bytes=2600)
     )
@@ -329,7 +329,7 @@ async def test_overflow_may_be_set_to_reject_instead(start) -> None:
     assert await relay.dead_letters() == []
 
 
-async def test_a_full_count_is_told_before_the_quota(start) -> None:
+async def test_a_full_mailbox_is_reported_before_the_quota(start) -> None:
     relay = await start(qos=TIERS, backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)
@@ -343,7 +343,7 @@ async def test_an_evicted_message_can_be_put_back(narrow: Relay) -> None:
     assert len(payloads(await narrow.lease("agent.a"))) == 4
 
 
-async def test_a_message_evicted_before_it_was_durable_is_a_whole_dead_letter(
+async def test_a_message_evicted_before_it_was_durable_is_a_complete_dead_letter(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "payloads_in_memory_max_bytes", 10_000)

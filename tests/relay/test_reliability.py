@@ -69,7 +69,7 @@ async def test_a_full_mailbox_takes_nothing_more(start) -> None:
     assert len(files(endpoint)["new"]) == 2
 
 
-async def test_what_is_leased_still_takes_up_room(start) -> None:
+async def test_leased_messages_count_towards_the_limit(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     result = await send(relay)
@@ -88,7 +88,7 @@ async def test_room_freed_by_expiry_is_room_at_once(start, clock: ManualClock) -
     assert (await send(relay)).delivered_to == 1
 
 
-async def test_backpressure_makes_no_dead_letter(start) -> None:
+async def test_backpressure_does_not_make_a_dead_letter(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)
@@ -128,7 +128,7 @@ async def test_a_sender_rejected_by_a_full_mailbox_hears_that_it_is_critical(sta
     assert heard[0].data["pressure"] == 1.0
 
 
-async def test_pressure_is_told_to_the_sender_alone(start) -> None:
+async def test_pressure_is_signalled_to_the_sender_only(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     heard = await listen(relay, "agent.bystander")
@@ -168,14 +168,14 @@ async def test_an_open_breaker_stores_nothing_and_makes_no_dead_letter(
     assert moody.handled == 3
 
 
-async def test_an_open_breaker_is_no_one_elses_problem(opened: Relay) -> None:
+async def test_an_open_breaker_affects_no_other_endpoint(opened: Relay) -> None:
     opened.register_endpoint("agent.c")
     result = await send(opened, to="agent.*")
     assert result.delivered_to == 1
     assert reasons(result) == [Reason.CIRCUIT_OPEN]
 
 
-async def test_the_breaker_stays_open_until_the_cooldown_is_over(
+async def test_the_breaker_stays_open_until_the_cooldown_ends(
     opened: Relay, clock: ManualClock
 ) -> None:
     clock.advance_ms(9_999)
@@ -235,7 +235,7 @@ async def leave_unread(relay: Relay, moody: Moody, **more: Any) -> str:
     return (await publishing).message_id
 
 
-async def test_a_probe_nobody_took_holds_its_slot_until_it_expires(
+async def test_an_unread_probe_keeps_its_slot_until_it_expires(
     opened: Relay, clock: ManualClock, moody: Moody
 ) -> None:
     clock.advance_ms(10_000)
@@ -281,7 +281,7 @@ async def test_acknowledging_a_probe_by_lease_counts_as_its_success(
     assert opened.metrics().breakers["agent.a"].half_open_successes == 1
 
 
-async def test_storing_a_probe_nobody_waits_for_counts_as_its_success(
+async def test_storing_a_probe_without_a_handler_counts_as_its_success(
     opened: Relay, clock: ManualClock, moody: Moody
 ) -> None:
     moody.stop()

@@ -88,7 +88,7 @@ async def test_without_a_reply_a_request_ends_on_time(relay: Relay, clock: Manua
         await asking
 
 
-async def test_a_request_that_ran_out_of_time_is_a_timeout_to_anyone(
+async def test_a_request_without_a_reply_raises_a_timeout_error(
     relay: Relay, clock: ManualClock
 ) -> None:
     asking = await begun(relay, relay.request("agent.a", None, sender="agent.b", timeout=1))
@@ -97,7 +97,7 @@ async def test_a_request_that_ran_out_of_time_is_a_timeout_to_anyone(
         await asking
 
 
-async def test_a_request_to_nobody_is_rejected(relay: Relay) -> None:
+async def test_a_request_without_a_recipient_is_rejected(relay: Relay) -> None:
     with pytest.raises(RequestRejected, match=r"agent\.nobody.*no such endpoint"):
         await relay.request("agent.nobody", None, sender="agent.b")
 
@@ -155,7 +155,7 @@ async def test_a_request_that_is_given_up_leaves_nothing_behind(relay: Relay) ->
     assert relay.list_subscriptions() == []
 
 
-async def test_a_reply_that_comes_too_late_finds_nobody(relay: Relay, clock: ManualClock) -> None:
+async def test_a_late_reply_has_no_recipient(relay: Relay, clock: ManualClock) -> None:
     asking = await begun(relay, relay.request("agent.a", None, sender="agent.b", timeout=1))
     (request,) = await relay.lease("agent.a")
     clock.advance_ms(1_000)

@@ -41,7 +41,7 @@ def reopen(request: pytest.FixtureRequest, start, data: Path) -> Reopen:
     return close_and_open
 
 
-async def test_mail_waits_in_the_same_order(relay: Relay, reopen: Reopen) -> None:
+async def test_pending_messages_keep_their_order(relay: Relay, reopen: Reopen) -> None:
     for number in range(5):
         await send(relay, number)
     relay = await reopen(relay)
@@ -55,7 +55,7 @@ async def test_an_envelope_is_the_same_to_the_last_field(relay: Relay, reopen: R
     assert await relay.lease("agent.a") == before
 
 
-async def test_mail_in_many_segments_is_all_there(start, reopen: Reopen) -> None:
+async def test_messages_in_many_segments_are_all_found(start, reopen: Reopen) -> None:
     keep = HousekeepingConfig(segment_max_bytes=4096)
     relay = await start(rate_limit=UNLIMITED, housekeeping=keep)
     relay.register_endpoint("agent.a")
@@ -78,7 +78,7 @@ async def test_endpoints_are_registered_since_the_same_time(
     assert relay.list_endpoints() == before
 
 
-async def test_an_unregistered_endpoint_stays_gone(relay: Relay, reopen: Reopen) -> None:
+async def test_an_unregistered_endpoint_stays_unregistered(relay: Relay, reopen: Reopen) -> None:
     relay.unregister_endpoint("agent.a")
     relay = await reopen(relay)
     assert relay.list_endpoints() == []
@@ -86,7 +86,7 @@ async def test_an_unregistered_endpoint_stays_gone(relay: Relay, reopen: Reopen)
         await relay.lease("agent.a")
 
 
-async def test_the_mail_of_an_unregistered_endpoint_stays(relay: Relay, reopen: Reopen) -> None:
+async def test_messages_of_an_unregistered_endpoint_are_kept(relay: Relay, reopen: Reopen) -> None:
     await send(relay, "kept")
     relay.unregister_endpoint("agent.a")
     relay = await reopen(relay)
@@ -94,7 +94,7 @@ async def test_the_mail_of_an_unregistered_endpoint_stays(relay: Relay, reopen: 
     assert payloads(await relay.lease("agent.a")) == ["kept"]
 
 
-async def test_what_was_acknowledged_stays_gone(relay: Relay, reopen: Reopen) -> None:
+async def test_an_acknowledged_message_stays_removed(relay: Relay, reopen: Reopen) -> None:
     first = await send(relay, 1)
     await send(relay, 2)
     await relay.ack("agent.a", first.message_id)
@@ -102,7 +102,7 @@ async def test_what_was_acknowledged_stays_gone(relay: Relay, reopen: Reopen) ->
     assert payloads(await relay.lease("agent.a")) == [2]
 
 
-async def test_leases_come_back_at_their_old_place(relay: Relay, reopen: Reopen) -> None:
+async def test_leases_return_to_their_old_queue_positions(relay: Relay, reopen: Reopen) -> None:
     for number in range(4):
         await send(relay, number)
     before = await relay.lease("agent.a", limit=2)
@@ -131,7 +131,7 @@ async def test_a_delay_from_before_is_still_kept(
     assert payloads(await relay.lease("agent.a")) == ["patience"]
 
 
-async def test_a_handler_is_woken_when_a_delay_from_before_is_over(
+async def test_a_handler_runs_when_a_delay_from_an_earlier_run_ends(
     relay: Relay, reopen: Reopen, clock: ManualClock
 ) -> None:
     await send(relay, "patience")
@@ -147,7 +147,7 @@ async def test_a_handler_is_woken_when_a_delay_from_before_is_over(
     assert payloads(seen) == ["patience"]
 
 
-async def test_a_message_given_back_keeps_its_place(relay: Relay, reopen: Reopen) -> None:
+async def test_a_returned_message_keeps_its_position(relay: Relay, reopen: Reopen) -> None:
     for number in range(3):
         await send(relay, number)
     got = await relay.lease("agent.a", limit=2)
@@ -166,7 +166,7 @@ async def test_dead_letters_are_the_same(relay: Relay, reopen: Reopen, clock: Ma
     assert await relay.dead_letters() == before
 
 
-async def test_a_redriven_message_keeps_its_new_place(relay: Relay, reopen: Reopen) -> None:
+async def test_a_redriven_message_keeps_its_new_position(relay: Relay, reopen: Reopen) -> None:
     dead = await send(relay, "again", budget={"call_budget_remaining": 0})
     await send(relay, "first")
     await relay.redrive(dead.message_id)
@@ -174,7 +174,7 @@ async def test_a_redriven_message_keeps_its_new_place(relay: Relay, reopen: Reop
     assert payloads(await relay.lease("agent.a")) == ["first", "again"]
 
 
-async def test_a_purged_dead_letter_stays_gone(relay: Relay, reopen: Reopen) -> None:
+async def test_a_purged_dead_letter_stays_purged(relay: Relay, reopen: Reopen) -> None:
     await send(relay, budget={"call_budget_remaining": 0})
     await relay.purge_dead_letters()
     relay = await reopen(relay)
@@ -216,7 +216,7 @@ async def test_a_fan_out_from_before_counts_once(start, reopen: Reopen) -> None:
     assert (await send(relay, to="agent.*")).delivered_to == 4
 
 
-async def test_who_knows_whom_is_remembered(start, reopen: Reopen) -> None:
+async def test_last_seen_pairs_survive_a_restart(start, reopen: Reopen) -> None:
     qos = QosConfig(enabled=True, tier1=TierLimits(0, 0), tier3=TierLimits(1, 10_000))
     relay = await start(qos=qos)
     for name in ("agent.a", "agent.b"):
@@ -292,7 +292,7 @@ async def test_opening_twice_and_closing_twice_is_harmless(relay: Relay) -> None
     await relay.close()
 
 
-async def test_what_a_handler_held_when_the_relay_died_is_a_dead_letter(
+async def test_a_message_of_a_handler_interrupted_by_a_crash_is_a_dead_letter(
     start, data: Path, tmp_path: Path, clock: ManualClock
 ) -> None:
     relay = await start(durability="fsync")

@@ -40,7 +40,7 @@ async def test_restored_pairs_outlive_a_restart_and_are_no_damage(tmp_path: Path
         assert await tier_of_a_message(relay, "agent.a", "agent.b") == 3
 
 
-async def test_what_the_relay_saw_later_is_not_overwritten(tmp_path: Path) -> None:
+async def test_a_later_time_in_the_relay_is_not_overwritten(tmp_path: Path) -> None:
     async with Relay(tmp_path, settings=SETTINGS, clock=ManualClock(NOW_US)) as relay:
         relay.register_endpoint("agent.a")
         await relay.publish("agent.a", "hi", sender="agent.b")

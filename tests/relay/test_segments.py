@@ -171,7 +171,7 @@ async def test_a_segment_that_the_index_does_not_cover_yet_stays(
     assert segments(data) == []
 
 
-async def test_a_segment_that_waiting_mail_needs_stays(
+async def test_a_segment_with_pending_messages_is_kept(
     brief: Relay, clock: ManualClock, data: Path
 ) -> None:
     await send(brief, "x" * 10_000)
@@ -183,7 +183,7 @@ async def test_a_segment_that_waiting_mail_needs_stays(
     assert len(envelope.payload) == 10_000
 
 
-async def test_a_segment_that_leased_mail_needs_stays(
+async def test_a_segment_with_leased_messages_is_kept(
     brief: Relay, clock: ManualClock, data: Path
 ) -> None:
     await send(brief, "held")
@@ -194,7 +194,7 @@ async def test_a_segment_that_leased_mail_needs_stays(
     assert first_segment(data) == old
 
 
-async def test_a_segment_that_a_dead_letter_needs_stays_until_it_is_purged(
+async def test_a_segment_with_a_dead_letter_is_kept_until_it_is_purged(
     brief: Relay, clock: ManualClock, data: Path
 ) -> None:
     await send(brief, "x" * 10_000, budget={"call_budget_remaining": 0})
@@ -207,7 +207,7 @@ async def test_a_segment_that_a_dead_letter_needs_stays_until_it_is_purged(
     assert old not in segments(data)
 
 
-async def test_once_its_mail_is_gone_a_segment_goes_with_its_bodies(
+async def test_a_segment_without_messages_is_deleted_with_its_body_file(
     brief: Relay, clock: ManualClock, data: Path
 ) -> None:
     result = await send(brief, "x" * 10_000)
@@ -236,7 +236,7 @@ async def test_endpoints_outlive_the_segment_they_were_registered_in(
 
 
 @pytest.mark.parametrize("with_index", [True, False])
-async def test_mail_whose_story_is_partly_dropped_comes_out_right(
+async def test_messages_with_partly_deleted_histories_are_recovered(
     brief: Relay, start, clock: ManualClock, data: Path, with_index: bool
 ) -> None:
     """The segment a message came in is dropped, the one it left in is not."""
@@ -265,7 +265,7 @@ async def test_mail_whose_story_is_partly_dropped_comes_out_right(
     assert [one.subject for one in relay.metrics().endpoints] == ["agent.a"]
 
 
-async def test_who_knows_whom_and_which_ids_were_used_outlives_its_segments(
+async def test_last_seen_pairs_and_duplicate_ids_outlive_their_segments(
     start, clock: ManualClock, data: Path
 ) -> None:
     qos = QosConfig(enabled=True, tier1=TierLimits(0, 0), tier3=TierLimits(9, 9_000))

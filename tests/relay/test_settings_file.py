@@ -30,7 +30,7 @@ async def test_without_a_file_and_settings_the_defaults_hold(data: Path) -> None
         assert relay.settings == Settings()
 
 
-async def test_the_file_wins_over_the_caller_who_wins_over_the_defaults(
+async def test_the_file_overrides_the_caller_who_overrides_the_defaults(
     start, config: Path
 ) -> None:
     write(config, {"maxHops": 7, "reliability": {"rateLimit": {"windowSecs": 7}}})
@@ -76,7 +76,7 @@ async def test_bad_settings_from_the_caller_are_an_error(data: Path) -> None:
         await Relay(data, settings=Settings(max_hops=0)).open()
 
 
-async def test_a_relay_that_could_not_open_has_let_go_of_the_directory(data: Path) -> None:
+async def test_a_relay_that_failed_to_open_has_unlocked_the_directory(data: Path) -> None:
     with pytest.raises(InvalidSettings):
         await Relay(data, settings=Settings(max_hops=0)).open()
     async with Relay(data, clock=ManualClock()) as relay:
@@ -158,7 +158,7 @@ async def test_the_settings_in_force_are_in_the_journal(start, config: Path, dat
     assert found == [("start", 3, False), ("reload", 7, False), ("reload", 7, True)]
 
 
-async def test_an_unchanged_file_is_no_news(start, config: Path, data: Path) -> None:
+async def test_an_unchanged_file_causes_no_change(start, config: Path, data: Path) -> None:
     write(config, {"maxHops": 7})
     relay = await start()
     assert relay._runtime.settings.reload() is False

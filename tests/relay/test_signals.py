@@ -39,7 +39,7 @@ async def test_a_listener_hears_the_signal_and_its_subject(relay: Relay) -> None
         ("*", False),
     ],
 )
-async def test_a_listener_hears_what_its_pattern_covers(
+async def test_a_listener_gets_the_signals_that_match_its_pattern(
     relay: Relay, pattern: str, hears: bool
 ) -> None:
     heard: list[str] = []
@@ -115,7 +115,9 @@ async def test_a_listener_may_send_a_signal_itself(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("subject", ["", "agent.*", "a..b", "agent a", None])
-async def test_a_signal_goes_to_a_subject_and_to_no_pattern(relay: Relay, subject: Any) -> None:
+async def test_a_signal_is_emitted_to_a_subject_not_to_a_pattern(
+    relay: Relay, subject: Any
+) -> None:
     with pytest.raises(InvalidSubject):
         relay.signal(subject, typing())
 
@@ -126,7 +128,7 @@ async def test_listening_to_no_pattern_is_rejected(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, {"type": "typing"}, typing(state=5), typing(data={1j: 1})])
-async def test_what_is_no_signal_is_rejected_and_nobody_hears_it(relay: Relay, bad: Any) -> None:
+async def test_an_invalid_signal_is_rejected_and_not_emitted(relay: Relay, bad: Any) -> None:
     heard: list[str] = []
     relay.on_signal(">", lambda subject, signal: heard.append(subject))
     with pytest.raises(InvalidMessage):
@@ -145,7 +147,7 @@ async def test_there_is_a_bound_on_listeners(relay: Relay) -> None:
     relay.on_signal("agent.a", lambda subject, signal: None)
 
 
-async def test_an_async_listener_is_run_and_its_failure_stops_nobody(relay: Relay) -> None:
+async def test_an_async_listener_runs_and_its_failure_affects_no_other(relay: Relay) -> None:
     heard: list[str] = []
     done = asyncio.Event()
 

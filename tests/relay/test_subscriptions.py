@@ -58,7 +58,7 @@ async def test_a_handler_that_was_subscribed_twice_is_called_twice(relay: Relay)
 
 
 @pytest.mark.parametrize("pattern", ["", "agent.>.a", "a..b", "agent*", None])
-async def test_what_is_no_pattern_cannot_be_subscribed_to(relay: Relay, pattern: str) -> None:
+async def test_subscribing_to_an_invalid_pattern_fails(relay: Relay, pattern: str) -> None:
     with pytest.raises(InvalidSubject):
         relay.subscribe(pattern, ignore)
 
@@ -104,7 +104,7 @@ async def test_ending_a_subscription_taken_up_again_forgets_it_for_good(
 
 
 @pytest.mark.parametrize("content", ["not json", "{}", '[{"pattern": 5}]', ""])
-async def test_a_file_that_cannot_be_read_is_no_reason_not_to_start(
+async def test_an_unreadable_file_does_not_prevent_the_start(
     start, kept: Path, content: str
 ) -> None:
     write(kept, content)

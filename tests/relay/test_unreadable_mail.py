@@ -35,7 +35,7 @@ async def with_damaged_payload(start: Start, data: Path) -> Relay:
     return await start()
 
 
-async def test_a_lease_passes_over_a_damaged_payload(start: Start, data: Path) -> None:
+async def test_a_lease_skips_a_damaged_payload(start: Start, data: Path) -> None:
     relay = await with_damaged_payload(start, data)
     assert payloads(await relay.lease("agent.a")) == ["sound"]
     [letter] = await relay.dead_letters()
@@ -44,7 +44,7 @@ async def test_a_lease_passes_over_a_damaged_payload(start: Start, data: Path) -
     assert "unreadable" in letter.reason
 
 
-async def test_a_dead_letter_that_cannot_be_read_is_not_redriven(start: Start, data: Path) -> None:
+async def test_an_unreadable_dead_letter_is_not_redriven(start: Start, data: Path) -> None:
     relay = await with_damaged_payload(start, data)
     await relay.lease("agent.a")
     assert await relay.redrive("large") == 0
@@ -65,7 +65,7 @@ async def test_a_damaged_payload_does_not_keep_the_relay_from_opening(
     assert files(endpoint)["new"] == ["sound"]
 
 
-async def test_a_damaged_line_in_the_journal_is_passed_over_too(start: Start, data: Path) -> None:
+async def test_a_damaged_line_in_the_journal_is_skipped_too(start: Start, data: Path) -> None:
     relay = await start()
     relay.register_endpoint("agent.a")
     await send(relay, "damaged", message_id="broken")
@@ -132,9 +132,7 @@ async def test_an_index_that_could_not_be_written_misses_nothing_later(
     assert payloads(await relay.lease("agent.a")) == ["first", "second"]
 
 
-async def test_a_file_with_a_name_that_is_no_text_is_rejected_like_any_other(
-    start: Start, data: Path
-) -> None:
+async def test_an_invalid_file_whose_name_is_not_text_is_rejected(start: Start, data: Path) -> None:
     relay = await start()
     endpoint = relay.register_endpoint("agent.a")
     await relay.close()
@@ -143,7 +141,7 @@ async def test_a_file_with_a_name_that_is_no_text_is_rejected_like_any_other(
     assert files(endpoint)["new"] == []
 
 
-async def test_a_rejected_drop_in_is_kept_over_restarts(start: Start, data: Path) -> None:
+async def test_a_rejected_drop_in_is_kept_across_restarts(start: Start, data: Path) -> None:
     limit = {"rate_limit": RateLimitConfig(max_per_window=1)}
     relay = await start(**limit)
     endpoint = relay.register_endpoint("agent.a")

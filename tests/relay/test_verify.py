@@ -46,7 +46,7 @@ async def old_and_new_traffic(relay: Relay, clock: ManualClock) -> None:
     assert not (relay._runtime.data.journal / f"{1:020d}.jsonl").exists()
 
 
-async def test_what_retention_dropped_is_not_missed(
+async def test_rows_older_than_the_journal_are_not_reported(
     start: Start, data: Path, clock: ManualClock
 ) -> None:
     relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
@@ -58,7 +58,7 @@ async def test_what_retention_dropped_is_not_missed(
     assert told(verify(DataDir(data))) == []
 
 
-async def test_a_rebuild_keeps_what_only_the_index_remembers(
+async def test_a_rebuild_keeps_rows_that_only_the_index_has(
     start: Start, data: Path, clock: ManualClock
 ) -> None:
     relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
@@ -94,7 +94,7 @@ async def test_an_index_that_stands_before_the_last_sweep_is_not_wrong(
     assert told(verify(DataDir(data))) == []
 
 
-async def test_duplicate_ids_whose_window_is_over_may_be_gone(
+async def test_duplicate_ids_past_their_window_may_be_missing(
     start: Start, data: Path, clock: ManualClock
 ) -> None:
     relay = await start(housekeeping=HousekeepingConfig(duplicate_window_ms=HOUR_MS))
@@ -152,7 +152,7 @@ async def test_segments_are_counted_off_one_by_one(start: Start, data: Path) -> 
     assert heard == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_a_directory_that_never_held_a_relay_is_rejected(data: Path) -> None:
+def test_a_directory_without_a_journal_is_rejected(data: Path) -> None:
     for repair in (False, True):
         with pytest.raises(DataDirUnusable):
             verify(DataDir(data), repair=repair)
@@ -176,7 +176,7 @@ async def test_an_empty_index_only_has_to_catch_up(start: Start, data: Path) -> 
     assert told(verify(DataDir(data))) == []
 
 
-async def test_an_index_with_bytes_that_are_no_text_is_made_anew(start: Start, data: Path) -> None:
+async def test_an_index_with_invalid_text_is_rebuilt(start: Start, data: Path) -> None:
     await (await start()).close()
     index = data / "index.db"
     index.write_bytes(index.read_bytes().replace(b"CREATE TABLE", b"CRE\xc1TE TABLE"))
@@ -204,7 +204,9 @@ async def test_a_payload_shared_by_several_endpoints_is_restored_for_all(
     assert len(list((data / "mailboxes").glob("*/new/shared"))) == 3
 
 
-async def test_a_damaged_payload_that_nobody_needs_is_only_noted(start: Start, data: Path) -> None:
+async def test_a_damaged_payload_of_a_removed_message_is_only_noted(
+    start: Start, data: Path
+) -> None:
     relay = await start()
     relay.register_endpoint("agent.a")
     await send(relay, "x" * 9000)

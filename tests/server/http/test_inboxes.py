@@ -189,7 +189,7 @@ async def test_a_lease_that_is_not_acknowledged_comes_back(served: Served) -> No
     assert again["id"] == first["id"]
 
 
-async def test_what_is_acknowledged_is_gone(served: Served) -> None:
+async def test_acknowledged_messages_are_removed(served: Served) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [got] = await served.read("agent.b", token=token)

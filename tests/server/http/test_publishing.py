@@ -202,7 +202,7 @@ async def test_a_publish_that_somebody_got_is_200_with_the_rejections_in_it(serv
     assert [one["reason"] for one in answered.json()["rejected"]] == ["backpressure"]
 
 
-async def test_nobody_there_is_no_error(served: Served) -> None:
+async def test_a_publish_without_recipients_is_not_an_error(served: Served) -> None:
     answered = await served.publish("elsewhere.x")
     assert (answered.status_code, answered.json()["delivered_to"]) == (200, 0)
 

@@ -46,7 +46,7 @@ def kept(mailbox: Mailbox) -> tuple[int, int, Mapping[str, tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_rejection_says_the_same_in_every_tier(serve: Serve, tier: int) -> None:
+async def test_a_quota_rejection_has_the_same_text_in_every_tier(serve: Serve, tier: int) -> None:
     served = await serve(qos=qos(NONE))
     await know_each_other(served, "agent.a", "agent.b", tier)
     rejected = await served.publish("agent.b", token=await served.token("agent.a"))

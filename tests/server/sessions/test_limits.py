@@ -131,7 +131,7 @@ async def test_an_old_reply_is_still_worth_a_hundred(room: Room, clock: ManualCl
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_rejection_says_the_same_in_every_tier(
+async def test_a_quota_rejection_has_the_same_text_in_every_tier(
     house: House, clock: ManualClock, tier: int
 ) -> None:
     few = TierLimits(2, 10_000)
