@@ -59,7 +59,7 @@ def test_settings_can_be_backtested_on_an_imported_trace(
     trace.write_text("src dst time\n" + "".join(f"1 2 {1_000_000 + n}\n" for n in range(40)))
     where = ("--lake", str(tmp_path / "lake"))
     output = waypost("pipeline", "import-trace", str(trace), *where).stdout
-    assert "40 messages of 1 sender to 1 recipient as relay 'mails'" in output
+    assert "40 messages from 1 sender to 1 recipient as relay 'mails'" in output
     quotas = tmp_path / "quotas.json"
     quotas.write_text('{"qos": {"enabled": true}}')
     result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)
