@@ -12,6 +12,7 @@ from typing import IO, Any
 import pytest
 
 from tests.cli.served import ServedRelay, User, serving
+from waypost.cli.backend import open_backend
 from waypost.cli.options import RelayChoice
 from waypost.client.aio import connect
 from waypost.client.errors import ReceiveTimedOut
@@ -153,7 +154,7 @@ def test_messages_that_were_not_shown_are_not_acknowledged(relay: ServedRelay, u
         raise BrokenPipeError
 
     with choice.closing, pytest.raises(BrokenPipeError):
-        choice.backend().consume("agent.s22", 10, None, broken)
+        open_backend(choice).consume("agent.s22", 10, None, broken)
     assert [one["payload"] for one in user.json("inbox", "agent.s22")["messages"]] == ["kept"]
 
 

@@ -7,8 +7,9 @@ Commands know neither. The types of the results are in `results`.
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from waypost.cli.options import RelayChoice
 from waypost.cli.results import (
     ConfigCheck,
     EndpointStatus,
@@ -22,6 +23,10 @@ from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.outgoing import OutgoingMessage
+
+if TYPE_CHECKING:
+    from waypost.cli.local import LocalRelay
+    from waypost.cli.remote.relay import RemoteRelay
 
 
 class MessageOperations(Protocol):
@@ -111,3 +116,24 @@ class Backend(
     MessageOperations, DeadLetterOperations, StatusOperations, ConfigOperations, Protocol
 ):
     """A relay."""
+
+
+def open_backend(choice: RelayChoice) -> Backend:
+    """Return the chosen relay: at its URL, or in its data directory."""
+    return open_local(choice) if choice.url is None else open_remote(choice)
+
+
+def open_local(choice: RelayChoice) -> "LocalRelay":
+    """Return the relay in the data directory."""
+    from waypost.cli.local import LocalRelay  # loads the relay
+
+    return LocalRelay(choice.data_dir)
+
+
+def open_remote(choice: RelayChoice) -> "RemoteRelay":
+    """Return the relay at the URL, by default `DEFAULT_URL`; it is closed with the choice."""
+    from waypost.cli.remote.relay import RemoteRelay  # loads the HTTP client
+
+    relay = RemoteRelay(choice)
+    choice.closing.callback(relay.close)
+    return relay

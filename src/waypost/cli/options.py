@@ -16,16 +16,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from waypost.policy.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from waypost.cli.backend import Backend
-    from waypost.cli.local import LocalRelay
-    from waypost.cli.remote.relay import RemoteRelay
 
 DEFAULT_DATA_DIR = Path("waypost-data")
 DEFAULT_URL = "http://127.0.0.1:7171"
@@ -99,24 +94,6 @@ class RelayChoice:
     key: Path | None = None
     operator_token_file: Path | None = None
     closing: ExitStack = field(default_factory=ExitStack)
-
-    def backend(self) -> "Backend":
-        """Return the chosen relay. Imports its code, so call it inside a command."""
-        return self.local() if self.url is None else self.remote()
-
-    def local(self) -> "LocalRelay":
-        """Return the relay in the data directory."""
-        from waypost.cli.local import LocalRelay
-
-        return LocalRelay(self.data_dir)
-
-    def remote(self) -> "RemoteRelay":
-        """Return the relay at the URL, by default `DEFAULT_URL`."""
-        from waypost.cli.remote.relay import RemoteRelay
-
-        relay = RemoteRelay(self)
-        self.closing.callback(relay.close)
-        return relay
 
 
 Command = Callable[..., None]

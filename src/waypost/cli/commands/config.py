@@ -36,10 +36,11 @@ def check(
       waypost config check
       waypost config check new-config.json
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering.config import show_check
 
     _require_file(file)
-    _print_check(choice.backend().check_config(file), show_check, json)
+    _print_check(open_backend(choice).check_config(file), show_check, json)
 
 
 @commands.command()
@@ -58,10 +59,11 @@ def save(
     Example:
       waypost config save new-config.json
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering.config import show_saved
 
     _require_file(file)
-    _print_check(choice.backend().save_config(file), show_saved, json)
+    _print_check(open_backend(choice).save_config(file), show_saved, json)
 
 
 @commands.command()
@@ -77,9 +79,10 @@ def show(choice: RelayChoice, json: JsonOption = False) -> None:
     Example:
       waypost config show > config.json
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console
 
-    document, problem = choice.backend().config()
+    document, problem = open_backend(choice).config()
     console.print_json(document)
     if problem:
         console.note(problem)

@@ -37,9 +37,10 @@ def list_(
       waypost dead-letters list agent.billing
       waypost dead-letters list --group
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
 
-    relay = choice.backend()
+    relay = open_backend(choice)
     if group:
         groups = relay.dead_letter_groups(subject)
         if json:
@@ -83,9 +84,10 @@ def redrive(
     """
     if bool(ids) == every:
         raise typer.BadParameter("give one or more IDs, or --all")
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console
 
-    done = choice.backend().redrive(None if every else ids, subject)
+    done = open_backend(choice).redrive(None if every else ids, subject)
     if json:
         console.print_json(done)
     else:
@@ -121,9 +123,10 @@ def purge(
       waypost dead-letters purge --subject agent.billing --yes
     """
     age = parse_duration(older_than) if older_than is not None else None
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console
 
-    relay = choice.backend()
+    relay = open_backend(choice)
     count = relay.count_dead_letters(subject, age)
     if count and not yes:
         question = f"Delete {console.plural(count, 'dead letter')} permanently?"

@@ -22,9 +22,10 @@ def endpoints(choice: RelayChoice, json: JsonOption = False) -> None:
     Example:
       waypost endpoints --data-dir ./waypost-data
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, maintenance
 
-    found = choice.backend().endpoints()
+    found = open_backend(choice).endpoints()
     if json:
         console.print_json({"endpoints": found})
     else:
@@ -45,9 +46,10 @@ def stats(choice: RelayChoice, json: JsonOption = False) -> None:
     Example:
       waypost stats --json | jq .by_status
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, maintenance
 
-    found = choice.backend().stats()
+    found = open_backend(choice).stats()
     if json:
         console.print_json(found)
     else:
@@ -77,10 +79,11 @@ def verify(
     """
     import msgspec
 
+    from waypost.cli.backend import open_local
     from waypost.cli.rendering import console, maintenance
 
     with maintenance.segments_bar() as on_segment:
-        report = choice.local().verify(repair=repair, on_segment=on_segment)
+        report = open_local(choice).verify(repair=repair, on_segment=on_segment)
     if json:
         console.print_json({"ok": report.ok, **msgspec.structs.asdict(report)})
     else:
@@ -100,9 +103,10 @@ def rebuild(choice: RelayChoice, json: JsonOption = False) -> None:
     Example:
       waypost rebuild --data-dir ./waypost-data
     """
+    from waypost.cli.backend import open_local
     from waypost.cli.rendering import console
 
-    messages, lossy = choice.local().rebuild()
+    messages, lossy = open_local(choice).rebuild()
     if json:
         console.print_json({"messages": messages, "journal_lost_events": lossy})
     else:

@@ -83,11 +83,12 @@ def send(  # noqa: PLR0913 - each is part of one message
       waypost send agent.billing hello --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
 
     message = OutgoingMessage(subject, content, reply_to=reply_to, message_id=message_id)
-    result = choice.backend().send(message, sender, register=register, wait_s=wait)
+    result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)
     else:
@@ -126,13 +127,14 @@ def inbox(
       waypost inbox agent.billing
       waypost inbox agent.billing --ack --limit 10 --json
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
 
     show = console.print_json if json else messages.show_inbox
     if ack:
-        choice.backend().consume(subject, limit, max_size, show)
+        open_backend(choice).consume(subject, limit, max_size, show)
     else:
-        show(choice.backend().inbox(subject, limit, max_size))
+        show(open_backend(choice).inbox(subject, limit, max_size))
 
 
 @with_relay_options
@@ -151,9 +153,10 @@ def explain(
     Example:
       waypost explain 01JZ8Q7V9S3T5W7X9Z1B3D5F7H
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
 
-    history = choice.backend().explain(message_id)
+    history = open_backend(choice).explain(message_id)
     if json:
         console.print_json(history)
     else:
@@ -190,11 +193,12 @@ def listen(
       waypost listen agent.billing
       waypost listen agent.billing --count 1 --seconds 30 --json
     """
+    from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import ListenOptions
     from waypost.cli.remote.agent import listen as run
     from waypost.cli.rendering import console
 
-    relay = choice.remote()
+    relay = open_remote(choice)
     identity = relay.credentials.require_identity(subject)
     options = ListenOptions(count=count, seconds=seconds, ack=ack)
     received = run(relay.url, identity, options, _callbacks(subject, relay.url, json))
@@ -229,12 +233,13 @@ def request(
       waypost request agent.sum @question.json --key web.key --timeout 30
     """
     content = read_payload(payload)
+    from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import request as run
     from waypost.cli.rendering import console, messages
     from waypost.cli.results import SendReport
     from waypost.wire.outgoing import OutgoingMessage
 
-    relay = choice.remote()
+    relay = open_remote(choice)
     identity = relay.credentials.require_identity(sender)
     message = OutgoingMessage(subject, content)
     reply = run(relay.url, identity, message, timeout, messages.note_confirmation)

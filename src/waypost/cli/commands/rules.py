@@ -36,9 +36,10 @@ def list_(choice: RelayChoice, json: JsonOption = False) -> None:
     Example:
       waypost rules list
     """
+    from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console
 
-    found = choice.backend().rules()
+    found = open_backend(choice).rules()
     _print_rules(found, json)
     if found.problem:
         console.note(found.problem)
@@ -68,10 +69,11 @@ def add(
       waypost rules add deny agent.spy 'agent.vault.>'
       waypost rules add allow agent.auditor 'agent.vault.>' --priority 10
     """
+    from waypost.cli.backend import open_backend
     from waypost.policy.access import AccessRule, validate_rule
 
     rule = validate_rule(AccessRule(from_, to, action.value, priority))
-    _print_rules(choice.backend().add_rule(rule), json)
+    _print_rules(open_backend(choice).add_rule(rule), json)
 
 
 @commands.command()
@@ -85,7 +87,9 @@ def remove(choice: RelayChoice, from_: From, to: To, json: JsonOption = False) -
     Example:
       waypost rules remove agent.spy 'agent.vault.>'
     """
-    _print_rules(choice.backend().remove_rule(from_, to), json)
+    from waypost.cli.backend import open_backend
+
+    _print_rules(open_backend(choice).remove_rule(from_, to), json)
 
 
 def _print_rules(found: "RuleList", json: bool) -> None:
