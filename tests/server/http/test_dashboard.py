@@ -142,4 +142,4 @@ async def test_a_backtest_that_is_none_is_told_as_a_problem(served: Served) -> N
     served.context.lake.mkdir()
     (served.context.lake / "backtest.json").write_text("[1")
     told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
-    assert "backtest.json cannot be shown" in told["problem"]
+    assert "backtest.json cannot be read" in told["problem"]

@@ -1,2 +1,4 @@
-"""The relay over HTTP: `contract` says what an operation is, `table` lists them all, `routing`
-serves them."""
+"""The relay over HTTP: `contract` defines an operation, `operations` lists all, `routing` serves.
+
+See `handlers` for the operations themselves.
+"""

@@ -1,11 +1,11 @@
-"""What an operation of the HTTP interface is: one value that says everything about it.
+"""The definition of an HTTP operation: one value that describes it completely.
 
-Rule 1  Routes, decoding, checks, statuses and the OpenAPI document are all made from these values.
-        Nothing about an operation is said a second time.
+Rule 1  Routes, decoding, checks, statuses and the OpenAPI document are generated from these
+        values. Nothing about an operation is stated twice.
 Rule 2  Parameters are a struct: fields named in the path come from there, the others from the
-        query. The body is a struct or one of several.
-Rule 3  Which refusals are possible follows from who may call and what is read; an operation names
-        only those of its own.
+        query. The body is one struct, or one of several.
+Rule 3  The possible errors follow from the callers and the input of an operation; it names only
+        those of its own.
 """
 
 import re
@@ -31,13 +31,15 @@ _path_names = re.compile(r"\{(\w+)\}").findall
 
 
 class NoParameters(msgspec.Struct):
-    """Neither in the path nor in the query. What is in the query anyway is ignored."""
+    """No parameters; a query is ignored."""
 
 
 @dataclass(frozen=True)
 class Body(Generic[B]):
-    """How a request's body is read, and the structs it may be. `carries_messages`: it may be as
-    large as messages are."""
+    """The decoder of a request body, and its possible structs.
+
+    With `carries_messages`, the size limit is that of messages.
+    """
 
     read: Callable[[bytes], B] | None
     types: tuple[Any, ...] = ()
@@ -48,13 +50,13 @@ NO_BODY: Body[None] = Body(None)
 
 
 def json_body(kind: type[B]) -> Body[B]:
-    """A body that is the JSON of one struct."""
+    """Return a body that is the JSON of one struct."""
     return Body(msgspec.json.Decoder(kind).decode, (kind,))
 
 
 @dataclass(frozen=True)
 class Call(Generic[P, B]):
-    """One request, decoded and let in."""
+    """One authorised and decoded request."""
 
     context: ServerContext
     caller: Caller
@@ -65,7 +67,7 @@ class Call(Generic[P, B]):
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer: a struct, written as JSON; bytes as they are; or a stream of them."""
+    """A response: a struct, sent as JSON; bytes; or a stream of bytes."""
 
     content: object
     status: int = 200
@@ -75,9 +77,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class Answer:
-    """One documented answer. `kind` is the struct it holds, None if it is no JSON.
+    """One documented response. `kind` is its struct, None if it is not JSON.
 
-    `or_kind`: it may hold this one instead. `or_media_types`: it may be of these instead.
+    `or_kind` and `or_media_types` are alternatives.
     """
 
     kind: Any
@@ -88,7 +90,7 @@ class Answer:
 
     @property
     def kinds(self) -> list[Any]:
-        """The structs it may hold."""
+        """The possible structs."""
         return [kind for kind in (self.kind, self.or_kind) if kind is not None]
 
 
@@ -108,20 +110,20 @@ class Operation(Generic[P, B]):
     answer: Answer
     rejections: Mapping[int, str] = field(default_factory=dict)
     needs_relay: bool = True
-    """False: its call has no services, because it is answered while the relay is not open."""
+    """False: the operation works while the relay is not open; its call has no context."""
 
     @property
     def name(self) -> str:
-        """The operation's name in the document: its handler's."""
+        """The name in the OpenAPI document: that of the handler."""
         return self.handler.__name__
 
     @property
     def path_names(self) -> list[str]:
-        """The parameters in the path."""
+        """The names of the path parameters."""
         return _path_names(self.path)
 
     def answers(self) -> dict[int, Answer]:
-        """Every status this operation may answer with."""
+        """Return every possible response by status."""
         problems = {**self._implied_rejections(), **self.rejections}
         found = {200: self.answer}
         for status, text in problems.items():

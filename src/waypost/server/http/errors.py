@@ -1,12 +1,12 @@
-"""Failures as answers: one table from exceptions to statuses, one shape for all of them.
+"""Errors as HTTP responses: one table from exceptions to statuses, one shape for all.
 
-400 invalid                   the request can never be accepted as it is
-401 not_authenticated         no token, or none that is good
+400 invalid                   the request is malformed; sending it again is of no use
+401 not_authenticated         a missing or invalid token
 403 forbidden, subject_taken, access_denied
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
-429, 503, 422                 a publish that was refused; see `wire.problems.STATUS`
-500 internal                  a mistake of ours; the log says more
+429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
+500 internal                  a bug in the relay; see its log
 503 stopped, storage_full, full
 """
 
@@ -75,11 +75,11 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (RelayError, 500, ""),
     (WaypostError, 500, ""),
 )
-"""The first that fits."""
+"""The first matching class decides."""
 
 
 class HttpError(Exception):
-    """An answer other than the one that was hoped for."""
+    """An error response."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class HttpError(Exception):
 
 
 def rejection_of(problem: Exception) -> HttpError:
-    """How an exception is answered. One that was not expected is a 500 that tells nothing."""
+    """Return the response to an exception; an unexpected one is a 500 without details."""
     if isinstance(problem, HttpError):
         return problem
     for kind, status, reason in STATUSES:
@@ -113,12 +113,12 @@ def rejection_of(problem: Exception) -> HttpError:
             break
         text = "nested too deeply" if kind is RecursionError else str(problem)
         full = isinstance(problem, RelayStopped) and problem.full
-        said = Reason.STORAGE_FULL if full else reason or REASONS[status]
+        code = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        return HttpError(status, text, reason=said, headers=headers)
-    return HttpError(500, "the relay made a mistake; its log says more")
+        return HttpError(status, text, reason=code, headers=headers)
+    return HttpError(500, "internal error; the relay's log has the details")
 
 
 def printable(text: str) -> str:
-    """Text that can be written as UTF-8, whatever came in."""
+    """Return text that can be encoded as UTF-8; lone surrogates are escaped."""
     return text.encode(errors="backslashreplace").decode()

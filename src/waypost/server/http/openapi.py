@@ -14,13 +14,13 @@ from waypost.server.http.contract import JSON, Answer, AnyOperation
 
 _REF = "#/components/schemas/{name}"
 _DESCRIPTION = (
-    "A message relay for software agents. Errors are one shape: `error` is for people, `reason`"
-    " for programs, `retry_after_ms` where waiting helps. Tokens come from `/v1/auth/token`; the"
-    " operator's lies in the data directory. Agents may also connect to `/v1/connect` by"
-    " WebSocket and get their messages as they come."
+    "A message relay for software agents. All errors have the same shape: `error` is for people,"
+    " `reason` for programs, `retry_after_ms` where waiting helps. Agents get tokens from"
+    " `/v1/auth/token`; the operator's token is in the data directory. Agents may also connect to"
+    " `/v1/connect` by WebSocket, which delivers messages as they arrive."
 )
 _RETRY_AFTER = {
-    "description": "Seconds to wait; only where the time is known.",
+    "description": "Seconds to wait; present only if the time is known.",
     "schema": {"type": "integer", "minimum": 1},
 }
 _ASKS_FOR_TOKEN = {"description": "Always `Bearer`.", "schema": {"type": "string"}}
@@ -65,7 +65,7 @@ class ApiDocuments:
 
 
 def make_document(operations: Sequence[AnyOperation]) -> dict[str, Any]:
-    """The document, as JSON would hold it."""
+    """Return the OpenAPI document."""
     kinds = _Kinds(operations)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -77,15 +77,27 @@ def make_document(operations: Sequence[AnyOperation]) -> dict[str, Any]:
         "components": {
             "schemas": kinds.components,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "Of an agent."},
-                "operator": {"type": "http", "scheme": "bearer", "description": "The operator's."},
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of an agent.",
+                },
+                "operator": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The operator's token.",
+                },
             },
         },
     }
 
 
+def _bearer(description: str) -> dict[str, str]:
+    return {"type": "http", "scheme": "bearer", "description": description}
+
+
 class _Kinds:
-    """The schemas of everything that is sent or answered; all at once, so that names are kept."""
+    """The schemas of all requests and responses, generated together so that names are unique."""
 
     def __init__(self, operations: Sequence[AnyOperation]) -> None:
         kinds: list[Any] = []
@@ -99,11 +111,11 @@ class _Kinds:
             schema["description"] = cleandoc(schema.get("description", ""))
 
     def schema(self, kind: Any) -> dict[str, Any]:
-        """How a kind is referred to."""
+        """Return the reference to the schema of a struct."""
         return next(schema for known, schema in self._schemas if known == kind)
 
     def any_of(self, kinds: Sequence[Any]) -> dict[str, Any]:
-        """One of these."""
+        """Return a schema that accepts any of these structs."""
         schemas = [self.schema(kind) for kind in kinds]
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
@@ -157,7 +169,7 @@ def _parameters(operation: AnyOperation) -> list[dict[str, Any]]:
 def _response(status: int, answer: Answer, kinds: _Kinds) -> dict[str, Any]:
     schema = kinds.any_of(answer.kinds) if answer.kinds else {"type": "string"}
     described: dict[str, Any] = {"description": answer.text or "OK"}
-    if status != 304:  # nothing follows
+    if status != 304:  # it has no body
         media_types = (answer.media_type, *answer.or_media_types)
         described["content"] = {one: {"schema": schema} for one in media_types}
     if status in (429, 503):
@@ -175,7 +187,7 @@ def _version() -> str:
 
 
 def make_html(document: dict[str, Any]) -> str:
-    """The page as HTML."""
+    """Return the document as an HTML page without external resources."""
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -191,11 +203,11 @@ def make_html(document: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(info['title'])} HTTP interface</title><style>{_STYLE}</style></head><body>"
+        f"<title>{escape(info['title'])} HTTP API</title><style>{_STYLE}</style></head><body>"
         f"<main><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
         f"<p>{_text(info['description'])}</p>"
-        '<p>The same for programs: <a href="/openapi.json">/openapi.json</a></p>'
-        f"{sections}<section><h2>Shapes</h2>{schemas}</section></main></body></html>"
+        '<p>As OpenAPI document: <a href="/openapi.json">/openapi.json</a></p>'
+        f"{sections}<section><h2>Schemas</h2>{schemas}</section></main></body></html>"
     )
 
 
@@ -203,17 +215,18 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     parameters = "".join(_parameter(one) for one in operation.get("parameters", ()))
     body = operation.get("requestBody")
     asked = _content("Body", body["content"]) if body else ""
-    answers = "".join(
+    rows = "".join(
         f"<tr><td><code>{escape(status)}</code></td><td>{_text(answer['description'])}</td>"
         f"<td>{_kinds(answer.get('content', {}))}</td></tr>"
         for status, answer in operation["responses"].items()
     )
+    responses = _table("Responses", ("Status", "When", "Schema"), rows)
     table = _table("Parameters", ("Name", "In", "Kind"), parameters) if parameters else ""
     return (
         f'<details id="{escape(operation["operationId"])}"><summary>'
         f'<code class="method">{escape(method.upper())}</code> <code>{escape(path)}</code> '
         f"{escape(operation['summary'])}</summary><div><p>{_text(operation['description'])}</p>"
-        f"{table}{asked}{_table('Answers', ('Status', 'When', 'Shape'), answers)}</div></details>"
+        f"{table}{asked}{responses}</div></details>"
     )
 
 
@@ -250,7 +263,7 @@ def _kinds(content: dict[str, Any]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """A schema in a few words, with links to the shapes it is made of."""
+    """Return a schema as a short phrase, with links to the structs it refers to."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#{escape(name)}"><code>{escape(name)}</code></a>'
@@ -276,7 +289,7 @@ def _table(caption: str, heads: tuple[str, ...], rows: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped, with `code` and paragraphs."""
+    """Return escaped text with `code` and line breaks."""
     pieces = escape(text).split("`")
     marked = "".join(f"<code>{one}</code>" if at % 2 else one for at, one in enumerate(pieces))
     return marked.replace("\n\n", "<br>")

@@ -1,4 +1,4 @@
-"""Every operation of the HTTP interface. Paths without parameters come before those with."""
+"""All operations of the HTTP interface; literal paths come before paths with parameters."""
 
 from waypost.server.http.contract import AnyOperation
 from waypost.server.http.handlers import (

@@ -1,8 +1,8 @@
-"""Serves the operations: finds the one that is meant, lets the caller in, decodes, calls, answers.
+"""Routes requests to operations: authorise the caller, decode, call the handler, respond.
 
-Rule 1  Every answer that is no success is a `Problem` as JSON, whoever made it.
-Rule 2  Nothing is decoded for a caller that is not let in.
-Rule 3  What is answered is not kept by anyone on the way.
+Rule 1  Every error response is a `Problem` as JSON.
+Rule 2  Nothing is decoded for an unauthorised caller.
+Rule 3  Responses must not be cached on the way.
 
 Handlers get their context from `app.state.context`; while it is missing, the relay is not open,
 and every operation that needs it is answered with 503.
@@ -33,16 +33,16 @@ log = logging.getLogger("waypost.server")
 T = TypeVar("T")
 
 SMALL_BODY_MAX_BYTES = 1024 * 1024
-"""Of a request that carries no messages."""
+"""The size limit of requests without messages."""
 
 BODY_WAIT_MAX_S = 30.0
 
 _encode = msgspec.json.Encoder().encode
-_EVERY_ANSWER = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_COMMON_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def make_routes() -> list[BaseRoute]:
-    """The routes of the HTTP interface."""
+    """Return the routes of the HTTP interface."""
     by_path: dict[str, dict[str, AnyOperation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
@@ -55,11 +55,11 @@ def _served(
     path: str, operations: Mapping[str, AnyOperation]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        operation = _meant(operations, request.method)
+        operation = _select(operations, request.method)
         context: ServerContext | None = getattr(request.app.state, "context", None)
         if context is None:
             if operation.needs_relay:
-                return respond_rejected(HttpError(503, "the relay is not open yet"))
+                return respond_rejected(HttpError(503, "the relay is not open yet; try again"))
             return await _answer(operation, request, cast(ServerContext, None))
         began = time.perf_counter()
         response = await _answer(operation, request, context)
@@ -70,8 +70,8 @@ def _served(
     return answer
 
 
-def _meant(operations: Mapping[str, AnyOperation], method: str) -> AnyOperation:
-    """HEAD is GET without its content, where GET changes nothing: reading an inbox does."""
+def _select(operations: Mapping[str, AnyOperation], method: str) -> AnyOperation:
+    """Return the operation of a method. HEAD is GET, except where GET has side effects."""
     operation = operations.get("GET" if method == "HEAD" else method)
     if operation is None or (method == "HEAD" and operation.access is not Access.ANYONE):
         raise HTTPException(405)
@@ -94,31 +94,35 @@ async def _answer(operation: AnyOperation, request: Request, context: ServerCont
 
 
 def read_parameters(request: Request, kind: type[T]) -> T:
-    """The parameters of the path and the query as a struct, or `ValidationError`."""
+    """Return path and query parameters as a struct. Raises `ValidationError`."""
     if kind is NoParameters:
         return kind()
     given: dict[str, Any] = dict(request.path_params)
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise HttpError(400, f"{name!r:.80} is given twice")
+            raise HttpError(400, f"duplicate parameter {name!r:.80}")
         given[name] = value
     return msgspec.convert(given, kind, strict=False)
 
 
 async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T:
-    """The body as a struct."""
+    """Read and decode the body."""
     assert body.read is not None
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != JSON:
-        raise HttpError(415, f"expected 'Content-Type: {JSON}', not {media_type!r:.80}")
+        raise HttpError(
+            415, f"unsupported media type {media_type!r:.80}: expected 'Content-Type: {JSON}'"
+        )
     max_bytes = options.body_max_bytes if body.carries_messages else SMALL_BODY_MAX_BYTES
     try:
         async with asyncio.timeout(BODY_WAIT_MAX_S):
             content = await _read_all(request, max_bytes)
     except TimeoutError:
-        raise HttpError(408, f"the body did not come within {BODY_WAIT_MAX_S:g} s") from None
+        raise HttpError(
+            408, f"timeout: the body did not arrive within {BODY_WAIT_MAX_S:g} s"
+        ) from None
     except ClientDisconnect:
-        raise HttpError(400, "the caller went away") from None
+        raise HttpError(400, "the caller disconnected") from None
     return body.read(content)
 
 
@@ -136,12 +140,12 @@ async def _read_all(request: Request, max_bytes: int) -> bytes:
 
 
 def _too_large(max_bytes: int) -> HttpError:
-    return HttpError(413, f"the body is larger than {max_bytes:,} bytes")
+    return HttpError(413, f"body too large: the limit is {max_bytes:,} bytes")
 
 
 def respond(reply: Reply) -> Response:
-    """A reply as Starlette sends it."""
-    headers = {**_EVERY_ANSWER, **reply.headers, "Content-Type": reply.media_type}
+    """Return a reply as a Starlette response."""
+    headers = {**_COMMON_HEADERS, **reply.headers, "Content-Type": reply.media_type}
     if isinstance(reply.content, AsyncIterator):
         return StreamingResponse(reply.content, status_code=reply.status, headers=headers)
     content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
@@ -149,27 +153,29 @@ def respond(reply: Reply) -> Response:
 
 
 def respond_rejected(rejected: HttpError) -> Response:
-    """A refusal as Starlette sends it."""
+    """Return an error as a Starlette response."""
     return respond(Reply(rejected.problem, rejected.status, rejected.headers))
 
 
 async def _unrouted(request: Request, problem: Exception) -> Response:
-    """Unknown paths and methods, and whatever else is refused before an operation is found."""
+    """Respond to unknown paths and methods, and to other errors before an operation is found."""
     status = problem.status_code if isinstance(problem, HTTPException) else 500
     if status == 405:
         allowed = ", ".join(_methods_of(request))
-        return respond_rejected(HttpError(405, f"only {allowed} here", headers={"Allow": allowed}))
-    text = "there is nothing here" if status == 404 else str(getattr(problem, "detail", ""))
+        return respond_rejected(
+            HttpError(405, f"method not allowed: only {allowed}", headers={"Allow": allowed})
+        )
+    text = "not found: no such path" if status == 404 else str(getattr(problem, "detail", ""))
     return respond_rejected(HttpError(status, text))
 
 
 async def _unexpected(request: Request, problem: Exception) -> Response:
-    """A mistake of ours outside of every operation."""
+    """Respond to an unexpected error outside of all operations."""
     return respond_rejected(rejection_of(problem))
 
 
 def _methods_of(request: Request) -> list[str]:
-    """What this path takes: a path may be one of its own and an example of another."""
+    """Return the methods of a path; a literal path may also match one with parameters."""
     found: set[str] = set()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

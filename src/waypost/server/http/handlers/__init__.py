@@ -1,1 +1,1 @@
-"""The operations, by what they are about. Each module ends with the list of its own."""
+"""The operations by subject; each module ends with the list of its own."""

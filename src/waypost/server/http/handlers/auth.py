@@ -1,4 +1,4 @@
-"""How an agent proves who it is and gets a token."""
+"""Authentication: challenges and tokens."""
 
 import asyncio
 from functools import partial
@@ -18,12 +18,12 @@ from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenRespo
 
 
 async def give_challenge(call: Call[NoParameters, None]) -> Reply:
-    """A nonce to sign."""
+    """Return a nonce to sign."""
     return Reply(ChallengeResponse(nonce=call.context.authenticator.challenge()))
 
 
 async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
-    """A token for a signed challenge. A new subject is written to disk first, in a thread."""
+    """Return a token for a signed challenge; bind a new subject first, in a thread."""
     asked = call.body
     authenticate = partial(
         call.context.authenticator.authenticate,
@@ -36,7 +36,7 @@ async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
         sealing_signature=asked.sealing_signature,
     )
     grant = await asyncio.to_thread(authenticate)
-    call.context.mailboxes.open_for(grant.subject)  # or confirmations would have no place to wait
+    call.context.mailboxes.open_for(grant.subject)  # it must exist before receipts for the agent do
     return Reply(
         TokenResponse(subject=grant.subject, token=grant.token, expires_at=grant.expires_at)
     )
@@ -47,8 +47,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/v1/auth/challenge",
         access=Access.ANYONE,
-        summary="Ask for a challenge",
-        description="A nonce, good for one attempt within a minute.",
+        summary="Request a challenge",
+        description="Returns a nonce, valid for one attempt within a minute.",
         tag="auth",
         handler=give_challenge,
         parameters=NoParameters,
@@ -59,11 +59,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/v1/auth/token",
         access=Access.ANYONE,
-        summary="Trade a signed challenge for a token",
+        summary="Exchange a signed challenge for a token",
         description=(
             "Sign the lines `waypost-auth-1`, origin (the `host:port` you connect to), nonce,"
-            " subject and public key, joined by line feeds, with your Ed25519 key. The subject"
-            " belongs to the first key that did this."
+            " subject and public key, joined by line feeds, with your Ed25519 key. A subject"
+            " belongs to the first key that authenticates as it."
         ),
         tag="auth",
         handler=give_token,
@@ -71,7 +71,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=json_body(TokenRequest),
         answer=Answer(TokenResponse),
         rejections={
-            401: "The proof does not hold, or its challenge is over or was used.",
+            401: "The signature is invalid, or its challenge has expired or was used.",
             403: "The subject belongs to another key.",
         },
     ),

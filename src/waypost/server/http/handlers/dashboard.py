@@ -1,8 +1,8 @@
-"""The dashboard: one page, its scripts and its styles, as they lie in the package.
+"""The dashboard: one page with its scripts and styles, served from the package.
 
-Rule 1  The page loads nothing from elsewhere, and its browser is told to refuse anything that
-        tries. Nothing in it is secret: what it shows, it asks for with the operator's token.
-Rule 2  Files are looked up in a list made when first asked for: no path of a caller is opened.
+Rule 1  The page loads nothing from other hosts, and a content security policy enforces it. It
+        contains no secret: it requests all data with the operator's token.
+Rule 2  Files are served from a fixed list: no path from a request is opened.
 """
 
 import hashlib
@@ -46,8 +46,8 @@ _PAGE_HEADERS = {
 FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern="^[a-z0-9_.-]+$")]
 
 
-class AssetNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Which file."""
+class AssetPath(msgspec.Struct, forbid_unknown_fields=True):
+    """The path of a file."""
 
     folder: FileName
     file: FileName
@@ -62,21 +62,21 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 async def get_dashboard(call: Call[NoParameters, None]) -> Reply:
-    """The page."""
-    return _unless_known(call.request, _assets()["page.html"], _PAGE_HEADERS)
+    """Return the page."""
+    return _unless_cached(call.request, _assets()["page.html"], _PAGE_HEADERS)
 
 
-async def get_asset(call: Call[AssetNamed, None]) -> Reply:
-    """A script, a style or a picture of the page."""
+async def get_asset(call: Call[AssetPath, None]) -> Reply:
+    """Return a script, a style sheet or a picture of the page."""
     wanted = call.parameters
     found = _assets().get(f"{wanted.folder}/{wanted.file}")
     if found is None:
-        raise HttpError(404, "there is no such file")
-    return _unless_known(call.request, found, {})
+        raise HttpError(404, "not found: no such file")
+    return _unless_cached(call.request, found, {})
 
 
-def _unless_known(request: Request, asset: Asset, headers: Mapping[str, str]) -> Reply:
-    """The file, or only the news that it has not changed since the caller got it."""
+def _unless_cached(request: Request, asset: Asset, headers: Mapping[str, str]) -> Reply:
+    """Return the file, or 304 if the caller has it already."""
     headers = {**headers, "Cache-Control": "no-cache", "ETag": asset.tag}
     if request.headers.get("if-none-match") == asset.tag:
         return Reply(b"", 304, headers, asset.media_type)
@@ -85,7 +85,7 @@ def _unless_known(request: Request, asset: Asset, headers: Mapping[str, str]) ->
 
 @cache
 def _assets() -> dict[str, Asset]:
-    """Every file by its folder and name."""
+    """Return all files by folder and name."""
     root = resources.files("waypost.server") / "dashboard"
     found = {"page.html": _asset((root / "page.html").read_bytes(), _HTML)}
     for folder in root.iterdir():
@@ -102,7 +102,7 @@ def _asset(content: bytes, media_type: str) -> Asset:
     return Asset(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:24]}"')
 
 
-_UNCHANGED = {304: "It has not changed since `If-None-Match`."}
+_UNCHANGED = {304: "Not changed since `If-None-Match`."}
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
@@ -110,12 +110,12 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/",
         access=Access.ANYONE,
         summary="The dashboard",
-        description="One page. It asks for the operator's token before it shows anything.",
+        description="One page. It asks for the operator's token first.",
         tag="dashboard",
         handler=get_dashboard,
         parameters=NoParameters,
         body=NO_BODY,
-        answer=Answer(None, "A page.", _HTML),
+        answer=Answer(None, "An HTML page.", _HTML),
         rejections=_UNCHANGED,
         needs_relay=False,
     ),
@@ -127,7 +127,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         description="Scripts, styles and pictures.",
         tag="dashboard",
         handler=get_asset,
-        parameters=AssetNamed,
+        parameters=AssetPath,
         body=NO_BODY,
         answer=Answer(
             None, "The file.", _MEDIA_TYPES["js"], or_media_types=(*_MEDIA_TYPES.values(),)[1:]

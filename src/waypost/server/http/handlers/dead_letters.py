@@ -1,4 +1,4 @@
-"""Dead letters: look, put back, throw away."""
+"""Dead letters: list, redrive and purge."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -31,7 +31,7 @@ OLDER_MAX_MS = 100 * 366 * 24 * 3_600_000
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters, one by one or in groups."""
+    """The endpoint, and a list or groups."""
 
     subject: SubjectText | msgspec.UnsetType = msgspec.UNSET
     group: bool = False
@@ -39,7 +39,7 @@ class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DeadLetterList(msgspec.Struct, kw_only=True):
-    """`dead_letters`, the oldest failure first; or, if asked for, `groups`, the largest first."""
+    """`dead_letters`, the oldest failure first, or `groups`, the largest first."""
 
     total: int
     dead_letters: list[DeadLetter] | msgspec.UnsetType = msgspec.UNSET
@@ -47,31 +47,31 @@ class DeadLetterList(msgspec.Struct, kw_only=True):
 
 
 async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
-    """Dead letters of one endpoint or all."""
+    """List dead letters of one endpoint or all."""
     wanted, relay = call.parameters, call.context.relay
     subject = None if wanted.subject is msgspec.UNSET else validate_subject(wanted.subject)
     groups = await relay.dead_letter_groups(subject)
     total = sum(one.count for one in groups)
     if wanted.group:
         return Reply(DeadLetterList(total=total, groups=groups[: wanted.limit]))
-    letters = await relay.dead_letters(subject, wanted.limit)
-    return Reply(DeadLetterList(total=total, dead_letters=letters))
+    found = await relay.dead_letters(subject, wanted.limit)
+    return Reply(DeadLetterList(total=total, dead_letters=found))
 
 
 async def redrive(call: Call[NoParameters, RedriveRequest]) -> Reply:
-    """Put dead letters back into their mailboxes."""
+    """Return dead letters to their mailboxes."""
     relay, asked = call.context.relay, call.body
     if asked.subject is not None:
         validate_subject(asked.subject)
     before = await _dead_ids(relay, asked.subject)
     count = await relay.redrive(asked.ids, asked.subject)
     left = await _dead_ids(relay, asked.subject)
-    stayed = [one for one in dict.fromkeys(asked.ids) if one not in before or one in left]
-    return Reply(RedriveResponse(redriven=count, not_redriven=stayed))
+    not_redriven = [one for one in dict.fromkeys(asked.ids) if one not in before or one in left]
+    return Reply(RedriveResponse(redriven=count, not_redriven=not_redriven))
 
 
 async def purge(call: Call[NoParameters, PurgeRequest]) -> Reply:
-    """Throw dead letters away."""
+    """Delete dead letters."""
     asked = call.body
     if asked.subject is not None:
         validate_subject(asked.subject)
@@ -92,7 +92,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/dead-letters",
         access=Access.OPERATOR,
         summary="List dead letters",
-        description="One by one with their envelopes, or with `group=true` by endpoint and reason.",
+        description="With their envelopes, or with `group=true` grouped by endpoint and reason.",
         tag="dead letters",
         handler=list_dead_letters,
         parameters=DeadLetterQuery,
@@ -103,8 +103,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/v1/dead-letters/redrive",
         access=Access.OPERATOR,
-        summary="Put dead letters back",
-        description="At the end of their mailboxes. No check is repeated; expiry still holds.",
+        summary="Redrive dead letters",
+        description="Returns them to the end of their mailboxes. Only expiry is checked again.",
         tag="dead letters",
         handler=redrive,
         parameters=NoParameters,
@@ -115,8 +115,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/v1/dead-letters/purge",
         access=Access.OPERATOR,
-        summary="Throw dead letters away",
-        description="Of one endpoint, or those that failed longer ago than so many ms, or all.",
+        summary="Purge dead letters",
+        description="Deletes those of one endpoint, those older than `older_than_ms`, or all.",
         tag="dead letters",
         handler=purge,
         parameters=NoParameters,

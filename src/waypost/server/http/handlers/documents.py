@@ -1,4 +1,4 @@
-"""The description of this very interface, for programs and for people."""
+"""The description of the HTTP interface: an OpenAPI document and a page."""
 
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -16,12 +16,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 
 
 async def get_document(call: Call[NoParameters, None]) -> Reply:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     return Reply(call.request.app.state.documents.json)
 
 
 async def get_page(call: Call[NoParameters, None]) -> Reply:
-    """The same as a page."""
+    """Return the document as an HTML page."""
     content = call.request.app.state.documents.html
     return Reply(content, media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
 
@@ -31,7 +31,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/openapi.json",
         access=Access.ANYONE,
-        summary="This interface for programs",
+        summary="OpenAPI document of this interface",
         description="OpenAPI 3.1.",
         tag="documents",
         handler=get_document,
@@ -44,13 +44,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/docs",
         access=Access.ANYONE,
-        summary="This interface for people",
-        description="One page that needs nothing else.",
+        summary="Documentation of this interface",
+        description="One page without external resources.",
         tag="documents",
         handler=get_page,
         parameters=NoParameters,
         body=NO_BODY,
-        answer=Answer(None, "A page.", _HTML),
+        answer=Answer(None, "An HTML page.", _HTML),
         needs_relay=False,
     ),
 )

@@ -1,4 +1,4 @@
-"""Endpoints, and the public keys of agents."""
+"""Endpoints: their list, registration, usage, and the public keys of agents."""
 
 import heapq
 from typing import Annotated
@@ -23,20 +23,20 @@ from waypost.wire.sealing import Card
 
 
 class EndpointPage(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of the list."""
+    """The page of the list."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
     after: SubjectText | msgspec.UnsetType = msgspec.UNSET
 
 
-class EndpointNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Which endpoint."""
+class EndpointPath(msgspec.Struct, forbid_unknown_fields=True):
+    """The subject of an endpoint."""
 
     subject: SubjectText
 
 
 async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
-    """Endpoints by name, a page at a time."""
+    """List endpoints by name, one page at a time."""
     wanted, relay = call.parameters, call.context.relay
     after = "" if wanted.after is msgspec.UNSET else validate_subject(wanted.after)
     subjects = relay.inspect().subjects()
@@ -51,16 +51,16 @@ async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
     )
 
 
-async def register_endpoint(call: Call[EndpointNamed, None]) -> Reply:
-    """Give a subject a mailbox; one that has it keeps it."""
+async def register_endpoint(call: Call[EndpointPath, None]) -> Reply:
+    """Register an endpoint; one that is registered keeps its mailbox."""
     subject = validate_agent_subject(call.parameters.subject)
     endpoint = call.context.relay.register_endpoint(subject)
     await call.context.relay.sync()
     return Reply(_facts(endpoint))
 
 
-async def unregister_endpoint(call: Call[EndpointNamed, None]) -> Reply:
-    """Take no more mail for a subject."""
+async def unregister_endpoint(call: Call[EndpointPath, None]) -> Reply:
+    """Unregister an endpoint."""
     subject = validate_agent_subject(call.parameters.subject)
     relay = call.context.relay
     endpoint = relay.get_endpoint(subject)
@@ -70,16 +70,16 @@ async def unregister_endpoint(call: Call[EndpointNamed, None]) -> Reply:
     return Reply(_facts(endpoint))
 
 
-async def get_card(call: Call[EndpointNamed, None]) -> Reply:
-    """The public keys of an agent."""
+async def get_card(call: Call[EndpointPath, None]) -> Reply:
+    """Return the public keys of an agent."""
     subject = validate_subject(call.parameters.subject)
     card = call.context.authenticator.card(subject)
     if card is None:
-        raise HttpError(404, f"{subject} has never been here")
+        raise HttpError(404, f"not found: {subject} has never authenticated at this relay")
     return Reply(card)
 
 
-async def get_usage(call: Call[EndpointNamed, None]) -> Reply:
+async def get_usage(call: Call[EndpointPath, None]) -> Reply:
     """Return the usage of one inbox."""
     subject = call.parameters.subject
     connected = call.context.hub.is_connected(subject)
@@ -102,7 +102,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/endpoints",
         access=Access.OPERATOR,
         summary="List endpoints",
-        description="By name; `after` is the `next` of the page before.",
+        description="Sorted by name; `after` is the `next` of the previous page.",
         tag="endpoints",
         handler=list_endpoints,
         parameters=EndpointPage,
@@ -113,11 +113,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="PUT",
         path="/v1/endpoints/{subject}",
         access=Access.OPERATOR,
-        summary="Give a subject a mailbox",
-        description="One that has a mailbox already keeps it, with its mail.",
+        summary="Register an endpoint",
+        description="Creates its mailbox; an existing mailbox and its messages are kept.",
         tag="endpoints",
         handler=register_endpoint,
-        parameters=EndpointNamed,
+        parameters=EndpointPath,
         body=NO_BODY,
         answer=Answer(EndpointInfo),
     ),
@@ -125,23 +125,23 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="DELETE",
         path="/v1/endpoints/{subject}",
         access=Access.OPERATOR,
-        summary="Take no more mail for a subject",
-        description="What waits stays, for whoever registers the subject again.",
+        summary="Unregister an endpoint",
+        description="Pending messages are kept for the next registration of the subject.",
         tag="endpoints",
         handler=unregister_endpoint,
-        parameters=EndpointNamed,
+        parameters=EndpointPath,
         body=NO_BODY,
-        answer=Answer(EndpointInfo, "The endpoint as it was."),
+        answer=Answer(EndpointInfo, "The endpoint before."),
     ),
     Operation(
         method="GET",
         path="/v1/endpoints/{subject}/card",
         access=Access.AGENT,
         summary="The public keys of an agent",
-        description="For whoever wants to encrypt to it, or to check what it has signed.",
+        description="To encrypt messages to it, or to verify its signatures.",
         tag="endpoints",
         handler=get_card,
-        parameters=EndpointNamed,
+        parameters=EndpointPath,
         body=NO_BODY,
         answer=Answer(Card),
     ),
@@ -149,11 +149,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/endpoints/{subject}/usage",
         access=Access.OPERATOR,
-        summary="One inbox and who fills it",
-        description="How full it is, its senders with their tiers, and the limits of each tier.",
+        summary="Usage of an inbox",
+        description="Counts, senders with their tiers, and the quotas of each tier.",
         tag="endpoints",
         handler=get_usage,
-        parameters=EndpointNamed,
+        parameters=EndpointPath,
         body=NO_BODY,
         answer=Answer(InboxUsage),
     ),

@@ -1,4 +1,4 @@
-"""For those who watch the process: is it up, can it be used, what are its numbers."""
+"""Health checks and metrics, for process supervisors and Prometheus."""
 
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -16,22 +16,24 @@ from waypost.wire.http_bodies import Health
 
 
 async def up(call: Call[NoParameters, None]) -> Reply:
-    """The process answers; that is all it says."""
+    """Report that the process is up."""
     return Reply(Health(status="up"))
 
 
 async def ready(call: Call[NoParameters, None]) -> Reply:
-    """Whether messages are taken now."""
+    """Report whether messages are accepted."""
     journal = call.context.relay.inspect().journal()
     if journal.failure:
-        raise HttpError(503, f"the journal cannot be written: {journal.failure}")
+        raise HttpError(503, f"journal failed: {journal.failure}")
     if journal.full:
-        raise HttpError(503, "the disk of the relay is full", reason="storage_full")
+        raise HttpError(
+            503, "storage full: the relay's disk has no space left", reason="storage_full"
+        )
     return Reply(Health(status="ready"))
 
 
 async def metrics(call: Call[NoParameters, None]) -> Reply:
-    """Numbers for Prometheus."""
+    """Return metrics for Prometheus."""
     context = call.context
     content = context.http_metrics.render(context.relay, len(context.hub))
     return Reply(content, media_type=CONTENT_TYPE)
@@ -42,8 +44,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/healthz",
         access=Access.ANYONE,
-        summary="Whether the process is up",
-        description="It is if it answers. Whether it can be used is another question: `/readyz`.",
+        summary="Liveness",
+        description="Succeeds while the process runs. For readiness, see `/readyz`.",
         tag="health",
         handler=up,
         parameters=NoParameters,
@@ -55,8 +57,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/readyz",
         access=Access.ANYONE,
-        summary="Whether messages are taken",
-        description="503 with the reason while the relay is not open, or cannot write its journal.",
+        summary="Readiness",
+        description="503 with the reason while the relay is not open or cannot write its journal.",
         tag="health",
         handler=ready,
         parameters=NoParameters,
@@ -67,8 +69,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/metrics",
         access=Access.ANYONE,
-        summary="Numbers for Prometheus",
-        description="No label holds a name that an agent chose.",
+        summary="Metrics",
+        description="For Prometheus. No label holds a name chosen by an agent.",
         tag="health",
         handler=metrics,
         parameters=NoParameters,

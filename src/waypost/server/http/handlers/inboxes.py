@@ -45,7 +45,7 @@ from waypost.wire.http_bodies import (
 
 
 class InboxRead(msgspec.Struct, forbid_unknown_fields=True):
-    """Which inbox, and how much of it."""
+    """The inbox to read, and the limits of one read."""
 
     subject: SubjectText
     limit: Limit | msgspec.UnsetType = msgspec.UNSET
@@ -53,14 +53,14 @@ class InboxRead(msgspec.Struct, forbid_unknown_fields=True):
     wait: Annotated[float, msgspec.Meta(ge=0, le=INBOX_WAIT_MAX_S)] = 0.0
 
 
-class InboxNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Which inbox."""
+class InboxPath(msgspec.Struct, forbid_unknown_fields=True):
+    """The subject of an inbox."""
 
     subject: SubjectText
 
 
 async def read_inbox(call: Call[InboxRead, None]) -> Reply:
-    """Lease messages, waiting for the first if there are none."""
+    """Lease messages; wait for the first if there are none."""
     context, wanted = call.context, call.parameters
     _admit(context, call.caller, wanted.subject)
     asked = LeaseRequest(
@@ -76,7 +76,7 @@ async def read_inbox(call: Call[InboxRead, None]) -> Reply:
 
 
 async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
-    """Lease from several inboxes; if one may not be read, none is."""
+    """Lease from several inboxes; if one is forbidden, none is read."""
     context = call.context
     for asked in call.body.inboxes:
         _admit(context, call.caller, asked.subject)
@@ -88,8 +88,8 @@ async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
     return Reply(LeasedInboxes(inboxes=read))
 
 
-async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
-    """These are done; their senders are told."""
+async def ack(call: Call[InboxPath, AckRequest]) -> Reply:
+    """Acknowledge messages; their senders get receipts."""
     subject, relay = call.parameters.subject, call.context.relay
     _require(call.context, call.caller, subject)
     acked = relay.submit_ack(subject, call.body.ids)
@@ -99,8 +99,8 @@ async def ack(call: Call[InboxNamed, AckRequest]) -> Reply:
     return Reply(CountResponse(count=len(acked)))
 
 
-async def nack(call: Call[InboxNamed, NackRequest]) -> Reply:
-    """These were not done."""
+async def nack(call: Call[InboxPath, NackRequest]) -> Reply:
+    """Return messages to the queue."""
     subject = call.parameters.subject
     _require(call.context, call.caller, subject)
     count = await call.context.relay.nack(subject, call.body.ids, call.body.delay)
@@ -173,11 +173,11 @@ def _require(context: ServerContext, caller: Caller, subject: str) -> None:
 
 
 def _admit(context: ServerContext, caller: Caller, subject: str) -> None:
-    """Whether `subject` may be read by this caller now; an agent's own mailbox is made."""
+    """Check that the caller may read `subject` now; create the mailbox of an agent."""
     validate_subject(subject)
     caller.require(subject)
     if context.hub.receives_pushes(subject):
-        raise HttpError(409, f"{subject} is connected: its messages go there")
+        raise HttpError(409, f"{subject} is connected: its messages are delivered there")
     if not caller.is_operator:
         context.mailboxes.open_for(subject)
     _require_mailbox(context.relay, subject)
@@ -188,7 +188,7 @@ def _require_mailbox(relay: Relay, subject: str) -> None:
         raise UnknownEndpoint(subject)
 
 
-_NOT_YOURS = "The inbox belongs to somebody else."
+_FORBIDDEN = "The inbox belongs to another agent."
 _CONNECTED = "The agent is connected and gets its messages there."
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -197,13 +197,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/inbox/batch",
         access=Access.AGENT,
         summary="Read several inboxes",
-        description="Leases messages from each, as reading one does, without waiting.",
+        description="Leases messages from each, without waiting.",
         tag="inboxes",
         handler=read_inboxes,
         parameters=NoParameters,
         body=json_body(LeaseManyRequest),
         answer=Answer(LeasedInboxes),
-        rejections={403: _NOT_YOURS, 404: "There is no such mailbox.", 409: _CONNECTED},
+        rejections={403: _FORBIDDEN, 404: "No such mailbox.", 409: _CONNECTED},
     ),
     Operation(
         method="GET",
@@ -211,41 +211,41 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.AGENT,
         summary="Read an inbox",
         description=(
-            "Leases up to `limit` messages, the oldest first. Larger ones than `max_size_bytes`"
-            f" stay where they are. Waits up to `wait` seconds (at most {INBOX_WAIT_MAX_S}) for"
-            " the first. What is not acknowledged in time waits again, under the same id."
+            "Leases up to `limit` messages, the oldest first, none larger than `max_size_bytes`."
+            f" Waits up to `wait` seconds (at most {INBOX_WAIT_MAX_S}) for the first. A message"
+            " that is not acknowledged in time becomes pending again, with the same id."
         ),
         tag="inboxes",
         handler=read_inbox,
         parameters=InboxRead,
         body=NO_BODY,
         answer=Answer(LeasedInbox),
-        rejections={403: _NOT_YOURS, 409: _CONNECTED},
+        rejections={403: _FORBIDDEN, 409: _CONNECTED},
     ),
     Operation(
         method="POST",
         path="/v1/inbox/{subject}/ack",
         access=Access.AGENT,
-        summary="These are done",
-        description="They leave the mailbox; on disk when the answer comes.",
+        summary="Acknowledge messages",
+        description="Removes them from the mailbox; on disk when the response arrives.",
         tag="inboxes",
         handler=ack,
-        parameters=InboxNamed,
+        parameters=InboxPath,
         body=json_body(AckRequest),
-        answer=Answer(CountResponse, "How many were still there."),
-        rejections={403: _NOT_YOURS},
+        answer=Answer(CountResponse, "The number of messages that were still there."),
+        rejections={403: _FORBIDDEN},
     ),
     Operation(
         method="POST",
         path="/v1/inbox/{subject}/nack",
         access=Access.AGENT,
-        summary="These were not done",
-        description="They wait again, not before `delay` seconds have passed.",
+        summary="Return messages to the queue",
+        description="They become pending again after `delay` seconds.",
         tag="inboxes",
         handler=nack,
-        parameters=InboxNamed,
+        parameters=InboxPath,
         body=json_body(NackRequest),
-        answer=Answer(CountResponse, "How many were handed out until now."),
-        rejections={403: _NOT_YOURS},
+        answer=Answer(CountResponse, "The number of messages that were leased."),
+        rejections={403: _FORBIDDEN},
     ),
 )

@@ -41,14 +41,14 @@ from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
 
-class MessageNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Which message."""
+class MessagePath(msgspec.Struct, forbid_unknown_fields=True):
+    """The id of a message."""
 
     id: IdText
 
 
 async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
-    """One message, answered by its result or refusal; or many, answered by their results."""
+    """Publish one message and return its result or error, or many and return their results."""
     relay, sender = call.context.relay, call.caller.subject
     show = call.context.options.show_pressure
     if isinstance(call.body, NewMessages):
@@ -73,8 +73,8 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     return Reply(shown)
 
 
-async def explain_message(call: Call[MessageNamed, None]) -> Reply:
-    """What happened to a message. Agents see what is theirs; others are told nothing."""
+async def explain_message(call: Call[MessagePath, None]) -> Reply:
+    """Return the history of a message; to an agent, only the part that concerns it."""
     message_id = validate_message_id(call.parameters.id)
     relay, caller = call.context.relay, call.caller
     async with call.context.reading:
@@ -119,7 +119,7 @@ def _describe(event: AnyEvent) -> str:
 
 
 def _rejection(result: PublishResult) -> HttpError:
-    """A publish of which nothing was stored. The first reason decides."""
+    """Return the error of a publish that was rejected as a whole; the first reason decides."""
     first = result.rejected[0]
     problem = problem_of(first, result.retry_after_ms)
     return HttpError(
@@ -154,7 +154,7 @@ _peek = msgspec.json.Decoder(_Peek).decode
 
 
 def _read(content: bytes) -> NewMessage | NewMessages:
-    """One message is by far the most frequent: only when it is not one, look for many."""
+    """Decode one message, the most frequent case; only if that fails, try many."""
     try:
         return _one(content)
     except msgspec.ValidationError as problem:
@@ -168,13 +168,13 @@ def _read(content: bytes) -> NewMessage | NewMessages:
 
 
 _REJECTIONS = {
-    STATUS[Reason.ACCESS_DENIED]: "Access rules forbid it.",
-    STATUS[Reason.BUDGET_EXCEEDED]: "Its budget does not allow the delivery; kept as dead letter.",
+    STATUS[Reason.ACCESS_DENIED]: "An access rule forbids it.",
+    STATUS[Reason.BUDGET_EXCEEDED]: "Its budget does not allow the delivery; it is a dead letter.",
     STATUS[Reason.RATE_LIMITED]: (
-        "Too many: the sender's rate limit (with `Retry-After`), a full mailbox, or the sender's"
-        " quota in that inbox, which says the same to everyone."
+        "Over the sender's rate limit (with `Retry-After`), mailbox full, or over the sender's"
+        " quota in that inbox; the text is the same in every tier."
     ),
-    STATUS[Reason.CIRCUIT_OPEN]: "The circuit to the recipient is open, or the disk is full.",
+    STATUS[Reason.CIRCUIT_OPEN]: "The recipient's circuit breaker is open, or the disk is full.",
 }
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -182,31 +182,29 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="POST",
         path="/v1/messages",
         access=Access.PUBLISHER,
-        summary="Publish a message, or many",
+        summary="Publish messages",
         description=(
             'One message, or `{"messages": [...]}` with up to'
-            f" {publish_many_max_messages:,} of them and one commit. On disk when the answer"
-            " comes. Many are always answered with their results; one that nobody got is answered"
-            " with the status of its refusal."
+            f" {publish_many_max_messages:,} of them in one commit. On disk when the response"
+            " arrives. Many always return their results; one message that was not stored anywhere"
+            " returns the status of its rejection."
         ),
         tag="messages",
         handler=publish,
         parameters=NoParameters,
         body=Body(_read, (NewMessage, NewMessages), carries_messages=True),
-        answer=Answer(
-            PublishResult, "What became of it, or of each of them.", or_kind=PublishResults
-        ),
+        answer=Answer(PublishResult, "The result, or the result of each.", or_kind=PublishResults),
         rejections=_REJECTIONS,
     ),
     Operation(
         method="GET",
         path="/v1/messages/{id}",
         access=Access.AGENT,
-        summary="What happened to a message",
-        description="For the operator, its sender, and those who received it.",
+        summary="History of a message",
+        description="For the operator, the sender and the recipients.",
         tag="messages",
         handler=explain_message,
-        parameters=MessageNamed,
+        parameters=MessagePath,
         body=NO_BODY,
         answer=Answer(MessageHistoryResponse),
     ),

@@ -22,25 +22,25 @@ from waypost.wire.http_bodies import ConfigState, PatternText, RuleList, RuleReq
 
 
 class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether only to look at what would be."""
+    """With `dry_run`, nothing is changed."""
 
     dry_run: bool = False
 
 
-class RuleNamed(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
-    """Which rule: there is one for each pair of patterns."""
+class RuleKey(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """The patterns of a rule; no two rules have the same."""
 
     from_: PatternText
     to: PatternText
 
 
 async def list_rules(call: Call[NoParameters, None]) -> Reply:
-    """The rules in force."""
+    """Return the rules in force."""
     return Reply(_rules(call.context.relay))
 
 
 async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
-    """Add a rule, in place of one with the same patterns, or say what would come of it."""
+    """Add a rule, replacing one with the same patterns; or return the rules with it."""
     asked, access = call.body, call.context.relay.access
     rule = AccessRule(asked.from_, asked.to, asked.action, asked.priority)
     if call.parameters.dry_run:
@@ -50,18 +50,18 @@ async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
     return Reply(_rules(call.context.relay))
 
 
-async def remove_rule(call: Call[RuleNamed, None]) -> Reply:
+async def remove_rule(call: Call[RuleKey, None]) -> Reply:
     """Remove a rule."""
     wanted, access = call.parameters, call.context.relay.access
     known = {(rule.from_, rule.to) for rule in access.list_rules()}
     if not access.problem and (wanted.from_, wanted.to) not in known:
-        raise HttpError(404, "there is no such rule")
+        raise HttpError(404, "not found: no rule with these patterns")
     access.remove_rule(wanted.from_, wanted.to)
     return Reply(_rules(call.context.relay))
 
 
 async def get_config(call: Call[NoParameters, None]) -> Reply:
-    """The file and what is in force."""
+    """Return the settings file and the settings in force."""
     file = call.context.relay.settings_file
     settings = file.current
     return Reply(
@@ -75,7 +75,7 @@ async def get_config(call: Call[NoParameters, None]) -> Reply:
 
 
 async def put_config(call: Call[ChangeQuery, bytes]) -> Reply:
-    """Replace the file, or say what would come of it."""
+    """Replace the settings file, or only check it."""
     file = call.context.relay.settings_file
     settings = file.consider(call.body)
     if not call.parameters.dry_run:
@@ -97,7 +97,7 @@ def _rules(relay: Relay) -> RuleList:
 
 
 def _document(content: bytes) -> dict[str, object]:
-    """The file as JSON; one that is none is shown as empty, its problem says why."""
+    """Return the file as JSON; empty if it is invalid (then `problem` is set)."""
     try:
         found = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,12 +105,12 @@ def _document(content: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _as_it_is(content: bytes) -> bytes:
-    """`consider` checks it, with its own words for what is wrong."""
+def _raw(content: bytes) -> bytes:
+    """Return the body unchecked: `consider` validates it."""
     return content
 
 
-_BROKEN = "The rules file on disk cannot be used; it must be repaired or deleted first."
+_BROKEN = "The rules file is invalid; repair or delete it first."
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
@@ -118,7 +118,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/rules",
         access=Access.OPERATOR,
         summary="List access rules",
-        description="In the order in which they are tried; the first that matches decides.",
+        description="In the order in which they are applied; the first match decides.",
         tag="rules",
         handler=list_rules,
         parameters=NoParameters,
@@ -131,8 +131,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Add an access rule",
         description=(
-            "It replaces one with the same `from` and `to`. On disk when answered. With"
-            " `dry_run=true` only the answer is made."
+            "Replaces a rule with the same `from` and `to`. On disk when the response arrives."
+            " With `dry_run=true` nothing is changed."
         ),
         tag="rules",
         handler=add_rule,
@@ -146,20 +146,20 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/rules",
         access=Access.OPERATOR,
         summary="Remove an access rule",
-        description="The one from `from` to `to`.",
+        description="Removes the rule with these `from` and `to`.",
         tag="rules",
         handler=remove_rule,
-        parameters=RuleNamed,
+        parameters=RuleKey,
         body=NO_BODY,
         answer=Answer(RuleList),
-        rejections={404: "There is no such rule.", 409: _BROKEN},
+        rejections={404: "No such rule.", 409: _BROKEN},
     ),
     Operation(
         method="GET",
         path="/v1/config",
         access=Access.OPERATOR,
         summary="Settings",
-        description="`config` is the file, `settings` everything that is in force.",
+        description="`config` is the file, `settings` are all settings in force.",
         tag="config",
         handler=get_config,
         parameters=NoParameters,
@@ -172,14 +172,14 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Replace the settings file",
         description=(
-            "The body becomes `config.json`, whole; one bad value and nothing changes. With"
-            " `dry_run=true` only the answer is made. `notes` name settings that cannot work as"
-            " meant."
+            "The body replaces `config.json`; with one invalid value, nothing changes. With"
+            " `dry_run=true` it is only checked. `notes` lists settings that cannot work as"
+            " intended."
         ),
         tag="config",
         handler=put_config,
         parameters=ChangeQuery,
-        body=Body(_as_it_is, (dict,)),
+        body=Body(_raw, (dict,)),
         answer=Answer(ConfigState),
     ),
 )

@@ -1,6 +1,6 @@
-"""What the pipeline has made of this relay's journal: its report, and its last backtest.
+"""Results of the pipeline for this relay: its report and its last backtest.
 
-The pipeline is another program. It leaves files in its lake, and those are shown as they are.
+The pipeline is another program; its files in the lake are served unchanged.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox
 
 
 class LakeFile(msgspec.Struct, kw_only=True):
-    """A file in the lake, when it was last written (µs), and its size."""
+    """A file in the lake, its modification time (µs) and its size."""
 
     path: str
     at_us: int
@@ -38,9 +38,9 @@ class LakeFile(msgspec.Struct, kw_only=True):
 
 
 class PipelineState(msgspec.Struct, kw_only=True):
-    """What there is. `backtest` is what `waypost pipeline backtest` last left there, or empty.
+    """The files of the pipeline. `backtest` is the last result of `waypost pipeline backtest`.
 
-    `problem` says why a file that is there cannot be shown.
+    `problem` explains why an existing file cannot be shown.
     """
 
     lake: str
@@ -52,24 +52,24 @@ class PipelineState(msgspec.Struct, kw_only=True):
 
 
 async def get_pipeline(call: Call[NoParameters, None]) -> Reply:
-    """What there is to show."""
+    """Return the files of the pipeline."""
     journal = call.context.relay.inspect().data_dir
-    return Reply(await asyncio.to_thread(_look, call.context.lake, journal))
+    return Reply(await asyncio.to_thread(_inspect, call.context.lake, journal))
 
 
 async def get_report(call: Call[NoParameters, None]) -> Reply:
-    """The report itself."""
+    """Return the report."""
     path = call.context.lake / REPORT
     try:
         content = await asyncio.to_thread(_read, path)
     except OSError:
         raise HttpError(
-            404, f"there is no report at {path}: 'waypost pipeline run' makes one"
+            404, f"no report at {path}: create it with 'waypost pipeline run'"
         ) from None
     return Reply(content, media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
 
 
-def _look(lake: Path, journal: Path) -> PipelineState:
+def _inspect(lake: Path, journal: Path) -> PipelineState:
     state = PipelineState(
         lake=str(lake.absolute()),
         journal=str(journal),
@@ -81,7 +81,7 @@ def _look(lake: Path, journal: Path) -> PipelineState:
         try:
             state.backtest = msgspec.json.decode(_read(lake / BACKTEST), type=dict[str, Any])
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
-            state.problem = f"{BACKTEST} cannot be shown: {problem}"
+            state.problem = f"{BACKTEST} cannot be read: {problem}"
     return state
 
 
@@ -94,7 +94,7 @@ def _file(path: Path) -> LakeFile | None:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file; one that is too large to be what it should be is not read."""
+    """Return the content of a file. Raises `OSError` if it is too large."""
     if path.stat().st_size > FILE_MAX_BYTES:
         raise OSError(f"{path} is larger than {FILE_MAX_BYTES:,} bytes")
     return path.read_bytes()
@@ -105,8 +105,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/pipeline",
         access=Access.OPERATOR,
-        summary="What the pipeline has made",
-        description="The report and the last backtest in the lake, if they are there.",
+        summary="Results of the pipeline",
+        description="The report and the last backtest in the lake, if they exist.",
         tag="pipeline",
         handler=get_pipeline,
         parameters=NoParameters,
@@ -117,13 +117,13 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/pipeline/report",
         access=Access.OPERATOR,
-        summary="The report of the pipeline",
-        description="One page that needs nothing else.",
+        summary="Report of the pipeline",
+        description="One page without external resources.",
         tag="pipeline",
         handler=get_report,
         parameters=NoParameters,
         body=NO_BODY,
-        answer=Answer(None, "A page.", _HTML),
-        rejections={404: "There is no report yet."},
+        answer=Answer(None, "An HTML page.", _HTML),
+        rejections={404: "No report yet."},
     ),
 )

@@ -1,4 +1,4 @@
-"""Finding messages, for the operator."""
+"""Searching messages, for the operator."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from waypost.wire.http_bodies import IdText, Number, PatternText
 
 
 class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which messages: `sender` and `endpoint` may be patterns, times are µs since the epoch."""
+    """Search criteria: `sender` and `endpoint` may be patterns, times are µs since the epoch."""
 
     id: IdText | msgspec.UnsetType = msgspec.UNSET
     sender: PatternText | msgspec.UnsetType = msgspec.UNSET
@@ -50,11 +50,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/messages",
         access=Access.OPERATOR,
-        summary="Find messages",
+        summary="Search messages",
         description=(
-            "The newest first. Those that wait, are leased or are dead are found at any age;"
-            " those that are gone, and refusals, in the newest part of the journal: `since_us` in"
-            " the answer says how far back that goes."
+            "The newest first. Pending, leased and dead messages are found at any age; messages"
+            " that left their mailbox, and rejections, only in the newest part of the journal,"
+            " which begins at `since_us` of the response."
         ),
         tag="messages",
         handler=search_messages,

@@ -1,4 +1,4 @@
-"""What an operator wants to know at a glance: mailboxes and who fills them, breakers, agents."""
+"""Statistics of the relay: one response, or a live stream."""
 
 from typing import Annotated, Literal
 
@@ -15,56 +15,56 @@ from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, Se
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How many inboxes to show."""
+    """The number of inboxes to return."""
 
     inboxes: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
 
 
 class LiveQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What to show. `once`: how it is now, and no more."""
+    """The topic of a stream; with `once`, only its snapshot."""
 
     show: Topic = "numbers"
     once: bool = False
 
 
 class LiveEvent(msgspec.Struct, kw_only=True):
-    """One event of the stream; `data` is JSON, its fields depend on `event`."""
+    """One event of the stream; `data` is JSON whose fields depend on `event`."""
 
     event: Literal["history", "sample", "standing", "breakers", "rows"]
     data: str
 
 
 async def get_stats(call: Call[StatsQuery, None]) -> Reply:
-    """Everything at one instant."""
+    """Return statistics of one instant."""
     context = call.context
     relay = context.relay
     connected = [
         AgentConnection(subject=one.subject, since_us=one.since_us, receive=one.receive)
         for one in context.hub.connected()
     ]
-    here = {one.subject for one in connected}
-    inspector, numbers = relay.inspect(), relay.metrics()
+    subjects = {one.subject for one in connected}
+    inspector, metrics = relay.inspect(), relay.metrics()
     now_us = relay.now_us()
-    fullest = sorted(numbers.endpoints, key=lambda one: (-one.pending - one.leased, one.subject))
+    fullest = sorted(metrics.endpoints, key=lambda one: (-one.pending - one.leased, one.subject))
     shown = fullest[: call.parameters.inboxes]
     return Reply(
         RelayStats(
             at_us=now_us,
-            seq=numbers.seq,
-            commits=numbers.commits,
-            total_messages=numbers.total_messages,
-            by_status=numbers.by_status,
-            events=numbers.events,
-            rejected=numbers.rejected,
-            inboxes=[_inbox(inspector, one, here, now_us // 1000) for one in shown],
+            seq=metrics.seq,
+            commits=metrics.commits,
+            total_messages=metrics.total_messages,
+            by_status=metrics.by_status,
+            events=metrics.events,
+            rejected=metrics.rejected,
+            inboxes=[_inbox(inspector, one, subjects, now_us // 1000) for one in shown],
             inboxes_total=len(fullest),
-            breakers=numbers.breakers,
+            breakers=metrics.breakers,
             connected=connected,
-            senders_tracked=numbers.senders_tracked,
-            storage=numbers.storage,
-            durability=numbers.durability,
-            storage_full=numbers.storage_full,
-            problems=numbers.problems,
+            senders_tracked=metrics.senders_tracked,
+            storage=metrics.storage,
+            durability=metrics.durability,
+            storage_full=metrics.storage_full,
+            problems=metrics.problems,
         )
     )
 
@@ -94,10 +94,10 @@ def _inbox(
 
 
 async def watch(call: Call[LiveQuery, None]) -> Reply:
-    """A stream of events."""
+    """Stream live statistics."""
     sampler, wanted = call.context.sampler, call.parameters
     if sampler.is_full:
-        raise HttpError(503, "too many are watching; close another view first", reason="full")
+        raise HttpError(503, "too many viewers: close another dashboard first", reason="full")
     return Reply(sampler.stream(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
 
 
@@ -106,10 +106,10 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/stats",
         access=Access.OPERATOR,
-        summary="Numbers and problems at a glance",
+        summary="Statistics",
         description=(
-            "Messages, refusals, the fullest inboxes with the senders that fill them and their"
-            " tiers, circuit breakers that are not at rest, connected agents, and problems."
+            "Messages, rejections, the fullest inboxes with their largest senders and tiers,"
+            " circuit breakers that are not at rest, connected agents, and problems."
         ),
         tag="stats",
         handler=get_stats,
@@ -121,17 +121,17 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="GET",
         path="/v1/live",
         access=Access.OPERATOR,
-        summary="Watch the relay",
+        summary="Live statistics",
         description=(
             "Server-sent events, one or more a second. `numbers`: `history` (up to ten minutes of"
             " samples), then `sample`, `standing` and `breakers`. `inboxes`, `agents`: `rows`, all"
-            " of them first, then those that change. A reader that is too slow misses some and is"
-            " told everything again. With `once=true` it ends after the first of each."
+            " of them first, then those that change. A slow reader misses events and gets a new"
+            " snapshot. With `once=true` the stream ends after the snapshot."
         ),
         tag="stats",
         handler=watch,
         parameters=LiveQuery,
         body=NO_BODY,
-        answer=Answer(LiveEvent, "A stream that ends when either side has enough.", MEDIA_TYPE),
+        answer=Answer(LiveEvent, "A stream until either side disconnects.", MEDIA_TYPE),
     ),
 )
