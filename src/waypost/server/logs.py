@@ -1,7 +1,7 @@
-"""Logs of a served relay: one JSON object a line, or plain text for a person at a terminal.
+"""Logs of a served relay: one JSON object per line, or plain text on a terminal.
 
-Fields given as `extra` stand beside `time`, `level`, `logger` and `message`. Whatever was in a
-message cannot start a line of its own.
+Fields given as `extra` are added to `time`, `level`, `logger` and `message`. No content of a
+message can start a new line.
 """
 
 import logging
@@ -11,14 +11,20 @@ from typing import Any, TextIO
 
 import msgspec
 
-_ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "color_message", "taskName"}
+_STANDARD = {
+    *vars(logging.makeLogRecord({})),
+    "message",
+    "asctime",
+    "color_message",
+    "taskName",
+}
 
 
 class JsonLines(logging.Formatter):
-    """One object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON; what JSON cannot hold is written as Python shows it."""
+        """Return the record as JSON; values that JSON cannot represent appear as their `repr`."""
         fields: dict[str, Any] = {
             "time": _instant(record),
             "level": record.levelname.lower(),
@@ -32,10 +38,10 @@ class JsonLines(logging.Formatter):
 
 
 class PlainLines(logging.Formatter):
-    """Time, level and message, and the extra fields after it."""
+    """Time, level, message and extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record on one line; an exception follows on its own."""
+        """Return the record as one line; the traceback of an exception follows."""
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
         message = record.getMessage().replace("\n", "\\n")
         line = f"{_instant(record)} {record.levelname.lower():7} {message}{extra}"
@@ -43,9 +49,10 @@ class PlainLines(logging.Formatter):
 
 
 def configure_logs(level: str = "info", stream: TextIO | None = None, form: str = "auto") -> None:
-    """Log from `level` on to `stream` (stderr); `form` is "json", "text", or "auto": what fits it.
+    """Log from `level` on to `stream` (stderr); `form` is "json", "text" or "auto".
 
-    Requests are counted in the metrics, not logged, and libraries speak only of trouble.
+    "auto" is text on a terminal, else JSON. Requests are counted in the metrics, not logged;
+    libraries log warnings only.
     """
     stream = stream or sys.stderr
     if form == "auto":
@@ -64,7 +71,7 @@ def _instant(record: logging.LogRecord) -> str:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
 
 
 def _encode(fields: dict[str, Any]) -> str:

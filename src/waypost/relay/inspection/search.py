@@ -1,10 +1,10 @@
-"""Finding messages: in memory those that are there, in the newest journal those that were.
+"""Search for messages: stored ones in memory, the others in the newest part of the journal.
 
-Rule 1  What waits, is leased or is dead is found however old it is: it is in memory.
-Rule 2  Of the rest, the newest `WINDOW_BYTES` of the journal are read, from the end backwards,
-        in a thread. Lines are decoded only if they hold what is asked for. The answer says how
-        far back it goes.
-Rule 3  What is still there is told as it is now; of what is gone, the journal tells how it went.
+Rule 1  Pending, leased and dead messages are found at any age: they are in memory.
+Rule 2  The others are searched in the newest `WINDOW_BYTES` of the journal, from its end
+        backwards, in a thread. Only lines that contain a search term are decoded. The result
+        reports how far back the search went.
+Rule 3  A stored message has its current state; the outcome of any other is read from the journal.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ from waypost.wire.journal_batches import COMMIT_MARK
 
 WINDOW_BYTES = 32 * 1024 * 1024
 LINES_MAX = 200_000
-"""Lines looked at in one search."""
+"""The limit of journal lines read in one search."""
 MESSAGES_MAX = 200_000
-"""Messages in memory looked at in one search."""
+"""The limit of messages in memory read in one search."""
 
 Outcome = Literal["pending", "leased", "dead", "rejected", "acked", "expired", "purged", "gone"]
 
@@ -37,9 +37,9 @@ _ARRIVALS = (b'{"kind":"accepted"', b'{"kind":"rejected"')
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for. `sender` and `endpoint` are patterns; None is any.
+    """Search criteria. `sender` and `endpoint` are patterns; None matches all.
 
-    What the journal got after `seq` is left out: whoever looked into memory did not see it.
+    Events after `seq` are left out: the search in memory did not see them.
     """
 
     id: str | None = None
@@ -53,9 +53,9 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message at one endpoint. `reason` says why it is dead or was rejected.
+    """One message at one endpoint. `reason` explains why it is dead or was rejected.
 
-    `count` are alike: a flood is written down as one. `gone`: how, is not in what was read.
+    `count` rejections may be recorded as one. The outcome `gone` is outside the searched part.
     """
 
     id: str
@@ -69,9 +69,9 @@ class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, kw_only=True):
-    """`messages`, the newest first. Those that are gone were looked for from `since_us` on.
+    """`messages`, the newest first. The journal was searched back to `since_us`.
 
-    `more`: there may be others, older or beyond the limit.
+    `more`: there may be further matches, older or beyond the limit.
     """
 
     messages: list[FoundMessage]
@@ -80,7 +80,7 @@ class SearchResult(msgspec.Struct, kw_only=True):
 
 
 def find_in_memory(state: RelayState, query: SearchQuery) -> list[FoundMessage]:
-    """Messages that are there, the newest of each mailbox first; at most `limit` of each."""
+    """Return stored messages, the newest of each mailbox first, at most `limit` of each."""
     found: list[FoundMessage] = []
     left = MESSAGES_MAX
     for mailbox in list(state.mailboxes.values()):
@@ -100,7 +100,7 @@ def find_in_memory(state: RelayState, query: SearchQuery) -> list[FoundMessage]:
 def find_in_journal(
     directory: Path, query: SearchQuery, known: set[tuple[str, str]]
 ) -> SearchResult:
-    """Arrivals in the newest journal, but for those that are `known` by id and endpoint."""
+    """Return arrivals from the newest part of the journal, except those in `known`."""
     chunks = list(_newest_chunks(directory))
     found = SearchResult(messages=[], since_us=_begin_us(chunks), more=False)
     left = LINES_MAX
@@ -149,7 +149,7 @@ def _matches(one: FoundMessage, query: SearchQuery) -> bool:
 
 
 def _newest_chunks(directory: Path) -> Iterator[bytes]:
-    """Whole lines of the newest `WINDOW_BYTES`, up to the last commit, the newest piece first."""
+    """Yield whole lines of the newest `WINDOW_BYTES`, up to the last commit, newest first."""
     left = WINDOW_BYTES
     for path in reversed(list_segments(directory).values()):
         try:
@@ -167,7 +167,7 @@ def _newest_chunks(directory: Path) -> Iterator[bytes]:
 
 
 def _needle(query: SearchQuery) -> bytes:
-    """Bytes that every line in question holds: the rarest that can be known."""
+    """Return bytes that every matching line contains, as rare as possible."""
     if query.id is not None:
         return f'"id":"{query.id}"'.encode()
     for name in (query.sender, query.endpoint):
@@ -178,7 +178,7 @@ def _needle(query: SearchQuery) -> bytes:
 
 
 def _lines_with(needle: bytes, data: bytes) -> Iterator[tuple[int, int]]:
-    """Where the lines that hold `needle` begin and end, the last first."""
+    """Yield begin and end of the lines that contain `needle`, the last first."""
     end = len(data)
     while (at := data.rfind(needle, 0, end)) >= 0:
         start = data.rfind(b"\n", 0, at) + 1
@@ -192,7 +192,7 @@ def _arrival(data: bytes, start: int, stop: int) -> Accepted | Rejected | None:
     try:
         event = decode_event(data[start:stop])
     except msgspec.DecodeError:
-        return None  # damaged: what is wrong with the journal is told elsewhere
+        return None  # damaged: `problems` reports it
     return event if isinstance(event, Accepted | Rejected) else None
 
 
@@ -200,8 +200,8 @@ def _from_journal(event: Accepted | Rejected, later: list[bytes], after: int) ->
     outcome: Outcome = "rejected"
     reason, count = "", 1
     if isinstance(event, Rejected):
-        said = event.detail.startswith(event.reason)  # then it need not be said twice
-        reason = event.detail if said else f"{event.reason}: {event.detail}"
+        named = event.detail.startswith(event.reason)
+        reason = event.detail if named else f"{event.reason}: {event.detail}"
         count = event.count
     else:
         outcome = _outcome_of(event, later, after)
@@ -218,9 +218,9 @@ def _from_journal(event: Accepted | Rejected, later: list[bytes], after: int) ->
 
 
 def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
-    """How an accepted message went: by the first line about it that says so."""
+    """Return the outcome of an accepted message from the first event that ends it."""
     if not event.endpoint:
-        return "gone"  # nobody was there
+        return "gone"  # it had no recipient
     needles = f'"id":"{event.id}"'.encode(), f'"endpoint":"{event.endpoint}"'.encode()
     for data in later:
         at = after
@@ -237,7 +237,7 @@ def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
 
 
 def _begin_us(chunks: list[bytes]) -> int:
-    """When the oldest line that was read happened; 0 if nothing was read."""
+    """Return the time of the oldest line read; 0 if there is none."""
     for data in reversed(chunks):
         for line in data[: 1 << 20].splitlines():
             try:
