@@ -80,12 +80,12 @@ agent.billing: 1 pending message.
     "explain": """\
 call-17  2026-11-15 20:07:42 UTC
 
-  +0 ms  check     rate limit passed: 1/100 in the sender's window
+  +0 ms  check     rate limit passed: 0/100 in the sender's window
          check     backpressure passed: 0/1000 in the mailbox
          check     circuit breaker passed: CLOSED
          check     budget passed: hop 0 of 5, 10 calls left, expires 2026-11-15 21:07:42 UTC
          accepted  agent.web -> agent.billing: stored, 265 bytes
-+1.92 s  leased    attempt 1, via lease
++1.92 s  leased    delivered, attempt 1, via lease
 +1.93 s  acked     acknowledged via lease
 
 agent.billing: acknowledged.
