@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.directories import add_dead_letters
-from tests.cli.served import serving
+from tests.cli.serve_process import serving
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 

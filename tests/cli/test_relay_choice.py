@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import WIDE
-from tests.cli.served import User
+from tests.cli.serve_process import User
 
 OFFLINE_URL = "http://127.0.0.1:9"
 

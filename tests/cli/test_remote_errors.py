@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.served import ServedRelay, User, serving
+from tests.cli.serve_process import ServeProcess, User, serving
 
 pytestmark = pytest.mark.process
 
@@ -23,7 +23,7 @@ LIMITS = {
 
 
 @pytest.fixture(scope="module")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     home = tmp_path_factory.mktemp("served")
     data = home / "data"
     data.mkdir(mode=0o700)
@@ -33,7 +33,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
 
 
 @pytest.fixture
-def user(relay: ServedRelay, tmp_path: Path) -> User:
+def user(relay: ServeProcess, tmp_path: Path) -> User:
     return User(relay.url, tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_another_server_at_the_url_is_one_sentence(tmp_path: Path) -> None:
     assert f"{url} is not a relay (HTTP status 404): check --url" in output
 
 
-def test_https_to_a_server_without_tls_is_one_sentence(relay: ServedRelay, tmp_path: Path) -> None:
+def test_https_to_a_server_without_tls_is_one_sentence(relay: ServeProcess, tmp_path: Path) -> None:
     user = User(relay.url.replace("http:", "https:"), tmp_path, WAYPOST_OPERATOR_TOKEN="x")
     assert "is it http:// instead of https://?" in error_line(user("stats", exits=1))
 
@@ -116,7 +116,7 @@ def test_operator_commands_name_the_missing_token(user: User) -> None:
     assert "WAYPOST_OPERATOR_TOKEN_FILE" in output
 
 
-def test_a_wrong_token_is_an_error_with_a_hint(relay: ServedRelay, tmp_path: Path) -> None:
+def test_a_wrong_token_is_an_error_with_a_hint(relay: ServeProcess, tmp_path: Path) -> None:
     user = User(relay.url, tmp_path, WAYPOST_OPERATOR_TOKEN="wrong")
     output = error_line(user("stats", exits=1))
     assert "rejected this operator's token" in output
@@ -125,7 +125,7 @@ def test_a_wrong_token_is_an_error_with_a_hint(relay: ServedRelay, tmp_path: Pat
 
 @pytest.mark.parametrize("content", ["", "two words", None])
 def test_a_file_without_a_token_is_one_sentence(
-    relay: ServedRelay, tmp_path: Path, content: str | None
+    relay: ServeProcess, tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "token"
     if content is not None:
@@ -135,7 +135,7 @@ def test_a_file_without_a_token_is_one_sentence(
     assert str(file) in output
 
 
-def test_a_token_may_be_set_in_the_environment(relay: ServedRelay, tmp_path: Path) -> None:
+def test_a_token_may_be_set_in_the_environment(relay: ServeProcess, tmp_path: Path) -> None:
     token = Path(relay.operator_token_file).read_text()
     user = User(relay.url, tmp_path, WAYPOST_OPERATOR_TOKEN=token)
     assert user.json("stats")["url"] == relay.url
@@ -169,7 +169,7 @@ def test_keys_of_another_agent_are_an_input_error(user: User) -> None:
 
 
 def test_a_taken_subject_is_an_error_with_a_hint(
-    relay: ServedRelay, user: User, tmp_path: Path
+    relay: ServeProcess, user: User, tmp_path: Path
 ) -> None:
     user.create_keys("agent.f.taken")
     user("send", "agent.f.x", "1", "--sender", "agent.f.taken")
@@ -209,14 +209,14 @@ def test_a_second_connection_of_an_agent_is_an_error_with_a_hint(user: User) -> 
     first.communicate(timeout=30)
 
 
-def test_another_agents_inbox_is_rejected_with_a_hint(relay: ServedRelay, user: User) -> None:
+def test_another_agents_inbox_is_rejected_with_a_hint(relay: ServeProcess, user: User) -> None:
     user.create_keys("agent.f.curious")
     assert "'waypost keys new agent.f.x'" in error_line(user("inbox", "agent.f.x", exits=1))
     output = error_line(relay.operator()("inbox", "agent.f.unheard", exits=1))
     assert "endpoint agent.f.unheard is not registered" in output
 
 
-def test_an_unknown_id_is_one_sentence(relay: ServedRelay) -> None:
+def test_an_unknown_id_is_one_sentence(relay: ServeProcess) -> None:
     output = error_line(relay.operator()("explain", "unheard-of", exits=1))
     assert "no message unheard-of at" in output
 
@@ -264,6 +264,6 @@ def test_a_full_mailbox_does_not_reveal_its_size(user: User) -> None:
     ],
 )
 def test_bad_input_exits_with_2(
-    relay: ServedRelay, arguments: tuple[str, ...], problem: str
+    relay: ServeProcess, arguments: tuple[str, ...], problem: str
 ) -> None:
     assert problem in error_line(relay.operator()(*arguments, exits=2))

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.cli.served import ServedRelay, User, serving
+from tests.cli.serve_process import ServeProcess, User, serving
 from waypost.cli.backend import open_backend
 from waypost.cli.options import RelayChoice
 from waypost.client.aio import connect
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     with serving(tmp_path_factory.mktemp("served"), "--batch", "3") as running:
         yield running
 
 
 @pytest.fixture
-def user(relay: ServedRelay, tmp_path: Path) -> User:
+def user(relay: ServeProcess, tmp_path: Path) -> User:
     """A user with a new home directory."""
     return User(relay.url, tmp_path)
 
@@ -64,7 +64,7 @@ def test_an_offline_agent_gets_stored_messages_later_and_the_sender_sees_was_sto
     assert user("listen", "agent.s1.billing", "--seconds", "0.2").stdout == ""
 
 
-def wait_for_messages(relay: ServedRelay, subject: str) -> None:
+def wait_for_messages(relay: ServeProcess, subject: str) -> None:
     for _ in range(1000):
         found = relay.operator().json("endpoints")["endpoints"]
         if any(one["subject"] == subject and one["pending"] for one in found):
@@ -72,7 +72,7 @@ def wait_for_messages(relay: ServedRelay, subject: str) -> None:
     pytest.fail(f"no message for {subject}")
 
 
-def test_wait_reports_that_the_message_was_stored(relay: ServedRelay, user: User) -> None:
+def test_wait_reports_that_the_message_was_stored(relay: ServeProcess, user: User) -> None:
     user.create_keys("agent.s2.web", "agent.s2.billing")
     send = ("send", "agent.s2.billing", "1", "--sender", "agent.s2.web", "--wait", "60")
     sender = user.start_command(*send)
@@ -122,7 +122,7 @@ def test_a_named_key_file_sets_the_sender(user: User, tmp_path: Path) -> None:
     assert message["sender"] == "agent.s6.sender"
 
 
-def test_showing_an_inbox_leaves_it_unchanged(relay: ServedRelay, user: User) -> None:
+def test_showing_an_inbox_leaves_it_unchanged(relay: ServeProcess, user: User) -> None:
     user.create_keys("agent.s7")
     for number in range(3):
         user("send", "agent.s7", str(number))
@@ -133,7 +133,7 @@ def test_showing_an_inbox_leaves_it_unchanged(relay: ServedRelay, user: User) ->
     assert (seen["pending"], seen["leased"], seen["acknowledged"]) == (3, 0, False)
 
 
-def test_acknowledged_messages_are_removed(relay: ServedRelay, user: User) -> None:
+def test_acknowledged_messages_are_removed(relay: ServeProcess, user: User) -> None:
     user.create_keys("agent.s8")
     for number in range(3):
         user("send", "agent.s8", str(number))
@@ -145,7 +145,7 @@ def test_acknowledged_messages_are_removed(relay: ServedRelay, user: User) -> No
     assert (left["pending"], left["leased"]) == (0, 0)
 
 
-def test_messages_that_were_not_shown_are_not_acknowledged(relay: ServedRelay, user: User) -> None:
+def test_messages_that_were_not_shown_are_not_acknowledged(relay: ServeProcess, user: User) -> None:
     user.create_keys("agent.s22")
     user("send", "agent.s22", "kept")
     choice = RelayChoice(url=relay.url, key=user.key_of("agent.s22"))
@@ -167,7 +167,7 @@ def test_large_messages_can_be_skipped(user: User) -> None:
 
 
 def test_the_operator_sees_every_history_and_a_sender_its_own(
-    relay: ServedRelay, user: User
+    relay: ServeProcess, user: User
 ) -> None:
     user.create_keys("agent.s10", "agent.s10.other")
     user("send", "agent.s10.x", "1", "--sender", "agent.s10", "--id", "s10")
@@ -179,7 +179,7 @@ def test_the_operator_sees_every_history_and_a_sender_its_own(
     assert "no message s10 at" in other.stderr
 
 
-def test_registering_outside_of_agent_needs_the_operator(relay: ServedRelay, user: User) -> None:
+def test_registering_outside_of_agent_needs_the_operator(relay: ServeProcess, user: User) -> None:
     assert "No endpoint matches" in user("send", "service.s11", "1", exits=3).stdout
     rejected = user("send", "service.s11", "1", "--register", exits=1)
     assert "--operator-token-file" in rejected.stderr
@@ -202,7 +202,7 @@ def test_unacknowledged_messages_are_pending_again(user: User) -> None:
 
 
 def test_stored_messages_arrive_in_batches_of_the_given_size(
-    relay: ServedRelay, user: User
+    relay: ServeProcess, user: User
 ) -> None:
     user.create_keys("agent.s20")
     for number in range(4):
@@ -258,7 +258,7 @@ def test_too_few_messages_in_time_exit_with_1(user: User) -> None:
     assert len(result.stdout.splitlines()) == 1
 
 
-def answer_one(relay: ServedRelay, key: Path, connected: threading.Event) -> None:
+def answer_one(relay: ServeProcess, key: Path, connected: threading.Event) -> None:
     """Answer one request with the sum of its numbers."""
 
     async def act() -> None:
@@ -273,7 +273,7 @@ def answer_one(relay: ServedRelay, key: Path, connected: threading.Event) -> Non
 
 @pytest.mark.parametrize("stored", [0, 3])
 def test_a_request_prints_its_reply_whatever_else_is_stored(
-    relay: ServedRelay, user: User, stored: int
+    relay: ServeProcess, user: User, stored: int
 ) -> None:
     asker, asked = f"agent.s17.web{stored}", f"agent.s17.sum{stored}"
     user.create_keys(asker, asked)

@@ -8,13 +8,13 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.directories import add_dead_letters, fill
-from tests.cli.served import ServedRelay, User, serving
+from tests.cli.serve_process import ServeProcess, User, serving
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     home = tmp_path_factory.mktemp("served")
     data = home / "data"
     fill(data)
@@ -26,12 +26,12 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
 
 
 @pytest.fixture(scope="module")
-def operator(relay: ServedRelay) -> User:
+def operator(relay: ServeProcess) -> User:
     return relay.operator()
 
 
 @pytest.fixture
-def on_directory(relay: ServedRelay) -> CommandLine:
+def on_directory(relay: ServeProcess) -> CommandLine:
     """The same commands on the directory, while the relay runs there."""
     return CommandLine(relay.data)
 
@@ -42,7 +42,7 @@ def test_endpoints_equal_those_of_the_directory(operator: User, on_directory: Co
 
 
 def test_stats_equal_those_of_the_directory_where_reported(
-    relay: ServedRelay, operator: User, on_directory: CommandLine
+    relay: ServeProcess, operator: User, on_directory: CommandLine
 ) -> None:
     served, local = operator.json("stats"), on_directory.json("stats")
     assert served.keys() == local.keys()
@@ -54,7 +54,7 @@ def test_stats_equal_those_of_the_directory_where_reported(
 
 
 def test_text_output_shows_connected_agents_and_the_start_of_the_counts(
-    relay: ServedRelay, operator: User
+    relay: ServeProcess, operator: User
 ) -> None:
     user = relay.user()
     user.create_keys("agent.connected")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.certificates import write_certificate
 from tests.cli.conftest import UNSET, CommandLine
-from tests.cli.served import ServedRelay, User, serving
+from tests.cli.serve_process import ServeProcess, User, serving
 
 pytestmark = pytest.mark.process
 
@@ -20,12 +20,12 @@ Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     with serving(tmp_path_factory.mktemp("served")) as running:
         yield running
 
 
-def test_the_greeting_has_the_url_and_the_next_steps(relay: ServedRelay) -> None:
+def test_the_greeting_has_the_url_and_the_next_steps(relay: ServeProcess) -> None:
     assert relay.output.startswith(f"Waypost serves {relay.data} at {relay.url}\n")
     assert f"\nDashboard  {relay.url}/\n" in relay.output
     assert f"WAYPOST_OPERATOR_TOKEN_FILE={relay.operator_token_file}\n" in relay.output
@@ -92,7 +92,7 @@ def test_connected_agents_do_not_prevent_a_stop(tmp_path: Path) -> None:
 
 
 def test_a_second_relay_on_one_directory_is_rejected_in_one_sentence(
-    relay: ServedRelay, shell: Shell
+    relay: ServeProcess, shell: Shell
 ) -> None:
     second = shell("serve", "--port", "0", data=relay.data)
     assert second.returncode == 1
@@ -198,7 +198,7 @@ def test_a_public_address_without_a_certificate_logs_a_warning(tmp_path: Path) -
         assert "--tls-cert" in warning
 
 
-def test_a_loopback_address_logs_no_warning(relay: ServedRelay) -> None:
+def test_a_loopback_address_logs_no_warning(relay: ServeProcess) -> None:
     assert '"warning"' not in relay.log
 
 

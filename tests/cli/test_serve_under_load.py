@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.cli.served import ServedRelay, serving
+from tests.cli.serve_process import ServeProcess, serving
 from waypost.client.aio import Agent, connect
 from waypost.client.errors import ClientError
 from waypost.client.identity import Identity
@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> Path:
 class Confirmed:
     """Ids of confirmed messages; stops the relay after `ENOUGH` of them."""
 
-    def __init__(self, relay: ServedRelay) -> None:
+    def __init__(self, relay: ServeProcess) -> None:
         self.ids: set[str] = set()
         self._process = relay.process
 

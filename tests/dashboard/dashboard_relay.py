@@ -7,7 +7,7 @@ import httpx
 
 from tests.harness.relay_process import RelayProcess
 
-PROGRAM = Path(__file__).with_name("relay_process.py")
+PROGRAM = Path(__file__).with_name("failing_handler_relay.py")
 
 
 class DashboardRelay(RelayProcess):

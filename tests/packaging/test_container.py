@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from tests.cli.served import serving
+from tests.cli.serve_process import serving
 from tests.packaging.distribution import ROOT, uv
 from waypost.cli.app import app
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.served import serving
+from tests.cli.serve_process import serving
 from tests.packaging.distribution import ROOT
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "waypost.json"

@@ -1,4 +1,4 @@
-"""A relay being served: without sockets, and on a free port of this machine."""
+"""Served relays: without sockets, and on a free port of this machine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,9 +9,9 @@ import pytest
 from websockets.asyncio.client import connect as dial_websocket
 
 from tests.harness.listening_relay import ListeningRelay, served_settings, sigterm_ignored
-from tests.server.sessions.agents import RawAgent
-from tests.server.sessions.sessions_harness import House, Room
-from tests.server.sessions.transports import PretendedLine, SocketLine
+from tests.server.sessions.memory_server import MemoryServer, ServerLauncher
+from tests.server.sessions.raw_agent import RawAgent
+from tests.server.sessions.transports import MemoryTransport, SocketTransport
 from waypost.client.identity import Identity
 from waypost.testing import ManualClock
 from waypost.wire.frames import JSON_PROTOCOL
@@ -21,7 +21,7 @@ async def dial(address: str, protocol: str = JSON_PROTOCOL, **more: Any) -> RawA
     """Open a WebSocket on which the agent has not sent anything yet."""
     url = f"ws://{address}/v1/connect"
     more = {"subprotocols": [protocol], "compression": None, "proxy": None, **more}
-    return RawAgent(SocketLine(await dial_websocket(url, **more), address), protocol)
+    return RawAgent(SocketTransport(await dial_websocket(url, **more), address), protocol)
 
 
 class SocketRelay(ListeningRelay):
@@ -33,7 +33,7 @@ class SocketRelay(ListeningRelay):
     async def connect(self, subject: str, *, receive: str = "push", **more: Any) -> RawAgent:
         """Connect and authenticate an agent with a new key."""
         agent = await self.dial(**more)
-        await agent.log_in(Identity.new(subject), receive=receive)
+        await agent.authenticate(Identity.new(subject), receive=receive)
         return agent
 
 
@@ -46,16 +46,16 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
-    opened = House(tmp_path / "data", clock)
+async def launcher(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerLauncher]:
+    opened = ServerLauncher(tmp_path / "data", clock)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def room(house: House) -> Room:
-    """A served relay without a socket, no rate limit, the limits otherwise as they come."""
-    return await house.open()
+async def server(launcher: ServerLauncher) -> MemoryServer:
+    """A server without a socket and without rate limit; other limits have their defaults."""
+    return await launcher.open()
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ def identities() -> Callable[[str], Identity]:
 
 
 @pytest.fixture
-def ring(room: Room) -> Callable[..., RawAgent]:
-    """Pretended connections to the room, on which nobody has said anything yet."""
+def open_agent(server: MemoryServer) -> Callable[..., RawAgent]:
+    """Open connections in memory on which the agent has not sent anything yet."""
 
     def call(protocol: str | None = JSON_PROTOCOL) -> RawAgent:
-        line = PretendedLine(room.context, protocol)
-        return RawAgent(line, protocol or JSON_PROTOCOL)
+        transport = MemoryTransport(server.context, protocol)
+        return RawAgent(transport, protocol or JSON_PROTOCOL)
 
     return call
 

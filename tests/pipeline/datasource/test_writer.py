@@ -9,14 +9,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.cli.served import ServedRelay
+from tests.cli.serve_process import ServeProcess
 from waypost.pipeline.datasource import register
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRelay]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     home = tmp_path_factory.mktemp("served")
-    relay = ServedRelay(home / "data", home, ())
+    relay = ServeProcess(home / "data", home, ())
     yield relay
     relay.end()
 
@@ -26,14 +26,14 @@ def _registered(spark: SparkSession) -> None:
     register(spark)
 
 
-def write_messages(messages: DataFrame, served: ServedRelay, **options: Any) -> None:
+def write_messages(messages: DataFrame, served: ServeProcess, **options: Any) -> None:
     writer = messages.write.format("waypost").mode("append").option("url", served.url)
     for name, value in options.items():
         writer = writer.option(name, value)
     writer.save()
 
 
-def stored_in(served: ServedRelay, endpoint: str) -> list[dict[str, Any]]:
+def stored_in(served: ServeProcess, endpoint: str) -> list[dict[str, Any]]:
     """Return the stored messages, from the journal, in order."""
     lines = b"".join(path.read_bytes() for path in Path(served.data, "journal").glob("*.open"))
     events = [json.loads(line) for line in lines.splitlines()]
@@ -44,7 +44,7 @@ def stored_in(served: ServedRelay, endpoint: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
+def test_rows_become_messages(spark: SparkSession, served: ServeProcess) -> None:
     rows = [("agent.rows", '{"n": 1.50, "word": "grüße"}', "agent.me", "row-1")]
     columns = "subject string, payload string, reply_to string, message_id string"
     write_messages(spark.createDataFrame(rows, columns), served)
@@ -53,7 +53,7 @@ def test_rows_become_messages(spark: SparkSession, served: ServedRelay) -> None:
     assert message["payload"] == {"n": 1.5, "word": "grüße"}
 
 
-def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: ServedRelay) -> None:
+def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: ServeProcess) -> None:
     rows = spark.range(6).repartition(2).selectExpr("'agent.again' subject", "'0' payload")
     write_messages(rows, served, job="nightly-7")
     write_messages(rows, served, job="nightly-7")
@@ -63,7 +63,7 @@ def test_a_repeated_job_stores_nothing_twice(spark: SparkSession, served: Served
 
 
 def test_rejections_end_the_job_with_their_number_and_reasons(
-    spark: SparkSession, served: ServedRelay
+    spark: SparkSession, served: ServeProcess
 ) -> None:
     # An unknown sender may have 20 pending messages in one inbox.
     rows = (
@@ -87,7 +87,7 @@ def test_rejections_end_the_job_with_their_number_and_reasons(
     ],
 )
 def test_invalid_rows_and_options_are_errors(
-    spark: SparkSession, served: ServedRelay, payload: str, options: dict[str, str], words: str
+    spark: SparkSession, served: ServeProcess, payload: str, options: dict[str, str], words: str
 ) -> None:
     rows = spark.createDataFrame([("agent.bad", payload)], "subject string, payload string")
     with pytest.raises(PySparkException, match=words):

@@ -1,4 +1,4 @@
-"""Served relays for tests: real directories, no sockets, time moved by hand."""
+"""HttpRelay relays for tests: real directories, no sockets, time moved by hand."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -7,14 +7,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.http.served import ORIGIN, Served
+from tests.server.http.http_relay import ORIGIN, HttpRelay
 from waypost import Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.server.context import ServeOptions
 from waypost.server.server import make_app, open_context
 from waypost.testing import ManualClock
 
-Serve = Callable[..., Awaitable[Served]]
+Serve = Callable[..., Awaitable[HttpRelay]]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
     """Serves a relay on `data`; keywords are fields of `Settings`, `options` is for serving."""
     async with AsyncExitStack() as stack:
 
-        async def start(options: ServeOptions | None = None, **fields: object) -> Served:
+        async def start(options: ServeOptions | None = None, **fields: object) -> HttpRelay:
             defaults = {"watch_files": False, "durability": "async", "storage": "journal"}
             served_ones = {"default_ttl_ms": WEEK_MS, "qos": QosConfig(enabled=True)}
             settings = Settings(**{**defaults, **served_ones, **fields})
@@ -46,12 +46,12 @@ async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
                 )
             )
             operator = (data / "operator-token").read_text().strip()
-            return Served(app, context, clock, client, operator)
+            return HttpRelay(app, context, clock, client, operator)
 
         yield start
 
 
 @pytest.fixture
-async def served(serve: Serve) -> Served:
+async def served(serve: Serve) -> HttpRelay:
     """A served relay with the default limits."""
     return await serve()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.server.http.operations import OPERATIONS
 
 BODIES: dict[tuple[str, str], Any] = {
@@ -69,7 +69,7 @@ QUERIES = {
 CALLERS = ("nobody", "garbage", "expired", "other", "owner", "operator")
 
 
-async def token_of(served: Served, caller: str) -> str | None:
+async def token_of(served: HttpRelay, caller: str) -> str | None:
     if caller == "expired":
         token = await served.token("agent.b")
         served.clock.advance_ms(15 * 60_000 + 1)
@@ -87,7 +87,7 @@ def test_every_operation_is_in_the_table() -> None:
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), ANSWERS)
 async def test_each_is_answered_as_the_table_says(
-    served: Served, method: str, path: str, caller: str
+    served: HttpRelay, method: str, path: str, caller: str
 ) -> None:
     await served.token("agent.b")  # somebody with keys of its own
     await served.publish("agent.b", message_id="m1")
@@ -109,11 +109,11 @@ async def test_each_is_answered_as_the_table_says(
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer ", "garbage", ""])
-async def test_only_bearer_tokens_are_known(served: Served, header: str) -> None:
+async def test_only_bearer_tokens_are_known(served: HttpRelay, header: str) -> None:
     rejected = await served.call("GET", "/v1/stats", headers={"Authorization": header})
     assert rejected.status_code == 401
 
 
-async def test_who_is_not_let_in_learns_nothing_from_bad_input(served: Served) -> None:
+async def test_who_is_not_let_in_learns_nothing_from_bad_input(served: HttpRelay) -> None:
     rejected = await served.call("PUT", "/v1/config", content=b"garbage")
     assert rejected.status_code == 401

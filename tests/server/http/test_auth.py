@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.client.identity import Identity
 
 
-async def test_a_signed_challenge_is_traded_for_a_token(served: Served) -> None:
+async def test_a_signed_challenge_is_traded_for_a_token(served: HttpRelay) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     given = await served.call("POST", "/v1/auth/token", json=served.proof(identity, challenge))
@@ -15,7 +15,7 @@ async def test_a_signed_challenge_is_traded_for_a_token(served: Served) -> None:
     assert given.json()["expires_at"] == served.clock() // 1000 + 15 * 60_000
 
 
-async def test_a_replayed_challenge_is_rejected(served: Served) -> None:
+async def test_a_replayed_challenge_is_rejected(served: HttpRelay) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(identity, challenge)
@@ -25,7 +25,7 @@ async def test_a_replayed_challenge_is_rejected(served: Served) -> None:
     assert again.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_proof_for_another_relay_is_rejected(served: Served) -> None:
+async def test_a_proof_for_another_relay_is_rejected(served: HttpRelay) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(identity, challenge)
@@ -34,7 +34,7 @@ async def test_a_proof_for_another_relay_is_rejected(served: Served) -> None:
     assert rejected.status_code == 401
 
 
-async def test_a_subject_belongs_to_its_first_key(served: Served) -> None:
+async def test_a_subject_belongs_to_its_first_key(served: HttpRelay) -> None:
     await served.token("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(Identity.new("agent.a"), challenge)
@@ -43,14 +43,14 @@ async def test_a_subject_belongs_to_its_first_key(served: Served) -> None:
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_operator", "a..b"])
-async def test_nobody_becomes_what_no_agent_can_be(served: Served, subject: str) -> None:
+async def test_nobody_becomes_what_no_agent_can_be(served: HttpRelay, subject: str) -> None:
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(Identity.new("agent.a"), challenge)
     rejected = await served.call("POST", "/v1/auth/token", json={**proof, "subject": subject})
     assert rejected.status_code == 400
 
 
-async def test_a_token_is_over_after_a_quarter_of_an_hour(served: Served) -> None:
+async def test_a_token_is_over_after_a_quarter_of_an_hour(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     served.clock.advance_ms(15 * 60_000)
     last = await served.call("GET", "/v1/inbox/agent.a", token=token)
@@ -59,7 +59,7 @@ async def test_a_token_is_over_after_a_quarter_of_an_hour(served: Served) -> Non
     assert (last.status_code, over.status_code) == (200, 401)
 
 
-async def test_a_card_shows_the_keys_an_agent_proved(served: Served) -> None:
+async def test_a_card_shows_the_keys_an_agent_proved(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     card = await served.call("GET", "/v1/endpoints/agent.a/card", token=token)
     unknown = await served.call("GET", "/v1/endpoints/agent.b/card", token=token)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.errors import WaypostError
 from waypost.relay import errors as relay_errors
 from waypost.server.context import ServeOptions
@@ -51,12 +51,12 @@ def problem(answered: Any) -> tuple[int, str]:
         b'{"\xff": 1}',
     ],
 )
-async def test_a_body_that_cannot_be_taken_is_400(served: Served, content: bytes) -> None:
+async def test_a_body_that_cannot_be_taken_is_400(served: HttpRelay, content: bytes) -> None:
     answered = await served.call("POST", "/v1/messages", content=content, headers=AS_JSON)
     assert problem(answered) == (400, "invalid")
 
 
-async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: Served) -> None:
+async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: HttpRelay) -> None:
     answered = await served.call(
         "POST", "/v1/messages", json={"subject": "agent.b", "payload": 1, "reply_to": 5}
     )
@@ -82,14 +82,14 @@ async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: S
         "subject=agent.b",
     ],
 )
-async def test_a_query_that_cannot_be_taken_is_400(served: Served, query: str) -> None:
+async def test_a_query_that_cannot_be_taken_is_400(served: HttpRelay, query: str) -> None:
     token = await served.token("agent.b")
     answered = await served.call("GET", f"/v1/inbox/agent.b?{query}", token=token)
     assert problem(answered) == (400, "invalid")
 
 
 @pytest.mark.parametrize("subject", ["a..b", "agent.*", "%20", "x" * 300, "%ff", "a%00b"])
-async def test_a_path_that_names_no_subject_is_400(served: Served, subject: str) -> None:
+async def test_a_path_that_names_no_subject_is_400(served: HttpRelay, subject: str) -> None:
     answered = await served.call("GET", f"/v1/inbox/{subject}", token=served.operator)
     assert problem(answered) == (400, "invalid")
 
@@ -97,7 +97,7 @@ async def test_a_path_that_names_no_subject_is_400(served: Served, subject: str)
 @pytest.mark.parametrize(
     "path", ["/v1", "/v1/", "/v1/nothing", "/v2/messages", "/v1/messages/", "/v1/inbox/a/b/c", "//"]
 )
-async def test_an_unknown_path_is_404(served: Served, path: str) -> None:
+async def test_an_unknown_path_is_404(served: HttpRelay, path: str) -> None:
     answered = await served.call("GET", f"http://relay.test:8080{path}")
     assert problem(answered) == (404, "not_found")
 
@@ -112,26 +112,26 @@ async def test_an_unknown_path_is_404(served: Served, path: str) -> None:
     ],
 )
 async def test_a_method_a_path_does_not_take_is_405(
-    served: Served, method: str, path: str, allowed: str
+    served: HttpRelay, method: str, path: str, allowed: str
 ) -> None:
     answered = await served.call(method, path)
     assert problem(answered) == (405, "method_not_allowed")
     assert answered.headers["allow"] == allowed
 
 
-async def test_asking_for_the_head_of_an_inbox_takes_nothing_out_of_it(served: Served) -> None:
+async def test_asking_for_the_head_of_an_inbox_takes_nothing_out_of_it(served: HttpRelay) -> None:
     await served.publish("agent.b")
     answered = await served.call("HEAD", "/v1/inbox/agent.b", token=served.operator)
     assert (answered.status_code, answered.headers["allow"]) == (405, "GET")
     assert served.relay.metrics().by_status["leased"] == 0
 
 
-async def test_who_only_wants_the_head_gets_it_where_nothing_changes(served: Served) -> None:
+async def test_who_only_wants_the_head_gets_it_where_nothing_changes(served: HttpRelay) -> None:
     assert (await served.call("HEAD", "/healthz")).status_code == 200
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-async def test_anything_but_json_is_415(served: Served, media_type: str) -> None:
+async def test_anything_but_json_is_415(served: HttpRelay, media_type: str) -> None:
     answered = await served.call(
         "POST",
         "/v1/messages",
@@ -141,7 +141,7 @@ async def test_anything_but_json_is_415(served: Served, media_type: str) -> None
     assert problem(answered) == (415, "unsupported_media_type")
 
 
-async def test_json_may_say_its_charset(served: Served) -> None:
+async def test_json_may_say_its_charset(served: HttpRelay) -> None:
     answered = await served.call(
         "POST",
         "/v1/messages",
@@ -186,7 +186,7 @@ async def test_a_body_that_is_announced_as_too_large_is_not_read(serve: Serve) -
     assert read == []
 
 
-async def test_bodies_without_messages_are_small(served: Served) -> None:
+async def test_bodies_without_messages_are_small(served: HttpRelay) -> None:
     content = b" " * (routing.SMALL_BODY_MAX_BYTES + 1)
     answered = await served.call(
         "PUT", "/v1/config", token=served.operator, content=content, headers=AS_JSON
@@ -201,7 +201,7 @@ async def test_a_payload_over_its_own_limit_is_400(serve: Serve) -> None:
 
 
 async def test_a_body_that_never_ends_is_408(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: HttpRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routing, "BODY_WAIT_MAX_S", 0.01)
 
@@ -213,18 +213,18 @@ async def test_a_body_that_never_ends_is_408(
     assert problem(answered) == (408, "too_slow")
 
 
-async def test_a_relay_that_is_not_open_yet_is_503(served: Served) -> None:
+async def test_a_relay_that_is_not_open_yet_is_503(served: HttpRelay) -> None:
     del served.app.state.context
     assert problem(await served.publish("agent.b")) == (503, "stopped")
 
 
-async def test_a_relay_that_is_closed_is_503(served: Served) -> None:
+async def test_a_relay_that_is_closed_is_503(served: HttpRelay) -> None:
     await served.relay.close()
     assert problem(await served.publish("agent.b")) == (503, "stopped")
 
 
 async def test_a_mistake_of_ours_is_500_and_tells_nothing(
-    served: Served, caplog: pytest.LogCaptureFixture
+    served: HttpRelay, caplog: pytest.LogCaptureFixture
 ) -> None:
     def mistaken() -> str:
         raise ZeroDivisionError("secret detail")

@@ -18,7 +18,7 @@ import requests
 import schemathesis
 from schemathesis import checks
 
-from tests.server.http.served import ORIGIN, Served
+from tests.server.http.http_relay import ORIGIN, HttpRelay
 from waypost import Settings
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.subjects import is_subject
@@ -71,7 +71,7 @@ class Background:
 
 
 @asynccontextmanager
-async def serve(data: Path) -> AsyncIterator[Served]:
+async def serve(data: Path) -> AsyncIterator[HttpRelay]:
     clock = ManualClock()
     settings = Settings(
         storage="journal",
@@ -85,7 +85,7 @@ async def serve(data: Path) -> AsyncIterator[Served]:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{ORIGIN}") as client:
             operator = (data / "operator-token").read_text().strip()
-            served = Served(app, context, clock, client, operator)
+            served = HttpRelay(app, context, clock, client, operator)
             await served.publish("agent.a", "something to find", message_id="m1")
             yield served
 
@@ -93,7 +93,7 @@ async def serve(data: Path) -> AsyncIterator[Served]:
 class Caller:
     """Sends made-up requests, always with the same token or none."""
 
-    def __init__(self, background: Background, served: Served, token: str | None) -> None:
+    def __init__(self, background: Background, served: HttpRelay, token: str | None) -> None:
         self._background = background
         self._served = served
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.tiers import QosConfig
 from waypost.server.context import ServeOptions
 
@@ -25,7 +25,7 @@ def source(name: str) -> str:
     return (ROOT / folder / file).read_text()
 
 
-async def test_everything_the_page_refers_to_is_served(served: Served) -> None:
+async def test_everything_the_page_refers_to_is_served(served: HttpRelay) -> None:
     page = await served.call("GET", "/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     named = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
@@ -64,7 +64,7 @@ def test_scripts_stay_small(name: str) -> None:
     ],
 )
 async def test_a_file_is_sent_once_until_it_changes(
-    served: Served, name: str, media_type: str
+    served: HttpRelay, name: str, media_type: str
 ) -> None:
     first = await served.call("GET", f"/dashboard/{name}")
     assert first.headers["content-type"] == media_type
@@ -79,12 +79,12 @@ async def test_a_file_is_sent_once_until_it_changes(
 @pytest.mark.parametrize(
     "name", ["app/none.js", "app/..", "../page.html", "app/%2e%2e%2fpage.html"]
 )
-async def test_only_files_of_the_dashboard_are_served(served: Served, name: str) -> None:
+async def test_only_files_of_the_dashboard_are_served(served: HttpRelay, name: str) -> None:
     assert (await served.call("GET", f"/dashboard/{name}")).status_code in (400, 404)
 
 
 async def test_an_inbox_tells_its_senders_with_tiers_and_what_each_may_have(
-    served: Served,
+    served: HttpRelay,
 ) -> None:
     friend, owner = await served.token("agent.friend"), await served.token("agent.a")
     await served.publish("agent.friend", token=owner)
@@ -107,12 +107,12 @@ async def test_without_quotas_no_limits_are_told(serve: Serve) -> None:
     assert {one["max_messages"] for one in told.json()["tiers"]} == {None}
 
 
-async def test_an_inbox_nobody_has_is_unknown(served: Served) -> None:
+async def test_an_inbox_nobody_has_is_unknown(served: HttpRelay) -> None:
     told = await served.call("GET", "/v1/endpoints/agent.nobody/usage", token=served.operator)
     assert told.status_code == 404
 
 
-async def test_without_a_lake_there_is_no_report(served: Served) -> None:
+async def test_without_a_lake_there_is_no_report(served: HttpRelay) -> None:
     told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
     assert (told["report"], told["backtest_file"], told["problem"]) == (None, None, "")
     missing = await served.call("GET", "/v1/pipeline/report", token=served.operator)
@@ -120,7 +120,7 @@ async def test_without_a_lake_there_is_no_report(served: Served) -> None:
     assert "waypost pipeline run" in missing.json()["error"]
 
 
-async def test_a_report_is_handed_out_where_nothing_in_it_can_act(served: Served) -> None:
+async def test_a_report_is_handed_out_where_nothing_in_it_can_act(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "report.html").write_text("<h1>Twelve days</h1>")
     told = await served.call("GET", "/v1/pipeline/report", token=served.operator)
@@ -138,7 +138,7 @@ async def test_a_lake_may_lie_elsewhere(
     assert (told["lake"], told["backtest"]["messages"]) == (str(lake), 7)
 
 
-async def test_a_backtest_that_is_none_is_told_as_a_problem(served: Served) -> None:
+async def test_a_backtest_that_is_none_is_told_as_a_problem(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "backtest.json").write_text("[1")
     told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()

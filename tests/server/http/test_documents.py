@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.server.http.contract import NoParameters
 from waypost.server.http.openapi import make_document
 from waypost.server.http.operations import OPERATIONS
@@ -49,7 +49,7 @@ def test_the_parameters_of_a_path_are_fields_of_its_struct(operation: Any) -> No
     assert operation.parameters is NoParameters or fields
 
 
-async def test_the_document_is_served(served: Served) -> None:
+async def test_the_document_is_served(served: HttpRelay) -> None:
     answered = await served.call("GET", "/openapi.json")
     assert answered.json() == json.loads(json.dumps(make_document(OPERATIONS)))
     assert answered.json()["openapi"] == "3.1.0"
@@ -73,7 +73,7 @@ class Links(HTMLParser):
                 self.places.add(value or "")
 
 
-async def test_the_page_needs_nothing_but_itself(served: Served) -> None:
+async def test_the_page_needs_nothing_but_itself(served: HttpRelay) -> None:
     page = await served.call("GET", "/docs")
     links = Links()
     links.feed(page.text)
@@ -84,7 +84,7 @@ async def test_the_page_needs_nothing_but_itself(served: Served) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_every_link_on_the_page_leads_somewhere(served: Served) -> None:
+async def test_every_link_on_the_page_leads_somewhere(served: HttpRelay) -> None:
     links = Links()
     links.feed((await served.call("GET", "/docs")).text)
     assert {target[1:] for target in links.targets if target.startswith("#")} <= links.places

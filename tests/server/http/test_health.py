@@ -1,10 +1,10 @@
 """For those who watch the process."""
 
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.relay.errors import RelayStopped
 
 
-async def test_the_process_is_up_before_the_relay_is_open(served: Served) -> None:
+async def test_the_process_is_up_before_the_relay_is_open(served: HttpRelay) -> None:
     del served.app.state.context
     up = await served.call("GET", "/healthz")
     ready = await served.call("GET", "/readyz")
@@ -12,29 +12,29 @@ async def test_the_process_is_up_before_the_relay_is_open(served: Served) -> Non
     assert (ready.status_code, ready.json()["reason"]) == (503, "stopped")
 
 
-async def test_a_relay_that_takes_messages_is_ready(served: Served) -> None:
+async def test_a_relay_that_takes_messages_is_ready(served: HttpRelay) -> None:
     ready = await served.call("GET", "/readyz")
     assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
 
 
-async def test_a_full_disk_is_not_ready(served: Served) -> None:
+async def test_a_full_disk_is_not_ready(served: HttpRelay) -> None:
     served.relay._runtime.journal.full = True
     ready = await served.call("GET", "/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, "storage_full")
 
 
-async def test_a_failed_journal_is_not_ready_and_says_why(served: Served) -> None:
+async def test_a_failed_journal_is_not_ready_and_says_why(served: HttpRelay) -> None:
     served.relay._runtime.journal.failure = RelayStopped("fdatasync failed")
     ready = await served.call("GET", "/readyz")
     assert ready.status_code == 503
     assert "fdatasync failed" in ready.json()["error"]
 
 
-async def test_a_closed_relay_is_up_but_not_ready(served: Served) -> None:
+async def test_a_closed_relay_is_up_but_not_ready(served: HttpRelay) -> None:
     await served.relay.close()
     assert (await served.call("GET", "/healthz")).status_code == 200
     assert (await served.call("GET", "/readyz")).status_code == 503
 
 
-async def test_a_query_that_means_nothing_does_no_harm(served: Served) -> None:
+async def test_a_query_that_means_nothing_does_no_harm(served: HttpRelay) -> None:
     assert (await served.call("GET", "/healthz?_=123&_=124")).status_code == 200

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.server.context import ServeOptions
 
 
@@ -32,14 +32,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_reading_makes_ones_own_mailbox(served: Served) -> None:
+async def test_reading_makes_ones_own_mailbox(served: HttpRelay) -> None:
     token = await served.token("team.x")
     assert await served.read("team.x", token=token) == []
     sent = await served.publish("team.x", token=token)
     assert sent.json()["delivered_to"] == 1
 
 
-async def test_messages_come_oldest_first_and_no_more_than_asked_for(served: Served) -> None:
+async def test_messages_come_oldest_first_and_no_more_than_asked_for(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     for n in range(5):
         await served.publish("agent.b", n)
@@ -84,7 +84,7 @@ async def test_what_is_too_large_for_the_caller_takes_no_room_in_the_answer(serv
     assert [one["payload"] for one in got] == ["small 1", "small 2"]
 
 
-async def test_reading_waits_for_the_first_message(served: Served) -> None:
+async def test_reading_waits_for_the_first_message(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
     await settle()
@@ -94,7 +94,7 @@ async def test_reading_waits_for_the_first_message(served: Served) -> None:
     assert got["payload"] == "at last"
 
 
-async def test_what_comes_together_is_read_together(served: Served) -> None:
+async def test_what_comes_together_is_read_together(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
     await settle()
@@ -103,7 +103,7 @@ async def test_what_comes_together_is_read_together(served: Served) -> None:
     assert [one["payload"] for one in await reading] == [0, 1, 2]
 
 
-async def test_waiting_ends_with_nothing_when_the_time_is_over(served: Served) -> None:
+async def test_waiting_ends_with_nothing_when_the_time_is_over(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
     await settle()
@@ -114,7 +114,7 @@ async def test_waiting_ends_with_nothing_when_the_time_is_over(served: Served) -
     assert await reading == []
 
 
-async def test_nobody_waits_longer_than_a_minute(served: Served) -> None:
+async def test_nobody_waits_longer_than_a_minute(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     path = "/v1/inbox/agent.b"
     assert (await served.call("GET", f"{path}?wait=60.5", token=token)).status_code == 400
@@ -123,7 +123,7 @@ async def test_nobody_waits_longer_than_a_minute(served: Served) -> None:
 class Impatient:
     """A caller that waits for mail and goes away when told to."""
 
-    def __init__(self, served: Served, token: str) -> None:
+    def __init__(self, served: HttpRelay, token: str) -> None:
         self._gone = asyncio.Event()
         self.answered = b""
         scope = {
@@ -147,7 +147,7 @@ class Impatient:
         self.answered += message.get("body", b"")
 
 
-async def test_who_goes_away_while_waiting_takes_nothing(served: Served) -> None:
+async def test_who_goes_away_while_waiting_takes_nothing(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     caller = Impatient(served, token)
     await settle()
@@ -160,7 +160,7 @@ async def test_who_goes_away_while_waiting_takes_nothing(served: Served) -> None
 
 @pytest.mark.parametrize("steps", range(12))
 async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
-    served: Served, steps: int
+    served: HttpRelay, steps: int
 ) -> None:
     token = await served.token("agent.b")
     caller = Impatient(served, token)
@@ -178,7 +178,7 @@ async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
     assert len(left) + (b"take me" in caller.answered) == 1
 
 
-async def test_a_lease_that_is_not_acknowledged_comes_back(served: Served) -> None:
+async def test_a_lease_that_is_not_acknowledged_comes_back(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [first] = await served.read("agent.b", token=token)
@@ -189,7 +189,7 @@ async def test_a_lease_that_is_not_acknowledged_comes_back(served: Served) -> No
     assert again["id"] == first["id"]
 
 
-async def test_acknowledged_messages_are_removed(served: Served) -> None:
+async def test_acknowledged_messages_are_removed(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [got] = await served.read("agent.b", token=token)
@@ -199,7 +199,7 @@ async def test_acknowledged_messages_are_removed(served: Served) -> None:
     assert served.relay.metrics().total_messages == 0
 
 
-async def test_what_was_not_done_waits_again_not_before_the_delay(served: Served) -> None:
+async def test_what_was_not_done_waits_again_not_before_the_delay(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [got] = await served.read("agent.b", token=token)
@@ -212,7 +212,7 @@ async def test_what_was_not_done_waits_again_not_before_the_delay(served: Served
     assert len(await served.read("agent.b", token=token)) == 1
 
 
-async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: Served) -> None:
+async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: HttpRelay) -> None:
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     sender = Pushed("agent.a")
     served.context.hub.add(sender)
@@ -225,7 +225,7 @@ async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: S
     assert told.was_stored
 
 
-async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: Served) -> None:
+async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     served.context.hub.add(Pushed("agent.b"))
     one = await served.call("GET", "/v1/inbox/agent.b", token=token)
@@ -234,13 +234,13 @@ async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: Served) 
     assert (one.status_code, many.status_code) == (409, 409)
 
 
-async def test_an_agent_that_pulls_may_read_here_too(served: Served) -> None:
+async def test_an_agent_that_pulls_may_read_here_too(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     served.context.hub.add(Pushed("agent.b", receive="pull"))
     assert await served.read("agent.b", token=token) == []
 
 
-async def test_the_inbox_of_somebody_else_is_not_for_reading(served: Served) -> None:
+async def test_the_inbox_of_somebody_else_is_not_for_reading(served: HttpRelay) -> None:
     await served.publish("agent.b")
     token = await served.token("agent.a")
     paths = ("/v1/inbox/agent.b/ack", "/v1/inbox/agent.b/nack")
@@ -251,7 +251,7 @@ async def test_the_inbox_of_somebody_else_is_not_for_reading(served: Served) -> 
     assert statuses == [403, 403, 403]
 
 
-async def test_the_operator_reads_any_inbox_that_exists(served: Served) -> None:
+async def test_the_operator_reads_any_inbox_that_exists(served: HttpRelay) -> None:
     await served.publish("agent.b", "hello")
     [got] = await served.read("agent.b", token=served.operator)
     unknown = await served.call("GET", "/v1/inbox/agent.nobody", token=served.operator)
@@ -259,7 +259,7 @@ async def test_the_operator_reads_any_inbox_that_exists(served: Served) -> None:
     assert unknown.status_code == 404
 
 
-async def test_several_inboxes_are_read_at_once(served: Served) -> None:
+async def test_several_inboxes_are_read_at_once(served: HttpRelay) -> None:
     for subject in ("agent.b", "agent.c", "agent.c"):
         await served.publish(subject, subject)
     body = {"inboxes": [{"subject": "agent.c", "limit": 1}, {"subject": "agent.b"}]}
@@ -277,7 +277,7 @@ async def test_several_inboxes_share_the_bytes_of_one_answer(serve: Serve) -> No
     assert [len(one["messages"]) for one in read.json()["inboxes"]] == [1, 0]
 
 
-async def test_if_one_of_several_may_not_be_read_none_is(served: Served) -> None:
+async def test_if_one_of_several_may_not_be_read_none_is(served: HttpRelay) -> None:
     await served.publish("agent.a")
     await served.publish("agent.b")
     body = {"inboxes": [{"subject": "agent.a"}, {"subject": "agent.b"}]}
@@ -287,5 +287,5 @@ async def test_if_one_of_several_may_not_be_read_none_is(served: Served) -> None
     assert served.relay.metrics().by_status["leased"] == 0
 
 
-async def test_an_inbox_may_be_called_batch(served: Served) -> None:
+async def test_an_inbox_may_be_called_batch(served: HttpRelay) -> None:
     assert await served.read("batch", token=await served.token("batch")) == []

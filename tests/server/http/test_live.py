@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.bounds import viewer_connections_max
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.server.live.sampler import SAMPLES_MAX
 
 
-async def once(served: Served, show: str) -> dict[str, Any]:
+async def once(served: HttpRelay, show: str) -> dict[str, Any]:
     """The first of each event, by its name."""
     answered = await served.call(
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
@@ -23,14 +23,14 @@ async def once(served: Served, show: str) -> dict[str, Any]:
     return {event[7:]: json.loads(data[6:]) for event, data in frames}
 
 
-async def a_second(served: Served, seconds: int = 1) -> None:
+async def a_second(served: HttpRelay, seconds: int = 1) -> None:
     for _ in range(seconds):
         served.clock.advance_ms(1000)
         for _ in range(5):
             await asyncio.sleep(0)
 
 
-async def test_each_second_is_a_sample_of_what_happened_in_it(served: Served) -> None:
+async def test_each_second_is_a_sample_of_what_happened_in_it(served: HttpRelay) -> None:
     await a_second(served)
     for _ in range(3):
         await served.publish("agent.a")
@@ -41,7 +41,7 @@ async def test_each_second_is_a_sample_of_what_happened_in_it(served: Served) ->
     assert [one.get("pending", 0) for one in samples] == [0, 3, 3]
 
 
-async def test_acknowledgements_are_measured_from_arrival(served: Served) -> None:
+async def test_acknowledgements_are_measured_from_arrival(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     await served.publish("agent.a", message_id="m1")
     served.clock.advance_ms(250)
@@ -52,19 +52,19 @@ async def test_acknowledgements_are_measured_from_arrival(served: Served) -> Non
     assert (sample["waits"], sample["wait_p50_ms"]) == (1, 250.0)
 
 
-async def test_only_the_past_minutes_are_kept(served: Served) -> None:
+async def test_only_the_past_minutes_are_kept(served: HttpRelay) -> None:
     await a_second(served, SAMPLES_MAX + 20)
     assert len((await once(served, "numbers"))["history"]) == SAMPLES_MAX
 
 
-async def test_rejections_are_told_by_reason(served: Served) -> None:
+async def test_rejections_are_told_by_reason(served: HttpRelay) -> None:
     for _ in range(21):
         await served.publish("agent.a")
     await a_second(served)
     assert (await once(served, "numbers"))["history"][-1]["rejected"] == {"quota_exceeded": 1}
 
 
-async def test_inboxes_are_told_as_rows_with_how_full_they_are(served: Served) -> None:
+async def test_inboxes_are_told_as_rows_with_how_full_they_are(served: HttpRelay) -> None:
     await served.publish("agent.a")
     await served.publish("agent.a")
     await served.token("agent.empty")
@@ -89,14 +89,14 @@ async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
     assert [(one["before"], one["after"]) for one in told["moves"]] == [("CLOSED", "OPEN")]
 
 
-async def test_problems_are_told(served: Served) -> None:
+async def test_problems_are_told(served: HttpRelay) -> None:
     (served.context.relay._runtime.data.config).write_text("{")
     served.context.relay._runtime.settings.reload()
     [problem] = (await once(served, "numbers"))["standing"]["problems"]
     assert "config.json is ignored" in problem
 
 
-async def test_a_stream_goes_on_until_the_relay_ends(served: Served) -> None:
+async def test_a_stream_goes_on_until_the_relay_ends(served: HttpRelay) -> None:
     frames = served.context.sampler.stream("numbers")
     assert b"event: history" in await anext(frames)
     await a_second(served)
@@ -106,7 +106,7 @@ async def test_a_stream_goes_on_until_the_relay_ends(served: Served) -> None:
     assert [one async for one in frames] == []
 
 
-async def test_there_is_a_bound_on_viewers(served: Served) -> None:
+async def test_there_is_a_bound_on_viewers(served: HttpRelay) -> None:
     viewers = [served.context.sampler.stream("numbers") for _ in range(viewer_connections_max)]
     for viewer in viewers:
         await anext(viewer)
@@ -119,7 +119,7 @@ async def test_there_is_a_bound_on_viewers(served: Served) -> None:
 
 
 @pytest.mark.parametrize("show", ["everything", ""])
-async def test_only_what_there_is_can_be_shown(served: Served, show: str) -> None:
+async def test_only_what_there_is_can_be_shown(served: HttpRelay, show: str) -> None:
     rejected = await served.call(
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
     )

@@ -3,17 +3,17 @@
 from typing import Any
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.backpressure import BackpressureConfig
 
 
-async def story(served: Served, message_id: str, token: str) -> list[dict[str, Any]] | None:
+async def story(served: HttpRelay, message_id: str, token: str) -> list[dict[str, Any]] | None:
     answered = await served.call("GET", f"/v1/messages/{message_id}", token=token)
     assert answered.status_code in (200, 404)
     return answered.json()["steps"] if answered.status_code == 200 else None
 
 
-async def sent_and_done(served: Served) -> str:
+async def sent_and_done(served: HttpRelay) -> str:
     """A message from agent.a that agent.b has dealt with."""
     sent = await served.publish("agent.b", token=await served.token("agent.a"))
     token = await served.token("agent.b")
@@ -22,7 +22,7 @@ async def sent_and_done(served: Served) -> str:
     return str(sent.json()["message_id"])
 
 
-async def test_sender_and_recipient_see_what_became_of_it(served: Served) -> None:
+async def test_sender_and_recipient_see_what_became_of_it(served: HttpRelay) -> None:
     message_id = await sent_and_done(served)
     for who in ("agent.a", "agent.b"):
         steps = await story(served, message_id, await served.token(who))
@@ -30,7 +30,7 @@ async def test_sender_and_recipient_see_what_became_of_it(served: Served) -> Non
         assert [step["kind"] for step in steps] == ["accepted", "leased", "acked"]
 
 
-async def test_the_operator_sees_every_check(served: Served) -> None:
+async def test_the_operator_sees_every_check(served: HttpRelay) -> None:
     steps = await story(served, await sent_and_done(served), served.operator)
     assert steps is not None
     assert [step["kind"] for step in steps if step["kind"] != "check"] == [
@@ -40,7 +40,7 @@ async def test_the_operator_sees_every_check(served: Served) -> None:
     assert all(step["seq"] > 0 for step in steps)
 
 
-async def test_nobody_else_learns_that_there_is_such_a_message(served: Served) -> None:
+async def test_nobody_else_learns_that_there_is_such_a_message(served: HttpRelay) -> None:
     message_id = await sent_and_done(served)
     token = await served.token("agent.c")
     known = await served.call("GET", f"/v1/messages/{message_id}", token=token)
@@ -62,7 +62,7 @@ async def test_agents_see_no_numbers(serve: Serve) -> None:
     assert all("seq" not in step for step in steps)
 
 
-async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: Served) -> None:
+async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: HttpRelay) -> None:
     for subject in ("agent.b", "agent.c"):
         served.relay.register_endpoint(subject)
     sent = await served.publish("agent.*", token=await served.token("agent.a"))
@@ -75,7 +75,7 @@ async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: Served) -> 
     assert {step["endpoint"] for step in as_sender} == {"agent.a", "agent.b", "agent.c"}
 
 
-async def test_using_the_id_of_somebody_else_shows_nothing_of_theirs(served: Served) -> None:
+async def test_using_the_id_of_somebody_else_shows_nothing_of_theirs(served: HttpRelay) -> None:
     spy, reader = await served.token("agent.spy"), await served.token("agent.b")
     await served.publish("agent.b", token=spy, message_id="m1")
     await served.ack("agent.b", ["m1"], token=reader)

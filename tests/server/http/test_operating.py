@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.errors import InvalidSettings
 
 
-async def ask(served: Served, method: str, path: str, **request: Any) -> Any:
+async def ask(served: HttpRelay, method: str, path: str, **request: Any) -> Any:
     answered = await served.call(method, path, token=served.operator, **request)
     assert answered.status_code == 200, answered.text
     return answered.json()
 
 
-async def rejection(served: Served, method: str, path: str, **request: Any) -> int:
+async def rejection(served: HttpRelay, method: str, path: str, **request: Any) -> int:
     answered = await served.call(method, path, token=served.operator, **request)
     return answered.status_code
 
@@ -26,7 +26,7 @@ async def rejection(served: Served, method: str, path: str, **request: Any) -> i
 # Endpoints
 
 
-async def test_an_endpoint_is_registered_listed_and_taken_away(served: Served) -> None:
+async def test_an_endpoint_is_registered_listed_and_taken_away(served: HttpRelay) -> None:
     made = await ask(served, "PUT", "/v1/endpoints/team.x")
     again = await ask(served, "PUT", "/v1/endpoints/team.x")
     listed = await ask(served, "GET", "/v1/endpoints")
@@ -36,7 +36,7 @@ async def test_an_endpoint_is_registered_listed_and_taken_away(served: Served) -
     assert await rejection(served, "DELETE", "/v1/endpoints/team.x") == 404
 
 
-async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: Served) -> None:
+async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: HttpRelay) -> None:
     for name in ("c", "a", "d", "b"):
         served.relay.register_endpoint(f"agent.{name}")
     first = await ask(served, "GET", "/v1/endpoints?limit=3")
@@ -47,19 +47,19 @@ async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: Served) -> 
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_the_relays_own_names_are_no_endpoints(served: Served, method: str) -> None:
+async def test_the_relays_own_names_are_no_endpoints(served: HttpRelay, method: str) -> None:
     assert await rejection(served, method, "/v1/endpoints/_relay") == 400
 
 
 # Dead letters
 
 
-async def dead_letter(served: Served, subject: str, message_id: str) -> None:
+async def dead_letter(served: HttpRelay, subject: str, message_id: str) -> None:
     budget = {"call_budget_remaining": 0}
     await served.publish(subject, "x", message_id=message_id, budget=budget)
 
 
-async def test_dead_letters_are_listed_with_their_reason(served: Served) -> None:
+async def test_dead_letters_are_listed_with_their_reason(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "m1")
     await dead_letter(served, "agent.c", "m2")
     listed = await ask(served, "GET", "/v1/dead-letters?subject=agent.b")
@@ -68,7 +68,7 @@ async def test_dead_letters_are_listed_with_their_reason(served: Served) -> None
     assert (await ask(served, "GET", "/v1/dead-letters"))["total"] == 2
 
 
-async def test_a_list_of_dead_letters_has_a_limit(served: Served) -> None:
+async def test_a_list_of_dead_letters_has_a_limit(served: HttpRelay) -> None:
     for n in range(3):
         await dead_letter(served, "agent.b", f"m{n}")
     listed = await ask(served, "GET", "/v1/dead-letters?limit=2")
@@ -76,7 +76,7 @@ async def test_a_list_of_dead_letters_has_a_limit(served: Served) -> None:
     assert listed["total"] == 3
 
 
-async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: Served) -> None:
+async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: HttpRelay) -> None:
     for n in range(3):
         await dead_letter(served, "agent.b", f"m{n}")
     await dead_letter(served, "agent.c", "other")
@@ -86,7 +86,7 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: Served) -
     assert found == [("agent.b", 3), ("agent.c", 1)]
 
 
-async def test_redriving_says_what_went_back_and_what_did_not(served: Served) -> None:
+async def test_redriving_says_what_went_back_and_what_did_not(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "m1")
     body = {"ids": ["m1", "unknown"]}
     answer = await ask(served, "POST", "/v1/dead-letters/redrive", json=body)
@@ -95,14 +95,14 @@ async def test_redriving_says_what_went_back_and_what_did_not(served: Served) ->
     assert got["id"] == "m1"
 
 
-async def test_redriving_may_be_for_one_endpoint(served: Served) -> None:
+async def test_redriving_may_be_for_one_endpoint(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "m1")
     body = {"ids": ["m1"], "subject": "agent.c"}
     answer = await ask(served, "POST", "/v1/dead-letters/redrive", json=body)
     assert answer == {"redriven": 0, "not_redriven": ["m1"]}
 
 
-async def test_purging_throws_away_what_is_old_enough(served: Served) -> None:
+async def test_purging_throws_away_what_is_old_enough(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "old")
     served.clock.advance_ms(60_000)
     await dead_letter(served, "agent.b", "new")
@@ -112,7 +112,7 @@ async def test_purging_throws_away_what_is_old_enough(served: Served) -> None:
     assert [one["envelope"]["id"] for one in listed["dead_letters"]] == ["new"]
 
 
-async def test_no_age_is_too_great_to_ask_for(served: Served) -> None:
+async def test_no_age_is_too_great_to_ask_for(served: HttpRelay) -> None:
     body = {"older_than_ms": 1 << 53}
     assert await ask(served, "POST", "/v1/dead-letters/purge", json=body) == {"count": 0}
 
@@ -120,7 +120,7 @@ async def test_no_age_is_too_great_to_ask_for(served: Served) -> None:
 # Rules
 
 
-async def test_a_rule_holds_from_the_answer_on(served: Served) -> None:
+async def test_a_rule_holds_from_the_answer_on(served: HttpRelay) -> None:
     rule = {"from": "_anonymous", "to": "agent.>", "action": "deny", "priority": 5}
     listed = await ask(served, "POST", "/v1/rules", json=rule)
     assert listed == {"rules": [rule], "problem": ""}
@@ -130,7 +130,7 @@ async def test_a_rule_holds_from_the_answer_on(served: Served) -> None:
     assert (await served.publish("agent.b")).status_code == 200
 
 
-async def test_a_rule_that_is_not_there_cannot_be_removed(served: Served) -> None:
+async def test_a_rule_that_is_not_there_cannot_be_removed(served: HttpRelay) -> None:
     query = {"from": "a", "to": "b"}
     assert await rejection(served, "DELETE", "/v1/rules", params=query) == 404
 
@@ -144,11 +144,11 @@ async def test_a_rule_that_is_not_there_cannot_be_removed(served: Served) -> Non
         {"from": "a", "to": "b", "action": "deny", "priority": 1 << 60},
     ],
 )
-async def test_a_bad_rule_is_400(served: Served, rule: dict[str, Any]) -> None:
+async def test_a_bad_rule_is_400(served: HttpRelay, rule: dict[str, Any]) -> None:
     assert await rejection(served, "POST", "/v1/rules", json=rule) == 400
 
 
-async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Path) -> None:
+async def test_a_broken_rules_file_must_be_mended_first(served: HttpRelay, data: Path) -> None:
     (data / "access-rules.json").write_text("[{]")
     served.relay.access.reload()
     rule = {"from": "a", "to": "b", "action": "deny"}
@@ -162,7 +162,7 @@ async def test_a_broken_rules_file_must_be_mended_first(served: Served, data: Pa
 # Settings
 
 
-async def test_new_settings_are_written_and_in_force(served: Served, data: Path) -> None:
+async def test_new_settings_are_written_and_in_force(served: HttpRelay, data: Path) -> None:
     config = {"reliability": {"rateLimit": {"maxPerWindow": 1}}}
     answer = await ask(served, "PUT", "/v1/config", json=config)
     assert answer["written"]
@@ -172,7 +172,7 @@ async def test_new_settings_are_written_and_in_force(served: Served, data: Path)
     assert (await ask(served, "GET", "/v1/config"))["config"] == config
 
 
-async def test_a_dry_run_writes_nothing(served: Served, data: Path) -> None:
+async def test_a_dry_run_writes_nothing(served: HttpRelay, data: Path) -> None:
     config = {"maxHops": 3}
     answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)
     assert (answer["written"], answer["settings"]["maxHops"]) == (False, 3)
@@ -193,7 +193,7 @@ async def test_a_dry_run_writes_nothing(served: Served, data: Path) -> None:
     ],
 )
 async def test_one_bad_value_and_nothing_changes(
-    served: Served, data: Path, content: bytes
+    served: HttpRelay, data: Path, content: bytes
 ) -> None:
     await ask(served, "PUT", "/v1/config", json={"maxHops": 3})
     headers = {"Content-Type": "application/json"}
@@ -204,7 +204,7 @@ async def test_one_bad_value_and_nothing_changes(
 
 
 async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
-    served: Served, data: Path
+    served: HttpRelay, data: Path
 ) -> None:
     file = served.relay._runtime.settings
     file.replace(b'{"maxHops": 3}')
@@ -213,13 +213,15 @@ async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
     assert (data / "config.json").read_bytes() == b'{"maxHops": 3}'
 
 
-async def test_settings_that_cannot_work_as_meant_are_named(served: Served) -> None:
+async def test_settings_that_cannot_work_as_meant_are_named(served: HttpRelay) -> None:
     config = {"leaseTimeoutMs": 10_000, "defaultTtlMs": 1000}
     answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)
     assert any("leaseTimeoutMs" in note for note in answer["notes"])
 
 
-async def test_a_file_that_is_ignored_is_shown_with_its_problem(served: Served, data: Path) -> None:
+async def test_a_file_that_is_ignored_is_shown_with_its_problem(
+    served: HttpRelay, data: Path
+) -> None:
     (data / "config.json").write_text('{"maxHops": 0}')
     served.relay._runtime.settings.reload()
     answer = await ask(served, "GET", "/v1/config")
@@ -231,7 +233,7 @@ async def test_a_file_that_is_ignored_is_shown_with_its_problem(served: Served, 
 # Numbers
 
 
-async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: Served) -> None:
+async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     await served.publish("agent.a", token=await served.token("agent.b"))
     for _ in range(2):
@@ -245,7 +247,7 @@ async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: Served)
     assert senders == {"agent.a": (2, 3), "_anonymous": (1, 1)}
 
 
-async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: Served) -> None:
+async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: HttpRelay) -> None:
     for name, count in (("a", 1), ("b", 3), ("c", 2)):
         for _ in range(count):
             await served.publish(f"agent.{name}")
@@ -267,7 +269,7 @@ async def test_stats_show_breakers_rejections_and_problems(serve: Serve, data: P
     assert "ignored" in stats["problems"][0]
 
 
-async def test_a_rule_can_be_tried_without_taking_effect(served: Served) -> None:
+async def test_a_rule_can_be_tried_without_taking_effect(served: HttpRelay) -> None:
     asked = {"from": "_anonymous", "to": "agent.b", "action": "deny", "priority": 5}
     dry = {"params": {"dry_run": "true"}, "token": served.operator, "json": asked}
     would_be = await served.call("POST", "/v1/rules", **dry)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost import AccessRule
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import CircuitBreakerConfig
@@ -13,7 +13,7 @@ from waypost.policy.rate_limits import RateLimitConfig
 from waypost.server.context import ServeOptions
 
 
-async def test_a_message_reaches_the_inbox_it_was_published_to(served: Served) -> None:
+async def test_a_message_reaches_the_inbox_it_was_published_to(served: HttpRelay) -> None:
     payload = {"text": "grüße", "n": [1, 2.5, None, True]}
     sent = await served.publish("agent.b", payload, token=await served.token("agent.a"))
     [got] = await served.read("agent.b", token=await served.token("agent.b"))
@@ -21,20 +21,20 @@ async def test_a_message_reaches_the_inbox_it_was_published_to(served: Served) -
     assert (got["id"], got["payload"]) == (sent.json()["message_id"], payload)
 
 
-async def test_the_sender_is_who_authenticated(served: Served) -> None:
+async def test_the_sender_is_who_authenticated(served: HttpRelay) -> None:
     await served.publish("agent.b", token=await served.token("agent.a"))
     [got] = await served.read("agent.b", token=await served.token("agent.b"))
     assert got["sender"] == "agent.a"
 
 
-async def test_a_sender_in_the_body_is_rejected(served: Served) -> None:
+async def test_a_sender_in_the_body_is_rejected(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     rejected = await served.publish("agent.b", token=token, sender="agent.boss")
     assert rejected.status_code == 400
     assert "sender" in rejected.json()["error"]
 
 
-async def test_without_a_token_the_sender_is_anonymous(served: Served) -> None:
+async def test_without_a_token_the_sender_is_anonymous(served: HttpRelay) -> None:
     await served.publish("agent.b")
     [got] = await served.read("agent.b", token=await served.token("agent.b"))
     assert got["sender"] == "_anonymous"
@@ -47,20 +47,20 @@ async def test_anonymous_publishing_can_be_switched_off(serve: Serve) -> None:
     assert rejected.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_bad_token_is_not_taken_for_none(served: Served) -> None:
+async def test_a_bad_token_is_not_taken_for_none(served: HttpRelay) -> None:
     assert (await served.publish("agent.b", token="garbage")).status_code == 401
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_reply.1", "_anything.else", "_x.>"])
-async def test_the_relays_own_names_cannot_be_written_to(served: Served, subject: str) -> None:
+async def test_the_relays_own_names_cannot_be_written_to(served: HttpRelay, subject: str) -> None:
     assert (await served.publish(subject)).status_code == 400
 
 
-async def test_nobody_can_be_asked_to_reply_to_the_relay_itself(served: Served) -> None:
+async def test_nobody_can_be_asked_to_reply_to_the_relay_itself(served: HttpRelay) -> None:
     assert (await served.publish("agent.b", reply_to="_relay")).status_code == 400
 
 
-async def test_many_messages_are_one_commit(served: Served) -> None:
+async def test_many_messages_are_one_commit(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     await served.relay.idle()
     before = served.relay.metrics().commits
@@ -70,7 +70,7 @@ async def test_many_messages_are_one_commit(served: Served) -> None:
     assert served.relay.metrics().commits == before + 1
 
 
-async def test_each_of_many_has_its_own_result(served: Served) -> None:
+async def test_each_of_many_has_its_own_result(served: HttpRelay) -> None:
     served.relay.access.add_rule(AccessRule("agent.a", "agent.secret", "deny"))
     body = {
         "messages": [
@@ -86,14 +86,14 @@ async def test_each_of_many_has_its_own_result(served: Served) -> None:
     assert second["rejected"][0]["reason"] == "access_denied"
 
 
-async def test_one_invalid_message_fails_them_all(served: Served) -> None:
+async def test_one_invalid_message_fails_them_all(served: HttpRelay) -> None:
     body = {"messages": [{"subject": "agent.b", "payload": 1}, {"subject": "a..b", "payload": 2}]}
     rejected = await served.call("POST", "/v1/messages", json=body)
     assert rejected.status_code == 400
     assert served.relay.metrics().total_messages == 0
 
 
-async def test_the_same_id_again_is_stored_once(served: Served) -> None:
+async def test_the_same_id_again_is_stored_once(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     first = await served.publish("agent.b", 1, token=token, message_id="order-7")
     again = await served.publish("agent.b", 1, token=token, message_id="order-7")
@@ -101,7 +101,7 @@ async def test_the_same_id_again_is_stored_once(served: Served) -> None:
     assert served.relay.metrics().total_messages == 1
 
 
-async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: Served) -> None:
+async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: HttpRelay) -> None:
     squatter, victim = await served.token("agent.x"), await served.token("agent.a")
     await served.publish("agent.x", "squat", token=squatter, message_id="order-7")
     sent = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
@@ -111,7 +111,7 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: Ser
 
 
 async def test_an_id_squatted_in_the_same_inbox_is_rejected_and_not_taken_for_a_repeat(
-    served: Served,
+    served: HttpRelay,
 ) -> None:
     squatter, victim = await served.token("agent.x"), await served.token("agent.a")
     await served.publish("agent.b", "squat", token=squatter, message_id="order-7")
@@ -120,7 +120,7 @@ async def test_an_id_squatted_in_the_same_inbox_is_rejected_and_not_taken_for_a_
     assert rejected.json()["error"] == "message id order-7 is taken: choose another"
 
 
-async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served: Served) -> None:
+async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served: HttpRelay) -> None:
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     await served.read("agent.a", token=token_a)
     await served.publish("agent.b", "ping", token=token_a)
@@ -173,19 +173,19 @@ async def test_an_open_circuit_is_503(serve: Serve) -> None:
     assert rejected.headers["retry-after"] == "30"
 
 
-async def test_an_overdrawn_budget_is_422_and_a_dead_letter(served: Served) -> None:
+async def test_an_overdrawn_budget_is_422_and_a_dead_letter(served: HttpRelay) -> None:
     rejected = await served.publish("agent.b", budget={"call_budget_remaining": 0})
     assert (rejected.status_code, rejected.json()["reason"]) == (422, "budget_exceeded")
     assert len(await served.relay.dead_letters("agent.b")) == 1
 
 
-async def test_what_access_rules_forbid_is_403(served: Served) -> None:
+async def test_what_access_rules_forbid_is_403(served: HttpRelay) -> None:
     served.relay.access.add_rule(AccessRule("_anonymous", ">", "deny"))
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (403, "access_denied")
 
 
-async def test_a_full_disk_is_503(served: Served) -> None:
+async def test_a_full_disk_is_503(served: HttpRelay) -> None:
     served.relay._runtime.journal.full = True
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (503, "storage_full")
@@ -202,12 +202,12 @@ async def test_a_publish_that_somebody_got_is_200_with_the_rejections_in_it(serv
     assert [one["reason"] for one in answered.json()["rejected"]] == ["backpressure"]
 
 
-async def test_a_publish_without_recipients_is_not_an_error(served: Served) -> None:
+async def test_a_publish_without_recipients_is_not_an_error(served: HttpRelay) -> None:
     answered = await served.publish("elsewhere.x")
     assert (answered.status_code, answered.json()["delivered_to"]) == (200, 0)
 
 
-async def test_numbers_in_payloads_stay_as_they_were_written(served: Served) -> None:
+async def test_numbers_in_payloads_stay_as_they_were_written(served: HttpRelay) -> None:
     raw = b'{"subject":"agent.b","payload":{"big":123456789012345678901234567890,"f":1.10}}'
     sent = await served.call(
         "POST", "/v1/messages", content=raw, headers={"Content-Type": "application/json"}
@@ -218,13 +218,13 @@ async def test_numbers_in_payloads_stay_as_they_were_written(served: Served) -> 
     assert stored.cached[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
 
 
-async def test_the_operator_publishes_under_a_name_of_its_own(served: Served) -> None:
+async def test_the_operator_publishes_under_a_name_of_its_own(served: HttpRelay) -> None:
     await served.publish("agent.b", token=served.operator)
     [got] = await served.read("agent.b", token=served.operator)
     assert got["sender"] == "_operator"
 
 
-async def test_an_answer_is_plain_json_that_nobody_keeps(served: Served) -> None:
+async def test_an_answer_is_plain_json_that_nobody_keeps(served: HttpRelay) -> None:
     answered = await served.publish("agent.b")
     assert answered.headers["content-type"] == "application/json"
     assert answered.headers["cache-control"] == "no-store"

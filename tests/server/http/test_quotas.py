@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.tiers import QosConfig, TierLimits
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import encode_envelope
@@ -20,7 +20,7 @@ def qos(limits: TierLimits = PLENTY, **fields: object) -> QosConfig:
     return QosConfig(**{"enabled": True, "bidirectional_window_ms": WINDOW_MS, **tiers, **fields})
 
 
-async def know_each_other(served: Served, sender: str, recipient: str, tier: int) -> None:
+async def know_each_other(served: HttpRelay, sender: str, recipient: str, tier: int) -> None:
     """Bring two agents into a tier by what they send."""
     if tier == 1:
         return
@@ -125,7 +125,7 @@ async def test_a_drained_inbox_takes_more(serve: Serve) -> None:
     assert (first.status_code, again.status_code) == (200, 200)
 
 
-async def test_a_size_limit_leaves_larger_messages_in_place_and_in_order(served: Served) -> None:
+async def test_a_size_limit_leaves_larger_messages_in_place_and_in_order(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     for payload in ("small 1", "large 1 " * 500, "small 2", "large 2 " * 500):
         await served.publish("agent.b", payload)
@@ -135,7 +135,7 @@ async def test_a_size_limit_leaves_larger_messages_in_place_and_in_order(served:
     assert [one["payload"][:7] for one in rest] == ["large 1", "large 2"]
 
 
-async def test_a_message_of_exactly_the_size_limit_is_handed_out(served: Served) -> None:
+async def test_a_message_of_exactly_the_size_limit_is_handed_out(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b", "x" * 50)
     mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
@@ -180,7 +180,7 @@ async def test_the_byte_cap_evicts_the_oldest_of_the_heaviest_with_a_notice(serv
     assert letter.envelope.id == first.json()["message_id"]
 
 
-async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: Served) -> None:
+async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: HttpRelay) -> None:
     await served.publish("agent.b", {"text": "grüße"})
     mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
     [message] = mailbox.live.values()

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Serve
-from tests.server.http.served import Served
+from tests.server.http.http_relay import HttpRelay
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.relay.inspection import search
 
 
-async def find(served: Served, **query: Any) -> dict[str, Any]:
+async def find(served: HttpRelay, **query: Any) -> dict[str, Any]:
     answered = await served.call(
         "GET", "/v1/messages", token=served.operator, params={k: str(v) for k, v in query.items()}
     )
@@ -19,14 +19,14 @@ async def find(served: Served, **query: Any) -> dict[str, Any]:
     return found
 
 
-async def outcomes(served: Served, **query: Any) -> dict[str, str]:
+async def outcomes(served: HttpRelay, **query: Any) -> dict[str, str]:
     """How messages stand, by id; confirmations of the relay's own are left out."""
     found = await find(served, **query)
     return {one["id"]: one["outcome"] for one in found["messages"] if one["sender"] != "_relay"}
 
 
 @pytest.fixture
-async def history(served: Served) -> Served:
+async def history(served: HttpRelay) -> HttpRelay:
     """One message of each fate, from agent.web to agent.a, and one from somebody else."""
     web, owner = await served.token("agent.web"), await served.token("agent.a")
     await served.publish("agent.a", "x", token=web, message_id="done")
@@ -42,19 +42,19 @@ async def history(served: Served) -> Served:
     return served
 
 
-async def test_everything_is_found_the_newest_first(history: Served) -> None:
+async def test_everything_is_found_the_newest_first(history: HttpRelay) -> None:
     found = await find(history, endpoint="agent.a")
     assert [one["id"] for one in found["messages"]] == ["waits", "other", "dead", "done"]
     assert not found["more"]
 
 
-async def test_each_message_tells_how_it_stands(history: Served) -> None:
+async def test_each_message_tells_how_it_stands(history: HttpRelay) -> None:
     assert await outcomes(history, endpoint="agent.a") == {
         **{"done": "acked", "dead": "dead", "other": "leased", "waits": "pending"}
     }
 
 
-async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: Served) -> None:
+async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: HttpRelay) -> None:
     found = await outcomes(history, sender="agent.web")
     assert set(found) == {"done", "dead", "elsewhere", "waits"}
 
@@ -74,12 +74,12 @@ async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: Se
     ],
 )
 async def test_what_is_asked_for_is_found(
-    history: Served, query: dict[str, str], ids: set[str]
+    history: HttpRelay, query: dict[str, str], ids: set[str]
 ) -> None:
     assert set(await outcomes(history, **query)) == ids
 
 
-async def test_times_are_a_window(history: Served) -> None:
+async def test_times_are_a_window(history: HttpRelay) -> None:
     [dead] = (await find(history, id="dead"))["messages"]
     at_us = dead["at_us"]
     assert set(await outcomes(history, until_us=at_us)) == {"done", "dead"}
@@ -97,7 +97,7 @@ async def test_rejections_are_found_with_their_reason(serve: Serve) -> None:
     assert rejected["reason"].startswith("rate_limited: rate limit exceeded")
 
 
-async def test_how_a_message_went_is_told_across_segments(served: Served) -> None:
+async def test_how_a_message_went_is_told_across_segments(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     await served.publish("agent.a", message_id="m1")
     await served.relay.seal_journal()
@@ -107,21 +107,23 @@ async def test_how_a_message_went_is_told_across_segments(served: Served) -> Non
     assert (await outcomes(served, id="m1")) == {"m1": "acked"}
 
 
-async def test_a_purged_dead_letter_is_told_apart_from_an_expired_message(served: Served) -> None:
+async def test_a_purged_dead_letter_is_told_apart_from_an_expired_message(
+    served: HttpRelay,
+) -> None:
     await served.publish("agent.a", message_id="late")
     served.clock.advance_ms(8 * 24 * 3_600_000)
     await served.read("agent.a", token=served.operator)
     assert (await outcomes(served, id="late")) == {"late": "expired"}
 
 
-async def test_a_limit_says_that_there_is_more(history: Served) -> None:
+async def test_a_limit_says_that_there_is_more(history: HttpRelay) -> None:
     found = await find(history, limit=2)
     assert len(found["messages"]) == 2
     assert found["more"]
 
 
 async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
-    history: Served, monkeypatch: pytest.MonkeyPatch
+    history: HttpRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = await find(history)
     monkeypatch.setattr(search, "WINDOW_BYTES", 600)
@@ -132,14 +134,14 @@ async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
     assert {"dead", "waits"} <= found  # these are there, however old
 
 
-async def test_a_pattern_that_is_none_is_rejected(served: Served) -> None:
+async def test_a_pattern_that_is_none_is_rejected(served: HttpRelay) -> None:
     rejected = await served.call(
         "GET", "/v1/messages", token=served.operator, params={"sender": "agent..a"}
     )
     assert rejected.status_code == 400
 
 
-async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: Served) -> None:
+async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: HttpRelay) -> None:
     await served.publish("agent.a", message_id="before")
     seq = served.relay._runtime.ledger.state.seq
     await served.publish("agent.a", message_id="meanwhile")

@@ -15,9 +15,9 @@ import pytest
 from tests.faults.plain_journal import add_up_directory
 from tests.faults.seeds import seeded
 from tests.model_based.agreement import assert_memory_is
-from tests.server.sessions.agents import RawAgent
-from tests.server.sessions.sessions_harness import House, Room
-from tests.server.sessions.transports import HungUp, PretendedLine
+from tests.server.sessions.memory_server import MemoryServer, ServerLauncher
+from tests.server.sessions.raw_agent import RawAgent
+from tests.server.sessions.transports import ConnectionEnded, MemoryTransport
 from waypost.client.identity import Identity
 from waypost.server import websocket
 from waypost.testing import ManualClock
@@ -121,8 +121,8 @@ class Fuzzer:
 class Flock:
     """Agents that come, send what the fuzzer gives them, read, and go."""
 
-    def __init__(self, room: Room, chance: random.Random) -> None:
-        self._room = room
+    def __init__(self, server: MemoryServer, chance: random.Random) -> None:
+        self._room = server
         self._chance = chance
         self._keys = {subject: Identity.new(subject) for subject in SUBJECTS}
         self._there: dict[str, RawAgent] = {}
@@ -135,27 +135,27 @@ class Flock:
         agent = self._there.get(subject)
         if agent is None:
             agent = await self._come(subject)
-        assert isinstance(agent.line, PretendedLine)
-        agent.line.put(self.fuzzer.frame(agent.codec.is_text))
+        assert isinstance(agent.transport, MemoryTransport)
+        agent.transport.put(self.fuzzer.frame(agent.codec.is_text))
         await asyncio.sleep(0)
-        if agent.line.task.done() or chance.random() < 0.01:
+        if agent.transport.task.done() or chance.random() < 0.01:
             await self._go(subject)
 
-    async def leave(self) -> None:
+    async def disconnect(self) -> None:
         for subject in list(self._there):
             await self._go(subject)
 
     async def _come(self, subject: str) -> RawAgent:
         protocol = self._chance.choice((JSON_PROTOCOL, MSGPACK_PROTOCOL))
-        agent = RawAgent(PretendedLine(self._room.context, protocol), protocol)
+        agent = RawAgent(MemoryTransport(self._room.context, protocol), protocol)
         receive = self._chance.choice(("push", "pull"))
-        await agent.log_in(self._keys[subject], receive=receive)
+        await agent.authenticate(self._keys[subject], receive=receive)
         self._there[subject] = agent
         self._readers[subject] = asyncio.create_task(self._read(agent))
         return agent
 
     async def _go(self, subject: str) -> None:
-        await self._there.pop(subject).leave()
+        await self._there.pop(subject).disconnect()
         self._readers[subject].cancel()
         await asyncio.wait([self._readers.pop(subject)])
 
@@ -163,18 +163,18 @@ class Flock:
         ids = self.fuzzer.seen_ids
         try:
             while True:
-                for one in agent.codec.from_relay(await agent.line.read()):
+                for one in agent.codec.from_relay(await agent.transport.read()):
                     if isinstance(one, frames.Message):
                         ids.append(one.envelope.id)
                     elif isinstance(one, frames.FetchedMessages):
                         ids += [message.envelope.id for message in one.messages]
                 del ids[:-200]
-        except HungUp:
+        except ConnectionEnded:
             pass
 
 
 async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
-    house: House,
+    launcher: ServerLauncher,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -182,22 +182,22 @@ async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.5)
     monkeypatch.setattr(asyncio, "sleep", _without_delay(asyncio.sleep))
     with seeded() as chance:
-        room = await house.open()
+        server = await launcher.open()
         tasks_before = len(asyncio.all_tasks())
-        flock = Flock(room, chance)
+        flock = Flock(server, chance)
         for _ in range(FRAMES):
             await flock.send_one()
             if chance.random() < 0.05:
                 clock.advance_ms(chance.randrange(5_000))
-        await flock.leave()
-        await room.quiet()
+        await flock.disconnect()
+        await server.wait_until_idle()
         assert [one for one in caplog.records if one.levelno >= 40] == []
-        assert len(room.context.hub) == 0
-        assert len(room.relay._runtime.ledger.state.leased) == 0, "held for nobody"
+        assert len(server.context.hub) == 0
+        assert len(server.relay._runtime.ledger.state.leased) == 0, "held for nobody"
         gc.collect()
         assert len(asyncio.all_tasks()) == tasks_before
-        total = add_up_directory(house.data)
-        assert_memory_is(room.relay, total, room.relay._runtime.ledger.now_us() // 1000)
+        total = add_up_directory(launcher.data)
+        assert_memory_is(server.relay, total, server.relay._runtime.ledger.now_us() // 1000)
         assert any(total.accepted), "nothing got through: this tests nothing"
         assert any(total.acked)
 

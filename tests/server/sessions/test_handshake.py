@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from tests.server.sessions.agents import RawAgent, connect, payload_of, task_of
-from tests.server.sessions.sessions_harness import Room
+from tests.server.sessions.memory_server import MemoryServer
+from tests.server.sessions.raw_agent import RawAgent, connect, payload_of, task_of
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_max_operations, frame_overhead_max_bytes
 from waypost.server import websocket
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
-Ring = Callable[..., RawAgent]
+OpenAgent = Callable[..., RawAgent]
 Identities = Callable[[str], Identity]
 
 
@@ -24,17 +24,19 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-async def assert_serves(room: Room, ring: Ring, identities: Identities) -> None:
+async def assert_serves(
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
+) -> None:
     """Others get in and get their mail, and whoever was refused has left nothing behind."""
-    assert len(room.context.hub) == 0
-    one, two = ring(), ring()
-    await one.log_in(identities("agent.one"))
-    await two.log_in(identities("agent.two"))
+    assert len(server.context.hub) == 0
+    one, two = open_agent(), open_agent()
+    await one.authenticate(identities("agent.one"))
+    await two.authenticate(identities("agent.two"))
     await one.send("agent.two", "still there?")
     assert payload_of(await two.until(frames.Message)) == "still there?"
-    await one.leave()
-    await two.leave()
-    assert len(room.context.hub) == 0
+    await one.disconnect()
+    await two.disconnect()
+    assert len(server.context.hub) == 0
 
 
 async def rejected(agent: RawAgent) -> int:
@@ -49,72 +51,79 @@ async def rejected(agent: RawAgent) -> int:
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL, None])
 async def test_the_handshake_in_every_encoding(
-    room: Room, ring: Ring, identities: Identities, protocol: str | None
+    server: MemoryServer,
+    open_agent: OpenAgent,
+    identities: Identities,
+    protocol: str | None,
 ) -> None:
-    agent = ring(protocol)
-    welcome = await agent.log_in(identities("agent.a"))
+    agent = open_agent(protocol)
+    welcome = await agent.authenticate(identities("agent.a"))
     assert welcome.subject == "agent.a"
-    assert room.context.authenticator.subject_of_token(welcome.token) == "agent.a"
-    assert welcome.frame_max_bytes == room.relay.settings.max_payload_bytes + 64 * 1024
+    assert server.context.authenticator.subject_of_token(welcome.token) == "agent.a"
+    assert welcome.frame_max_bytes == server.relay.settings.max_payload_bytes + 64 * 1024
     assert (welcome.operations_max, welcome.unconfirmed_max) == (256, 256)
     assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=0)
     assert await agent.expect(frames.Live) == frames.Live()
-    await agent.leave()
+    await agent.disconnect()
 
 
 async def answer_with(agent: RawAgent, identity: Identity, **instead: object) -> None:
     """Prove who you are, with some fields replaced afterwards."""
     nonce = (await agent.expect(frames.Challenge)).nonce
-    auth = identity.prove(nonce, agent.line.origin)
-    await agent.say(msgspec.structs.replace(auth, **instead))
+    auth = identity.prove(nonce, agent.transport.origin)
+    await agent.send_frame(msgspec.structs.replace(auth, **instead))
 
 
 async def test_a_wrong_signature_is_rejected(
-    room: Room, ring: Ring, identities: Identities
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    agent, other = ring(), Identity.new("agent.a")
+    agent, other = open_agent(), Identity.new("agent.a")
     await answer_with(agent, identities("agent.a"), signature=other.sign(b"something else"))
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 async def test_a_replayed_challenge_is_rejected(
-    room: Room, ring: Ring, identities: Identities
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    first = ring()
+    first = open_agent()
     nonce = (await first.expect(frames.Challenge)).nonce
-    proof = identities("agent.a").prove(nonce, first.line.origin)
-    await first.say(proof)
+    proof = identities("agent.a").prove(nonce, first.transport.origin)
+    await first.send_frame(proof)
     await first.expect(frames.Welcome)
-    await first.leave()
-    second = ring()
+    await first.disconnect()
+    second = open_agent()
     await second.expect(frames.Challenge)
-    await second.say(proof)
+    await second.send_frame(proof)
     assert await rejected(second) == frames.CLOSE_NOT_AUTHENTICATED
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
-async def test_a_proof_for_another_relay_is_rejected(ring: Ring, identities: Identities) -> None:
-    agent = ring()
+async def test_a_proof_for_another_relay_is_rejected(
+    open_agent: OpenAgent, identities: Identities
+) -> None:
+    agent = open_agent()
     nonce = (await agent.expect(frames.Challenge)).nonce
-    await agent.say(identities("agent.a").prove(nonce, "elsewhere.test:7171"))
+    await agent.send_frame(identities("agent.a").prove(nonce, "elsewhere.test:7171"))
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
-async def test_a_proof_as_somebody_else_is_rejected(ring: Ring, identities: Identities) -> None:
-    agent = ring()
+async def test_a_proof_as_somebody_else_is_rejected(
+    open_agent: OpenAgent, identities: Identities
+) -> None:
+    agent = open_agent()
     await answer_with(agent, identities("agent.a"), subject="agent.b")
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
 async def test_a_subject_that_belongs_to_another_key_is_rejected(
-    room: Room, ring: Ring, identities: Identities
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    await (await connect(ring().line, identities("agent.a"))).leave()
-    agent = ring()
+    await (await connect(open_agent().transport, identities("agent.a"))).disconnect()
+    agent = open_agent()
     await answer_with(agent, Identity.new("agent.a"))
     assert await rejected(agent) == frames.CLOSE_FORBIDDEN
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 TRICKS = [
@@ -137,64 +146,70 @@ TRICKS = [
 
 @pytest.mark.parametrize("subject", TRICKS)
 async def test_what_no_agent_may_be_called_is_rejected(
-    room: Room, ring: Ring, identities: Identities, subject: str
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities, subject: str
 ) -> None:
-    agent = ring()
+    agent = open_agent()
     await answer_with(agent, identities("agent.a"), subject=subject)
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 @pytest.mark.parametrize("field", ["public_key", "signature", "sealing_key", "sealing_signature"])
 @pytest.mark.parametrize("value", ["", "x", "ü", "A" * 43, "=" * 86, "\x00", "A" * 50_000])
 async def test_what_is_no_key_and_no_signature_is_rejected(
-    ring: Ring, identities: Identities, field: str, value: str
+    open_agent: OpenAgent, identities: Identities, field: str, value: str
 ) -> None:
-    agent = ring()
+    agent = open_agent()
     await answer_with(agent, identities("agent.a"), **{field: value})
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
 async def test_whoever_says_nothing_is_sent_away(
-    room: Room, ring: Ring, identities: Identities, monkeypatch: pytest.MonkeyPatch
+    server: MemoryServer,
+    open_agent: OpenAgent,
+    identities: Identities,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(websocket, "AUTH_TIMEOUT_S", 0.01)
-    agent = ring()
+    agent = open_agent()
     await agent.expect(frames.Challenge)
     assert await rejected(agent) == frames.CLOSE_TOO_SLOW
     monkeypatch.undo()
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 async def test_whoever_leaves_without_an_answer_leaves_nothing(
-    room: Room, ring: Ring, identities: Identities
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    agent = ring()
+    agent = open_agent()
     await agent.expect(frames.Challenge)
-    await agent.leave()
-    await assert_serves(room, ring, identities)
+    await agent.disconnect()
+    await assert_serves(server, open_agent, identities)
 
 
 async def test_whoever_leaves_at_once_is_no_error(
-    room: Room, ring: Ring, identities: Identities
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    agent = ring()
-    await agent.leave()
+    agent = open_agent()
+    await agent.disconnect()
     assert task_of(agent).exception() is None
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
-    room: Room, ring: Ring, identities: Identities, monkeypatch: pytest.MonkeyPatch
+    server: MemoryServer,
+    open_agent: OpenAgent,
+    identities: Identities,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("waypost.server.sessions.hub.connections_max", 2)
-    silent = [ring(), ring()]
+    silent = [open_agent(), open_agent()]
     for agent in silent:
         await agent.expect(frames.Challenge)
-    assert await rejected(ring()) == websocket.CLOSE_TRY_LATER
+    assert await rejected(open_agent()) == websocket.CLOSE_TRY_LATER
     for agent in silent:
-        await agent.leave()
-    await assert_serves(room, ring, identities)
+        await agent.disconnect()
+    await assert_serves(server, open_agent, identities)
 
 
 @pytest.mark.parametrize(
@@ -206,19 +221,23 @@ async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
     ],
 )
 async def test_operations_before_the_proof_are_rejected(
-    room: Room, ring: Ring, operation: frames.FrameOperation
+    server: MemoryServer, open_agent: OpenAgent, operation: frames.FrameOperation
 ) -> None:
-    agent = ring()
+    agent = open_agent()
     await agent.expect(frames.Challenge)
-    await agent.say(operation)
+    await agent.send_frame(operation)
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
-    assert room.relay.list_endpoints() == []
+    assert server.relay.list_endpoints() == []
 
 
-async def test_operations_beside_the_proof_are_rejected(ring: Ring, identities: Identities) -> None:
-    agent = ring()
+async def test_operations_beside_the_proof_are_rejected(
+    open_agent: OpenAgent, identities: Identities
+) -> None:
+    agent = open_agent()
     nonce = (await agent.expect(frames.Challenge)).nonce
-    await agent.say(identities("agent.a").prove(nonce, agent.line.origin), frames.Ack(ids=[]))
+    await agent.send_frame(
+        identities("agent.a").prove(nonce, agent.transport.origin), frames.Ack(ids=[])
+    )
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
@@ -240,13 +259,17 @@ GARBAGE = {
 @pytest.mark.parametrize("name", GARBAGE)
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
 async def test_garbage_instead_of_a_proof_is_the_end(
-    room: Room, ring: Ring, identities: Identities, name: str, protocol: str
+    server: MemoryServer,
+    open_agent: OpenAgent,
+    identities: Identities,
+    name: str,
+    protocol: str,
 ) -> None:
-    agent = ring(protocol)
+    agent = open_agent(protocol)
     await agent.expect(frames.Challenge)
-    await agent.line.write(GARBAGE[name])
+    await agent.transport.write(GARBAGE[name])
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 @pytest.mark.parametrize(
@@ -255,37 +278,37 @@ async def test_garbage_instead_of_a_proof_is_the_end(
     ids=["letters", "letters of two bytes"],
 )
 async def test_before_the_proof_frames_are_short(
-    room: Room, ring: Ring, identities: Identities, frame: str
+    server: MemoryServer, open_agent: OpenAgent, identities: Identities, frame: str
 ) -> None:
-    agent = ring()
+    agent = open_agent()
     await agent.expect(frames.Challenge)
-    await agent.line.write(frame)
+    await agent.transport.write(frame)
     assert await rejected(agent) == frames.CLOSE_TOO_LARGE
-    await assert_serves(room, ring, identities)
+    await assert_serves(server, open_agent, identities)
 
 
 async def test_a_second_connection_is_rejected_and_the_first_stays(
-    ring: Ring, identities: Identities
+    open_agent: OpenAgent, identities: Identities
 ) -> None:
-    first = await connect(ring().line, identities("agent.a"))
-    second = ring()
+    first = await connect(open_agent().transport, identities("agent.a"))
+    second = open_agent()
     await answer_with(second, identities("agent.a"))
     assert await rejected(second) == frames.CLOSE_ALREADY_CONNECTED
     answer = await first.send("agent.a", "to myself")
     assert isinstance(answer, frames.SendResult)
     assert answer.delivered_to == 1
-    await first.leave()
-    await (await connect(ring().line, identities("agent.a"))).leave()
+    await first.disconnect()
+    await (await connect(open_agent().transport, identities("agent.a"))).disconnect()
 
 
 async def test_the_bound_on_operations_is_the_one_that_is_told(
-    ring: Ring, identities: Identities
+    open_agent: OpenAgent, identities: Identities
 ) -> None:
-    agent = await connect(ring().line, identities("agent.a"))
+    agent = await connect(open_agent().transport, identities("agent.a"))
     await agent.expect(frames.Live)
-    await agent.say(*[frames.Ack(ids=[])] * frame_max_operations)
-    await agent.say(*[frames.Ack(ids=[])] * (frame_max_operations + 1))
+    await agent.send_frame(*[frames.Ack(ids=[])] * frame_max_operations)
+    await agent.send_frame(*[frames.Ack(ids=[])] * (frame_max_operations + 1))
     error = await agent.expect(frames.Error)
     assert "256" in error.error
     assert not error.fatal
-    await agent.leave()
+    await agent.disconnect()

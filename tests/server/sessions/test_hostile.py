@@ -8,9 +8,9 @@ from time import monotonic
 import msgspec
 import pytest
 
-from tests.server.sessions.agents import RawAgent, connect, payload_of
-from tests.server.sessions.sessions_harness import House, Room
-from tests.server.sessions.transports import PretendedLine
+from tests.server.sessions.memory_server import MemoryServer, ServerLauncher
+from tests.server.sessions.raw_agent import RawAgent, connect, payload_of
+from tests.server.sessions.transports import MemoryTransport
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.policy.bounds import frame_overhead_max_bytes, outbox_max_operations
@@ -19,7 +19,7 @@ from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
 
-Ring = Callable[..., RawAgent]
+OpenAgent = Callable[..., RawAgent]
 Identities = Callable[[str], Identity]
 LIMITLESS = {
     "qos": QosConfig(enabled=False),
@@ -33,10 +33,10 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-async def enter(room: Room, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
+async def enter(server: MemoryServer, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
     """An agent that is live."""
     agent = await connect(
-        PretendedLine(room.context, protocol), Identity.new(subject), protocol=protocol
+        MemoryTransport(server.context, protocol), Identity.new(subject), protocol=protocol
     )
     await agent.until(frames.Live)
     return agent
@@ -74,66 +74,68 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_broken_frame_is_answered_with_a_short_error(room: Room, name: str) -> None:
-    agent = await enter(room, "agent.a")
-    await agent.line.write(BROKEN[name])
+async def test_a_broken_frame_is_answered_with_a_short_error(
+    server: MemoryServer, name: str
+) -> None:
+    agent = await enter(server, "agent.a")
+    await agent.transport.write(BROKEN[name])
     error = await agent.expect(frames.Error)
     assert (error.reason, error.fatal) == ("invalid", False)
     assert len(error.error) < 400
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
-async def test_text_where_bytes_belong_is_a_broken_frame(room: Room) -> None:
-    agent = await enter(room, "agent.a", MSGPACK_PROTOCOL)
-    await agent.line.write("hello")
+async def test_text_where_bytes_belong_is_a_broken_frame(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a", MSGPACK_PROTOCOL)
+    await agent.transport.write("hello")
     assert "binary" in (await agent.expect(frames.Error)).error
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
-async def test_nothing_but_broken_frames_is_the_end(room: Room) -> None:
-    agent = await enter(room, "agent.a")
+async def test_nothing_but_broken_frames_is_the_end(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a")
     for _ in range(websocket.BROKEN_FRAMES_MAX):
-        await agent.line.write("garbage")
+        await agent.transport.write("garbage")
     assert (await agent.end()).code == websocket.CLOSE_POLICY_VIOLATION
-    await assert_works(await enter(room, "agent.b"))
+    await assert_works(await enter(server, "agent.b"))
 
 
-async def test_a_frame_that_is_too_long_is_the_end(room: Room) -> None:
-    agent = await enter(room, "agent.a")
-    await agent.line.write("x" * (room.relay.settings.max_payload_bytes + 64 * 1024 + 1))
+async def test_a_frame_that_is_too_long_is_the_end(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a")
+    await agent.transport.write("x" * (server.relay.settings.max_payload_bytes + 64 * 1024 + 1))
     assert (await agent.end()).code == frames.CLOSE_TOO_LARGE
-    await assert_works(await enter(room, "agent.b"))
+    await assert_works(await enter(server, "agent.b"))
 
 
-async def test_the_largest_payload_fits_and_one_byte_more_does_not(room: Room) -> None:
-    agent = await enter(room, "agent.a")
-    largest = room.relay.settings.max_payload_bytes - 2  # its quotes
-    room.relay.register_endpoint("agent.echo")
+async def test_the_largest_payload_fits_and_one_byte_more_does_not(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a")
+    largest = server.relay.settings.max_payload_bytes - 2  # its quotes
+    server.relay.register_endpoint("agent.echo")
     for size, reason in ((largest, "quota_exceeded"), (largest + 1, "invalid")):
         answer = await agent.send("agent.echo", "x" * size)
         if isinstance(answer, frames.Error):
             assert answer.reason == reason
         else:
             assert [str(one.reason) for one in answer.rejected] == [reason]
-    assert largest + 1 < room.relay.settings.max_payload_bytes + frame_overhead_max_bytes
-    await agent.leave()
+    assert largest + 1 < server.relay.settings.max_payload_bytes + frame_overhead_max_bytes
+    await agent.disconnect()
 
 
 SUBJECTS = ["_relay", "_x.y", "", "agent..b", "agent.\u0430", "agent.b\x00", ">.a", "a" * 300]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-async def test_a_send_to_what_is_no_address_is_an_error(room: Room, subject: str) -> None:
-    agent = await enter(room, "agent.a")
+async def test_a_send_to_what_is_no_address_is_an_error(server: MemoryServer, subject: str) -> None:
+    agent = await enter(server, "agent.a")
     for more in ({"subject": subject}, {"subject": "agent.b", "reply_to": subject}):
         to = more.pop("subject")
         answer = await agent.send(to, 1, **more)
         assert isinstance(answer, frames.Error)
         assert answer.reason == "invalid"
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
 BAD_SENDS = {
@@ -147,31 +149,33 @@ BAD_SENDS = {
 
 
 @pytest.mark.parametrize("name", BAD_SENDS)
-async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(room: Room, name: str) -> None:
-    agent = await enter(room, "agent.a")
+async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(
+    server: MemoryServer, name: str
+) -> None:
+    agent = await enter(server, "agent.a")
     answer = await agent.send("agent.b", 1, **BAD_SENDS[name])
     assert isinstance(answer, frames.Error)
     assert answer.reason == "invalid"
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
-async def test_a_wish_for_a_larger_budget_is_not_granted(room: Room) -> None:
-    agent, other = await enter(room, "agent.a"), await enter(room, "agent.b")
+async def test_a_wish_for_a_larger_budget_is_not_granted(server: MemoryServer) -> None:
+    agent, other = await enter(server, "agent.a"), await enter(server, "agent.b")
     await agent.send("agent.b", 1, budget={"max_hops": 1_000, "ttl": 1 << 52})
     budget = (await other.expect(frames.Message)).envelope.budget
-    assert budget.max_hops <= room.relay.settings.max_hops
-    assert budget.ttl <= room.relay._runtime.ledger.now_us() // 1000 + 7 * 24 * 3_600_000
-    await agent.leave()
-    await other.leave()
+    assert budget.max_hops <= server.relay.settings.max_hops
+    assert budget.ttl <= server.relay._runtime.ledger.now_us() // 1000 + 7 * 24 * 3_600_000
+    await agent.disconnect()
+    await other.disconnect()
 
 
-async def test_a_number_nobody_can_read_is_no_payload(room: Room) -> None:
-    agent = await enter(room, "agent.a")
-    await agent.line.write('{"op":"send","ref":9,"subject":"agent.b","payload":[1e999]}')
+async def test_a_number_nobody_can_read_is_no_payload(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a")
+    await agent.transport.write('{"op":"send","ref":9,"subject":"agent.b","payload":[1e999]}')
     answer = await agent.expect(frames.Error)
     assert (answer.ref, answer.reason) == (9, "invalid")
-    await agent.leave()
+    await agent.disconnect()
 
 
 MSGPACK_SEND = b"\x84\xa2op\xa4send\xa3ref\x09\xa7subject\xa7agent.b\xa7payload"
@@ -186,36 +190,38 @@ NO_PAYLOADS = {
 
 
 @pytest.mark.parametrize("name", NO_PAYLOADS)
-async def test_messagepack_that_has_no_form_in_json_is_no_payload(room: Room, name: str) -> None:
-    agent = await enter(room, "agent.a", MSGPACK_PROTOCOL)
-    await agent.line.write(MSGPACK_SEND + NO_PAYLOADS[name])
+async def test_messagepack_that_has_no_form_in_json_is_no_payload(
+    server: MemoryServer, name: str
+) -> None:
+    agent = await enter(server, "agent.a", MSGPACK_PROTOCOL)
+    await agent.transport.write(MSGPACK_SEND + NO_PAYLOADS[name])
     answer = await agent.expect(frames.Error)
     assert (answer.ref, answer.reason) == (9, "invalid")
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
 async def test_a_message_that_has_no_form_in_messagepack_does_not_stop_the_others(
-    room: Room,
+    server: MemoryServer,
 ) -> None:
-    sender = await enter(room, "agent.a")
+    sender = await enter(server, "agent.a")
     await sender.send("agent.b", 2**70)
     await sender.send("agent.b", "the next")
     recipient = await connect(
-        PretendedLine(room.context, MSGPACK_PROTOCOL),
+        MemoryTransport(server.context, MSGPACK_PROTOCOL),
         Identity.new("agent.b"),
         protocol=MSGPACK_PROTOCOL,
     )
     assert payload_of(await recipient.expect(frames.Message)) == "the next"
-    (dead,) = await room.relay.dead_letters()
+    (dead,) = await server.relay.dead_letters()
     assert "MessagePack" in dead.reason
-    await sender.leave()
-    await recipient.leave()
+    await sender.disconnect()
+    await recipient.disconnect()
 
 
-async def test_a_signal_cannot_end_the_connection_of_another(room: Room) -> None:
-    sender = await enter(room, "agent.a")
-    victim = await enter(room, "agent.b", MSGPACK_PROTOCOL)
+async def test_a_signal_cannot_end_the_connection_of_another(server: MemoryServer) -> None:
+    sender = await enter(server, "agent.a")
+    victim = await enter(server, "agent.b", MSGPACK_PROTOCOL)
     signal = Signal(
         type=SignalType.TYPING,
         state="x",
@@ -223,34 +229,34 @@ async def test_a_signal_cannot_end_the_connection_of_another(room: Room) -> None
         timestamp=datetime.now(UTC),
         data=2**70,
     )
-    await sender.say(frames.SendSignal(subject="agent.b", signal=signal))
+    await sender.send_frame(frames.SendSignal(subject="agent.b", signal=signal))
     await sender.send("agent.b", "after it")
     assert payload_of(await victim.expect(frames.Message)) == "after it"
-    await sender.leave()
-    await victim.leave()
+    await sender.disconnect()
+    await victim.disconnect()
 
 
 async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
-    room: Room, identities: Identities
+    server: MemoryServer, identities: Identities
 ) -> None:
-    room.store(1, to="agent.b")
-    await room.quiet()
+    server.store(1, to="agent.b")
+    await server.wait_until_idle()
     for _ in range(2):
-        line = PretendedLine(room.context, JSON_PROTOCOL)
-        victim = await connect(line, identities("agent.b"))
+        transport = MemoryTransport(server.context, JSON_PROTOCOL)
+        victim = await connect(transport, identities("agent.b"))
         message = await victim.expect(frames.Message)
-        thief = await enter(room, f"agent.thief-{id(line)}")
+        thief = await enter(server, f"agent.thief-{id(transport)}")
         ids = [message.envelope.id, "../x", "", "\u0000", "x" * 1000]
-        await thief.say(frames.Ack(ids=ids), frames.Nack(ids=ids))
+        await thief.send_frame(frames.Ack(ids=ids), frames.Nack(ids=ids))
         await assert_works(thief)
-        await thief.leave()
-        await victim.leave()
-    assert room.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
+        await thief.disconnect()
+        await victim.disconnect()
+    assert server.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
 
 
-async def test_a_squatted_id_does_not_swallow_the_message_of_another(room: Room) -> None:
-    squatter, victim = await enter(room, "agent.x"), await enter(room, "agent.a")
-    reader = await enter(room, "agent.b")
+async def test_a_squatted_id_does_not_swallow_the_message_of_another(server: MemoryServer) -> None:
+    squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
+    reader = await enter(server, "agent.b")
     await squatter.send("agent.x", "squat", message_id="order-7")
     answer = await victim.send("agent.b", "mine", message_id="order-7")
     assert isinstance(answer, frames.SendResult)
@@ -258,33 +264,35 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(room: Room)
     got = await reader.expect(frames.Message)
     assert (got.envelope.sender, payload_of(got)) == ("agent.a", "mine")
     for agent in (squatter, victim, reader):
-        await agent.leave()
+        await agent.disconnect()
 
 
 async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_taken_for_a_repeat(
-    room: Room,
+    server: MemoryServer,
 ) -> None:
-    squatter, victim = await enter(room, "agent.x"), await enter(room, "agent.a")
+    squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
     await squatter.send("agent.b", "squat", message_id="order-7")
     answer = await victim.send("agent.b", "mine", message_id="order-7")
     assert isinstance(answer, frames.Error)
     assert (answer.reason, answer.fatal) == ("invalid", False)
     assert answer.error == "message id order-7 is taken: choose another"
     assert isinstance(await victim.send("agent.b", "mine", message_id="order-8"), frames.SendResult)
-    await squatter.leave()
-    await victim.leave()
+    await squatter.disconnect()
+    await victim.disconnect()
 
 
-async def test_saying_who_you_are_again_is_an_error(room: Room, identities: Identities) -> None:
-    agent = await enter(room, "agent.a")
-    await agent.say(identities("agent.z").prove("A" * 43, agent.line.origin))
+async def test_saying_who_you_are_again_is_an_error(
+    server: MemoryServer, identities: Identities
+) -> None:
+    agent = await enter(server, "agent.a")
+    await agent.send_frame(identities("agent.z").prove("A" * 43, agent.transport.origin))
     assert (await agent.expect(frames.Error)).reason == "invalid"
     await assert_works(agent)
-    await agent.leave()
+    await agent.disconnect()
 
 
-async def test_answers_keep_the_order_of_their_questions(room: Room) -> None:
-    agent = await enter(room, "agent.a")
+async def test_answers_keep_the_order_of_their_questions(server: MemoryServer) -> None:
+    agent = await enter(server, "agent.a")
     sends = [
         frames.Send(
             ref=ref, subject="agent.b" if ref % 3 else "not valid", payload=msgspec.Raw(b"1")
@@ -292,81 +300,87 @@ async def test_answers_keep_the_order_of_their_questions(room: Room) -> None:
         for ref in range(1, 100)
     ]
     for begin in range(0, len(sends), 7):
-        await agent.say(*sends[begin : begin + 7])
+        await agent.send_frame(*sends[begin : begin + 7])
     refs = [getattr(await agent.next(), "ref", None) for _ in sends]
     assert refs == list(range(1, 100))
-    await agent.leave()
+    await agent.disconnect()
 
 
 # Those who do not read, and those who do not stop
 
 
 async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
-    room = await house.open(**LIMITLESS)
-    sloth, one, two = [await enter(room, f"agent.{name}") for name in ("sloth", "one", "two")]
-    assert isinstance(sloth.line, PretendedLine)
-    sloth.line.reads.clear()
+    server = await launcher.open(**LIMITLESS)
+    sloth, one, two = [await enter(server, f"agent.{name}") for name in ("sloth", "one", "two")]
+    assert isinstance(sloth.transport, MemoryTransport)
+    sloth.transport.reads.clear()
     sends = [
         frames.Send(ref=ref, subject="agent.void", payload=msgspec.Raw(b"1")) for ref in range(256)
     ]
     for _ in range(outbox_max_operations // 256 + 3):
-        sloth.line.put(sloth.frame(sends))
+        sloth.transport.put(sloth.frame(sends))
         await one.send("agent.sloth", "for you")
         await one.send("agent.two", "and for you")
         await two.ack(await two.until(frames.Message))
-    await asyncio.wait_for(sloth.line.task, 10)
-    assert {agent.subject for agent in room.context.hub.connected()} == {"agent.one", "agent.two"}
+    await asyncio.wait_for(sloth.transport.task, 10)
+    subjects = {agent.subject for agent in server.context.hub.connected()}
+    assert subjects == {"agent.one", "agent.two"}
     await assert_works(one)
-    await one.leave()
-    await two.leave()
+    await one.disconnect()
+    await two.disconnect()
 
 
 async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
-    house: House, monkeypatch: pytest.MonkeyPatch, identities: Identities
+    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch, identities: Identities
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
     monkeypatch.setattr("waypost.server.sessions.outbox.outbox_max_operations", 20)
-    room = await house.open(**LIMITLESS)
-    line = PretendedLine(room.context, JSON_PROTOCOL)
-    sloth = await connect(line, identities("agent.a"))
+    server = await launcher.open(**LIMITLESS)
+    transport = MemoryTransport(server.context, JSON_PROTOCOL)
+    sloth = await connect(transport, identities("agent.a"))
     await sloth.until(frames.Live)
-    line.reads.clear()
-    room.store(60)
-    await room.quiet()
-    await asyncio.wait_for(line.task, 10)
+    transport.reads.clear()
+    server.store(60)
+    await server.wait_until_idle()
+    await asyncio.wait_for(transport.task, 10)
     monkeypatch.undo()
-    back = RawAgent(PretendedLine(room.context, JSON_PROTOCOL))
-    await back.log_in(identities("agent.a"))
+    back = RawAgent(MemoryTransport(server.context, JSON_PROTOCOL))
+    await back.authenticate(identities("agent.a"))
     assert await back.expect(frames.QueueStatus) == frames.QueueStatus(pending=60)
     got = [payload_of(await back.expect(frames.Message)) for _ in range(50)]
     assert got == list(range(50))
-    await back.leave()
+    await back.disconnect()
 
 
 async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
-    room: Room, identities: Identities
+    server: MemoryServer, identities: Identities
 ) -> None:
-    line = PretendedLine(room.context, JSON_PROTOCOL)
-    sender = await connect(line, identities("agent.a"))
-    recipient = await enter(room, "agent.b")
+    transport = MemoryTransport(server.context, JSON_PROTOCOL)
+    sender = await connect(transport, identities("agent.a"))
+    recipient = await enter(server, "agent.b")
     answer = await sender.send("agent.b", 1)
-    line.reads.clear()
+    transport.reads.clear()
     await recipient.ack(await recipient.until(frames.Message))
     await assert_works(recipient)  # by now the confirmation is in the hands of the writer
-    await sender.leave()
-    back = await connect(PretendedLine(room.context, JSON_PROTOCOL), identities("agent.a"))
+    await sender.disconnect()
+    back = await connect(MemoryTransport(server.context, JSON_PROTOCOL), identities("agent.a"))
     kept = await back.expect(frames.DeliveryConfirm)
     assert isinstance(answer, frames.SendResult)
     assert kept.message_id == answer.message_id
-    await back.leave()
-    await recipient.leave()
+    await back.disconnect()
+    await recipient.disconnect()
 
 
-async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(room: Room) -> None:
-    flooder, other = await enter(room, "agent.flooder"), await enter(room, "agent.other")
+async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(
+    server: MemoryServer,
+) -> None:
+    flooder, other = (
+        await enter(server, "agent.flooder"),
+        await enter(server, "agent.other"),
+    )
     begun = monotonic()
     for _ in range(30):
         await flooder.begin_send("not an address", 1)
@@ -374,12 +388,12 @@ async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(room: Ro
     meanwhile = monotonic() - begun
     for _ in range(30):
         await flooder.expect(frames.Error)
-    await flooder.say(frames.Ack(ids=[]))
+    await flooder.send_frame(frames.Ack(ids=[]))
     answer = await flooder.send("agent.echo", "sorry")
     assert isinstance(answer, frames.SendResult)
     took = monotonic() - begun
     assert took > sum(range(30)) / 1000
     assert meanwhile < took / 2
     assert (await flooder.send("agent.echo", "quick again")).ref is not None
-    await flooder.leave()
-    await other.leave()
+    await flooder.disconnect()
+    await other.disconnect()

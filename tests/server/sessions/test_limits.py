@@ -4,8 +4,14 @@ import logging
 
 import pytest
 
-from tests.server.sessions.agents import rejected_with
-from tests.server.sessions.sessions_harness import House, Room, Seat, kinds, numbers
+from tests.server.sessions.memory_server import (
+    ConnectedAgent,
+    MemoryServer,
+    ServerLauncher,
+    kinds,
+    numbers,
+)
+from tests.server.sessions.raw_agent import rejected_with
 from waypost import BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, TierLimits
 from waypost.server.server import SERVED_SETTINGS
@@ -17,11 +23,11 @@ DAY_MS = 24 * 3_600_000
 QUIET = QosConfig(enabled=False)
 
 
-async def rejections(seat: Seat, subject: str, count: int) -> list[str]:
+async def rejections(agent: ConnectedAgent, subject: str, count: int) -> list[str]:
     """The reasons of the refusals among `count` sends."""
     found = []
     for number in range(count):
-        answer, *_ = await seat.send(subject, number)
+        answer, *_ = await agent.send(subject, number)
         if isinstance(answer, frames.SendResult) and answer.rejected:
             found.append(rejected_with(answer))
     return found
@@ -30,39 +36,43 @@ async def rejections(seat: Seat, subject: str, count: int) -> list[str]:
 # A full mailbox
 
 
-async def test_a_thousand_wait_and_the_next_one_is_rejected_with_queue_full(room: Room) -> None:
-    room.store(1000)
-    sent, full = await room.sit("agent.b").send("agent.a", "one too many")
+async def test_a_thousand_wait_and_the_next_one_is_rejected_with_queue_full(
+    server: MemoryServer,
+) -> None:
+    server.store(1000)
+    sent, full = await server.connect("agent.b").send("agent.a", "one too many")
     assert rejected_with(sent) == "backpressure"
     assert isinstance(full, frames.QueueFull)
     assert (full.recipient, full.reason) == ("agent.a", QUEUE_FULL_TEXT)
-    assert room.relay.metrics().total_messages == 1000
+    assert server.relay.metrics().total_messages == 1000
 
 
-async def test_what_a_flushing_recipient_holds_still_takes_room(house: House) -> None:
-    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=60), qos=QUIET)
-    room.store(60)
-    await room.quiet()
-    seat, sender = room.sit(), room.sit("agent.b")
-    batch = await seat.read_messages()
+async def test_what_a_flushing_recipient_holds_still_takes_room(launcher: ServerLauncher) -> None:
+    server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=60), qos=QUIET)
+    server.store(60)
+    await server.wait_until_idle()
+    agent, sender = server.connect(), server.connect("agent.b")
+    batch = await agent.read_messages()
     assert kinds(await sender.send("agent.a", "x")) == ["SendResult", "QueueFull"]
-    seat.ack(batch[:1])
+    agent.ack(batch[:1])
     assert kinds(await sender.send("agent.a", "y")) == ["SendResult"]
-    seat.ack(batch[1:])
-    rest = await seat.read_messages()
+    agent.ack(batch[1:])
+    rest = await agent.read_messages()
     assert numbers(rest) == [*range(50, 60), "y"]
 
 
-async def test_every_message_is_either_delivered_or_rejected(house: House) -> None:
-    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=10), qos=QUIET)
-    sender = room.sit("agent.b")
+async def test_every_message_is_either_delivered_or_rejected(launcher: ServerLauncher) -> None:
+    server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=10), qos=QUIET)
+    sender = server.connect("agent.b")
     rejected = [number for number in range(25) if len(await sender.send("agent.a", number)) == 2]
-    assert numbers(await room.sit().read()) + rejected == list(range(25))
+    assert numbers(await server.connect().read()) + rejected == list(range(25))
 
 
-async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(house: House) -> None:
-    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
-    sender = room.sit("agent.b")
+async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(
+    launcher: ServerLauncher,
+) -> None:
+    server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
+    sender = server.connect("agent.b")
     await sender.read()
     for number in range(6):
         sender.put("agent.a", number)
@@ -73,9 +83,9 @@ async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(house: Hou
     assert sent[-1].rejected[0].detail == QUEUE_FULL_TEXT
 
 
-async def test_an_operator_may_show_it(house: House) -> None:
-    room = await house.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
-    sender = room.sit("agent.b", show_pressure=True)
+async def test_an_operator_may_show_it(launcher: ServerLauncher) -> None:
+    server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
+    sender = server.connect("agent.b", show_pressure=True)
     for number in range(5):
         sender.put("agent.a", number)
     told = await sender.read()
@@ -87,44 +97,48 @@ async def test_an_operator_may_show_it(house: House) -> None:
 # Quotas
 
 
-async def test_twenty_of_an_unknown_sender_wait_and_no_more(room: Room) -> None:
-    assert await rejections(room.sit("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
+async def test_twenty_of_an_unknown_sender_wait_and_no_more(server: MemoryServer) -> None:
+    assert await rejections(server.connect("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
 
 
-async def test_quotas_are_the_same_after_a_reconnect_and_after_a_restart(house: House) -> None:
-    room = await house.open()
-    seat = room.sit("agent.b")
-    assert await rejections(seat, "agent.a", 20) == []
-    seat.leave()
-    assert await rejections(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
-    room = await house.open()
-    assert await rejections(room.sit("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+async def test_quotas_are_the_same_after_a_reconnect_and_after_a_restart(
+    launcher: ServerLauncher,
+) -> None:
+    server = await launcher.open()
+    agent = server.connect("agent.b")
+    assert await rejections(agent, "agent.a", 20) == []
+    agent.disconnect()
+    assert await rejections(server.connect("agent.b"), "agent.a", 1) == ["quota_exceeded"]
+    server = await launcher.open()
+    assert await rejections(server.connect("agent.b"), "agent.a", 1) == ["quota_exceeded"]
 
 
-async def test_what_is_confirmed_makes_room_again(room: Room) -> None:
-    sender = room.sit("agent.b")
+async def test_what_is_confirmed_makes_room_again(server: MemoryServer) -> None:
+    sender = server.connect("agent.b")
     await rejections(sender, "agent.a", 20)
-    seat = room.sit()
-    seat.ack((await seat.read_messages())[:3])
+    agent = server.connect()
+    agent.ack((await agent.read_messages())[:3])
     assert await rejections(sender, "agent.a", 5) == ["quota_exceeded"] * 2
 
 
-async def test_what_expires_makes_room_again(room: Room, clock: ManualClock) -> None:
-    sender = room.sit("agent.b")
+async def test_what_expires_makes_room_again(server: MemoryServer, clock: ManualClock) -> None:
+    sender = server.connect("agent.b")
     await rejections(sender, "agent.a", 20)
     clock.advance_ms(7 * DAY_MS + 1)
     assert await rejections(sender, "agent.a", 21) == ["quota_exceeded"]
 
 
-async def test_a_reply_raises_the_tier_of_the_sender(room: Room) -> None:
-    sender, recipient = room.sit("agent.b"), room.sit()
+async def test_a_reply_raises_the_tier_of_the_sender(server: MemoryServer) -> None:
+    sender, recipient = server.connect("agent.b"), server.connect()
     await rejections(sender, "agent.a", 20)
     await recipient.send("agent.b", "a reply")
     assert await rejections(sender, "agent.a", 30) == []
 
 
-async def test_an_old_reply_is_still_worth_a_hundred(room: Room, clock: ManualClock) -> None:
-    sender, recipient = room.sit("agent.b"), room.sit()
+async def test_an_old_reply_is_still_worth_a_hundred(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    sender, recipient = server.connect("agent.b"), server.connect()
     await recipient.send("agent.b", "a reply")
     clock.advance_ms(8 * DAY_MS)
     assert await rejections(sender, "agent.a", 103) == ["quota_exceeded"] * 3
@@ -132,11 +146,11 @@ async def test_an_old_reply_is_still_worth_a_hundred(room: Room, clock: ManualCl
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
 async def test_a_quota_rejection_has_the_same_text_in_every_tier(
-    house: House, clock: ManualClock, tier: int
+    launcher: ServerLauncher, clock: ManualClock, tier: int
 ) -> None:
     few = TierLimits(2, 10_000)
-    room = await house.open(qos=QosConfig(enabled=True, tier1=few, tier2=few, tier3=few))
-    sender, recipient = room.sit("agent.b"), room.sit()
+    server = await launcher.open(qos=QosConfig(enabled=True, tier1=few, tier2=few, tier3=few))
+    sender, recipient = server.connect("agent.b"), server.connect()
     if tier > 1:
         await recipient.send("agent.b", "a reply")
     if tier == 2:
@@ -152,14 +166,14 @@ async def test_a_quota_rejection_has_the_same_text_in_every_tier(
     assert [(one.reason, one.detail) for one in rejection.rejected] == [
         ("quota_exceeded", QUOTA_EXCEEDED_TEXT)
     ]
-    assert room.relay._runtime.ledger.state.counts["rejected.quota_exceeded"] == 1
+    assert server.relay._runtime.ledger.state.counts["rejected.quota_exceeded"] == 1
 
 
 async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_letter(
-    house: House,
+    launcher: ServerLauncher,
 ) -> None:
-    room = await house.open(qos=QosConfig(enabled=True, inbox_max_bytes=30_000))
-    heavy, light = room.sit("agent.heavy"), room.sit("agent.light")
+    server = await launcher.open(qos=QosConfig(enabled=True, inbox_max_bytes=30_000))
+    heavy, light = server.connect("agent.heavy"), server.connect("agent.light")
     (first,) = await heavy.send("agent.a", "x" * 12_000)
     await heavy.send("agent.a", "y" * 12_000)
     await light.send("agent.a", "z" * 9_000)
@@ -171,18 +185,18 @@ async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_lett
         "agent.a",
     )
     assert told.signal.data["message_id"] == first.message_id
-    assert [one.envelope.id for one in await room.relay.dead_letters()] == [first.message_id]
+    assert [one.envelope.id for one in await server.relay.dead_letters()] == [first.message_id]
     assert await light.read() == []
 
 
 async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_back(
-    house: House,
+    launcher: ServerLauncher,
 ) -> None:
-    room = await house.open(rate_limit=RateLimitConfig(max_per_window=3, window_secs=10))
-    seat = room.sit("agent.b")
-    assert await rejections(seat, "agent.a", 3) == []
-    seat.leave()
-    (answer,) = await room.sit("agent.b").send("agent.a", 4)
+    server = await launcher.open(rate_limit=RateLimitConfig(max_per_window=3, window_secs=10))
+    agent = server.connect("agent.b")
+    assert await rejections(agent, "agent.a", 3) == []
+    agent.disconnect()
+    (answer,) = await server.connect("agent.b").send("agent.a", 4)
     assert rejected_with(answer) == "rate_limited"
     assert isinstance(answer, frames.SendResult)
     assert 0 < answer.retry_after_ms <= 10_000
@@ -191,37 +205,39 @@ async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_bac
 # Time to live
 
 
-async def test_mail_lives_for_seven_days_to_the_millisecond(room: Room, clock: ManualClock) -> None:
-    room.store(1)
-    await room.quiet()
+async def test_mail_lives_for_seven_days_to_the_millisecond(
+    server: MemoryServer, clock: ManualClock
+) -> None:
+    server.store(1)
+    await server.wait_until_idle()
     clock.advance_ms(7 * DAY_MS)
-    seat = room.sit()
-    assert numbers(await seat.read()) == [0]
-    seat.leave()
+    agent = server.connect()
+    assert numbers(await agent.read()) == [0]
+    agent.disconnect()
     clock.advance_ms(1)
-    assert await room.sit().read() == [frames.QueueStatus(pending=0), frames.Live()]
+    assert await server.connect().read() == [frames.QueueStatus(pending=0), frames.Live()]
 
 
 async def test_expired_mail_is_swept_every_five_minutes_and_counted_per_recipient(
-    room: Room, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    server: MemoryServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert SERVED_SETTINGS.housekeeping.sweep_interval_ms == 5 * 60_000
     soon = {"ttl": clock() // 1000 + 1_000}
     for number in range(3):
-        room.publish(number, budget=soon)
-    room.publish("other", to="agent.b", budget=soon)
+        server.publish(number, budget=soon)
+    server.publish("other", to="agent.b", budget=soon)
     with caplog.at_level(logging.INFO, "waypost.relay"):
         clock.advance_ms(5 * 60_000 - 1)
         assert "expired" not in caplog.text
         clock.advance_ms(1)
     assert "expired 3 messages for agent.a" in caplog.text
     assert "expired 1 messages for agent.b" in caplog.text
-    assert room.relay.metrics().total_messages == 0
+    assert server.relay.metrics().total_messages == 0
 
 
-async def test_nobody_is_told_of_what_expires(room: Room, clock: ManualClock) -> None:
-    sender = room.sit("agent.b")
+async def test_nobody_is_told_of_what_expires(server: MemoryServer, clock: ManualClock) -> None:
+    sender = server.connect("agent.b")
     await sender.send("agent.a", 1)
     clock.advance_ms(8 * DAY_MS)
     assert await sender.read() == []
-    assert await room.relay.dead_letters() == []
+    assert await server.relay.dead_letters() == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.faults.plain_journal import committed
-from tests.server.sessions.sessions_harness import House, Room, kinds, numbers
+from tests.server.sessions.memory_server import MemoryServer, ServerLauncher, kinds, numbers
 from waypost import AccessRule, Signal
 from waypost.policy.bounds import outbox_max_operations
 from waypost.wire import frames
@@ -26,87 +26,105 @@ def typing(data: Any = None) -> Signal:
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
 async def test_a_signal_reaches_a_connected_agent_with_its_true_sender(
-    room: Room, protocol: str
+    server: MemoryServer, protocol: str
 ) -> None:
-    seat, other = room.sit(protocol=protocol), room.sit("agent.b")
-    await seat.read()
-    other.say(frames.SendSignal(subject="agent.a", signal=typing({"n": 1})))
-    assert await seat.read() == [
+    agent, other = (
+        server.connect(protocol=protocol),
+        server.connect("agent.b"),
+    )
+    await agent.read()
+    other.send_frame(frames.SendSignal(subject="agent.a", signal=typing({"n": 1})))
+    assert await agent.read() == [
         frames.Signalled(subject="agent.a", signal=typing({"n": 1}), sender="agent.b")
     ]
 
 
-async def test_for_an_absent_agent_it_is_lost_and_nothing_is_written(house: House) -> None:
-    room = await house.open()
-    other = room.sit("agent.b")
+async def test_for_an_absent_agent_it_is_lost_and_nothing_is_written(
+    launcher: ServerLauncher,
+) -> None:
+    server = await launcher.open()
+    other = server.connect("agent.b")
     await other.read()
-    written = len(committed(house.data))
-    other.say(frames.SendSignal(subject="agent.a", signal=typing()))
+    written = len(committed(launcher.data))
+    other.send_frame(frames.SendSignal(subject="agent.a", signal=typing()))
     assert await other.read() == []
-    assert len(committed(house.data)) == written
-    assert await room.sit().read() == [frames.QueueStatus(pending=0), frames.Live()]
+    assert len(committed(launcher.data)) == written
+    assert await server.connect().read() == [
+        frames.QueueStatus(pending=0),
+        frames.Live(),
+    ]
 
 
-async def test_access_rules_hold_for_signals(room: Room) -> None:
-    seat, other = room.sit(), room.sit("agent.b")
-    await seat.read()
+async def test_access_rules_hold_for_signals(server: MemoryServer) -> None:
+    agent, other = server.connect(), server.connect("agent.b")
+    await agent.read()
     await other.read()
-    room.relay.access.add_rule(AccessRule(from_="agent.b", to="agent.a", action="deny", priority=1))
-    other.say(frames.SendSignal(subject="agent.a", signal=typing()))
+    server.relay.access.add_rule(
+        AccessRule(from_="agent.b", to="agent.a", action="deny", priority=1)
+    )
+    other.send_frame(frames.SendSignal(subject="agent.a", signal=typing()))
     (answer,) = await other.read()
     assert isinstance(answer, frames.Error)
     assert answer.reason == "access_denied"
-    assert await seat.read() == []
+    assert await agent.read() == []
 
 
 @pytest.mark.parametrize("subject", ["agent.>", "agent.*", "_relay", "", "agent..a", "ägent.a"])
-async def test_a_signal_goes_to_one_agent_by_its_name(room: Room, subject: str) -> None:
-    seat, other = room.sit(), room.sit("agent.b")
-    await seat.read()
+async def test_a_signal_goes_to_one_agent_by_its_name(server: MemoryServer, subject: str) -> None:
+    agent, other = server.connect(), server.connect("agent.b")
+    await agent.read()
     await other.read()
-    other.say(frames.SendSignal(subject=subject, signal=typing()))
+    other.send_frame(frames.SendSignal(subject=subject, signal=typing()))
     (answer,) = await other.read()
     assert isinstance(answer, frames.Error)
     assert answer.reason == "invalid"
-    assert await seat.read() == []
+    assert await agent.read() == []
 
 
-async def test_a_slow_reader_loses_signals_long_before_its_connection(room: Room) -> None:
-    seat, other = room.sit(), room.sit("agent.b")
-    await seat.read()
+async def test_a_slow_reader_loses_signals_long_before_its_connection(server: MemoryServer) -> None:
+    agent, other = server.connect(), server.connect("agent.b")
+    await agent.read()
     for _ in range(outbox_max_operations * 2):
-        other.say(frames.SendSignal(subject="agent.a", signal=typing()))
-    room.store(1)
-    read = await seat.read()
-    assert seat.dismissed == []
+        other.send_frame(frames.SendSignal(subject="agent.a", signal=typing()))
+    server.store(1)
+    read = await agent.read()
+    assert agent.dismissed == []
     assert kinds(read).count("Signalled") == outbox_max_operations // 2
     assert numbers(read) == [0]
 
 
-async def test_large_signals_are_dropped_before_they_take_much_memory(room: Room) -> None:
-    seat, other = room.sit(), room.sit("agent.b")
-    await seat.read()
+async def test_large_signals_are_dropped_before_they_take_much_memory(server: MemoryServer) -> None:
+    agent, other = server.connect(), server.connect("agent.b")
+    await agent.read()
     for _ in range(20):
-        other.say(frames.SendSignal(subject="agent.a", signal=typing("x" * 1_000_000)))
-    assert kinds(await seat.read()).count("Signalled") == 5
+        other.send_frame(frames.SendSignal(subject="agent.a", signal=typing("x" * 1_000_000)))
+    assert kinds(await agent.read()).count("Signalled") == 5
 
 
-async def test_a_signal_the_recipients_encoding_has_no_form_for_is_dropped(room: Room) -> None:
-    seat, other = room.sit(protocol=MSGPACK_PROTOCOL), room.sit("agent.b")
-    await seat.read()
-    other.say(frames.SendSignal(subject="agent.a", signal=typing(2**70)))
-    other.say(frames.SendSignal(subject="agent.a", signal=typing("next")))
-    assert [one.signal.data for one in await seat.read()] == ["next"]
+async def test_a_signal_the_recipients_encoding_has_no_form_for_is_dropped(
+    server: MemoryServer,
+) -> None:
+    agent, other = (
+        server.connect(protocol=MSGPACK_PROTOCOL),
+        server.connect("agent.b"),
+    )
+    await agent.read()
+    other.send_frame(frames.SendSignal(subject="agent.a", signal=typing(2**70)))
+    other.send_frame(frames.SendSignal(subject="agent.a", signal=typing("next")))
+    assert [one.signal.data for one in await agent.read()] == ["next"]
 
 
-async def test_what_could_be_no_payload_can_be_no_signal_either(room: Room) -> None:
-    seat, other = room.sit(), room.sit("agent.b", protocol=MSGPACK_PROTOCOL)
-    await seat.read()
+async def test_what_could_be_no_payload_can_be_no_signal_either(server: MemoryServer) -> None:
+    agent, other = (
+        server.connect(),
+        server.connect("agent.b", protocol=MSGPACK_PROTOCOL),
+    )
+    await agent.read()
     await other.read()
     for data in ({(1, 2): 3}, deep(100)):
-        other.say(frames.SendSignal(subject="agent.a", signal=typing(data)))
+        other.send_frame(frames.SendSignal(subject="agent.a", signal=typing(data)))
         assert kinds(await other.read()) == ["Error"]
-    assert await seat.read() == []
+    assert await agent.read() == []
 
 
 def deep(levels: int) -> list[Any]:

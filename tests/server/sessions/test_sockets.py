@@ -13,8 +13,8 @@ import uvloop
 from tests.eventually import eventually
 from tests.faults.plain_journal import committed
 from tests.server.conftest import ServeRelay, SocketRelay, dial, serving
-from tests.server.sessions.agents import RawAgent, payload_of
-from tests.server.sessions.transports import HungUp, SocketLine
+from tests.server.sessions.raw_agent import RawAgent, payload_of
+from tests.server.sessions.transports import ConnectionEnded, SocketTransport
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
 from waypost.server import server as server_module
@@ -44,8 +44,8 @@ async def test_two_agents_talk(served: SocketRelay, protocol: str) -> None:
     confirm = await one.expect(frames.DeliveryConfirm)
     assert isinstance(answer, frames.SendResult)
     assert (confirm.message_id, confirm.was_stored) == (answer.message_id, message.was_stored)
-    await one.leave()
-    await two.leave()
+    await one.disconnect()
+    await two.disconnect()
 
 
 async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketRelay) -> None:
@@ -57,10 +57,10 @@ async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketR
     for message in messages:
         await two.ack(message)
     await one.begin_send("agent.two", "what the relay has to say meets a closed connection")
-    await two.leave()
+    await two.disconnect()
     mailbox = served.context.relay._runtime.ledger.state.mailboxes["agent.two"]
     await eventually(lambda: len(mailbox.live) == 1, "all that was confirmed to be gone")
-    await one.leave()
+    await one.disconnect()
 
 
 async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
@@ -69,7 +69,7 @@ async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
     relay = await serve_relay()
     keys = Identity.new("agent.two")
     one, two = await relay.connect("agent.one"), await relay.dial()
-    await two.log_in(keys)
+    await two.authenticate(keys)
     for number in range(3):
         await one.send("agent.two", number)
     first = await two.until(frames.Message)
@@ -85,10 +85,10 @@ async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
     assert acked == [first.envelope.id]
     relay = await serve_relay()
     two = await relay.dial()
-    await two.log_in(keys)
+    await two.authenticate(keys)
     assert await two.expect(frames.QueueStatus) == frames.QueueStatus(pending=2)
     assert [payload_of(await two.expect(frames.Message)) for _ in range(2)] == [1, 2]
-    await two.leave()
+    await two.disconnect()
 
 
 async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay) -> None:
@@ -96,39 +96,39 @@ async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay)
     for number in range(12):
         await sender.send("agent.two", number)
     agent = await served.dial()
-    await agent.log_in(keys)
+    await agent.authenticate(keys)
     for _ in range(5):
         await agent.ack(await agent.until(frames.Message))
         await sender.until(frames.DeliveryConfirm)
-    assert isinstance(agent.line, SocketLine)
-    agent.line.cut()
+    assert isinstance(agent.transport, SocketTransport)
+    agent.transport.cut()
     await eventually(lambda: len(served.context.hub) == 1, "the relay to notice")
     agent = await served.dial()
-    await agent.log_in(keys)
+    await agent.authenticate(keys)
     assert await agent.expect(frames.QueueStatus) == frames.QueueStatus(pending=7)
     assert [payload_of(await agent.expect(frames.Message)) for _ in range(7)] == list(range(5, 12))
-    await agent.leave()
-    await sender.leave()
+    await agent.disconnect()
+    await sender.disconnect()
 
 
 async def test_an_agent_that_leaves_may_come_back_at_once(served: SocketRelay) -> None:
     keys = Identity.new("agent.a")
     for _ in range(20):
         agent = await served.dial()
-        await agent.log_in(keys)
-        await agent.leave()
+        await agent.authenticate(keys)
+        await agent.disconnect()
 
 
 async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: SocketRelay) -> None:
     agent, other = await served.connect("agent.a"), await served.connect("agent.b")
     try:
-        await agent.line.write("x" * (17 * 1024 * 1024))
+        await agent.transport.write("x" * (17 * 1024 * 1024))
         end = await agent.end()
-    except HungUp as cut:
+    except ConnectionEnded as cut:
         end = cut
     assert end.code in (1009, 1006)
     assert isinstance(await other.send("agent.c", 1), frames.SendResult)
-    await other.leave()
+    await other.disconnect()
 
 
 async def test_bytes_that_are_no_websocket_end_their_connection_only(served: SocketRelay) -> None:
@@ -141,7 +141,7 @@ async def test_bytes_that_are_no_websocket_end_their_connection_only(served: Soc
         writer.close()
     agent = await served.connect("agent.a")
     assert isinstance(await agent.send("agent.b", 1), frames.SendResult)
-    await agent.leave()
+    await agent.disconnect()
 
 
 def typing(size: int) -> Signal:
@@ -157,7 +157,7 @@ def typing(size: int) -> Signal:
 async def clog(speaker: RawAgent, victim: str, megabytes: int = 12) -> None:
     """More than every buffer on the way to `victim` can take, and at a pace it could read."""
     for _ in range(megabytes * 2):
-        await speaker.say(frames.SendSignal(subject=victim, signal=typing(500_000)))
+        await speaker.send_frame(frames.SendSignal(subject=victim, signal=typing(500_000)))
         await speaker.send("agent.void", 1)
 
 
@@ -191,21 +191,21 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
     lost = watch_lost(monkeypatch)
     relay = await serve_relay(**LIMITLESS)
     deaf = await relay.dial(sock=small_socket(relay.address), **DEAF)
-    await deaf.log_in(Identity.new("agent.deaf"))
+    await deaf.authenticate(Identity.new("agent.deaf"))
     one, two = await relay.connect("agent.one"), await relay.connect("agent.two")
     await clog(one, "agent.deaf")
     frame = json.dumps(
         [{"op": "send", "ref": ref, "subject": "agent.void", "payload": 1} for ref in range(256)]
     )
     for _ in range(40):
-        await deaf.line.write(frame)
+        await deaf.transport.write(frame)
         assert isinstance(await one.send("agent.two", "go on"), frames.SendResult)
         await two.ack(await two.until(frames.Message))
     await eventually(lambda: len(relay.context.hub) == 2, "the agent to be sent away")
     await eventually(lambda: lost, "the connection to be cut, read or not")
     assert (await deaf.end()).code == 1006
-    await one.leave()
-    await two.leave()
+    await one.disconnect()
+    await two.disconnect()
 
 
 async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
@@ -229,11 +229,11 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
     try:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         deaf = await dial(address, sock=small_socket(address), **DEAF)
-        await deaf.log_in(Identity.new("agent.deaf"))
+        await deaf.authenticate(Identity.new("agent.deaf"))
         speaker = await relay.connect("agent.one")
         await clog(speaker, "agent.deaf")
         await eventually(lambda: len(relay.context.hub) == 1, "the connection to be cut")
-        await speaker.leave()
+        await speaker.disconnect()
         assert (await deaf.end()).code == 1006
     finally:
         server.should_exit = True

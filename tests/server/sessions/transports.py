@@ -1,4 +1,4 @@
-"""Two ways to a relay: a real socket, and an ASGI server that is only pretended."""
+"""Two transports to a relay: a real socket, and ASGI messages in memory."""
 
 import asyncio
 from typing import Any, Protocol
@@ -14,8 +14,8 @@ HOST = "relay.test:7171"
 PATIENCE_S = 20.0
 
 
-class HungUp(Exception):
-    """The relay ended the connection."""
+class ConnectionEnded(Exception):
+    """Raised when the relay has ended the connection."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(code, reason)
@@ -23,17 +23,17 @@ class HungUp(Exception):
         self.reason = reason
 
 
-class Line(Protocol):
-    """Frames there and back. `origin` is the "host:port" at the other end."""
+class Transport(Protocol):
+    """Carries frames both ways. `origin` is the "host:port" of the relay."""
 
     origin: str
 
     async def write(self, frame: str | bytes) -> None: ...
     async def read(self) -> str | bytes: ...
-    async def hang_up(self) -> None: ...
+    async def disconnect(self) -> None: ...
 
 
-class SocketLine:
+class SocketTransport:
     """A WebSocket of the `websockets` library."""
 
     def __init__(self, socket: ClientConnection, origin: str) -> None:
@@ -44,24 +44,24 @@ class SocketLine:
         try:
             await self.socket.send(frame)
         except ConnectionClosed as closed:
-            raise _hung_up(closed) from None
+            raise _ended(closed) from None
 
     async def read(self) -> str | bytes:
         try:
             return await self.socket.recv()
         except ConnectionClosed as closed:
-            raise _hung_up(closed) from None
+            raise _ended(closed) from None
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         await self.socket.close()
 
     def cut(self) -> None:
-        """As if the cable were pulled."""
+        """Abort the connection without a close frame."""
         self.socket.transport.abort()
 
 
-class PretendedLine:
-    """A connection of `services` without a socket. While `reads` is cleared, nobody reads."""
+class MemoryTransport:
+    """A connection to `context` without a socket; the agent reads while `reads` is set."""
 
     def __init__(self, context: ServerContext, protocol: str | None, origin: str = HOST) -> None:
         self.origin = origin
@@ -91,10 +91,10 @@ class PretendedLine:
     async def read(self) -> str | bytes:
         message = await self._from_relay.get()
         if message["type"] == "websocket.close":
-            raise HungUp(message["code"], message["reason"])
+            raise ConnectionEnded(message["code"], message["reason"])
         return message["text"] if message.get("text") is not None else message["bytes"]
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         self._closed = True
         self._to_relay.put_nowait({"type": "websocket.disconnect", "code": 1006})
         self.reads.set()
@@ -112,7 +112,7 @@ class PretendedLine:
             self._from_relay.put_nowait(message)
 
 
-def _hung_up(closed: ConnectionClosed) -> HungUp:
+def _ended(closed: ConnectionClosed) -> ConnectionEnded:
     if closed.rcvd is None:
-        return HungUp(1006, "")
-    return HungUp(closed.rcvd.code, closed.rcvd.reason)
+        return ConnectionEnded(1006, "")
+    return ConnectionEnded(closed.rcvd.code, closed.rcvd.reason)

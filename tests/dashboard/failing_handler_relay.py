@@ -1,7 +1,7 @@
-"""A relay that is served as `waypost serve` does it, with a handler in it that always fails.
+"""Serves a relay like `waypost serve`, with a handler that always fails, so that breakers open.
 
-Breakers of a served relay hear of handlers in its own process only; so here is one. Run with the
-data directory and a port; prints its URL.
+Only handlers in the relay's own process feed its breakers. Arguments: the data directory and a
+port. Prints the URL.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ def handle(envelope: Envelope) -> None:
 async def main(data: Path, port: int) -> None:
     async with open_context(data, settings=SETTINGS) as context:
         context.relay.subscribe("service.>", handle)
-        await serve(context, Listen(port=port), tell)
+        await serve(context, Listen(port=port), print_url)
 
 
-def tell(url: str) -> None:
+def print_url(url: str) -> None:
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Sessions without sockets: a seat is one connected agent, and reads only when it is told to."""
+"""A server without sockets: agents are sessions that read only when a test asks them to."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.harness.listening_relay import served_settings
-from tests.server.sessions.agents import payload_of
+from tests.server.sessions.raw_agent import payload_of
 from waypost import PublishResult, Relay
 from waypost.relay.clock import Clock
 from waypost.relay.delivery.drafts import Draft
@@ -20,19 +20,25 @@ from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, FromAgent, FromRelay
 
 
-class Seat:
-    """One connected agent."""
+class ConnectedAgent:
+    """One connected agent, driven through its session on the server."""
 
-    def __init__(self, room: "Room", session: Session, protocol: str, dismissed: list[str]) -> None:
+    def __init__(
+        self,
+        server: "MemoryServer",
+        session: Session,
+        protocol: str,
+        dismissed: list[str],
+    ) -> None:
         self.session = session
         self.dismissed = dismissed
-        self._room = room
+        self._room = server
         self._codec = CODECS[protocol]
         self._refs = 0
 
     async def read(self) -> list[FromRelay]:
-        """Everything that is there for it once the relay is quiet."""
-        await self._room.quiet()
+        """Wait until the relay is idle; return all operations in the outbox."""
+        await self._room.wait_until_idle()
         read: list[FromRelay] = []
         while len(self.session.outbox):
             taken = await self.session.outbox.take(256, 1 << 30)
@@ -42,17 +48,17 @@ class Seat:
         return read
 
     async def read_messages(self) -> list[frames.Message]:
-        """The messages among it; the rest is thrown away."""
+        """Return the messages in the outbox; drop other operations."""
         return [one for one in await self.read() if isinstance(one, frames.Message)]
 
-    def say(self, *operations: FromAgent) -> None:
+    def send_frame(self, *operations: FromAgent) -> None:
         self.session.handle(operations)
 
     def ack(self, messages: Iterable[frames.Message]) -> None:
-        self.say(frames.Ack(ids=[one.envelope.id for one in messages]))
+        self.send_frame(frames.Ack(ids=[one.envelope.id for one in messages]))
 
     async def send(self, subject: str, payload: object, **more: Any) -> list[FromRelay]:
-        """The answers to one send; what else is there is thrown away."""
+        """Send a message; return the responses to it and drop other operations."""
         ref = self.put(subject, payload, **more)
         return [one for one in await self.read() if getattr(one, "ref", None) == ref]
 
@@ -60,15 +66,15 @@ class Seat:
         self._refs += 1
         form: Any = msgspec.json if self._codec.is_text else msgspec.msgpack
         raw = msgspec.Raw(form.encode(payload))
-        self.say(frames.Send(ref=self._refs, subject=subject, payload=raw, **more))
+        self.send_frame(frames.Send(ref=self._refs, subject=subject, payload=raw, **more))
         return self._refs
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         self.session.end()
 
 
-class Room:
-    """A relay with everything that serving it needs, except a socket."""
+class MemoryServer:
+    """A relay and its server context, without a socket."""
 
     def __init__(self, context: ServerContext) -> None:
         self.context = context
@@ -77,7 +83,7 @@ class Room:
     def relay(self) -> Relay:
         return self.context.relay
 
-    def sit(
+    def connect(
         self,
         subject: str = "agent.a",
         *,
@@ -85,7 +91,7 @@ class Room:
         protocol: str = JSON_PROTOCOL,
         limits: DeliveryLimits | None = None,
         show_pressure: bool = False,
-    ) -> Seat:
+    ) -> ConnectedAgent:
         """Connect `subject`."""
         options = self.context.options
         dismissed: list[str] = []
@@ -100,10 +106,10 @@ class Room:
             on_dismissed=lambda code, reason: dismissed.append(reason),
         )
         session.start()
-        return Seat(self, session, protocol, dismissed)
+        return ConnectedAgent(self, session, protocol, dismissed)
 
     def store(self, count: int, *, to: str = "agent.a", first: int = 0) -> None:
-        """`count` messages with the payloads `first`, `first + 1`, … from senders of their own."""
+        """Store `count` messages with the payloads `first`, `first + 1`, …; 20 from each sender."""
         for number in range(first, first + count):
             result = self.publish(number, to=to, sender=f"agent.sender-{number // 20}")
             assert result.delivered_to == 1, result
@@ -113,29 +119,29 @@ class Room:
     ) -> PublishResult:
         return self.relay.submit(Draft(to, payload, sender=sender, **more))
 
-    async def quiet(self) -> None:
-        """Everything is on disk, and whoever waited for that knows."""
+    async def wait_until_idle(self) -> None:
+        """Wait until all events are on disk and their listeners have run."""
         for _ in range(3):
             await self.relay.idle()
             await asyncio.sleep(0)
 
 
-class House:
-    """Opens rooms on one data directory, one after the other."""
+class ServerLauncher:
+    """Opens servers on one data directory, one at a time."""
 
     def __init__(self, data: Path, clock: Clock) -> None:
         self.data = data
         self._clock = clock
         self._open: list[Any] = []
 
-    async def open(self, options: ServeOptions | None = None, **fields: Any) -> Room:
-        """The relay, after closing the one before; keywords are fields of `Settings`."""
+    async def open(self, options: ServeOptions | None = None, **fields: Any) -> MemoryServer:
+        """Close the open server and open the next; keywords are fields of `Settings`."""
         await self.close()
         settings = served_settings(**fields)
         opening = open_context(self.data, options, settings=settings, clock=self._clock)
-        room = Room(await opening.__aenter__())
+        server = MemoryServer(await opening.__aenter__())
         self._open.append(opening)
-        return room
+        return server
 
     async def close(self) -> None:
         while self._open:
@@ -143,7 +149,7 @@ class House:
 
 
 def numbers(operations: Iterable[FromRelay]) -> list[Any]:
-    """Payloads of the messages among some operations."""
+    """Return the payloads of the messages among `operations`."""
     return [payload_of(one) for one in operations if isinstance(one, frames.Message)]
 
 

@@ -16,7 +16,7 @@ from tests.harness.relay_process import RelayProcess
 from waypost.cli.app import app
 
 
-class ServedRelay(RelayProcess):
+class ServeProcess(RelayProcess):
     """`waypost serve` on the data directory `data`; keys of agents are in `home`."""
 
     def __init__(self, data: Path, home: Path, options: tuple[str, ...]) -> None:
@@ -81,9 +81,9 @@ class User:
 
 
 @contextmanager
-def serving(tmp_path: Path, *options: str, data: Path | None = None) -> Iterator[ServedRelay]:
+def serving(tmp_path: Path, *options: str, data: Path | None = None) -> Iterator[ServeProcess]:
     """Serve a relay for the block; it must exit with 0."""
-    relay = ServedRelay(data or tmp_path / "data", tmp_path, options)
+    relay = ServeProcess(data or tmp_path / "data", tmp_path, options)
     try:
         yield relay
     finally:

@@ -1,4 +1,4 @@
-"""A relay served over HTTP, on a real directory, without sockets and with time moved by hand."""
+"""A relay served over HTTP on a real directory, without sockets and with a manual clock."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from waypost.testing import ManualClock
 ORIGIN = "relay.test:8080"
 
 
-class Served:
-    """The relay as callers see it, and from within for what callers cannot see."""
+class HttpRelay:
+    """Requests to the relay, and its inside for facts that no response shows."""
 
     def __init__(
         self,
