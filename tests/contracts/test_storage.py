@@ -133,8 +133,8 @@ async def test_a_failed_message_is_a_dead_letter_that_can_be_redriven(
     message_id = await send(relay, "again")
     await relay.idle()
     relay = await reopen()
-    (letter,) = await relay.dead_letters()
-    assert (letter.reason, letter.envelope.payload) == ("handler failed: ValueError: no", "again")
+    (dead,) = await relay.dead_letters()
+    assert (dead.reason, dead.envelope.payload) == ("handler failed: ValueError: no", "again")
     await send(relay, "first")
     assert await relay.redrive(message_id) == 1
     relay = await reopen()

@@ -45,8 +45,8 @@ async def test_waiting_and_later_publishes_fail_and_the_sync_is_not_retried(
     await asyncio.sleep(0)
     syncs.fail()
     syncs.release()
-    told = await asyncio.gather(*first, *queued, return_exceptions=True)
-    assert all(isinstance(one, RelayStopped) for one in told), told
+    results = await asyncio.gather(*first, *queued, return_exceptions=True)
+    assert all(isinstance(one, RelayStopped) for one in results), results
     with pytest.raises(RelayStopped, match=os.strerror(errno.EIO)):
         await publish(relay)
     with pytest.raises(RelayStopped):
@@ -199,8 +199,8 @@ async def test_housekeeping_of_a_stopped_relay_writes_nothing_down(
     await eventually(lambda: syncs.begun > begun, "the sync")
     syncs.fail()
     syncs.release()
-    told = await asyncio.gather(*unconfirmed, return_exceptions=True)
-    assert all(isinstance(one, RelayStopped) for one in told), told
+    results = await asyncio.gather(*unconfirmed, return_exceptions=True)
+    assert all(isinstance(one, RelayStopped) for one in results), results
     for _ in range(3):
         try:
             relay.sweep()

@@ -66,12 +66,22 @@ async def test_a_cut_anywhere_keeps_whole_batches_only(history: Path, tmp_path: 
 @pytest.mark.parametrize(
     "tail",
     [
-        *(b"\0" * 100_000, b"garbage", b"\n\n\n", b'{"kind":"acked"', b'{"kind":"commit"}\n'),
-        *(b"\xff" * 99, b'{"kind":"acked","id":"x","endpoint":"agent.a","at_us":1}\n' * 2_000),
+        b"\0" * 100_000,
+        b"garbage",
+        b"\n\n\n",
+        b'{"kind":"acked"',
+        b'{"kind":"commit"}\n',
+        b"\xff" * 99,
+        b'{"kind":"acked","id":"x","endpoint":"agent.a","at_us":1}\n' * 2_000,
     ],
     ids=[
-        *("zeros", "text", "newlines", "half a line", "an empty commit"),
-        *("not text", "a large batch without its commit"),
+        "zeros",
+        "text",
+        "newlines",
+        "half a line",
+        "an empty commit",
+        "not text",
+        "a large batch without its commit",
     ],
 )
 async def test_uncommitted_bytes_are_cut(copy: Path, tail: bytes) -> None:

@@ -53,10 +53,10 @@ def assert_callers_know(model: Model, total: Sum, now_ms: int) -> None:
             for name, event in box.live.items()
             if name in box.leased or event["budget"]["ttl"] >= now_ms
         ]
-        assert live == [(letter.id, letter.sender) for letter in model.box(endpoint)]
+        assert live == [(message.id, message.sender) for message in model.box(endpoint)]
         dead = {name: box.arrival(name)["sender"] for name in box.dead}
         found = model.dead.get(endpoint, {}).values()
-        assert dead == {letter.id: letter.sender for letter in found}
+        assert dead == {message.id: message.sender for message in found}
 
 
 def order_at(endpoint: str, handled: list[tuple[str, str]]) -> list[str]:

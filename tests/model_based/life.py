@@ -124,7 +124,7 @@ class Life:
         self.do(
             self.relay._runtime.checkpoints._wait_until_written()
         )  # or threads would decide what is dropped
-        self.model.settle(self.clock())
+        self.model.apply_due(self.clock())
 
     def now_ms(self) -> int:
         return self.clock() // 1000
@@ -274,13 +274,13 @@ class Life:
 
     def signal(self, subject: str) -> None:
         seq = self.relay.metrics().seq
-        told = Signal(
+        presence = Signal(
             type=SignalType.PRESENCE,
             state="here",
             endpoint_subject=subject,
             timestamp="2026-01-01T00:00:00Z",  # type: ignore[arg-type]
         )
-        assert self.call(self.relay.signal, subject, told) == 1
+        assert self.call(self.relay.signal, subject, presence) == 1
         assert self.relay.metrics().seq == seq
 
     def advance(self, milliseconds: int) -> None:

@@ -216,9 +216,8 @@ def test_a_half_open_circuit_counts_the_outcomes_of_probes_only(ok: bool) -> Non
 @pytest.mark.parametrize("probe", [True, False])
 def test_a_closed_circuit_counts_every_outcome(probe: bool) -> None:
     breakers = breakers_of(failure_threshold=2)
-    breakers.record_outcome("a", ok=False, probe=probe, now_ms=0)
-    breakers.record_outcome("a", ok=True, probe=probe, now_ms=0)
-    breakers.record_outcome("a", ok=False, probe=probe, now_ms=0)
+    for ok in (False, True, False):
+        breakers.record_outcome("a", ok=ok, probe=probe, now_ms=0)
     assert breakers.state_of("a") is CLOSED
     breakers.record_outcome("a", ok=False, probe=probe, now_ms=0)
     assert breakers.state_of("a") is OPEN

@@ -18,7 +18,7 @@ from waypost.policy.errors import InvalidMessage
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000
-NAMES = [f"agent.{letter}" for letter in "abcdef"]
+NAMES = [f"agent.{name}" for name in "abcdef"]
 
 
 class Message(msgspec.Struct):

@@ -12,7 +12,7 @@ from waypost.testing import ManualClock
 from waypost.wire.envelopes import instant
 
 
-async def bury(relay: Relay, payload: object = None, *, to: str = "agent.a") -> str:
+async def make_dead_letter(relay: Relay, payload: object = None, *, to: str = "agent.a") -> str:
     """A dead letter with the reason "call budget exhausted"."""
     result = await send(relay, payload, to=to, budget={"call_budget_remaining": 0})
     return result.message_id
@@ -21,18 +21,18 @@ async def bury(relay: Relay, payload: object = None, *, to: str = "agent.a") -> 
 async def test_a_dead_letter_has_its_envelope_reason_time_and_endpoint(
     relay: Relay, clock: ManualClock
 ) -> None:
-    message_id = await bury(relay, "lost")
-    (letter,) = await relay.dead_letters()
+    message_id = await make_dead_letter(relay, "lost")
+    (dead_letter,) = await relay.dead_letters()
     endpoint = relay.get_endpoint("agent.a")
     assert endpoint is not None
-    assert (letter.envelope.id, letter.envelope.payload) == (message_id, "lost")
-    assert letter.reason == "call budget exhausted"
-    assert letter.failed_at == instant(clock())
-    assert (letter.endpoint, letter.endpoint_hash) == ("agent.a", endpoint.hash)
+    assert (dead_letter.envelope.id, dead_letter.envelope.payload) == (message_id, "lost")
+    assert dead_letter.reason == "call budget exhausted"
+    assert dead_letter.failed_at == instant(clock())
+    assert (dead_letter.endpoint, dead_letter.endpoint_hash) == ("agent.a", endpoint.hash)
 
 
 async def test_a_dead_letter_is_in_failed_with_its_reason(relay: Relay, clock: ManualClock) -> None:
-    message_id = await bury(relay, "lost")
+    message_id = await make_dead_letter(relay, "lost")
     await relay.idle()
     endpoint = relay.get_endpoint("agent.a")
     assert endpoint is not None
@@ -51,15 +51,15 @@ def read_bytes(path: Path) -> bytes:
 async def test_the_oldest_failure_is_listed_first(relay: Relay, clock: ManualClock) -> None:
     relay.register_endpoint("agent.c")
     for number, to in enumerate(["agent.c", "agent.a", "agent.c"]):
-        await bury(relay, number, to=to)
+        await make_dead_letter(relay, number, to=to)
         clock.advance_ms(1)
     assert [one.envelope.payload for one in await relay.dead_letters()] == [0, 1, 2]
 
 
 async def test_dead_letters_can_be_listed_for_one_endpoint(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
-    await bury(relay, 1)
-    await bury(relay, 2, to="agent.c")
+    await make_dead_letter(relay, 1)
+    await make_dead_letter(relay, 2, to="agent.c")
     assert [one.envelope.payload for one in await relay.dead_letters("agent.c")] == [2]
     assert await relay.dead_letters("agent.nobody") == []
 
@@ -72,12 +72,13 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(
     first = clock()
     ids = []
     for _ in range(3):
-        ids.append(await bury(relay))
+        ids.append(await make_dead_letter(relay))
         clock.advance_ms(1000)
-    await bury(relay, to="agent.c")
+    await make_dead_letter(relay, to="agent.c")
     largest, *others = await relay.dead_letter_groups()
     assert (largest.endpoint, largest.reason, largest.count) == (
-        *("agent.a", "call budget exhausted"),
+        "agent.a",
+        "call budget exhausted",
         3,
     )
     assert largest.ids == ids
@@ -88,13 +89,13 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(
 
 async def test_the_groups_of_one_endpoint_may_be_asked_for_alone(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
-    await bury(relay)
-    await bury(relay, to="agent.c")
+    await make_dead_letter(relay)
+    await make_dead_letter(relay, to="agent.c")
     assert [one.endpoint for one in await relay.dead_letter_groups("agent.c")] == ["agent.c"]
 
 
 async def test_a_redriven_message_is_queued_last(relay: Relay) -> None:
-    message_id = await bury(relay, "second chance")
+    message_id = await make_dead_letter(relay, "second chance")
     await send(relay, "first")
     assert await relay.redrive(message_id) == 1
     assert await relay.dead_letters() == []
@@ -102,7 +103,7 @@ async def test_a_redriven_message_is_queued_last(relay: Relay) -> None:
 
 
 async def test_a_redriven_message_keeps_its_id_and_its_sender(relay: Relay) -> None:
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     await relay.redrive(message_id)
     (envelope,) = await relay.lease("agent.a")
     assert (envelope.id, envelope.sender) == (message_id, "agent.b")
@@ -111,14 +112,14 @@ async def test_a_redriven_message_keeps_its_id_and_its_sender(relay: Relay) -> N
 async def test_a_redriven_message_is_checked_no_more(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     await send(relay)  # now the mailbox is full
     assert await relay.redrive(message_id) == 1
     assert pending(relay) == 2
 
 
 async def test_a_redriven_message_is_delivered_to_its_handler(relay: Relay) -> None:
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     seen: list[Envelope] = []
     relay.subscribe("agent.a", seen.append)
     await relay.redrive(message_id)
@@ -134,7 +135,7 @@ async def test_an_expired_redriven_message_is_removed(relay: Relay, clock: Manua
 
 
 async def test_a_redriven_message_lies_in_new_again(relay: Relay) -> None:
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     await relay.redrive(message_id)
     await relay.idle()
     endpoint = relay.get_endpoint("agent.a")
@@ -146,7 +147,7 @@ async def test_a_message_may_fail_and_be_redriven_again_and_again(relay: Relay) 
     def fail(envelope: Envelope) -> None:
         raise ValueError
 
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     relay.subscribe("agent.a", fail)
     for _ in range(3):
         assert await relay.redrive(message_id) == 1
@@ -171,7 +172,7 @@ async def test_purging_throws_everything_away(relay: Relay) -> None:
     endpoint = relay.get_endpoint("agent.a")
     assert endpoint is not None
     for _ in range(3):
-        await bury(relay)
+        await make_dead_letter(relay)
     await send(relay, "alive")
     assert await relay.purge_dead_letters() == 3
     await relay.idle()
@@ -184,9 +185,9 @@ async def test_purging_throws_everything_away(relay: Relay) -> None:
 async def test_purging_keeps_newer_dead_letters(
     relay: Relay, clock: ManualClock, as_duration: bool
 ) -> None:
-    await bury(relay, "old")
+    await make_dead_letter(relay, "old")
     clock.advance_ms(1)
-    await bury(relay, "young")
+    await make_dead_letter(relay, "young")
     clock.advance_ms(60_000)
     limit = (
         timedelta(minutes=1)
@@ -199,14 +200,14 @@ async def test_purging_keeps_newer_dead_letters(
 
 async def test_purging_may_be_for_one_endpoint_alone(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
-    await bury(relay)
-    await bury(relay, to="agent.c")
+    await make_dead_letter(relay)
+    await make_dead_letter(relay, to="agent.c")
     assert await relay.purge_dead_letters(subject="agent.c") == 1
     assert [one.endpoint for one in await relay.dead_letters()] == ["agent.a"]
 
 
 async def test_a_purge_is_journaled(relay: Relay, data: Path) -> None:
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     await relay.purge_dead_letters()
     (event,) = events(data, "expired")
     assert (event["id"], event["was"], event["reason"]) == (message_id, "dead", "purged")
@@ -217,7 +218,7 @@ async def test_dead_letters_past_their_retention_are_swept(start, clock: ManualC
         housekeeping=HousekeepingConfig(dead_letter_retention_ms=DAY_MS, sweep_interval_ms=DAY_MS)
     )
     relay.register_endpoint("agent.a")
-    await bury(relay)
+    await make_dead_letter(relay)
     clock.advance_ms(DAY_MS)
     relay.sweep()
     assert len(await relay.dead_letters()) == 1
@@ -227,18 +228,18 @@ async def test_dead_letters_past_their_retention_are_swept(start, clock: ManualC
 
 
 async def test_dead_letters_of_an_unregistered_endpoint_are_kept(relay: Relay) -> None:
-    message_id = await bury(relay)
+    message_id = await make_dead_letter(relay)
     relay.unregister_endpoint("agent.a")
-    (letter,) = await relay.dead_letters()
-    assert letter.envelope.id == message_id
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.envelope.id == message_id
 
 
 async def test_a_dead_letter_keeps_its_large_payload(start) -> None:
     relay = await start(rate_limit=UNLIMITED)
     relay.register_endpoint("agent.a")
-    message_id = await bury(relay, "x" * 50_000)
-    (letter,) = await relay.dead_letters()
-    assert len(letter.envelope.payload) == 50_000
+    message_id = await make_dead_letter(relay, "x" * 50_000)
+    (dead_letter,) = await relay.dead_letters()
+    assert len(dead_letter.envelope.payload) == 50_000
     await relay.redrive(message_id)
     assert len((await relay.lease("agent.a"))[0].payload) == 50_000
 
@@ -253,4 +254,8 @@ async def test_a_mailbox_keeps_no_more_dead_letters_than_its_bound(
             await relay.publish(
                 "agent.a", number, sender="agent.b", budget={"call_budget_remaining": 0}
             )
-        assert [letter.envelope.payload for letter in await relay.dead_letters()] == [2, 3, 4]
+        assert [dead_letter.envelope.payload for dead_letter in await relay.dead_letters()] == [
+            2,
+            3,
+            4,
+        ]

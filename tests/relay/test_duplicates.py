@@ -324,8 +324,8 @@ async def test_another_senders_dead_letter_is_not_forgotten(relay: Relay) -> Non
     for budget in (None, overdrawn):
         with pytest.raises(InvalidMessage, match="taken"):
             await send(relay, "mine", message_id="order-1", budget=budget)
-    [letter] = await relay.dead_letters()
-    assert (letter.envelope.sender, letter.envelope.payload) == ("agent.x", "theirs")
+    [dead_letter] = await relay.dead_letters()
+    assert (dead_letter.envelope.sender, dead_letter.envelope.payload) == ("agent.x", "theirs")
     assert await relay.lease("agent.a") == []
 
 

@@ -93,9 +93,9 @@ async def test_a_failing_handler_makes_a_dead_letter_with_its_reason(relay: Rela
     relay.subscribe("agent.a", fail)
     await send(relay, "print this")
     await relay.idle()
-    (letter,) = await relay.dead_letters()
-    assert letter.reason == "handler failed: RuntimeError: no paper"
-    assert letter.envelope.payload == "print this"
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.reason == "handler failed: RuntimeError: no paper"
+    assert dead_letter.envelope.payload == "print this"
 
 
 async def test_a_raising_handler_keeps_no_other_from_the_message(relay: Relay) -> None:
@@ -122,8 +122,8 @@ async def test_the_reasons_of_all_raising_handlers_are_kept(relay: Relay) -> Non
     relay.subscribe("agent.a", fail_with("two"))
     await send(relay)
     await relay.idle()
-    (letter,) = await relay.dead_letters()
-    assert letter.reason == "handler failed: ValueError: one; ValueError: two"
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.reason == "handler failed: ValueError: one; ValueError: two"
 
 
 async def test_a_raising_handler_does_not_stop_later_messages(relay: Relay) -> None:
@@ -152,9 +152,9 @@ async def test_a_handler_whose_own_task_was_cancelled_counts_as_failed(relay: Re
     await asyncio.gather(*(send(relay, number) for number in range(3)))
     relay.subscribe("agent.a", give_up_at_first)
     await relay.idle()
-    (letter,) = await relay.dead_letters()
+    (dead_letter,) = await relay.dead_letters()
     assert seen == [0, 1, 2]
-    assert letter.reason == "handler failed: CancelledError: "
+    assert dead_letter.reason == "handler failed: CancelledError: "
 
 
 async def test_a_late_subscriber_gets_pending_messages(relay: Relay) -> None:
@@ -246,8 +246,8 @@ async def test_two_agents_answering_each_other_stop_at_the_cycle(relay: Relay) -
     relay.subscribe("agent.*", answer)
     await send(relay)
     await relay.idle()
-    (letter,) = await relay.dead_letters()
-    assert letter.reason == "cycle detected: agent.a already in chain"
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.reason == "cycle detected: agent.a already in chain"
 
 
 async def test_a_chain_through_many_agents_stops_at_the_last_hop(relay: Relay) -> None:
@@ -261,9 +261,9 @@ async def test_a_chain_through_many_agents_stops_at_the_last_hop(relay: Relay) -
     relay.subscribe("chain.*", pass_on)
     await send(relay, to="chain.0")
     await relay.idle()
-    (letter,) = await relay.dead_letters()
-    assert letter.endpoint == "chain.5"
-    assert letter.reason == "max hops exceeded (5/5)"
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.endpoint == "chain.5"
+    assert dead_letter.reason == "max hops exceeded (5/5)"
 
 
 async def test_a_chain_stops_when_its_calls_are_used_up(relay: Relay) -> None:
@@ -271,8 +271,8 @@ async def test_a_chain_stops_when_its_calls_are_used_up(relay: Relay) -> None:
     await send(relay, budget={"call_budget_remaining": 1})
     (envelope,) = await relay.lease("agent.a")
     await send(relay, to="agent.c", parent=envelope)
-    (letter,) = await relay.dead_letters()
-    assert letter.reason == "call budget exhausted"
+    (dead_letter,) = await relay.dead_letters()
+    assert dead_letter.reason == "call budget exhausted"
 
 
 @pytest.mark.parametrize(
@@ -345,8 +345,8 @@ async def test_closing_cancels_a_handler_that_will_not_end_and_keeps_the_rest(
     relay.subscribe("agent.a", hang)
     await began.wait()
     again = await start()
-    (letter,) = await again.dead_letters()
-    assert letter.reason == "interrupted: the relay was closed while it ran"
+    (dead_letter,) = await again.dead_letters()
+    assert dead_letter.reason == "interrupted: the relay was closed while it ran"
     assert payloads(await again.lease("agent.a")) == [1, 2]
 
 

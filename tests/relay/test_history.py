@@ -20,7 +20,7 @@ from waypost import (
 from waypost.testing import ManualClock
 
 
-async def told(relay: Relay, message_id: str) -> list[tuple[str, str]]:
+async def history_of(relay: Relay, message_id: str) -> list[tuple[str, str]]:
     return [(step.kind, step.text) for step in (await relay.explain(message_id)).steps]
 
 
@@ -34,7 +34,7 @@ async def test_the_history_of_an_accepted_message_has_every_check_with_its_count
     await send(relay)
     result = await send(relay)
     size = relay.metrics().endpoints[0].bytes // 2
-    assert await told(relay, result.message_id) == [
+    assert await history_of(relay, result.message_id) == [
         ("check", "rate limit passed: 1/10 in the sender's window"),
         ("check", f"backpressure passed: 1/20 in the mailbox, {size:,} bytes"),
         ("check", f"quota of tier 1 passed: 1 messages, {size:,} bytes already in this inbox"),
@@ -51,7 +51,9 @@ async def test_a_history_has_the_outcome_of_the_message(relay: Relay, clock: Man
     await relay.lease("agent.a")
     await relay.nack("agent.a", result.message_id)
     await relay.ack("agent.a", result.message_id)
-    assert [step for step in await told(relay, result.message_id) if step[0] != "check"][1:] == [
+    assert [step for step in await history_of(relay, result.message_id) if step[0] != "check"][
+        1:
+    ] == [
         ("leased", "delivered, attempt 1, via lease"),
         ("returned", "returned to the queue: lease timed out"),
         ("leased", "delivered, attempt 2, via lease"),
@@ -69,7 +71,7 @@ async def test_a_history_has_the_failure_and_the_redrive(relay: Relay) -> None:
     await relay.idle()
     stop()
     await relay.redrive(result.message_id)
-    kinds = [kind for kind, _ in await told(relay, result.message_id)]
+    kinds = [kind for kind, _ in await history_of(relay, result.message_id)]
     assert kinds[-4:] == ["accepted", "leased", "failed", "redriven"]
 
 
@@ -97,7 +99,7 @@ async def test_steps_come_in_order_with_their_time(relay: Relay, clock: ManualCl
 
 async def test_the_history_of_a_message_without_recipients(relay: Relay) -> None:
     result = await send(relay, to="agent.nobody")
-    assert await told(relay, result.message_id) == [
+    assert await history_of(relay, result.message_id) == [
         ("check", "rate limit passed: 0/100 in the sender's window"),
         ("accepted", "agent.b -> agent.nobody: no recipient"),
     ]
@@ -110,7 +112,7 @@ async def test_a_disabled_check_is_not_in_the_history(start) -> None:
     )
     relay.register_endpoint("agent.a")
     result = await send(relay)
-    checks = [text for kind, text in await told(relay, result.message_id) if kind == "check"]
+    checks = [text for kind, text in await history_of(relay, result.message_id) if kind == "check"]
     assert [text.split(" ")[0] for text in checks] == ["circuit", "budget"]
 
 
@@ -119,7 +121,7 @@ async def test_a_rejection_tells_which_check_rejected_and_none_after_it(start) -
     relay.register_endpoint("agent.a")
     await send(relay)
     await send(relay, message_id="order-1")
-    assert await told(relay, "order-1") == [
+    assert await history_of(relay, "order-1") == [
         ("check", "rate limit passed: 1/100 in the sender's window"),
         ("check", "backpressure rejected: 1/1 in the mailbox, 254 bytes"),
         (
@@ -133,7 +135,7 @@ async def test_the_history_of_a_rate_limited_message(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     await send(relay)
     await send(relay, message_id="order-1")
-    assert [text for _, text in await told(relay, "order-1")] == [
+    assert [text for _, text in await history_of(relay, "order-1")] == [
         "rate limit rejected: 1/1 in the sender's window",
         "agent.b -> agent.a: rate_limited: rate limit exceeded: 1/1 messages in 60s window",
     ]
@@ -143,7 +145,7 @@ async def test_the_history_of_a_message_over_its_quota(start) -> None:
     relay = await start(qos=QosConfig(enabled=True, tier1=TierLimits(0, 100)))
     relay.register_endpoint("agent.a")
     await send(relay, message_id="order-1")
-    steps = await told(relay, "order-1")
+    steps = await history_of(relay, "order-1")
     assert steps[-2][1] == "quota of tier 1 rejected: 0 messages, 0 bytes already in this inbox"
     assert "quota_exceeded" in steps[-1][1]
 
@@ -159,12 +161,12 @@ async def test_the_history_of_a_message_for_a_broken_endpoint(start) -> None:
     await send(relay)
     await relay.idle()
     await send(relay, message_id="order-1")
-    assert (await told(relay, "order-1"))[-2][1] == "circuit breaker rejected: OPEN"
+    assert (await history_of(relay, "order-1"))[-2][1] == "circuit breaker rejected: OPEN"
 
 
 async def test_the_history_of_a_message_over_its_budget(relay: Relay) -> None:
     result = await send(relay, budget={"call_budget_remaining": 0, "ttl": 77})
-    steps = await told(relay, result.message_id)
+    steps = await history_of(relay, result.message_id)
     assert (
         steps[-2][1] == "budget rejected: hop 0 of 5, 0 calls left, expires 1970-01-01 00:00:00 UTC"
     )
@@ -175,7 +177,7 @@ async def test_the_history_of_a_denied_message(relay: Relay) -> None:
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))
     with pytest.raises(AccessDenied):
         await send(relay, message_id="order-1")
-    ((kind, text),) = await told(relay, "order-1")
+    ((kind, text),) = await history_of(relay, "order-1")
     assert kind == "rejected"
     assert "access_denied" in text
 
@@ -197,7 +199,7 @@ async def test_an_id_within_a_payload_is_not_part_of_the_history(relay: Relay) -
 )
 async def test_any_id_chosen_by_its_sender_has_a_history(relay: Relay, message_id: str) -> None:
     await send(relay, message_id=message_id)
-    assert (await told(relay, message_id))[-1][0] == "accepted"
+    assert (await history_of(relay, message_id))[-1][0] == "accepted"
 
 
 async def test_a_history_is_complete_when_its_segments_are_sealed(
@@ -208,7 +210,7 @@ async def test_a_history_is_complete_when_its_segments_are_sealed(
     await relay.lease("agent.a")
     await relay.seal_journal()
     await relay.ack("agent.a", result.message_id)
-    kinds = [kind for kind, _ in await told(relay, result.message_id) if kind != "check"]
+    kinds = [kind for kind, _ in await history_of(relay, result.message_id) if kind != "check"]
     assert kinds == ["accepted", "leased", "acked"]
 
 
@@ -223,14 +225,14 @@ async def test_a_history_is_found_after_a_restart_and_long_afterwards(
     clock.advance_ms(3 * DAY_MS)
     relay = await start(**rarely)
     await send(relay)
-    assert "accepted" in [kind for kind, _ in await told(relay, result.message_id)]
+    assert "accepted" in [kind for kind, _ in await history_of(relay, result.message_id)]
 
 
 async def test_a_message_that_practically_never_expires_has_a_history(start) -> None:
     relay = await start(default_ttl_ms=1 << 52)
     relay.register_endpoint("agent.a")
     result = await send(relay)
-    assert (await told(relay, result.message_id))[-1][0] == "accepted"
+    assert (await history_of(relay, result.message_id))[-1][0] == "accepted"
 
 
 async def test_a_history_is_read_while_others_publish(relay: Relay, data: Path) -> None:

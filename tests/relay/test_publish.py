@@ -101,10 +101,10 @@ async def test_an_expired_message_is_rejected_and_a_dead_letter(
     relay: Relay, clock: ManualClock
 ) -> None:
     result = await send(relay, "late", budget={"ttl": clock() // 1000 - 1})
-    (letter,) = await relay.dead_letters()
+    (dead_letter,) = await relay.dead_letters()
     assert (result.delivered_to, reasons(result)) == (0, [Reason.BUDGET_EXCEEDED])
-    assert letter.reason == "message expired (TTL)"
-    assert (letter.envelope.id, letter.envelope.payload) == (result.message_id, "late")
+    assert dead_letter.reason == "message expired (TTL)"
+    assert (dead_letter.envelope.id, dead_letter.envelope.payload) == (result.message_id, "late")
 
 
 async def test_a_message_at_the_very_end_of_its_time_is_still_taken(
@@ -240,9 +240,9 @@ async def test_with_every_limit_off_publishing_just_works(start) -> None:
 
 async def test_the_budget_is_enforced_after_the_other_checks_passed(relay: Relay) -> None:
     result = await send(relay, budget={"call_budget_remaining": 0})
-    (letter,) = await relay.dead_letters()
+    (dead_letter,) = await relay.dead_letters()
     assert reasons(result) == [Reason.BUDGET_EXCEEDED]
-    assert letter.reason == "call budget exhausted"
+    assert dead_letter.reason == "call budget exhausted"
 
 
 async def test_a_full_mailbox_is_reported_before_an_empty_budget(start) -> None:

@@ -251,10 +251,10 @@ async def test_an_eviction_is_never_silent(narrow: Relay, data: Path) -> None:
     victim = await fill(narrow)
     await send(narrow, "y" * 1000)
     (event,) = events(data, "evicted")
-    (letter,) = await narrow.dead_letters()
+    (dead_letter,) = await narrow.dead_letters()
     (signal,) = heard
     assert (event["id"], event["endpoint"], event["sender"]) == (victim, "agent.a", "agent.greedy")
-    assert (letter.envelope.id, letter.reason) == (victim, event["reason"])
+    assert (dead_letter.envelope.id, dead_letter.reason) == (victim, event["reason"])
     assert (signal.state, signal.endpoint_subject) == ("evicted", "agent.a")
     assert signal.data["message_id"] == victim
 
@@ -306,8 +306,8 @@ async def test_a_probe_for_which_no_room_can_be_made_gives_its_slot_back(
     await send(relay)
     await relay.idle()
     stop()
-    for letter in await relay.dead_letters():
-        await relay.redrive(letter.envelope.id)
+    for dead_letter in await relay.dead_letters():
+        await relay.redrive(dead_letter.envelope.id)
     (held,) = await relay.lease("agent.a")
     clock.advance_ms(1000)
     assert reasons(await send(relay, "x" * 2300)) == [Reason.BACKPRESSURE]
@@ -353,7 +353,9 @@ async def test_a_message_evicted_before_it_was_durable_is_a_complete_dead_letter
     endpoint = relay.register_endpoint("agent.a")
     await relay.publish_many(drafts(30, payload="x" * 1_000))
     await relay.idle()
-    letters = await relay.dead_letters()
-    assert len(letters) > 10
-    assert all(len(letter.envelope.payload) == 1_000 for letter in letters)
-    assert files(endpoint)["failed"] == sorted(letter.envelope.id for letter in letters)
+    dead_letters = await relay.dead_letters()
+    assert len(dead_letters) > 10
+    assert all(len(dead_letter.envelope.payload) == 1_000 for dead_letter in dead_letters)
+    assert files(endpoint)["failed"] == sorted(
+        dead_letter.envelope.id for dead_letter in dead_letters
+    )

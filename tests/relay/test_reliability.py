@@ -160,11 +160,11 @@ async def test_an_open_breaker_stores_nothing_and_makes_no_dead_letter(
 ) -> None:
     endpoint = opened.get_endpoint("agent.a")
     assert endpoint is not None
-    letters = len(await opened.dead_letters())
+    dead_letters = len(await opened.dead_letters())
     await send(opened)
     await opened.idle()
     assert files(endpoint)["new"] == []
-    assert len(await opened.dead_letters()) == letters
+    assert len(await opened.dead_letters()) == dead_letters
     assert moody.handled == 3
 
 

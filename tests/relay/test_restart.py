@@ -309,9 +309,9 @@ async def test_a_message_of_a_handler_interrupted_by_a_crash_is_a_dead_letter(
     crashed = shutil.copytree(data, tmp_path / "as the crash left it")
     may_end.set()
     async with Relay(crashed, settings=Settings(watch_files=False), clock=clock) as after:
-        (letter,) = await after.dead_letters()
-        assert letter.envelope.payload == "half done"
-        assert letter.reason.startswith("interrupted: the relay stopped while its handler")
+        (dead_letter,) = await after.dead_letters()
+        assert dead_letter.envelope.payload == "half done"
+        assert dead_letter.reason.startswith("interrupted: the relay stopped while its handler")
         assert await after.lease("agent.a") == []
 
 

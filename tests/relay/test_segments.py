@@ -199,8 +199,8 @@ async def test_a_segment_with_a_dead_letter_is_kept_until_it_is_purged(
 ) -> None:
     await send(brief, "x" * 10_000, budget={"call_budget_remaining": 0})
     await an_hour_later(brief, clock)
-    (letter,) = await brief.dead_letters()
-    assert len(letter.envelope.payload) == 10_000
+    (dead_letter,) = await brief.dead_letters()
+    assert len(dead_letter.envelope.payload) == 10_000
     old = first_segment(data)
     await brief.purge_dead_letters()
     await an_hour_later(brief, clock)

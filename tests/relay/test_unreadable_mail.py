@@ -38,10 +38,10 @@ async def with_damaged_payload(start: Start, data: Path) -> Relay:
 async def test_a_lease_skips_a_damaged_payload(start: Start, data: Path) -> None:
     relay = await with_damaged_payload(start, data)
     assert payloads(await relay.lease("agent.a")) == ["sound"]
-    [letter] = await relay.dead_letters()
-    assert letter.envelope.id == "large"
-    assert letter.envelope.payload is None
-    assert "unreadable" in letter.reason
+    [dead_letter] = await relay.dead_letters()
+    assert dead_letter.envelope.id == "large"
+    assert dead_letter.envelope.payload is None
+    assert "unreadable" in dead_letter.reason
 
 
 async def test_an_unreadable_dead_letter_is_not_redriven(start: Start, data: Path) -> None:

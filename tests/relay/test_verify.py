@@ -24,7 +24,7 @@ Start = Callable[..., Awaitable[Relay]]
 SHORT = HousekeepingConfig(journal_retention_ms=HOUR_MS, segment_max_age_ms=HOUR_MS)
 
 
-def told(report: VerifyReport) -> list[str]:
+def texts_of(report: VerifyReport) -> list[str]:
     return [f"{one.outcome} {one.where}: {one.text}" for one in report.findings]
 
 
@@ -55,7 +55,7 @@ async def test_rows_older_than_the_journal_are_not_reported(
     rows, _ = read_index(DataDir(data))
     assert rows is not None
     assert ("agent.old", "agent.a") in rows.last_seen
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_a_rebuild_keeps_rows_that_only_the_index_has(
@@ -91,7 +91,7 @@ async def test_an_index_that_stands_before_the_last_sweep_is_not_wrong(
     assert not (data / "journal" / f"{1:020d}.jsonl").exists()
     for suffix, content in zip(("", "-wal"), behind, strict=True):
         (data / f"index.db{suffix}").write_bytes(content)
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_duplicate_ids_past_their_window_may_be_missing(
@@ -107,7 +107,7 @@ async def test_duplicate_ids_past_their_window_may_be_missing(
     rows, _ = read_index(DataDir(data))
     assert rows is not None
     assert rows.duplicates == {}
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_a_running_relay_is_looked_at_without_being_disturbed(
@@ -122,7 +122,7 @@ async def test_a_running_relay_is_looked_at_without_being_disturbed(
     before = tree(data)
     report = await asyncio.to_thread(verify, DataDir(data))
     assert report.in_use_by
-    assert told(report) == []
+    assert texts_of(report) == []
     assert tree(data) == before
     with pytest.raises(DataDirInUse):
         verify(DataDir(data), repair=True)
@@ -137,7 +137,7 @@ async def test_an_unfinished_write_of_a_running_relay_is_not_damage(
     [segment] = (data / "journal").glob("*.open")
     with segment.open("ab") as file:
         file.write(b'{"kind":"acce')
-    assert told(await asyncio.to_thread(verify, DataDir(data))) == []
+    assert texts_of(await asyncio.to_thread(verify, DataDir(data))) == []
 
 
 async def test_segments_are_counted_off_one_by_one(start: Start, data: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_directory_without_a_journal_is_rejected(data: Path) -> None:
 
 async def test_a_relay_that_never_did_anything_is_in_order(start: Start, data: Path) -> None:
     await (await start()).close()
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_an_empty_index_only_has_to_catch_up(start: Start, data: Path) -> None:
@@ -173,16 +173,16 @@ async def test_an_empty_index_only_has_to_catch_up(start: Start, data: Path) -> 
     await relay.close()
     (data / "index.db").unlink()
     Index(data / "index.db").close()
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_an_index_with_invalid_text_is_rebuilt(start: Start, data: Path) -> None:
     await (await start()).close()
     index = data / "index.db"
     index.write_bytes(index.read_bytes().replace(b"CREATE TABLE", b"CRE\xc1TE TABLE"))
-    assert "cannot be read" in told(verify(DataDir(data)))[0]
+    assert "cannot be read" in texts_of(verify(DataDir(data)))[0]
     verify(DataDir(data), repair=True)
-    assert told(verify(DataDir(data))) == []
+    assert texts_of(verify(DataDir(data))) == []
 
 
 async def test_a_payload_shared_by_several_endpoints_is_restored_for_all(
@@ -199,7 +199,7 @@ async def test_a_payload_shared_by_several_endpoints_is_restored_for_all(
     for file in list((data / "mailboxes").glob("*/new/shared"))[1:]:
         file.unlink()
     report = verify(DataDir(data), repair=True)
-    assert report.ok, told(report)
+    assert report.ok, texts_of(report)
     assert bodies.read_bytes() == whole
     assert len(list((data / "mailboxes").glob("*/new/shared"))) == 3
 
@@ -216,7 +216,7 @@ async def test_a_damaged_payload_of_a_removed_message_is_only_noted(
     bodies.write_bytes(b"")
     report = verify(DataDir(data))
     assert report.ok
-    [text] = told(report)
+    [text] = texts_of(report)
     assert text.startswith("noted")
 
 
@@ -234,7 +234,7 @@ async def test_an_index_is_trusted_where_the_journal_has_lost_events(
     report = verify(DataDir(data), repair=True)
     assert not report.ok
     assert report.messages == 0, "the message was acknowledged, and must not come back"
-    assert any("so it is kept" in text for text in told(report))
+    assert any("so it is kept" in text for text in texts_of(report))
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_whatever_is_damaged_verify_tells_and_repair_lasts(
     verify(DataDir(data), repair=True)
     after = verify(DataDir(data))
     left = [one for one in after.findings if one.outcome in (Outcome.FOUND, Outcome.REPAIRED)]
-    assert not left, told(after)
+    assert not left, texts_of(after)
     asyncio.run(opens(data))
 
 
