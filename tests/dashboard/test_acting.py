@@ -23,11 +23,11 @@ def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
     group = page.get_by_role("table", name=re.compile("max hops|hop")).first
     expect(group.get_by_role("row", name=re.compile("^agent.back"))).to_contain_text("2")
     page.get_by_role("button", name="Redrive 2 dead letters of agent.back").click()
-    asked = page.get_by_role("dialog", name="Put back 2 dead letters?")
+    asked = page.get_by_role("dialog", name="Redrive 2 dead letters?")
     expect(asked).to_contain_text("waypost dead-letters redrive back-1 back-2")
     assert dead_ids(relay, "agent.back") == ["back-1", "back-2"]
     asked.get_by_role("button", name="Redrive 2").click()
-    expect(page.get_by_role("status").filter(has_text="2 dead letters put back")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="2 dead letters redriven")).to_be_visible()
     assert dead_ids(relay, "agent.back") == []
     assert relay.acknowledge("agent.back") == 2
 
@@ -42,7 +42,7 @@ def test_one_letter_of_a_group_can_be_put_back_alone(
     expect(page.get_by_text('{"refund":12}')).to_be_visible()
     page.get_by_role("button", name="Redrive single-1").click()
     page.get_by_role("dialog").get_by_role("button", name="Redrive 1").click()
-    expect(page.get_by_text("1 dead letter put back.")).to_be_visible()
+    expect(page.get_by_text("1 dead letter redriven.")).to_be_visible()
     assert dead_ids(relay, "agent.single") == ["single-2"]
 
 
@@ -55,7 +55,7 @@ def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
     page.get_by_role("button", name="Purge…").click()
     asked = page.get_by_role("dialog", name="Purge dead letters?")
     expect(asked.get_by_role("button", name="Cancel")).to_be_focused()
-    expect(asked).to_contain_text("1 dead letter will be thrown away for good")
+    expect(asked).to_contain_text("1 dead letter will be deleted permanently")
     page.keyboard.press("Escape")
     expect(asked).to_be_hidden()
     expect(page.get_by_role("button", name="Purge…")).to_be_focused()
@@ -74,7 +74,7 @@ def test_a_purge_takes_what_it_names_and_nothing_else(
     asked.get_by_label("Age").select_option("7d")
     expect(asked).to_contain_text("--older-than 7d")
     asked.get_by_label("Age").select_option("")
-    asked.get_by_role("button", name="Purge for good").click()
+    asked.get_by_role("button", name="Purge").click()
     expect(page.get_by_text("1 dead letter purged.")).to_be_visible()
     assert dead_ids(relay, "agent.thrown") == []
     assert dead_ids(relay, "agent.kept") == ["kept-1"]
@@ -112,7 +112,7 @@ def test_settings_are_linted_compared_and_saved(
     expect(asked.get_by_role("listitem").filter(has_text="maxHops")).to_have_text("maxHops: 5 → 7")
     expect(asked).to_contain_text("waypost config save")
     asked.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("The settings hold.")).to_be_visible()
+    expect(page.get_by_text("Settings saved.")).to_be_visible()
     assert json.loads((own_relay.data / "config.json").read_bytes())["maxHops"] == 7
     assert own_relay.ask("GET", "/v1/config")["settings"]["maxHops"] == 7
 
@@ -121,22 +121,22 @@ def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/rules")
-    expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()
+    expect(page.get_by_text("No rules: every sender may write to every inbox.")).to_be_visible()
     page.get_by_label("From (sender pattern)").fill("agent..web")
     page.get_by_label("To (inbox pattern)").fill("agent.secret")
     expect(page.get_by_role("status").filter(has_text="agent..web")).to_be_visible()
     expect(page.get_by_role("button", name="Add rule")).to_be_disabled()
     page.get_by_label("From (sender pattern)").fill("_anonymous")
-    expect(page.get_by_text("it would be tried as number 1 of 1")).to_be_visible()
+    expect(page.get_by_text("it would be rule 1 of 1")).to_be_visible()
     assert relay.ask("GET", "/v1/rules")["rules"] == []
     page.get_by_role("button", name="Add rule").click()
-    page.get_by_role("dialog").get_by_role("button", name="Add it").click()
+    page.get_by_role("dialog").get_by_role("button", name="Add").click()
     expect(page.get_by_role("row", name=re.compile("_anonymous"))).to_contain_text("deny")
     [rule] = relay.ask("GET", "/v1/rules")["rules"]
     assert (rule["from"], rule["to"], rule["action"]) == ("_anonymous", "agent.secret", "deny")
     page.get_by_role("button", name="Remove the rule from _anonymous to agent.secret").click()
     asked = page.get_by_role("dialog", name="Remove this rule?")
     expect(asked).to_contain_text("waypost rules remove")
-    asked.get_by_role("button", name="Remove it").click()
-    expect(page.get_by_text("No rules: everyone may write to everyone.")).to_be_visible()
+    asked.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("No rules: every sender may write to every inbox.")).to_be_visible()
     assert relay.ask("GET", "/v1/rules")["rules"] == []

@@ -25,7 +25,7 @@ def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
         expect(page.get_by_role("img", name=re.compile(f"^{name}"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^rate limit"))).to_be_visible()
     expect(page.get_by_role("table").get_by_role("link").first).to_be_visible()
-    page.get_by_text("The numbers").first.click()
+    page.get_by_text("Values as a table").first.click()
     expect(page.get_by_role("table", name="Throughput").get_by_role("row").nth(1)).to_be_visible()
 
 
@@ -68,7 +68,7 @@ def test_an_inbox_tells_who_fills_it_by_sender_and_tier(
 
 def test_an_inbox_that_is_not_there_is_said_to_be_so(open_page: OpenPage) -> None:
     page = open_page("#/inboxes/agent.nobody-ever")
-    expect(page.get_by_text("There is no inbox agent.nobody-ever now")).to_be_visible()
+    expect(page.get_by_text("No inbox agent.nobody-ever")).to_be_visible()
 
 
 def test_inboxes_are_sorted_by_whichever_column_is_chosen(
@@ -89,11 +89,11 @@ def test_an_agent_is_listed_while_it_is_connected(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/agents")
-    expect(page.get_by_text("Nobody is connected")).to_be_visible()
+    expect(page.get_by_text("No agent is connected")).to_be_visible()
     with connect(relay.url, Identity.new("agent.here")):
         listed = page.get_by_role("row", name=re.compile("^agent.here"))
         expect(listed).to_contain_text("127.0.0.1:")
-        expect(listed).to_contain_text("as it comes")
+        expect(listed).to_contain_text("push")
     expect(listed).to_have_count(0)
 
 
@@ -107,7 +107,7 @@ def test_a_breaker_shows_its_state_and_how_it_got_there(
         relay.publish("service.flaky", "the ledger is away")
     now = page.get_by_role("table", name="Breakers that are not at rest")
     expect(now.get_by_role("row", name=re.compile("^service.flaky"))).to_contain_text("open")
-    moves = page.get_by_role("table", name="Moves of breakers")
+    moves = page.get_by_role("table", name="State changes")
     moved = moves.get_by_role("row", name=re.compile("service.flaky"))
     expect(moved).to_contain_text("failure_threshold consecutive failures")
 
@@ -134,7 +134,7 @@ def test_an_unknown_id_says_what_to_do(open_page: OpenPage) -> None:
     page = open_page("#/messages")
     page.get_by_label("Message id").fill("no-such-message")
     page.get_by_label("Message id").press("Enter")
-    expect(page.get_by_text("The journal knows no message no-such-message.")).to_be_visible()
+    expect(page.get_by_text("No message no-such-message in the journal.")).to_be_visible()
     expect(page.get_by_role("link", name="Search by sender")).to_be_visible()
 
 
@@ -147,7 +147,7 @@ def test_without_a_lake_the_page_says_how_to_make_a_report(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline")
-    expect(page.get_by_text("There is no report yet")).to_be_visible()
+    expect(page.get_by_text("No report yet")).to_be_visible()
     expect(page.get_by_text(f"waypost pipeline run --journal {relay.data}")).to_be_visible()
 
 
@@ -184,9 +184,9 @@ def test_the_last_backtest_is_told_in_a_sentence_and_a_table(
 
 def test_a_first_visit_says_what_to_do_next(open_page: OpenPage, own_relay: DashboardRelay) -> None:
     page = open_page(at=own_relay)
-    expect(page.get_by_text("Nothing has been sent yet")).to_be_visible()
+    expect(page.get_by_text("No message has been sent yet")).to_be_visible()
     expect(page.get_by_text(re.compile("waypost send agent.billing"))).to_be_visible()
     expect(page.get_by_text(re.compile("waypost listen agent.billing"))).to_be_visible()
     own_relay.publish("agent.billing")
-    expect(page.get_by_text("Nothing has been sent yet")).to_be_hidden()
+    expect(page.get_by_text("No message has been sent yet")).to_be_hidden()
     expect(page.get_by_role("img", name=re.compile("^Throughput"))).to_be_visible()

@@ -1,28 +1,28 @@
-// Asking the relay. The token goes in a header; answers that are refusals become errors.
+// Requests to the relay. The token is sent in a header; error responses are thrown.
 
 import { readToken } from "./token.js";
 
-/** The relay said no: `message` in its own words, `status` and `reason` for programs. */
-export class Refusal extends Error {
+/** An error response of the relay: `message` for people, `status` and `reason` for programs. */
+export class ApiError extends Error {
   constructor(status, error, reason) {
     super(error);
     this.status = status;
     this.reason = reason;
   }
 
-  get isAboutTheToken() {
+  get isTokenError() {
     return this.status === 401 || (this.status === 403 && this.reason === "forbidden");
   }
 }
 
-/** The relay did not answer at all. */
-export class Away extends Error {}
+/** The relay cannot be reached. */
+export class Unreachable extends Error {}
 
-let onTokenRefused = () => {};
+let onTokenRejected = () => {};
 
-/** Whom to tell when the token is not good (any more). */
-export function whenTokenRefused(act) {
-  onTokenRefused = act;
+/** Call `act` when the relay rejects the token. */
+export function whenTokenRejected(act) {
+  onTokenRejected = act;
 }
 
 export async function ask(path, { method = "GET", body, signal, token = readToken() } = {}) {
@@ -33,14 +33,14 @@ export async function ask(path, { method = "GET", body, signal, token = readToke
     response = await fetch(path, { method, headers, body, signal, cache: "no-store" });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new Away("the relay does not answer");
+    throw new Unreachable("the relay cannot be reached");
   }
   if (response.ok) return response;
-  const said = await response.json().catch(() => ({}));
-  const text = said.error || `the relay answered with ${response.status}`;
-  const refusal = new Refusal(response.status, text, said.reason || "");
-  if (refusal.isAboutTheToken) onTokenRefused(refusal);
-  throw refusal;
+  const answer = await response.json().catch(() => ({}));
+  const text = answer.error || `the relay returned HTTP ${response.status}`;
+  const failure = new ApiError(response.status, text, answer.reason || "");
+  if (failure.isTokenError) onTokenRejected(failure);
+  throw failure;
 }
 
 export async function read(path, query = {}, options = {}) {

@@ -1,10 +1,10 @@
-// Whether the relay answers, and since when it does not; and the problems it tells of itself.
+// The state of the connection, and the problems that the relay reports.
 
-import { byId, h, mark, say } from "./dom.js";
+import { byId, h, setAttr, setText } from "./dom.js";
 import { clock } from "./format.js";
 import { live } from "./live.js";
 
-const WORDS = { live: "Live", away: "Not connected", connecting: "Connecting…" };
+const STATES = { live: "Live", away: "Not connected", connecting: "Connecting…" };
 
 export function connectionBanner() {
   const status = byId("status");
@@ -12,25 +12,25 @@ export function connectionBanner() {
   const problems = byId("problems");
   const since = h("span");
   const next = h("span", { "aria-hidden": "true" });
-  const retry = h("button", { type: "button", onclick: () => live.stream?.hurry() }, "Try now");
+  const retry = h("button", { type: "button", onclick: () => live.stream?.retryNow() }, "Retry now");
   banner.append(h("p", {}, since, " ", next), retry);
-  let told = "";
+  let shown = "";
 
   function update() {
-    say(status, WORDS[live.state] ?? "");
-    mark(status, "data-state", live.state);
+    setText(status, STATES[live.state] ?? "");
+    setAttr(status, "data-state", live.state);
     const away = live.state === "away" && live.awaySince > 0;
     if (away && banner.hidden) {
-      const last = live.last ? ` What you see is from ${clock(live.last.at_us)}.` : "";
-      say(since, `The relay does not answer since ${clock(live.awaySince * 1000)}.${last}`);
+      const last = live.last ? ` The data shown is from ${clock(live.last.at_us)}.` : "";
+      setText(since, `The relay has been unreachable since ${clock(live.awaySince * 1000)}.${last}`);
     }
     banner.hidden = !away;
     document.body.classList.toggle("stale", away);
     const found = live.standing?.problems ?? [];
-    const full = live.standing?.storage_full ? ["The disk is full: publishes are refused until there is room."] : [];
+    const full = live.standing?.storage_full ? ["The disk is full: publishes are rejected until there is space."] : [];
     const all = [...full, ...found];
-    if (all.join("\n") === told) return;
-    told = all.join("\n");
+    if (all.join("\n") === shown) return;
+    shown = all.join("\n");
     problems.replaceChildren(...all.map((one) => h("p", {}, one)));
   }
 
@@ -38,6 +38,6 @@ export function connectionBanner() {
   setInterval(() => {
     if (banner.hidden) return;
     const left = Math.ceil(((live.stream?.retryAt ?? 0) - Date.now()) / 1000);
-    say(next, left > 0 ? `Next attempt in ${left} s.` : "Trying…");
+    setText(next, left > 0 ? `Next attempt in ${left} s.` : "Connecting…");
   }, 500);
 }

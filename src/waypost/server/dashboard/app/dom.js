@@ -1,5 +1,5 @@
-// Making elements. Text only ever becomes text: nothing here reads markup, so what agents
-// wrote can be shown as it is.
+// Creating elements. Text always stays text: nothing here parses markup, so content from agents
+// is safe to show.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -14,24 +14,24 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** An element: h("a", {href: "#/"}, "text", node, [more]). */
+/** Create an element: h("a", {href: "#/"}, "text", node, [more]). */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for drawings. */
+/** Create an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Set an element's text, touching the page only if it changes. */
-export function say(node, text) {
+/** Set the text of an element, only if it differs. */
+export function setText(node, text) {
   const words = String(text);
   if (node.textContent !== words) node.textContent = words;
 }
 
-/** Set an attribute, touching the page only if it changes; null takes it away. */
-export function mark(node, name, value) {
+/** Set an attribute, only if it differs; null removes it. */
+export function setAttr(node, name, value) {
   if (value === null || value === undefined || value === false) {
     if (node.hasAttribute(name)) node.removeAttribute(name);
   } else if (node.getAttribute(name) !== String(value)) {
@@ -41,7 +41,7 @@ export function mark(node, name, value) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** A link to one inbox, one message, or one search. */
+/** The address of an inbox, a message or a search. */
 export const toInbox = (subject) => `#/inboxes/${encodeURIComponent(subject)}`;
 export const toMessage = (id) => `#/messages/${encodeURIComponent(id)}`;
 export function toSearch(fields) {

@@ -1,4 +1,4 @@
-// Numbers and times in words. Every number has its unit; times are the reader's own.
+// Formats of numbers and times. Every number has its unit; times are in the local time zone.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const one = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -31,7 +31,7 @@ export function bytes(n) {
   return "";
 }
 
-/** A length of time, given in ms. */
+/** A duration, given in ms. */
 export function span(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 10) return `${one.format(ms)} ms`;
@@ -59,7 +59,7 @@ export function when(us) {
   return today ? timeOfDay.format(at) : `${day.format(at)}, ${timeOfDay.format(at)}`;
 }
 
-/** Exactly, in UTC, as the journal and the log have it. */
+/** Exact time in UTC, as in the journal and the log. */
 export const exactly = (us) => new Date(us / 1000).toISOString().replace("T", " ").replace("Z", " UTC");
 
 /** µs since the epoch of an RFC 3339 text. */

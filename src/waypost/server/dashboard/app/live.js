@@ -1,4 +1,4 @@
-// What is known about the relay now, kept up to date by one stream for all views.
+// The current statistics of the relay, from one stream for all views.
 
 import { Stream } from "./stream.js";
 
@@ -31,7 +31,7 @@ class Live {
     this.awaySince = 0;
   }
 
-  /** Call `act` whenever something changed, at most once a frame. Returns what ends it. */
+  /** Call `act` after changes, at most once per frame. Returns a function that unsubscribes. */
   listen(act) {
     this.#listeners.add(act);
     return () => this.#listeners.delete(act);
@@ -71,7 +71,7 @@ class Live {
   #notify() {
     if (this.#pending) return;
     this.#pending = true;
-    // A hidden page draws no frames; it is told all the same, a little later.
+    // A hidden page draws no frames; its listeners are called a little later.
     const soon = document.hidden ? (act) => setTimeout(act, 200) : requestAnimationFrame;
     soon(() => {
       this.#pending = false;

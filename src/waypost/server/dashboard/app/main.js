@@ -1,4 +1,4 @@
-// The page itself: who is there, which view is shown, and whether the relay answers.
+// The page: sign-in, views and the connection.
 
 import * as agents from "../views/agents.js";
 import * as breakers from "../views/breakers.js";
@@ -12,11 +12,11 @@ import * as pipeline from "../views/pipeline.js";
 import * as rules from "../views/rules.js";
 import * as settings from "../views/settings.js";
 import { WRONG, signIn } from "../views/sign_in.js";
-import { whenTokenRefused } from "./api.js";
+import { whenTokenRejected } from "./api.js";
 import { connectionBanner } from "./banner.js";
 import { byId, h } from "./dom.js";
 import { live } from "./live.js";
-import { forgetPlace } from "./place.js";
+import { forgetRelayPaths } from "./terminal.js";
 import { themeButton } from "./theme_button.js";
 import { forgetToken, readToken } from "./token.js";
 
@@ -59,7 +59,7 @@ function route({ first = false } = {}) {
   }
 }
 
-/** Ask for the token, then go on where the address says. */
+/** Ask for the token, then show the view of the address. */
 async function begin(problem = "") {
   if (asking) return;
   asking = true;
@@ -76,7 +76,7 @@ async function begin(problem = "") {
   route({ first: !problem });
 }
 
-whenTokenRefused(() => {
+whenTokenRejected(() => {
   if (asking) return;
   forgetToken();
   begin(WRONG);
@@ -84,7 +84,7 @@ whenTokenRefused(() => {
 
 byId("sign-out").addEventListener("click", () => {
   forgetToken();
-  forgetPlace();
+  forgetRelayPaths();
   begin();
 });
 byId("skip").addEventListener("click", (event) => {

@@ -1,9 +1,9 @@
-// Server-sent events by fetch, so that the token can be in a header. When the relay is away it is
-// tried again, later and later; a token that is refused ends it.
+// Server-sent events by fetch, so that the token can be in a header. While the relay is unreachable,
+// retries back off; a rejected token ends the stream.
 
-import { Away, Refusal, ask } from "./api.js";
+import { Unreachable, ApiError, ask } from "./api.js";
 
-const SILENCE_MS = 8000; // something comes every second; after this much nothing, it is away
+const SILENCE_MS = 8000; // there is an event every second; after this silence the relay counts as unreachable
 const WAITS_MS = [500, 1000, 2000, 4000, 8000, 15000];
 
 export class Stream {
@@ -24,8 +24,8 @@ export class Stream {
     this.wake?.();
   }
 
-  /** Do not wait any longer before the next attempt. */
-  hurry() {
+  /** Reconnect at once. */
+  retryNow() {
     this.failures = 0;
     this.wake?.();
   }
@@ -36,7 +36,7 @@ export class Stream {
         await this.#read();
       } catch (problem) {
         if (this.stopped) return;
-        if (problem instanceof Refusal && problem.isAboutTheToken) return this.onState("over");
+        if (problem instanceof ApiError && problem.isTokenError) return this.onState("over");
       }
       if (this.stopped) return;
       await this.#pause();
@@ -64,19 +64,19 @@ export class Stream {
       let rest = "";
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) throw new Away("the relay ended the stream");
+        if (done) throw new Unreachable("the relay closed the stream");
         clearTimeout(watchdog);
         watchdog = watch();
         const frames = (rest + value).split("\n\n");
         rest = frames.pop();
-        for (const frame of frames) this.#tell(frame);
+        for (const frame of frames) this.#emit(frame);
       }
     } finally {
       clearTimeout(watchdog);
     }
   }
 
-  #tell(frame) {
+  #emit(frame) {
     const [event, data] = frame.split("\n", 2);
     if (!event?.startsWith("event: ") || !data?.startsWith("data: ")) return;
     this.failures = 0;

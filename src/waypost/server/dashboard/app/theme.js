@@ -1,10 +1,10 @@
-// Light or dark, before anything is drawn. "auto" follows the system.
+// Sets the theme before anything is drawn. "auto" follows the system.
 (() => {
   let chosen = "auto";
   try {
     chosen = localStorage.getItem("waypost.theme") || "auto";
   } catch {
-    // Storage may be switched off; then every visit begins with the system's choice.
+    // Storage may be disabled; then every visit starts with the theme of the system.
   }
   document.documentElement.dataset.theme = chosen;
 })();

@@ -1,4 +1,4 @@
-// Light, dark, or as the system says; remembered on this device.
+// Light, dark, or the theme of the system; remembered on this device.
 
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
 const WORDS = { auto: "Auto", light: "Light", dark: "Dark" };
@@ -15,7 +15,7 @@ export function themeButton(button) {
     try {
       localStorage.setItem("waypost.theme", root.dataset.theme);
     } catch {
-      // It holds for this visit.
+      // The choice applies to this visit only.
     }
     show();
   });

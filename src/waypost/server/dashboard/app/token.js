@@ -1,12 +1,12 @@
-// The operator's token: kept for this tab, or on this device if that is asked for. It is never
-// put into an address.
+// The operator's token: stored for this tab, or on this device if requested. It never appears in
+// an address.
 
 const KEY = "waypost.operator";
-const places = () => [sessionStorage, localStorage];
+const storages = () => [sessionStorage, localStorage];
 
 export function readToken() {
-  for (const place of places()) {
-    const found = place.getItem(KEY);
+  for (const storage of storages()) {
+    const found = storage.getItem(KEY);
     if (found) return found;
   }
   return null;
@@ -18,5 +18,5 @@ export function keepToken(token, onThisDevice) {
 }
 
 export function forgetToken() {
-  for (const place of places()) place.removeItem(KEY);
+  for (const storage of storages()) storage.removeItem(KEY);
 }

@@ -1,7 +1,7 @@
-// Lines over the last minutes. The legend has the value at the pointer, or else the newest; below,
-// the numbers unfold as a table.
+// A line chart of the last minutes. The legend shows the value at the pointer, or else the newest;
+// the values can be expanded as a table.
 
-import { h, mark, s, say } from "../app/dom.js";
+import { h, setAttr, s, setText } from "../app/dom.js";
 import { clock } from "../app/format.js";
 import { marks } from "./scale.js";
 
@@ -23,7 +23,7 @@ export class TimeChart {
     this.cursor = s("path", { class: "cursor" });
     this.svg = s("svg", { class: "chart", role: "img", height: HEIGHT }, this.grid, ...this.paths, this.cursor);
     this.rows = h("tbody");
-    this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "The numbers"),
+    this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Values as a table"),
       h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("caption", {}, title),
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"),
           series.map((one) => h("th", { scope: "col", class: "number" }, one.name)))), this.rows)));
@@ -55,7 +55,7 @@ export class TimeChart {
   #draw() {
     const width = this.svg.clientWidth;
     if (!width || !this.samples) return;
-    mark(this.svg, "viewBox", `0 0 ${width} ${HEIGHT}`);
+    setAttr(this.svg, "viewBox", `0 0 ${width} ${HEIGHT}`);
     const every = this.series.map((one) => this.samples.map(one.value));
     const ticks = marks(Math.max(0, ...every.flat().filter((one) => one !== null)), 3, this.least);
     const left = Math.max(...ticks.map((one) => this.words(one).length)) * 6.6 + 12;
@@ -63,7 +63,7 @@ export class TimeChart {
     const y = (value) => TOP + (1 - value / ticks.at(-1)) * (HEIGHT - TOP - BOTTOM);
     Object.assign(this, { x, left });
     this.#axes(ticks, y, width);
-    this.paths.forEach((path, at) => mark(path, "d", line(this.samples, every[at], x, y)));
+    this.paths.forEach((path, at) => setAttr(path, "d", line(this.samples, every[at], x, y)));
     this.#legend();
     this.#describe(every);
   }
@@ -90,11 +90,11 @@ export class TimeChart {
     const shown = this.#pointed();
     this.series.forEach((one, at) => {
       const value = shown ? one.value(shown) : null;
-      say(this.values[at], value === null ? "–" : this.words(value));
+      setText(this.values[at], value === null ? "–" : this.words(value));
     });
-    mark(this.cursor, "d", this.pointer !== null && shown
+    setAttr(this.cursor, "d", this.pointer !== null && shown
       ? `M${this.x(shown.at_us)} ${TOP}V${HEIGHT - BOTTOM}` : "M0 0");
-    mark(this.legend, "data-at", this.pointer !== null && shown ? clock(shown.at_us) : "");
+    setAttr(this.legend, "data-at", this.pointer !== null && shown ? clock(shown.at_us) : "");
   }
 
   #pointed() {
@@ -108,16 +108,16 @@ export class TimeChart {
     if (this.samples) this.#legend();
   }
 
-  /** What a screen reader says about the drawing; not changed all the time. */
+  /** The description for screen readers, updated only now and then. */
   #describe(every) {
     if (Date.now() - this.told < 5000) return;
     this.told = Date.now();
     const parts = this.series.map((one, at) => {
       const known = every[at].filter((value) => value !== null);
-      if (!known.length) return `${one.name}: nothing`;
+      if (!known.length) return `${one.name}: no values`;
       return `${one.name}: ${this.words(known.at(-1))} now, at most ${this.words(Math.max(...known))}`;
     });
-    mark(this.svg, "aria-label",
+    setAttr(this.svg, "aria-label",
       `${this.title}, last ${Math.round(this.seconds / 60)} minutes. ${parts.join(". ")}.`);
   }
 

@@ -1,9 +1,9 @@
-// A command line to copy: what the page does, done from a terminal.
+// A command line to copy, with the same effect as the page.
 
 import { h } from "../app/dom.js";
 
-/** A block with the command and a button that copies it. `label` says what it does. */
-export function commandBlock(text, label = "The same from a terminal") {
+/** A command with a copy button; `label` describes it. */
+export function commandBlock(text, label = "The same on the command line") {
   const code = h("code", {}, text);
   const button = h("button", { type: "button", class: "quiet", onclick: copy }, "Copy");
   async function copy() {

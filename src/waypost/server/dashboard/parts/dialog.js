@@ -1,11 +1,11 @@
-// Asking before something is done that cannot be undone, or that takes effect at once.
+// Confirmation of actions that cannot be undone or take effect at once.
 
 import { h } from "../app/dom.js";
 import { commandBlock } from "./command.js";
 
 /**
- * Show a question. `body` are elements, `command()` gives the same as a command line, `act` does
- * it and may throw; its message is shown and the dialog stays. Resolves to whether it was done.
+ * Ask for confirmation. `body` are elements, `command()` returns the equivalent command line, `act`
+ * does it; if it throws, its message is shown. Resolves to whether the action was done.
  */
 export function askFirst({ title, body, command, action, danger = false, act }) {
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
-// How full an inbox is: a bar and a number. Beyond the warning it also says so in a word, so that
-// nothing is told by colour alone.
+// The pressure of an inbox: a bar and a number. A full inbox is also labelled in words, so that no
+// information depends on colour alone.
 
-import { h, mark, say } from "../app/dom.js";
+import { h, setAttr, setText } from "../app/dom.js";
 import { percent } from "../app/format.js";
 
 export function gauge() {
@@ -12,8 +12,8 @@ export function gauge() {
     const width = `${Math.round(Math.min(pressure, 1) * 1000) / 10}%`;
     if (bar.style.width !== width) bar.style.width = width;
     const level = pressure >= 1 ? "full" : pressure >= warningAt ? "warned" : "calm";
-    mark(node, "data-level", level);
-    say(number, level === "full" ? "full" : percent(pressure));
+    setAttr(node, "data-level", level);
+    setText(number, level === "full" ? "full" : percent(pressure));
   };
   return node;
 }

@@ -1,10 +1,10 @@
-// A plain table for short lists, and what stands in its place while there is nothing.
+// A plain table for short lists, and the note shown instead while it is empty.
 
 import { h } from "../app/dom.js";
 
 /**
- * `columns`: {label, kind, cell(row)} where `cell` gives text or a node. `stacked`: on a phone,
- * each row is a block of lines. Roles are named because such a block is no table any more.
+ * `columns`: {label, kind, cell(row)} where `cell` returns text or a node. `stacked`: on a phone,
+ * each row is a block of lines. Roles are set because such a block is no longer a table.
  */
 export function plainTable(caption, columns, rows, { shown = true, stacked = false } = {}) {
   const cell = (row) => (one, at) => h(at ? "td" : "th", {
@@ -17,5 +17,5 @@ export function plainTable(caption, columns, rows, { shown = true, stacked = fal
       h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, columns.map(cell(row)))))));
 }
 
-/** A sentence where a list would be. */
-export const nothing = (...words) => h("p", { class: "empty" }, ...words);
+/** A note in place of an empty list. */
+export const emptyNote = (...words) => h("p", { class: "empty" }, ...words);

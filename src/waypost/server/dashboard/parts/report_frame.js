@@ -1,11 +1,11 @@
 // The pipeline's report inside the page: in a frame of its own where no script can run. This page
 // forbids styles inside documents, and its frames inherit that; so the report's own style is taken
-// out and put in place as an object, which is not text in a document.
+// out and applied as a style sheet object, which is not text in a document.
 
 import { h } from "../app/dom.js";
 
-// The one place where text becomes markup. What comes in is the report of the operator's own
-// pipeline, and it is shown where nothing in it can act.
+// The only code where text becomes markup. The input is the report of the operator's own pipeline,
+// shown in a frame without scripts.
 const policy = globalThis.trustedTypes?.createPolicy("waypost-report", { createHTML: (text) => text });
 const trusted = (text) => (policy ? policy.createHTML(text) : text);
 

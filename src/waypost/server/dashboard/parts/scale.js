@@ -1,4 +1,4 @@
-// Round numbers for the marks of an axis.
+// Round numbers for axis ticks.
 
 /** Marks from 0 to at least `largest`, about `wanted` of them. */
 export function marks(largest, wanted = 4, least = 1) {

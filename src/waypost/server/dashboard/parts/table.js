@@ -1,17 +1,17 @@
 // A table that can be sorted and filtered, for very many rows that change all the time: only rows
-// in sight are in the page, and their cells are changed in place. While somebody points at the
-// table or is in it with the keyboard, rows stay where they are.
+// in view are in the page, and their cells are updated. While the pointer or the focus is in the
+// table, rows keep their order.
 
-import { h, mark, say } from "../app/dom.js";
+import { h, setAttr, setText } from "../app/dom.js";
 import { plural } from "../app/format.js";
 
-const BEYOND = 8; // rows kept above and below those in sight
+const BEYOND = 8; // rows rendered above and below the visible ones
 const RESORT_MS = 3000;
 
 export class LiveTable {
   /**
    * `columns`: {name, label, kind, value(row), cell?()} where `cell` makes a node with `show(row)`;
-   * without it the text is `text(row)` or the value. `key(row)` tells rows apart.
+   * without it the text is `text(row)` or the value. `key(row)` identifies a row.
    */
   constructor({ caption, columns, key, empty, sort }) {
     Object.assign(this, { columns, key, sort });
@@ -40,13 +40,13 @@ export class LiveTable {
     this.resize.disconnect();
   }
 
-  /** All rows anew. */
+  /** Replace all rows. */
   replace(rows) {
     this.rows = new Map(rows.map((row) => [this.key(row), row]));
     this.arrange(true);
   }
 
-  /** Some rows changed, some are gone. */
+  /** Update some rows and remove others. */
   change(rows, gone = []) {
     let moved = gone.length > 0;
     for (const name of gone) this.rows.delete(name);
@@ -62,7 +62,7 @@ export class LiveTable {
     this.arrange(true, true);
   }
 
-  /** Sort if something came or went, or if it is time to; never under somebody's hands. */
+  /** Sort after additions and removals, or when it is due; never while the table is in use. */
   arrange(changed = false, asked = false) {
     const due = performance.now() - this.sortedAt > RESORT_MS;
     if (asked || (!this.#busy() && (changed || due))) this.#sortRows();
@@ -96,9 +96,9 @@ export class LiveTable {
 
   #draw() {
     const count = this.order.length;
-    mark(this.empty, "hidden", count ? "" : null);
-    mark(this.box, "hidden", count ? null : "");
-    mark(this.table, "aria-rowcount", count + 1);
+    setAttr(this.empty, "hidden", count ? "" : null);
+    setAttr(this.box, "hidden", count ? null : "");
+    setAttr(this.table, "aria-rowcount", count + 1);
     if (!count) return;
     const height = this.rowHeight || 37;
     const first = Math.max(0, Math.floor(this.box.scrollTop / height) - BEYOND);
@@ -130,7 +130,7 @@ export class LiveTable {
   #space(row, pixels) {
     const height = `${pixels}px`;
     if (row.firstChild.style.height !== height) row.firstChild.style.height = height;
-    mark(row, "hidden", pixels ? null : "");
+    setAttr(row, "hidden", pixels ? null : "");
   }
 
   #makeRow() {
@@ -148,11 +148,11 @@ export class LiveTable {
   #fill(row, at) {
     const value = this.rows.get(this.order[at]);
     if (!value) return;
-    mark(row, "aria-rowindex", at + 2);
+    setAttr(row, "aria-rowindex", at + 2);
     this.columns.forEach((column, place) => {
       const cell = row.cells_[place];
       if (cell.made) cell.made.show(value);
-      else say(cell, (column.text ?? column.value)(value));
+      else setText(cell, (column.text ?? column.value)(value));
     });
   }
 
@@ -169,7 +169,7 @@ export class LiveTable {
   #showSort() {
     this.columns.forEach((column, at) => {
       const mine = column.name === this.sort.by;
-      mark(this.heads[at], "aria-sort", mine ? (this.sort.down ? "descending" : "ascending") : null);
+      setAttr(this.heads[at], "aria-sort", mine ? (this.sort.down ? "descending" : "ascending") : null);
     });
   }
 }
@@ -179,9 +179,9 @@ export function linkCell(href, text) {
   return () => {
     const link = h("a");
     link.show = (row) => {
-      mark(link, "href", href(row));
-      mark(link, "title", text(row));
-      say(link, text(row));
+      setAttr(link, "href", href(row));
+      setAttr(link, "title", text(row));
+      setText(link, text(row));
     };
     return link;
   };

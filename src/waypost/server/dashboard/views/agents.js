@@ -1,6 +1,6 @@
-// Who is connected: since when, from where, and what is under way.
+// Connected agents: since when, from which address, and their backlog.
 
-import { h, say, toInbox } from "../app/dom.js";
+import { h, setText, toInbox } from "../app/dom.js";
 import { count, plural, span, when } from "../app/format.js";
 import { live } from "../app/live.js";
 import { Stream } from "../app/stream.js";
@@ -15,26 +15,26 @@ const COLUMNS = [
   { name: "since", label: "Connected", kind: "number", value: (one) => -one.since_us, text: since },
   { name: "at", label: "Since", kind: "wide", value: (one) => one.since_us, text: (one) => when(one.since_us) },
   { name: "address", label: "From", kind: "wide roomy", value: (one) => one.address },
-  { name: "receive", label: "Receives", kind: "wide", value: (one) => one.receive, text: (one) => (one.receive === "push" ? "as it comes" : "when it asks") },
-  { name: "pending", label: "Waiting", kind: "number wide", value: (one) => one.pending, text: (one) => count(one.pending) },
+  { name: "receive", label: "Receives", kind: "wide", value: (one) => one.receive, text: (one) => (one.receive === "push" ? "push" : "pull") },
+  { name: "pending", label: "Pending", kind: "number wide", value: (one) => one.pending, text: (one) => count(one.pending) },
   { name: "unconfirmed", label: "Unconfirmed", kind: "number", value: (one) => one.unconfirmed, text: (one) => count(one.unconfirmed) },
-  { name: "unsent", label: "To be sent", kind: "number wide", value: (one) => one.unsent, text: (one) => count(one.unsent) },
+  { name: "unsent", label: "Unsent", kind: "number wide", value: (one) => one.unsent, text: (one) => count(one.unsent) },
 ];
 
 export function show(main) {
   const table = new LiveTable({
     caption: "Connected agents", columns: COLUMNS, key: (one) => one.subject, sort: { by: "at", down: true },
-    empty: "Nobody is connected by WebSocket. Agents that read over HTTP come and go with each request, so they are not listed.",
+    empty: "No agent is connected by WebSocket. Agents that read over HTTP have no connection, so they are not listed.",
   });
-  const told = h("p", { class: "aside", role: "status" }, " ");
-  main.append(h("h1", { tabindex: "-1" }, title), told, table.node,
-    h("p", { class: "aside" }, "Waiting: in the agent's inbox. Unconfirmed: sent to it, not confirmed yet. To be sent: what it has yet to read."));
+  const statusText = h("p", { class: "aside", role: "status" }, " ");
+  main.append(h("h1", { tabindex: "-1" }, title), statusText, table.node,
+    h("p", { class: "aside" }, "Pending: in the agent's inbox. Unconfirmed: sent, not acknowledged yet. Unsent: in its outbound queue."));
   const stream = new Stream("/v1/live?show=agents", {
     onEvent: (_, news) => {
       if (news.whole) table.replace(news.rows);
       else table.change(news.rows, news.gone);
       const left = news.total - table.rows.size;
-      say(told, `${plural(news.total, "agent")} connected${left > 0 ? `; the first ${count(table.rows.size)} are listed` : ""}`);
+      setText(statusText, `${plural(news.total, "agent")} connected${left > 0 ? `; the first ${count(table.rows.size)} are listed` : ""}`);
     },
   });
   return () => {

@@ -1,17 +1,17 @@
-// Circuit breakers: which are not at rest, and how they moved.
+// Circuit breakers that are not at rest, and their latest state changes.
 
 import { h, toInbox } from "../app/dom.js";
 import { count, exactly, span, when } from "../app/format.js";
 import { live } from "../app/live.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Breakers";
 
 const STATES = { CLOSED: "closed", OPEN: "open", HALF_OPEN: "half open" };
 const WORDS = {
-  CLOSED: "lets everything through; it counts failures",
-  OPEN: "lets nothing through",
-  HALF_OPEN: "lets a few probes through",
+  CLOSED: "admits all messages; counts failures",
+  OPEN: "rejects all messages",
+  HALF_OPEN: "admits a few probes",
 };
 
 const badge = (state) => h("span", { class: `badge ${state.toLowerCase()}` }, STATES[state]);
@@ -21,7 +21,7 @@ export function show(main) {
   const now = h("div");
   const moves = h("div");
   main.append(h("h1", { tabindex: "-1" }, title),
-    h("p", { class: "lead" }, "A breaker opens after failures in a row at one inbox, refuses what is for it, and after a while tries again with a probe."),
+    h("p", { class: "lead" }, "A circuit breaker opens after consecutive failures of one inbox, rejects its messages, and after a cooldown admits a probe."),
     h("section", {}, h("h2", {}, "Now"), now), h("section", {}, h("h2", {}, "History"), moves));
   let drawn = null;
   let drawnAt = 0;
@@ -33,8 +33,8 @@ export function show(main) {
     const changed = drawn !== found;
     drawn = found;
     drawnAt = Date.now();
-    now.replaceChildren(found.states.length ? states(found) : nothing("All breakers are closed, and no failures are counted."));
-    if (changed) moves.replaceChildren(found.moves.length ? history(found.moves) : nothing("No breaker has moved lately."));
+    now.replaceChildren(found.states.length ? states(found) : emptyNote("All breakers are closed, without failures."));
+    if (changed) moves.replaceChildren(found.moves.length ? history(found.moves) : emptyNote("No breaker has changed its state recently."));
   }
 
   const stop = live.listen(update);
@@ -45,19 +45,19 @@ export function show(main) {
 function states(found) {
   const left = (one) => one.opened_at + found.cooldown_ms - live.nowUs() / 1000;
   const next = (one) => {
-    if (one.state === "OPEN") return left(one) > 0 ? `tries again in ${span(left(one))}` : "tries again with the next message";
-    return one.state === "HALF_OPEN" ? `${count(one.probes_in_flight)} probing, ${count(one.half_open_successes)} went well` : "–";
+    if (one.state === "OPEN") return left(one) > 0 ? `probe in ${span(left(one))}` : "probe with the next message";
+    return one.state === "HALF_OPEN" ? `${count(one.probes_in_flight)} in flight, ${count(one.half_open_successes)} succeeded` : "–";
   };
   return plainTable("Breakers that are not at rest", [
     { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
     { label: "State", cell: (one) => [badge(one.state), h("small", { class: "wide" }, WORDS[one.state])] },
-    { label: "Failures in a row", kind: "number", cell: (one) => count(one.consecutive_failures) },
+    { label: "Consecutive failures", kind: "number", cell: (one) => count(one.consecutive_failures) },
     { label: "Next", cell: next },
   ], found.states, { shown: false, stacked: true });
 }
 
 function history(moves) {
-  return plainTable("Moves of breakers, the newest first", [
+  return plainTable("State changes, the newest first", [
     { label: "When", cell: (one) => h("time", { title: exactly(one.at_us) }, when(one.at_us)) },
     { label: "Inbox", kind: "name", cell: (one) => inbox(one.endpoint) },
     { label: "From", kind: "wide", cell: (one) => badge(one.before) },

@@ -2,13 +2,13 @@
 // first and name the command that does the same.
 
 import { read, send } from "../app/api.js";
-import { h, say, toInbox, toMessage } from "../app/dom.js";
+import { h, setText, toInbox, toMessage } from "../app/dom.js";
 import { count, microseconds, plural, when } from "../app/format.js";
 import { live } from "../app/live.js";
 import { notice } from "../app/notice.js";
-import { command, place } from "../app/place.js";
+import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 
 const REDRIVE_MAX_IDS = 10_000;
 const LISTED = 100;
@@ -21,12 +21,12 @@ export const title = "Dead letters";
 export function show(main, { query }) {
   const endpoint = query.get("endpoint") ?? "";
   const reason = query.get("reason");
-  const body = h("div", {}, nothing("Asking…"));
+  const body = h("div", {}, emptyNote("Asking…"));
   const summary = h("p", { class: "lead" }, " ");
   const purge = h("button", { type: "button", class: "danger", onclick: () => askPurge(groups, endpoint).then(after) }, "Purge…");
   main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), purge),
     ...(endpoint || reason ? [h("p", { class: "trail" }, h("a", { href: "#/dead-letters" }, "All dead letters"))] : []), summary, body);
-  place().catch(() => {});
+  relayPaths().catch(() => {});
   let groups = [];
   let known = null;
   let busy = false;
@@ -42,12 +42,12 @@ export function show(main, { query }) {
       if (stopped) return;
       const chosen = groups.filter((one) => reason === null || one.reason === reason);
       const total = chosen.reduce((all, one) => all + one.count, 0);
-      say(summary, `${plural(total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are put back, purged, or too old.`);
-      if (!chosen.length) body.replaceChildren(nothing(endpoint || reason ? "No dead letter fits any more." : "No dead letters: everything that was accepted was delivered, waits, or has expired."));
-      else if (reason !== null) body.replaceChildren(...await letters(chosen, after));
+      setText(summary, `${plural(total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.`);
+      if (!chosen.length) body.replaceChildren(emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every accepted message was delivered, is pending, or has expired."));
+      else if (reason !== null) body.replaceChildren(...await listDeadLetters(chosen, after));
       else body.replaceChildren(...byReason(chosen, after));
     } catch (problem) {
-      if (!stopped && problem.status) body.replaceChildren(nothing(problem.message));
+      if (!stopped && problem.status) body.replaceChildren(emptyNote(problem.message));
     } finally {
       busy = false;
     }
@@ -72,14 +72,14 @@ function byReason(groups, after) {
     h("h2", { class: "caption" }, reason, h("small", {}, plural(members.reduce((all, one) => all + one.count, 0), "dead letter"))),
     plainTable(`Dead letters: ${reason}`, [
       { label: "Inbox", kind: "name", cell: (one) => h("a", { href: toInbox(one.endpoint), title: one.endpoint }, one.endpoint) },
-      { label: "Letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
+      { label: "Dead letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
       { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
       { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
       { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
     ], members, { shown: false })));
 }
 
-async function letters(groups, after) {
+async function listDeadLetters(groups, after) {
   const [group] = groups;
   const found = await read("/v1/dead-letters", { subject: group.endpoint, limit: 1000 });
   const mine = found.dead_letters.filter((one) => one.reason === group.reason);
@@ -103,8 +103,8 @@ function brief(payload) {
 
 function askRedrive(ids, endpoint) {
   return askFirst({
-    title: `Put back ${plural(ids.length, "dead letter")}?`,
-    body: [h("p", {}, `They go to the end of the line in ${endpoint}. No check is repeated; their time to live still holds.`)],
+    title: `Redrive ${plural(ids.length, "dead letter")}?`,
+    body: [h("p", {}, `They return to the end of the queue of ${endpoint}. No check is repeated except expiry.`)],
     command: () => command("dead-letters", "redrive", ...ids, "--subject", endpoint),
     action: `Redrive ${count(ids.length)}`,
     act: async () => {
@@ -113,8 +113,8 @@ function askRedrive(ids, endpoint) {
         const some = ids.slice(at, at + REDRIVE_MAX_IDS);
         done += (await send("POST", "/v1/dead-letters/redrive", { ids: some, subject: endpoint })).redriven;
       }
-      const stayed = ids.length - done;
-      notice(`${plural(done, "dead letter")} put back.${stayed ? ` ${count(stayed)} could not be: they are gone or cannot be read any more.` : ""}`, stayed ? "bad" : "good");
+      const notRedriven = ids.length - done;
+      notice(`${plural(done, "dead letter")} redriven.${notRedriven ? ` ${count(notRedriven)} could not be redriven: they no longer exist or cannot be read.` : ""}`, notRedriven ? "bad" : "good");
     },
   });
 }
@@ -124,21 +124,21 @@ function askPurge(groups, endpoint) {
   const which = h("select", { id: "purge-of" }, h("option", { value: "" }, "all inboxes"),
     names.map((one) => h("option", { value: one, selected: one === endpoint }, one)));
   const age = h("select", { id: "purge-age" }, AGES.map(([value, label]) => h("option", { value }, label)));
-  const told = h("p", { class: "strong" });
-  const tell = () => {
+  const statusText = h("p", { class: "strong" });
+  const update = () => {
     const fits = groups.filter((one) => !which.value || one.endpoint === which.value);
     const total = fits.reduce((all, one) => all + one.count, 0);
-    told.textContent = `${age.value ? "At most " : ""}${plural(total, "dead letter")} will be thrown away for good.`;
+    statusText.textContent = `${age.value ? "At most " : ""}${plural(total, "dead letter")} will be deleted permanently.`;
   };
-  which.addEventListener("change", tell);
-  age.addEventListener("change", tell);
-  tell();
+  which.addEventListener("change", update);
+  age.addEventListener("change", update);
+  update();
   return askFirst({
     title: "Purge dead letters?",
     danger: true,
-    body: [h("div", { class: "fields" }, h("label", { for: "purge-of" }, "Of"), which, h("label", { for: "purge-age" }, "Age"), age), told],
+    body: [h("div", { class: "fields" }, h("label", { for: "purge-of" }, "Of"), which, h("label", { for: "purge-age" }, "Age"), age), statusText],
     command: () => command("dead-letters", "purge", ...(which.value ? ["--subject", which.value] : []), ...(age.value ? ["--older-than", age.value] : [])),
-    action: "Purge for good",
+    action: "Purge",
     act: async () => {
       const asked = { subject: which.value || null, older_than_ms: age.value ? AGE_MS[age.value] : null };
       const { count: gone } = await send("POST", "/v1/dead-letters/purge", asked);

@@ -1,12 +1,12 @@
 // One inbox: how full it is, and whose messages fill it, by sender and by tier.
 
 import { read } from "../app/api.js";
-import { h, say, toSearch } from "../app/dom.js";
+import { h, setText, toSearch } from "../app/dom.js";
 import { TIERS, bytes, count, percent, plural, span } from "../app/format.js";
-import { command, place } from "../app/place.js";
+import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
 import { gauge } from "../parts/gauge.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 import { LiveTable, linkCell } from "../parts/table.js";
 
 const EVERY_MS = 2000;
@@ -14,14 +14,14 @@ const EVERY_MS = 2000;
 export const title = "Inbox";
 
 const TIER_NOTES = {
-  1: "never written to by this recipient",
-  2: "written to by this recipient at some time",
-  3: "both wrote to each other lately",
+  1: "never got a message from this recipient",
+  2: "got a message from this recipient before",
+  3: "both exchanged messages recently",
 };
 
 export function show(main, { path }) {
   const subject = path[1];
-  const body = h("div", {}, nothing("Asking…"));
+  const body = h("div", {}, emptyNote("Asking…"));
   main.append(h("p", { class: "trail" }, h("a", { href: "#/inboxes" }, "Inboxes")),
     h("h1", { tabindex: "-1", class: "name" }, subject), body);
   let parts = null;
@@ -35,14 +35,14 @@ export function show(main, { path }) {
       if (!parts) {
         parts = build(subject);
         body.replaceChildren(...parts.nodes);
-        place().then(() => parts.twin.update(command("inbox", subject)), () => {});
+        relayPaths().then(() => parts.twin.update(command("inbox", subject)), () => {});
       }
       parts.update(detail);
     } catch (problem) {
       if (stopped) return;
       if (problem.status === 404 || problem.status === 400) {
         parts = null;
-        body.replaceChildren(nothing(`There is no inbox ${subject} now: nobody is registered under that name and nothing is kept there. It comes into being with the first message to it, or when its agent connects.`));
+        body.replaceChildren(emptyNote(`No inbox ${subject}: the subject is not registered and has no messages. An inbox is created by the first message to it, or when its agent connects.`));
       }
     }
     if (!stopped) timer = setTimeout(update, EVERY_MS);
@@ -58,16 +58,16 @@ export function show(main, { path }) {
 function fact(label) {
   const value = h("span", { class: "value" }, "–");
   const note = h("span", { class: "note" }, " ");
-  return { node: h("div", {}, h("dt", {}, label), h("dd", {}, value, note)), put: (a, b) => { say(value, a); say(note, b); } };
+  return { node: h("div", {}, h("dt", {}, label), h("dd", {}, value, note)), put: (a, b) => { setText(value, a); setText(note, b); } };
 }
 
 function build(subject) {
-  const facts = { waiting: fact("Waiting"), leased: fact("Leased"), size: fact("Size"), dead: fact("Dead letters"), agent: fact("Agent"), oldest: fact("Longest wait") };
+  const facts = { waiting: fact("Pending"), leased: fact("Leased"), size: fact("Size"), dead: fact("Dead letters"), agent: fact("Agent"), oldest: fact("Oldest message") };
   const full = gauge();
   const tiers = h("div");
-  let told = "";
+  let statusText = "";
   const senders = new LiveTable({
-    caption: "Senders", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "Nothing waits here, so nobody fills it.",
+    caption: "Senders", key: (one) => one.sender, sort: { by: "bytes", down: true }, empty: "No pending messages, so no senders.",
     columns: [
       { name: "sender", label: "Sender", kind: "name", value: (one) => one.sender, cell: linkCell((one) => toSearch({ sender: one.sender, endpoint: subject }), (one) => one.sender) },
       { name: "tier", label: "Tier", value: (one) => one.tier, text: (one) => `${one.tier} ${TIERS[one.tier]}` },
@@ -77,7 +77,7 @@ function build(subject) {
     ],
   });
   const more = h("p", { class: "aside" });
-  const twin = commandBlock(command("inbox", subject), "Look into it from a terminal");
+  const twin = commandBlock(command("inbox", subject), "Show its messages on the command line");
   const nodes = [
     h("div", { class: "pressure-line" }, h("span", {}, "Pressure"), full),
     h("dl", { class: "tiles six" }, Object.values(facts).map((one) => one.node)),
@@ -89,29 +89,29 @@ function build(subject) {
   function update(detail) {
     full.show(detail.pressure);
     facts.waiting.put(count(detail.pending), detail.messages_max ? `cap ${count(detail.messages_max)}` : "no cap");
-    facts.leased.put(count(detail.leased), "not confirmed yet");
+    facts.leased.put(count(detail.leased), "not acknowledged yet");
     facts.size.put(bytes(detail.bytes), detail.bytes_max ? `cap ${bytes(detail.bytes_max)}` : "no cap");
     facts.dead.put(count(detail.dead), detail.dead ? "kept with reasons" : "none");
-    facts.agent.put(detail.connected ? "connected" : "away", detail.registered ? "registered" : "not registered");
-    facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "of what waits" : "nothing waits");
+    facts.agent.put(detail.connected ? "connected" : "disconnected", detail.registered ? "registered" : "not registered");
+    facts.oldest.put(detail.oldest_us ? span((detail.at_us - detail.oldest_us) / 1000) : "–", detail.oldest_us ? "pending" : "no pending messages");
     const limits = Object.fromEntries(detail.tiers.map((one) => [one.tier, one]));
-    if (told !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
-    told = JSON.stringify(detail.tiers);
+    if (statusText !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
+    statusText = JSON.stringify(detail.tiers);
     senders.replace(detail.senders.map((one) => ({ ...one, quota: quotaOf(one, limits[one.tier]) })));
     const left = detail.senders_total - detail.senders.length;
-    say(more, left > 0 ? `and ${plural(left, "more sender")} with less` : "");
+    setText(more, left > 0 ? `and ${plural(left, "more sender")} with less` : "");
   }
   return { nodes, update, twin, senders };
 }
 
 function tierTable(tiers) {
   const each = (one) => (one.max_messages === null ? "quotas are off" : `${count(one.max_messages)}, ${bytes(one.max_bytes)}`);
-  return plainTable("What waits here by tier", [
+  return plainTable("Messages by tier", [
     { label: "Tier", cell: (one) => [`${one.tier} ${TIERS[one.tier]}`, h("small", {}, TIER_NOTES[one.tier])] },
     { label: "Senders", kind: "number", cell: (one) => count(one.senders) },
     { label: "Messages", kind: "number", cell: (one) => count(one.messages) },
     { label: "Size", kind: "number", cell: (one) => bytes(one.bytes) },
-    { label: "Each may have", kind: "number", cell: each },
+    { label: "Quota per sender", kind: "number", cell: each },
   ], tiers, { shown: false, stacked: true });
 }
 
@@ -123,6 +123,6 @@ function quotaOf(sender, limits) {
 
 function quotaCell() {
   const node = h("span");
-  node.show = (row) => say(node, percent(row.quota));
+  node.show = (row) => setText(node, percent(row.quota));
   return node;
 }

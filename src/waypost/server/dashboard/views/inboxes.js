@@ -1,6 +1,6 @@
 // Every inbox: how deep, how heavy, how full. One that is opened shows who fills it.
 
-import { h, say, toInbox } from "../app/dom.js";
+import { h, setText, toInbox } from "../app/dom.js";
 import { bytes, count, plural } from "../app/format.js";
 import { live } from "../app/live.js";
 import { Stream } from "../app/stream.js";
@@ -24,22 +24,22 @@ const COLUMNS = [
   { name: "dead", label: "Dead", kind: "number wide", value: (one) => one.dead, text: (one) => count(one.dead) },
   { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
   { name: "senders", label: "Senders", kind: "number wide", value: (one) => one.senders, text: (one) => count(one.senders) },
-  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected), text: (one) => (one.connected ? "connected" : "away") },
+  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected), text: (one) => (one.connected ? "connected" : "disconnected") },
 ];
 
 export function show(main, { query, setQuery }) {
   const table = new LiveTable({
     caption: "Inboxes", columns: COLUMNS, key: (one) => one.subject, sort: { by: "pending", down: true },
-    empty: "No inbox fits. An inbox comes into being with the first message to it, or when its agent connects.",
+    empty: "No inbox matches. An inbox is created by the first message to it, or when its agent connects.",
   });
-  const told = h("p", { class: "aside", role: "status" });
+  const statusText = h("p", { class: "aside", role: "status" });
   const input = h("input", { type: "search", id: "filter", placeholder: "agent.billing", value: query.get("filter") ?? "", oninput: () => refilter(), autocomplete: "off", spellcheck: "false" });
   const held = h("input", { type: "checkbox", id: "held", onchange: () => refilter() });
   main.append(h("h1", { tabindex: "-1" }, title),
     h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
       h("label", { for: "filter" }, "Name contains"), input,
-      h("label", { class: "check", for: "held" }, held, "Only those that hold something")),
-    told, table.node);
+      h("label", { class: "check", for: "held" }, held, "Only inboxes with messages")),
+    statusText, table.node);
 
   let total = 0;
   function refilter() {
@@ -47,12 +47,12 @@ export function show(main, { query, setQuery }) {
     table.filter((one) => one.subject.toLowerCase().includes(words)
       && (!held.checked || one.pending + one.leased + one.dead > 0));
     setQuery(input.value.trim() ? { filter: input.value.trim() } : {});
-    tell();
+    showCount();
   }
-  function tell() {
+  function showCount() {
     const shown = table.order.length;
     const hidden = total - table.rows.size;
-    say(told, shown === total ? plural(total, "inbox", "inboxes")
+    setText(statusText, shown === total ? plural(total, "inbox", "inboxes")
       : `${count(shown)} of ${plural(total, "inbox", "inboxes")}${hidden > 0 ? `; only the fullest ${count(table.rows.size)} are listed` : ""}`);
   }
   refilter();
@@ -61,7 +61,7 @@ export function show(main, { query, setQuery }) {
       total = news.total;
       if (news.whole) table.replace(news.rows);
       else table.change(news.rows, news.gone);
-      tell();
+      showCount();
     },
   });
   return () => {

@@ -1,29 +1,29 @@
-// The story of one message, from the first check to its end.
+// The history of one message, from its first check to its end.
 
 import { read } from "../app/api.js";
 import { h, toInbox } from "../app/dom.js";
 import { exactly, span, when } from "../app/format.js";
-import { command, place } from "../app/place.js";
+import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
-import { nothing } from "../parts/listing.js";
+import { emptyNote } from "../parts/listing.js";
 
 export const title = "Message";
 
 const KINDS = {
-  check: "check", accepted: "accepted", rejected: "rejected", leased: "handed out", acked: "acknowledged",
-  returned: "returned", failed: "dead letter", expired: "expired", evicted: "evicted", redriven: "put back",
+  check: "check", accepted: "accepted", rejected: "rejected", leased: "delivered", acked: "acknowledged",
+  returned: "returned", failed: "dead letter", expired: "expired", evicted: "evicted", redriven: "redriven",
 };
 
 export function show(main, { path }) {
   const id = path[1];
-  const body = h("div", { "aria-busy": "true" }, nothing("Reading the journal…"));
+  const body = h("div", { "aria-busy": "true" }, emptyNote("Reading the journal…"));
   main.append(h("p", { class: "trail" }, h("a", { href: "#/messages" }, "Messages")), h("h1", { tabindex: "-1", class: "name" }, id), body);
   let stopped = false;
 
   async function run() {
     try {
-      const [story] = await Promise.all([read(`/v1/messages/${encodeURIComponent(id)}`), place().catch(() => null)]);
-      if (!stopped) body.replaceChildren(...tell(story.steps), commandBlock(command("explain", id)));
+      const [history] = await Promise.all([read(`/v1/messages/${encodeURIComponent(id)}`), relayPaths().catch(() => null)]);
+      if (!stopped) body.replaceChildren(...render(history.steps), commandBlock(command("explain", id)));
     } catch (problem) {
       if (!stopped) body.replaceChildren(unknown(problem, id));
     }
@@ -35,16 +35,16 @@ export function show(main, { path }) {
 
 function unknown(problem, id) {
   if (problem.status === 404) {
-    return h("div", {}, nothing(`The journal knows no message ${id}.`),
-      h("ul", {}, h("li", {}, "Check the id for typing mistakes: ids are case-sensitive."),
-        h("li", {}, "A publish that the rate limit refused has no id, and so no story."),
-        h("li", {}, "Segments past their retention are dropped; the pipeline's tables may still know it."),
+    return h("div", {}, emptyNote(`No message ${id} in the journal.`),
+      h("ul", {}, h("li", {}, "Check the spelling: ids are case-sensitive."),
+        h("li", {}, "A publish rejected by the rate limit has no id, and so no history."),
+        h("li", {}, "Journal segments are deleted after their retention; the pipeline's tables may still have it."),
         h("li", {}, h("a", { href: "#/messages" }, "Search by sender, inbox or time"), " instead.")));
   }
   return h("p", { class: "problem", role: "alert" }, problem.message);
 }
 
-function tell(steps) {
+function render(steps) {
   const first = steps[0].at_us;
   const endpoints = [...new Set(steps.map((one) => one.endpoint).filter(Boolean))];
   const last = steps.at(-1);

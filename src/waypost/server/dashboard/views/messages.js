@@ -1,9 +1,9 @@
-// Finding messages: by id, sender, inbox, outcome and time.
+// Search for messages by id, sender, inbox, outcome and time.
 
 import { read } from "../app/api.js";
 import { h, toInbox, toMessage } from "../app/dom.js";
 import { OUTCOMES, bytes, count, exactly, plural, when } from "../app/format.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Messages";
 
@@ -14,7 +14,7 @@ export function show(main, { query }) {
     h("input", { id: `by-${name}`, name, value: query.get(name) ?? "", placeholder, autocomplete: "off", spellcheck: "false" }));
   const select = (name, label, options) => h("div", { class: "field" }, h("label", { for: `by-${name}` }, label),
     h("select", { id: `by-${name}`, name }, options.map(([value, words]) => h("option", { value, selected: value === (query.get(name) ?? "") }, words))));
-  const results = h("div", { "aria-busy": "true" }, nothing("Searching…"));
+  const results = h("div", { "aria-busy": "true" }, emptyNote("Searching…"));
   const form = h("form", { class: "search", role: "search", onsubmit: search },
     field("id", "Message id", "01JCQ7Z0000000000000000000"), field("sender", "Sender", "agent.web, or agent.>"), field("endpoint", "Inbox", "agent.billing, or agent.*"),
     select("outcome", "Outcome", [["", "any"], ...Object.entries(OUTCOMES).filter(([one]) => one !== "gone")]), select("minutes", "Arrived", AGES),
@@ -51,13 +51,13 @@ export function show(main, { query }) {
 }
 
 function list(found) {
-  const far = found.since_us ? `Messages that are gone, and refusals, were looked for back to ${when(found.since_us)}. What waits or is dead is found at any age; for older ones ask by id, or the pipeline's tables.` : "Only what is in the relay now was looked at.";
-  if (!found.messages.length) return [nothing("No message fits. A sender or inbox may be a pattern: agent.> is everything under agent."), h("p", { class: "aside" }, far)];
+  const far = found.since_us ? `Messages that left their inbox, and rejections, were searched back to ${when(found.since_us)}. Pending and dead messages are found at any age; for older ones search by id, or in the pipeline's tables.` : "Only messages that are in the relay now were searched.";
+  if (!found.messages.length) return [emptyNote("No message matches. A sender or inbox may be a pattern: agent.> is everything under agent."), h("p", { class: "aside" }, far)];
   return [
     h("p", { class: "aside", role: "status" }, `${plural(found.messages.length, "message")}, the newest first${found.more ? "; there are more" : ""}.`),
     plainTable("Messages found", [
       { label: "Arrived", cell: (one) => h("time", { title: exactly(one.at_us) }, when(one.at_us)) },
-      { label: "Message", kind: "id", cell: (one) => (one.id ? h("a", { href: toMessage(one.id) }, one.id) : "no id: refused before it got one") },
+      { label: "Message", kind: "id", cell: (one) => (one.id ? h("a", { href: toMessage(one.id) }, one.id) : "no id: rejected before it got one") },
       { label: "From", cell: (one) => one.sender },
       { label: "To", cell: (one) => h("a", { href: toInbox(one.endpoint) }, one.endpoint) },
       { label: "Outcome", cell: (one) => [h("span", { class: `badge ${one.outcome}` }, OUTCOMES[one.outcome], one.count > 1 ? ` × ${count(one.count)}` : ""), one.reason ? h("small", {}, one.reason) : null] },

@@ -1,6 +1,6 @@
-// How the relay is doing, at a glance.
+// Overview: throughput, latency, pressure and rejections.
 
-import { h, mark, say, toInbox } from "../app/dom.js";
+import { h, setAttr, setText, toInbox } from "../app/dom.js";
 import { REASONS, bytes, compact, count, percent, plural, rate, span } from "../app/format.js";
 import { live } from "../app/live.js";
 import { TimeChart } from "../parts/chart.js";
@@ -24,7 +24,7 @@ export function show(main) {
   const charts = makeCharts();
   const reasons = makeReasons();
   const fullest = makeFullest();
-  const hello = welcome();
+  const welcomePanel = welcome();
   const choice = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Time shown"),
     SPANS.map(([value, label]) => h("label", {}, h("input", {
       type: "radio", name: "span", value, checked: value === seconds, onchange: () => {
@@ -34,19 +34,19 @@ export function show(main) {
       } }), h("span", {}, label))));
   const body = h("div", {}, tiles.node, h("div", { class: "grid two" },
     charts.map((one) => one.node), reasons.node, fullest.node));
-  main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), choice), hello, body);
+  main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), choice), welcomePanel, body);
 
   function update() {
     const { samples, standing } = live;
     if (!standing) return;
     const last = live.last;
     const isNew = !standing.fullest.length && !samples.some((one) => one.accepted || rejected(one));
-    mark(hello, "hidden", isNew ? null : "");
-    mark(body, "hidden", isNew ? "" : null);
-    mark(choice, "hidden", isNew ? "" : null);
+    setAttr(welcomePanel, "hidden", isNew ? null : "");
+    setAttr(body, "hidden", isNew ? "" : null);
+    setAttr(choice, "hidden", isNew ? "" : null);
     if (!last || isNew) return;
     tiles.update(samples.slice(-RECENT), last, standing);
-    // While the relay is away, time stands still: the lines must not run out of sight.
+    // While the relay is unreachable, the time axis stands still: the lines must stay in view.
     const end = live.state === "live" ? Math.max(last.at_us, live.nowUs() - 1e6) : last.at_us;
     for (const chart of charts) chart.update(samples, end, seconds);
     reasons.update(samples.filter((one) => one.at_us > end - seconds * 1e6), seconds);
@@ -70,26 +70,26 @@ function makeTiles() {
   };
   const all = {
     accepted: tile("Accepted"), delivered: tile("Delivered"), rejected: tile("Rejected"),
-    wait: tile("Publish to ack"), waiting: tile("Waiting", "#/inboxes"), agents: tile("Agents connected", "#/agents"),
+    wait: tile("Publish to ack"), waiting: tile("Pending", "#/inboxes"), agents: tile("Connected agents", "#/agents"),
     dead: tile("Dead letters", "#/dead-letters"), pressure: tile("Fullest inbox", "#/inboxes"),
   };
   const node = h("dl", { class: "tiles" }, Object.values(all).map((one) => one.node));
-  const put = (one, value, note) => { say(one.value, value); say(one.note, note); };
+  const put = (one, value, note) => { setText(one.value, value); setText(one.note, note); };
   function update(recent, last, standing) {
     const seconds = sum(recent.map((one) => one.seconds));
     const over = (pick) => rate(sum(recent.map(pick)) / seconds);
     put(all.accepted, over(held("accepted")), "messages stored");
     put(all.delivered, over(held("acked")), "acknowledged by recipients");
-    put(all.rejected, over(rejected), "refused publishes");
+    put(all.rejected, over(rejected), "rejected publishes");
     const waited = recent.findLast((one) => one.waits);
     put(all.wait, waited ? span(waited.wait_p50_ms) : "–",
-      waited ? `p50; p95 ${span(waited.wait_p95_ms)}` : "nothing acknowledged lately");
+      waited ? `p50; p95 ${span(waited.wait_p95_ms)}` : "no recent acknowledgements");
     put(all.waiting, count(last.pending ?? 0), `${count(last.held ?? 0)} leased, ${bytes(last.bytes ?? 0)}`);
     put(all.agents, count(last.connected ?? 0), `of ${plural(last.inboxes ?? 0, "inbox", "inboxes")}`);
-    put(all.dead, count(last.dead ?? 0), last.dead ? "kept until purged" : "none");
+    put(all.dead, count(last.dead ?? 0), last.dead ? "kept until redriven or purged" : "none");
     const first = standing.fullest[0];
     put(all.pressure, percent(last.pressure ?? 0), first ? first.subject : "no inboxes");
-    mark(all.pressure.node, "data-level", level(last.pressure ?? 0, standing.pressure_warning_at));
+    setAttr(all.pressure.node, "data-level", level(last.pressure ?? 0, standing.pressure_warning_at));
   }
   return { node, update };
 }
@@ -103,7 +103,7 @@ function makeCharts() {
       series: [
         { name: "Accepted", kind: "stored", value: perSecond(held("accepted")) },
         { name: "Delivered", kind: "delivered", value: perSecond(held("acked")) },
-        { name: "Rejected", kind: "refused", value: perSecond(rejected) },
+        { name: "Rejected", kind: "rejected", value: perSecond(rejected) },
       ],
     }),
     new TimeChart({
@@ -114,7 +114,7 @@ function makeCharts() {
       ],
     }),
     new TimeChart({
-      title: "In the relay", note: "messages kept now", words: compact, least: 4,
+      title: "In the relay", note: "stored messages", words: compact, least: 4,
       series: [
         { name: "Waiting", kind: "stored", value: held("pending") },
         { name: "Leased", kind: "delivered", value: held("held") },
@@ -135,7 +135,7 @@ function makeReasons() {
     const bar = h("span", { class: "fill" });
     const number = h("td", { class: "number" });
     const node = h("tr", {}, h("th", { scope: "row" }, words),
-      h("td", { class: "wide-bar" }, h("span", { class: "meter refused", "aria-hidden": "true" }, bar)), number);
+      h("td", { class: "wide-bar" }, h("span", { class: "meter rejected", "aria-hidden": "true" }, bar)), number);
     return { reason, bar, number, node };
   });
   const total = h("small");
@@ -148,12 +148,12 @@ function makeReasons() {
       for (const [reason, n] of Object.entries(sample.rejected ?? {})) counts[reason] = (counts[reason] ?? 0) + n;
     }
     const most = Math.max(1, ...Object.values(counts));
-    say(total, `${count(sum(Object.values(counts)))} in the last ${seconds / 60} minutes`);
+    setText(total, `${count(sum(Object.values(counts)))} in the last ${seconds / 60} minutes`);
     for (const row of rows) {
       const n = counts[row.reason] ?? 0;
       row.bar.style.width = `${(n / most) * 100}%`;
-      say(row.number, count(n));
-      mark(row.node, "data-none", n ? null : "");
+      setText(row.number, count(n));
+      setAttr(row.node, "data-none", n ? null : "");
     }
   }
   return { node, update };
@@ -179,16 +179,16 @@ function makeFullest() {
   }
   function update(standing) {
     const cap = standing.mailbox_max;
-    say(note, cap ? `of ${plural(cap, "message")} each` : "no cap on messages");
+    setText(note, cap ? `of ${plural(cap, "message")} each` : "no cap on messages");
     standing.fullest.forEach((inbox, at) => {
       const one = row(at);
-      mark(one.link, "href", toInbox(inbox.subject));
-      mark(one.link, "title", inbox.subject);
-      say(one.link, inbox.subject);
+      setAttr(one.link, "href", toInbox(inbox.subject));
+      setAttr(one.link, "title", inbox.subject);
+      setText(one.link, inbox.subject);
       one.shown.show(inbox.pressure, standing.pressure_warning_at);
-      say(one.number, count(inbox.pending + inbox.leased));
+      setText(one.number, count(inbox.pending + inbox.leased));
     });
-    rows.forEach((one, at) => mark(one.node, "hidden", at < standing.fullest.length ? null : ""));
+    rows.forEach((one, at) => setAttr(one.node, "hidden", at < standing.fullest.length ? null : ""));
   }
   return { node, update };
 }

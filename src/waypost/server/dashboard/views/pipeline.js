@@ -1,32 +1,32 @@
-// What the pipeline has made of the journal: its report, and the last backtest.
+// Results of the pipeline: its report and the last backtest.
 
 import { ask, read } from "../app/api.js";
 import { h } from "../app/dom.js";
 import { REASONS, bytes, count, plural, when } from "../app/format.js";
-import { quoted } from "../app/place.js";
+import { quoted } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 import { framed } from "../parts/report_frame.js";
 
 export const title = "Pipeline";
 
 export function show(main) {
-  const body = h("div", {}, nothing("Asking…"));
+  const body = h("div", {}, emptyNote("Asking…"));
   main.append(h("h1", { tabindex: "-1" }, title), body);
   let stopped = false;
   read("/v1/pipeline").then((state) => {
     if (!stopped) body.replaceChildren(report(state), backtest(state));
-  }, (problem) => { if (!stopped) body.replaceChildren(nothing(problem.message)); });
+  }, (problem) => { if (!stopped) body.replaceChildren(emptyNote(problem.message)); });
   return () => { stopped = true; };
 }
 
 function report(state) {
   const run = `waypost pipeline run --journal ${quoted(state.journal)} --lake ${quoted(state.lake)}`;
   if (!state.report) {
-    return h("section", {}, h("h2", {}, "Report"), nothing("There is no report yet. The pipeline reads the journal and writes one; this relay may go on running meanwhile."),
-      commandBlock(run, "Make one"));
+    return h("section", {}, h("h2", {}, "Report"), emptyNote("No report yet. The pipeline creates one from the journal, also while this relay runs."),
+      commandBlock(run, "Create a report"));
   }
-  const place = h("div");
+  const container = h("div");
   const open = h("button", { type: "button", class: "primary", onclick: load }, "Show the report");
   const save = h("button", { type: "button", onclick: download }, "Download");
   async function fetched() {
@@ -35,10 +35,10 @@ function report(state) {
   async function load() {
     open.disabled = true;
     try {
-      place.replaceChildren(framed(await fetched(), "Report of the pipeline"));
+      container.replaceChildren(framed(await fetched(), "Report of the pipeline"));
     } catch (problem) {
       open.disabled = false;
-      place.replaceChildren(h("p", { class: "problem", role: "alert" }, problem.message));
+      container.replaceChildren(h("p", { class: "problem", role: "alert" }, problem.message));
     }
   }
   async function download() {
@@ -47,23 +47,23 @@ function report(state) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
   return h("section", {}, h("h2", {}, "Report"), h("p", {}, `Written ${when(state.report.at_us)}, ${bytes(state.report.bytes)}.`),
-    h("div", { class: "buttons left" }, open, save), place, commandBlock(run, "Bring it up to date"));
+    h("div", { class: "buttons left" }, open, save), container, commandBlock(run, "Update the report"));
 }
 
 function backtest(state) {
   const make = `waypost pipeline backtest --lake ${quoted(state.lake)} --settings new-config.json`;
   const head = h("h2", {}, "Last backtest");
-  if (state.problem) return h("section", {}, head, h("p", { class: "problem", role: "alert" }, state.problem), commandBlock(make, "Make it again"));
-  if (!state.backtest_file) return h("section", {}, head, nothing("No backtest lies in the lake. A backtest decides about all recorded messages again, under other settings, before you use them."), commandBlock(make, "Make one"));
+  if (state.problem) return h("section", {}, head, h("p", { class: "problem", role: "alert" }, state.problem), commandBlock(make, "Run it again"));
+  if (!state.backtest_file) return h("section", {}, head, emptyNote("No backtest in the lake. A backtest replays all recorded messages under other settings, before you apply them."), commandBlock(make, "Run a backtest"));
   const found = state.backtest;
   const rows = Object.entries(found.by_reason ?? {}).flatMap(([then, nows]) => Object.entries(nows ?? {}).map(([now, n]) => ({ then, now, n })));
   const words = (one) => REASONS[one] ?? one;
   return h("section", {}, head,
-    h("p", {}, `Made ${when(state.backtest_file.at_us)}: of ${plural(Number(found.messages) || 0, "message")}, ${count(Number(found.differences) || 0)} would have been decided otherwise.`),
-    rows.length ? plainTable("Decided otherwise", [
-      { label: "Then", cell: (one) => words(one.then) }, { label: "Under those settings", cell: (one) => words(one.now) },
+    h("p", {}, `Run ${when(state.backtest_file.at_us)}: of ${plural(Number(found.messages) || 0, "message")}, ${count(Number(found.differences) || 0)} would have been decided differently.`),
+    rows.length ? plainTable("Decided differently", [
+      { label: "Recorded", cell: (one) => words(one.then) }, { label: "Under the new settings", cell: (one) => words(one.now) },
       { label: "Messages", kind: "number", cell: (one) => count(Number(one.n) || 0) },
     ], rows) : null,
     (found.notes ?? []).length ? h("ul", { class: "notes plain" }, found.notes.map((one) => h("li", {}, one))) : null,
-    commandBlock(make, "Make another"));
+    commandBlock(make, "Run another backtest"));
 }

@@ -1,19 +1,19 @@
-// Access rules: who may write to whom. A new rule is checked by the relay while it is typed.
+// Access rules for senders and inboxes. The relay checks a new rule while it is typed.
 
 import { read, send } from "../app/api.js";
-import { h, say } from "../app/dom.js";
+import { h, setText } from "../app/dom.js";
 import { count } from "../app/format.js";
 import { notice } from "../app/notice.js";
-import { command, place } from "../app/place.js";
+import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Rules";
 
 const CHECK_AFTER_MS = 350;
 
 export function show(main) {
-  const body = h("div", {}, nothing("Asking…"));
+  const body = h("div", {}, emptyNote("Asking…"));
   const problem = h("p", { class: "problem", role: "alert" });
   const verdict = h("p", { class: "verdict", role: "status" });
   const input = (name, label, hint) => h("div", { class: "field" }, h("label", { for: `rule-${name}` }, label),
@@ -26,9 +26,9 @@ export function show(main) {
     h("div", { class: "field" }, h("label", { for: "rule-priority" }, "Priority"), h("input", { id: "rule-priority", name: "priority", type: "number", value: "0", step: "1" })),
     h("div", { class: "field" }, save));
   main.append(h("h1", { tabindex: "-1" }, title),
-    h("p", { class: "lead" }, "Tried from the top; the first that fits decides. If none fits, the message is allowed. The highest priority comes first."),
+    h("p", { class: "lead" }, "Applied from the top, the highest priority first; the first match decides. Without a match, the message is allowed."),
     problem, body, h("section", {}, h("h2", {}, "Add a rule"), form, verdict));
-  place().catch(() => {});
+  relayPaths().catch(() => {});
   let timer = 0;
   let stopped = false;
 
@@ -45,16 +45,16 @@ export function show(main) {
 
   async function check() {
     const rule = asked();
-    if (!rule.from || !rule.to) return say(verdict, "");
+    if (!rule.from || !rule.to) return setText(verdict, "");
     try {
       const { rules } = await send("POST", "/v1/rules?dry_run=true", rule);
       const at = rules.findIndex((one) => one.from === rule.from && one.to === rule.to);
       verdict.className = "verdict good";
-      say(verdict, `A good rule: it would be tried as number ${at + 1} of ${count(rules.length)}.`);
+      setText(verdict, `Valid: it would be rule ${at + 1} of ${count(rules.length)}.`);
       save.disabled = false;
-    } catch (refusal) {
+    } catch (failure) {
       verdict.className = "verdict bad";
-      say(verdict, refusal.message);
+      setText(verdict, failure.message);
     }
     return undefined;
   }
@@ -63,33 +63,33 @@ export function show(main) {
     event.preventDefault();
     const rule = asked();
     const done = await askFirst({
-      title: "Add this rule?", action: "Add it",
-      body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. It holds from then on, and is written to access-rules.json.`)],
+      title: "Add this rule?", action: "Add",
+      body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. It takes effect at once and is written to access-rules.json.`)],
       command: () => command("rules", "add", rule.action, rule.from, rule.to, "--priority", String(rule.priority)),
       act: async () => draw(await send("POST", "/v1/rules", rule)),
     });
     if (done) {
-      notice("The rule holds.");
+      notice("Rule added.");
       form.reset();
-      say(verdict, "");
+      setText(verdict, "");
       save.disabled = true;
     }
   }
 
   function draw(found) {
     if (stopped) return;
-    say(problem, found.problem);
+    setText(problem, found.problem);
     body.replaceChildren(found.rules.length ? rulesTable(found.rules, draw)
-      : nothing("No rules: everyone may write to everyone."));
+      : emptyNote("No rules: every sender may write to every inbox."));
   }
 
-  read("/v1/rules").then(draw, (refusal) => { if (!stopped) body.replaceChildren(nothing(refusal.message)); });
+  read("/v1/rules").then(draw, (failure) => { if (!stopped) body.replaceChildren(emptyNote(failure.message)); });
   return () => { stopped = true; clearTimeout(timer); };
 }
 
 function rulesTable(rules, draw) {
   const numbered = rules.map((rule, at) => ({ ...rule, at: at + 1 }));
-  return plainTable("Access rules, in the order in which they are tried", [
+  return plainTable("Access rules, in the order of their application", [
     { label: "Tried", kind: "number", cell: (one) => count(one.at) },
     { label: "From", cell: (one) => h("code", {}, one.from) },
     { label: "To", cell: (one) => h("code", {}, one.to) },
@@ -102,12 +102,12 @@ function rulesTable(rules, draw) {
 function askRemove(rule, draw) {
   const path = `/v1/rules?${new URLSearchParams({ from: rule.from, to: rule.to })}`;
   return askFirst({
-    title: "Remove this rule?", danger: true, action: "Remove it",
-    body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. What it ${rule.action === "deny" ? "denied is allowed" : "allowed is decided"} by the rules below it from then on.`)],
+    title: "Remove this rule?", danger: true, action: "Remove",
+    body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. Messages that it ${rule.action === "deny" ? "denied" : "allowed"} are then decided by the rules below it.`)],
     command: () => command("rules", "remove", rule.from, rule.to),
     act: async () => {
       draw(await send("DELETE", path));
-      notice("The rule is gone.");
+      notice("Rule removed.");
     },
   });
 }

@@ -1,29 +1,29 @@
-// Settings: config.json, checked by the relay while it is typed, and what it would change.
+// Settings: config.json, checked by the relay while it is typed, and its effect.
 
 import { read, send } from "../app/api.js";
-import { h, say } from "../app/dom.js";
+import { h, setText } from "../app/dom.js";
 import { bytes, plural, span } from "../app/format.js";
 import { notice } from "../app/notice.js";
-import { command, place } from "../app/place.js";
+import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
-import { nothing, plainTable } from "../parts/listing.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Settings";
 
 const CHECK_AFTER_MS = 400;
 
 export function show(main) {
-  const body = h("div", {}, nothing("Asking…"));
+  const body = h("div", {}, emptyNote("Asking…"));
   main.append(h("h1", { tabindex: "-1" }, title),
-    h("p", { class: "lead" }, "The relay's config.json. It needs only what should differ from the defaults; one bad value and nothing changes."), body);
-  place().catch(() => {});
+    h("p", { class: "lead" }, "The relay's config.json. It needs only settings that differ from the defaults; with one invalid value, nothing changes."), body);
+  relayPaths().catch(() => {});
   let stopped = false;
   let editor = null;
   read("/v1/config").then((state) => {
     if (stopped) return;
     editor = makeEditor(state);
     body.replaceChildren(...editor.nodes);
-  }, (problem) => { if (!stopped) body.replaceChildren(nothing(problem.message)); });
+  }, (problem) => { if (!stopped) body.replaceChildren(emptyNote(problem.message)); });
   return () => { stopped = true; editor?.stop(); };
 }
 
@@ -59,14 +59,14 @@ function makeEditor(state) {
       showNotes(answer.notes);
       const different = changed().length;
       verdict.className = "verdict good";
-      say(verdict, different ? `The relay would take it: ${plural(different, "setting")} would change.` : "The relay would take it; nothing would change.");
+      setText(verdict, different ? `Valid: ${plural(different, "setting")} would change.` : "Valid; no setting would change.");
       save.disabled = asked.trim() === saved.trim();
     } catch (problem) {
       if (asked !== text.value) return;
       would = inForce;
       showNotes([]);
       verdict.className = "verdict bad";
-      say(verdict, problem.message);
+      setText(verdict, problem.message);
       save.disabled = true;
     }
     text.setAttribute("aria-invalid", verdict.classList.contains("bad"));
@@ -84,8 +84,8 @@ function makeEditor(state) {
     const rows = [...would.keys()].map((key) => ({ key, now: inForce.get(key) ?? "–", then: would.get(key), differs: inForce.get(key) !== would.get(key) }));
     rows.sort((a, b) => Number(b.differs) - Number(a.differs));
     const columns = [{ label: "Setting", kind: "name", cell: (one) => h("code", {}, one.key) }, { label: "In force", kind: "number", cell: (one) => [one.now, meaning(one.key, one.now)] }];
-    if (rows.some((one) => one.differs)) columns.push({ label: "Would be", kind: "number", cell: (one) => (one.differs ? h("b", { class: "changed" }, one.then) : "") });
-    table.replaceChildren(plainTable("Every setting", columns, rows, { shown: false }));
+    if (rows.some((one) => one.differs)) columns.push({ label: "New", kind: "number", cell: (one) => (one.differs ? h("b", { class: "changed" }, one.then) : "") });
+    table.replaceChildren(plainTable("All settings", columns, rows, { shown: false }));
   }
 
   async function submit(event) {
@@ -93,7 +93,7 @@ function makeEditor(state) {
     const asked = text.value;
     const done = await askFirst({
       title: "Save these settings?", action: "Save",
-      body: [h("p", {}, "They hold from then on; config.json is written whole."),
+      body: [h("p", {}, "They take effect at once; config.json is replaced."),
         h("ul", { class: "notes plain" }, changed().map((key) => h("li", {}, h("code", {}, key), `: ${inForce.get(key) ?? "–"} → ${would.get(key) ?? "–"}`)))],
       command: () => command("config", "save", "new-config.json"),
       act: async () => {
@@ -101,14 +101,14 @@ function makeEditor(state) {
         saved = JSON.stringify(answer.config, null, 2);
         inForce = would = leaves(answer.settings);
         text.value = saved;
-        say(broken, answer.problem);
+        setText(broken, answer.problem);
         showNotes(answer.notes);
       },
     });
     if (!done) return;
-    notice("The settings hold.");
+    notice("Settings saved.");
     save.disabled = revert.disabled = true;
-    say(verdict, "");
+    setText(verdict, "");
     draw();
   }
 
@@ -120,7 +120,7 @@ function makeEditor(state) {
   };
 }
 
-/** What a number of ms or bytes amounts to. */
+/** A number of ms or bytes in larger units. */
 function meaning(key, text) {
   const value = Number(text);
   if (!(value >= 1000)) return null;
@@ -128,7 +128,7 @@ function meaning(key, text) {
   return key.endsWith("Bytes") ? h("small", {}, bytes(value)) : null;
 }
 
-/** Every setting by its dotted name. */
+/** All settings by dotted name. */
 function leaves(value, prefix = "", found = new Map()) {
   for (const [name, inner] of Object.entries(value)) {
     const key = prefix ? `${prefix}.${name}` : name;

@@ -1,34 +1,34 @@
-// Asking for the operator's token, once.
+// Sign-in with the operator's token.
 
-import { Refusal, read } from "../app/api.js";
-import { h, say } from "../app/dom.js";
+import { ApiError, read } from "../app/api.js";
+import { h, setText } from "../app/dom.js";
 import { keepToken } from "../app/token.js";
 import { commandBlock } from "../parts/command.js";
 
 export const title = "Sign in";
 
-export const WRONG = "That is not the operator token of this relay. It is the one line in DATA_DIR/operator-token, on the machine where the relay runs.";
+export const WRONG = "Wrong operator token. It is the line in DATA_DIR/operator-token on the machine of the relay.";
 
-/** Resolves when the token is good. `problem` says why it is asked for again. */
+/** Resolve once the token is valid. `problem` is the reason for asking again. */
 export function signIn(main, problem = "") {
   return new Promise((resolve) => {
     const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: "false", "aria-describedby": "token-problem" });
     const remember = h("input", { id: "remember", type: "checkbox" });
-    const told = h("p", { id: "token-problem", class: "problem", role: "alert" }, problem);
+    const statusText = h("p", { id: "token-problem", class: "problem", role: "alert" }, problem);
     const button = h("button", { type: "submit", class: "primary" }, "Sign in");
 
     async function submit(event) {
       event.preventDefault();
       const token = input.value.trim();
       button.disabled = true;
-      say(told, "");
+      setText(statusText, "");
       try {
         await read("/v1/rules", {}, { token });
         keepToken(token, remember.checked);
         resolve();
       } catch (failure) {
-        const wrong = failure instanceof Refusal && failure.isAboutTheToken;
-        say(told, wrong ? WRONG : `The relay cannot be asked now: ${failure.message}.`);
+        const wrong = failure instanceof ApiError && failure.isTokenError;
+        setText(statusText, wrong ? WRONG : `The request failed: ${failure.message}.`);
         input.setAttribute("aria-invalid", wrong);
         button.disabled = false;
         input.select();
@@ -37,12 +37,12 @@ export function signIn(main, problem = "") {
     }
 
     main.replaceChildren(h("div", { class: "sign-in panel" }, h("h1", { tabindex: "-1" }, "Operator token"),
-      h("p", {}, "This dashboard is for whoever runs the relay. The token lies in the data directory, readable by its owner only."),
-      h("form", { onsubmit: submit }, h("label", { for: "token" }, "Token"), input, told,
+      h("p", {}, "This dashboard is for the operator of the relay. The token is in the data directory, readable by its owner only."),
+      h("form", { onsubmit: submit }, h("label", { for: "token" }, "Token"), input, statusText,
         h("label", { class: "check", for: "remember" }, remember, "Remember on this device"),
-        h("p", { class: "aside" }, "Otherwise it is forgotten when this tab is closed."),
+        h("p", { class: "aside" }, "Otherwise it is deleted when this tab is closed."),
         h("div", { class: "buttons left" }, button)),
-      commandBlock("cat waypost-data/operator-token", "Print it; waypost-data is the data directory unless “waypost serve --data-dir” said otherwise")));
+      commandBlock("cat waypost-data/operator-token", "Print it; waypost-data is the default data directory of “waypost serve”")));
     input.focus();
   });
 }
