@@ -52,7 +52,7 @@ def fail(guard: MessagingGuard, times: int = 5, target: str = "target-1") -> Non
 # --- A call from beginning to end ----------------------------------------------------------------
 
 
-def test_a_fresh_guard_allows_a_call(guard: MessagingGuard) -> None:
+def test_a_new_guard_allows_a_call(guard: MessagingGuard) -> None:
     assert guard.check("sender-1", "target-1") == GuardResult(True, None, None)
 
 

@@ -161,7 +161,7 @@ async def test_a_small_payload_lies_in_its_event_and_a_large_one_beside_it(
     assert bodies_on_disk(tmp_path) == INLINE_MAX + 1
 
 
-async def test_a_large_payload_is_whole_before_and_after_a_restart(
+async def test_a_large_payload_is_complete_before_and_after_a_restart(
     relay: Relay, reopen: Reopen
 ) -> None:
     payload = {"text": "ü\n" * 200_000, "end": True}

@@ -89,7 +89,7 @@ async def test_a_mailbox_that_stays_broken_opens_its_breaker(tmp_path: Path) -> 
 
 
 @BREAK
-async def test_a_broken_mailbox_is_whole_again_after_a_restart(
+async def test_a_broken_mailbox_is_restored_at_a_restart(
     tmp_path: Path, break_: Callable[[Path], None]
 ) -> None:
     relay = await broken(tmp_path, break_)

@@ -100,7 +100,7 @@ async def test_a_flipped_byte_costs_the_batch_it_is_in(history: Path, tmp_path: 
             await assert_set_aside(data, without(batches, lost), (start, end))
 
 
-async def test_a_broken_last_batch_is_cut_but_not_without_a_word(copy: Path) -> None:
+async def test_a_damaged_last_batch_is_cut_and_reported(copy: Path) -> None:
     batches = all_batches(copy)
     start, end, _ = batches[-1]
     damage(copy, start + 10, b"\0")
@@ -131,7 +131,7 @@ def many_commits(chance: random.Random, length: int) -> bytes:
 
 
 @pytest.mark.parametrize("garbage", [zeros, noise, newlines, many_commits])
-async def test_a_garbled_batch_is_lost_alone(
+async def test_a_damaged_batch_is_the_only_one_lost(
     copy: Path, garbage: Callable[[random.Random, int], bytes]
 ) -> None:
     batches = all_batches(copy)
@@ -186,7 +186,7 @@ async def assert_set_aside_somehow(data: Path, expected: plain_journal.Sum) -> N
         assert result.message_id in state_of(relay)["order"]["agent.b"]
 
 
-async def test_two_damaged_batches_are_both_read_past(copy: Path) -> None:
+async def test_two_damaged_batches_are_both_skipped(copy: Path) -> None:
     batches = all_batches(copy)
     _, first, _, second, *_ = arrivals(batches)
     for lost in (first, second):

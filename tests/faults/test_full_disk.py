@@ -145,7 +145,7 @@ async def test_messages_confirmed_before_and_while_full_are_there_after_reopenin
     plain_journal.assert_index_is_right(data)
 
 
-async def test_a_relay_closed_on_a_full_disk_lets_go_of_its_directory(
+async def test_a_relay_closed_on_a_full_disk_unlocks_its_directory(
     disk: Disk, storage: str
 ) -> None:
     async with relay_on(disk, storage) as relay:

@@ -121,7 +121,7 @@ async def test_a_year_ahead_ends_everything_that_had_an_end(tmp_path: Path) -> N
         assert [one.id for one in await relay.lease("agent.a")] == [result.message_id]
 
 
-async def test_a_clock_put_right_after_running_a_year_ahead_loses_nothing(tmp_path: Path) -> None:
+async def test_correcting_a_clock_that_ran_a_year_ahead_loses_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Relay(tmp_path, settings=settings(), clock=clock) as relay:
         relay.register_endpoint("agent.a")
@@ -195,7 +195,7 @@ async def test_a_relay_opened_with_a_clock_behind_its_journal_works(tmp_path: Pa
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["index kept", "index lost"])
-async def test_a_message_put_off_is_brought_to_its_handler_after_a_restart(
+async def test_a_delayed_message_is_delivered_to_its_handler_after_a_restart(
     tmp_path: Path, lost: bool
 ) -> None:
     clock = ManualClock()

@@ -125,7 +125,7 @@ async def test_an_index_broken_at_any_page_is_made_again(history: Path, tmp_path
                 raise
 
 
-async def test_a_position_that_no_commit_ends_at_is_not_believed(copy: Path) -> None:
+async def test_an_index_position_that_is_not_a_commit_is_not_used(copy: Path) -> None:
     expected = plain_journal.add_up_directory(copy)
     with sqlite3.connect(copy / "index.db") as connection:
         connection.execute("update position set offset = 0, segment = 999999, seq = 999998")

@@ -172,7 +172,9 @@ def assert_handled_once(directory: Path, waiting: dict[str, list]) -> None:
         ("journal", lose_index, 8),
     ],
 )
-def test_a_killed_relay_has_kept_its_promises(tmp_path: Path, storage, lose, kills) -> None:
+def test_a_killed_relay_has_kept_every_confirmed_message(
+    tmp_path: Path, storage, lose, kills
+) -> None:
     directory, promises = tmp_path / "data", Promises()
     with seeded() as chance:
         for cycle in range(kills):

@@ -100,7 +100,7 @@ def live(kind: type[Life], chance: random.Random) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", [Life, LifeInFiles, ForgetfulLife])
-def test_a_long_life_adds_up_at_every_step(kind: type[Life]) -> None:
+def test_the_accounts_of_a_long_run_agree_at_every_step(kind: type[Life]) -> None:
     with seeded() as chance:
         seen: Counter[str] = Counter()
         for _ in range(4):

@@ -70,7 +70,7 @@ def test_a_rule_needs_both_sides_to_match() -> None:
     assert rules.check_access("c", "b").allowed
 
 
-def test_the_higher_priority_is_asked_first_whatever_the_order_of_adding() -> None:
+def test_the_higher_priority_is_tried_first_whatever_the_order_of_addition() -> None:
     deny, allow = AccessRule("a", "b", "deny", 1), AccessRule("a", ">", "allow", 2)
     assert rules_of(deny, allow).check_access("a", "b").matched_rule == allow
     assert rules_of(allow, deny).check_access("a", "b").matched_rule == allow
@@ -95,7 +95,7 @@ def test_wildcards_work_on_both_sides() -> None:
     assert rules.check_access("guest.one", "agent.secret").allowed
 
 
-def test_the_deny_all_rules_let_nothing_through() -> None:
+def test_the_deny_all_rules_deny_everything() -> None:
     assert not AccessRules(DENY_ALL).check_access("a.b.c", "d").allowed
 
 
@@ -213,7 +213,7 @@ def test_an_empty_list_is_a_list() -> None:
         b'[{"from": "a", "to": "b", "action": "deny"}, {"from": "", "to": "b", "action": "deny"}]',
     ],
 )
-def test_one_bad_entry_spoils_the_whole_document(raw: bytes) -> None:
+def test_one_bad_entry_invalidates_the_whole_document(raw: bytes) -> None:
     with pytest.raises(InvalidRule):
         parse_rules(raw)
 

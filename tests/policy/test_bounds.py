@@ -56,7 +56,7 @@ def test_a_chain_of_ancestors_is_longer_than_a_message_may_hop_by_default() -> N
     assert bounds.ancestor_chain_max > DEFAULT_MAX_HOPS
 
 
-def test_the_default_settings_lie_within_the_bounds() -> None:
+def test_the_default_settings_are_within_the_bounds() -> None:
     assert Settings().max_payload_bytes <= bounds.payload_max_bytes
     assert lint(Settings()) == []
 

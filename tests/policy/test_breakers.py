@@ -345,7 +345,7 @@ def test_failures_longer_ago_than_the_idle_time_do_not_add_up() -> None:
 # --- Sweeping ------------------------------------------------------------------------------------
 
 
-def test_a_breaker_untouched_for_long_is_forgotten() -> None:
+def test_a_breaker_without_recent_outcomes_is_forgotten() -> None:
     breakers = opened(at_ms=0)
     assert breakers.sweep(59_999, idle_ms=60_000) == []
     (move,) = breakers.sweep(60_000, idle_ms=60_000)

@@ -65,7 +65,7 @@ def is_no_larger(after: Budget, before: Budget) -> bool:
 # --- A fresh budget ------------------------------------------------------------------------------
 
 
-def test_a_fresh_budget_has_five_hops_one_hour_and_ten_calls() -> None:
+def test_a_new_budget_has_five_hops_one_hour_and_ten_calls() -> None:
     assert create_default_budget(NOW) == Budget(
         hop_count=0, max_hops=5, ancestor_chain=(), ttl=NOW + HOUR_MS, call_budget_remaining=10
     )
@@ -97,7 +97,7 @@ def test_an_overridden_expiry_is_an_instant_not_a_duration() -> None:
         ("hopCount", 1),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_rejected(field: str, value: object) -> None:
+def test_an_invalid_budget_is_rejected(field: str, value: object) -> None:
     with pytest.raises(InvalidMessage, match="invalid budget"):
         create_default_budget(NOW, **{field: value})
     with pytest.raises(InvalidMessage, match="invalid budget"):
@@ -188,7 +188,7 @@ def test_enforcing_is_checking_and_then_spending(budget: Budget, endpoint: str) 
 # --- Spending ------------------------------------------------------------------------------------
 
 
-def test_a_delivery_costs_a_hop_and_a_call_and_leaves_a_trace() -> None:
+def test_a_delivery_spends_a_hop_and_a_call_and_adds_an_ancestor() -> None:
     before = message(hop_count=1, ancestor_chain=["agent.x"], call_budget_remaining=3)
     after = enforce_budget(before, "agent.a", NOW).updated_budget
     assert after == Budget(
@@ -231,18 +231,18 @@ def test_a_wish_for_more_is_ignored() -> None:
     assert shrink(allowance, wish) == allowance
 
 
-def test_no_wish_makes_an_ancestor_forgotten() -> None:
+def test_no_request_removes_an_ancestor() -> None:
     allowance = create_default_budget(NOW, ancestor_chain=["agent.a"])
     assert shrink(allowance, {"ancestor_chain": []}).ancestor_chain == ("agent.a",)
 
 
-def test_wished_ancestors_come_after_the_known_ones_each_once() -> None:
+def test_requested_ancestors_follow_the_known_ones_each_once() -> None:
     allowance = create_default_budget(NOW, ancestor_chain=["agent.a"])
     wish = {"ancestor_chain": ["agent.b", "agent.a", "agent.b"]}
     assert shrink(allowance, wish).ancestor_chain == ("agent.a", "agent.b")
 
 
-def test_wished_ancestors_cannot_make_the_chain_too_long() -> None:
+def test_requested_ancestors_cannot_make_the_chain_too_long() -> None:
     half = ancestor_chain_max // 2 + 1
     allowance = create_default_budget(NOW, ancestor_chain=[f"agent.{n}" for n in range(half)])
     with pytest.raises(InvalidMessage, match="ancestor chain"):
@@ -254,7 +254,7 @@ def test_an_empty_wish_changes_nothing() -> None:
 
 
 @given(BUDGETS, WISHES)
-def test_shrinking_twice_by_the_same_wish_is_shrinking_once(
+def test_shrinking_twice_by_the_same_budget_is_shrinking_once(
     allowance: Budget, wish: Budget | dict[str, object]
 ) -> None:
     once = shrink(allowance, wish)
@@ -262,7 +262,7 @@ def test_shrinking_twice_by_the_same_wish_is_shrinking_once(
 
 
 @given(BUDGETS, st.lists(WISHES | st.sampled_from(NAMES), max_size=12))
-def test_no_sequence_of_wishes_and_deliveries_makes_a_budget_larger(
+def test_no_sequence_of_requests_and_deliveries_enlarges_a_budget(
     budget: Budget, steps: list[Budget | dict[str, object] | str]
 ) -> None:
     for step in steps:

@@ -47,7 +47,7 @@ def opened(**fields: int) -> GuardPolicy:
 # --- The circuit of a target ---------------------------------------------------------------------
 
 
-def test_a_fresh_guard_allows_a_call() -> None:
+def test_a_new_guard_allows_a_call() -> None:
     assert GuardPolicy().check("sender-1", "target-1", 0) == (ALLOWED, None)
 
 
@@ -84,7 +84,7 @@ def test_the_wait_of_an_open_circuit_counts_down() -> None:
     assert waits == [RESET_MS, RESET_MS - 1, 20_000, 1]
 
 
-def test_a_failure_of_one_target_does_not_touch_another() -> None:
+def test_a_failure_of_one_recipient_does_not_affect_another() -> None:
     policy = opened()
     assert ask(policy, target="target-2") == ALLOWED
 
@@ -145,24 +145,24 @@ def test_a_target_never_heard_of_is_closed_and_not_remembered() -> None:
     assert policy.tracked() == (0, 0)
 
 
-def test_looking_at_an_open_circuit_leaves_it_open() -> None:
+def test_reading_the_state_of_an_open_circuit_leaves_it_open() -> None:
     assert opened().circuit_state("target-1", RESET_MS - 1) == (OPEN, None)
 
 
-def test_looking_after_the_timeout_finds_the_circuit_half_open() -> None:
+def test_reading_the_state_after_the_timeout_half_opens_the_circuit() -> None:
     state, moved = opened().circuit_state("target-1", RESET_MS)
     assert state is HALF_OPEN
     assert moved == Transition("target-1", OPEN, HALF_OPEN, Occasion.COOLDOWN_ELAPSED)
 
 
-def test_looking_takes_no_probe_away() -> None:
+def test_reading_the_state_takes_no_probe_slot() -> None:
     policy = opened()
     for _ in range(3):
         policy.circuit_state("target-1", RESET_MS)
     assert ask(policy, RESET_MS) == ALLOWED
 
 
-def test_looking_while_a_probe_is_out_does_not_give_its_slot_away() -> None:
+def test_reading_the_state_during_a_probe_does_not_release_its_slot() -> None:
     policy = opened()
     ask(policy, RESET_MS)
     assert policy.circuit_state("target-1", RESET_MS) == (HALF_OPEN, None)
@@ -314,7 +314,7 @@ def test_the_sweep_forgets_senders_with_nothing_in_their_window() -> None:
     assert policy.tracked() == (1, 0)
 
 
-def test_the_sweep_forgets_circuits_untouched_for_long() -> None:
+def test_the_sweep_forgets_idle_circuits() -> None:
     policy = opened()
     fail(policy, 1, now_ms=1, target="target-2")
     assert policy.sweep(BREAKER_IDLE_MS) == Swept(senders=0, circuits=1)
@@ -328,7 +328,7 @@ def test_the_sweep_does_not_close_a_circuit_before_its_timeout() -> None:
     assert policy.sweep(2 * BREAKER_IDLE_MS).circuits == 1
 
 
-def test_the_sweep_frees_a_target_whose_probe_never_came_back() -> None:
+def test_the_sweep_frees_the_slot_of_a_probe_without_an_outcome() -> None:
     policy = opened()
     ask(policy, RESET_MS)
     later = RESET_MS + BREAKER_IDLE_MS
@@ -378,6 +378,6 @@ def test_one_bad_variable_does_not_affect_the_others() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "5", None, True])
-def test_a_configuration_made_in_python_must_make_sense(value: Any) -> None:
+def test_a_configuration_made_in_python_is_validated(value: Any) -> None:
     with pytest.raises(InvalidSettings, match="reset_timeout_ms"):
         MessagingGuardConfig(reset_timeout_ms=value)

@@ -107,11 +107,11 @@ def test_a_small_message_survives_the_backlog_of_another() -> None:
     assert 0 not in choose_victims(evictable, 50)
 
 
-def test_where_nothing_is_needed_nothing_is_evicted() -> None:
+def test_nothing_is_evicted_if_nothing_is_needed() -> None:
     assert choose_victims([("a", 5)], 0) == []
 
 
-def test_where_everything_would_not_be_enough_nothing_is_evicted() -> None:
+def test_nothing_is_evicted_if_everything_would_not_be_enough() -> None:
     assert choose_victims([("a", 5), ("b", 5)], 11) == []
     assert choose_victims([], 1) == []
 
@@ -128,7 +128,7 @@ def test_victims_are_those_of_a_recount_after_every_eviction(
 
 
 @given(MESSAGES, st.integers(1, 60))
-def test_victims_free_enough_and_not_one_too_many(
+def test_victims_free_enough_and_none_is_superfluous(
     evictable: list[tuple[str, int]], needed: int
 ) -> None:
     victims = choose_victims(evictable, needed)

@@ -53,7 +53,7 @@ def test_a_rejection_has_the_count_and_the_window() -> None:
     assert result.reason == "rate limit exceeded: 12/10 messages in 30s window"
 
 
-def test_a_permission_gives_no_reason() -> None:
+def test_an_allowed_result_has_no_reason() -> None:
     assert check_rate_limit("agent.a", 0, config_of()).reason is None
 
 
@@ -207,7 +207,7 @@ def test_a_snapshot_is_a_copy() -> None:
     assert windows.count("agent.a", 5, 10) == 1
 
 
-def test_a_long_life_does_not_take_ever_more_memory() -> None:
+def test_memory_does_not_grow_over_a_long_run() -> None:
     windows = RateWindows()
     for at in range(10_000):
         windows.count("agent.a", at, 10)

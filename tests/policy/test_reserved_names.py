@@ -16,7 +16,7 @@ ONE_A_MINUTE = Settings(rate_limit=RateLimitConfig(max_per_window=1))
 
 
 @pytest.mark.parametrize("subject", [RELAY, ANONYMOUS, "_", "_x.y", "_*", "_.>"])
-def test_names_that_begin_with_an_underscore_are_the_relays(subject: str) -> None:
+def test_names_that_begin_with_an_underscore_are_reserved(subject: str) -> None:
     assert is_reserved(subject)
 
 

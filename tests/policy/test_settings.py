@@ -118,7 +118,7 @@ LEAVES = leaves(to_config_document(Settings()))
 # --- What config.json looks like -----------------------------------------------------------------
 
 
-def test_the_three_reliability_groups_are_nested_and_speak_camel_case() -> None:
+def test_the_three_reliability_groups_are_nested_and_use_camel_case() -> None:
     settings = read(
         {
             "maxHops": 3,
@@ -262,12 +262,12 @@ def tiers(first: int, second: int, third: int, **fields: Any) -> Settings:
     return Settings(qos=qos, max_payload_bytes=100)
 
 
-def test_the_defaults_have_nothing_to_complain_about() -> None:
+def test_the_defaults_cause_no_warning() -> None:
     assert lint(Settings()) == []
     assert lint(Settings(qos=QosConfig(enabled=True))) == []
 
 
-def test_tiers_that_are_switched_off_are_not_complained_about() -> None:
+def test_disabled_tiers_cause_no_warning() -> None:
     assert lint(Settings(backpressure=BackpressureConfig(max_mailbox_size=1))) == []
 
 

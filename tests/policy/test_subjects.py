@@ -61,7 +61,7 @@ def test_empty_subjects_and_empty_tokens_are_rejected(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", [" ", "a b", " a", "a ", "a\t", "a\n", "a.\u00a0b", "a\r.b"])
-def test_whitespace_is_rejected_wherever_it_stands(subject: str) -> None:
+def test_whitespace_is_rejected_at_any_position(subject: str) -> None:
     with pytest.raises(InvalidSubject, match="letters, digits"):
         validate_subject(subject, allow_wildcards=True)
 

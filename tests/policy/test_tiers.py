@@ -111,7 +111,7 @@ def test_quotas_are_off_unless_asked_for() -> None:
     assert not QosConfig().enabled
 
 
-def test_the_default_limits_grow_with_acquaintance() -> None:
+def test_the_default_limits_grow_with_the_tier() -> None:
     qos = QosConfig()
     assert qos.limits(Tier.UNKNOWN) == TierLimits(20, 256 * 1024)
     assert qos.limits(Tier.ACKNOWLEDGED) == TierLimits(100, 2 * 1024 * 1024)

@@ -48,7 +48,7 @@ async def test_a_rule_is_on_disk_when_it_was_added(relay: Relay, rules: Path) ->
     ]
 
 
-def test_the_rules_are_the_owners_alone(data: Path) -> None:
+def test_the_rules_are_readable_by_their_owner_only(data: Path) -> None:
     async def add() -> None:
         async with Relay(data, settings=Settings(watch_files=False)) as relay:
             relay.access.add_rule(DENY_B)

@@ -35,7 +35,7 @@ TOO_LONG = ".".join(["a"] * 17)
 
 
 @pytest.mark.parametrize("subject", [*NO_SUBJECTS, "agent.>.a", TOO_LONG])
-async def test_publishing_to_no_subject_is_rejected(relay: Relay, subject: Any) -> None:
+async def test_publishing_to_an_invalid_subject_is_rejected(relay: Relay, subject: Any) -> None:
     with pytest.raises(InvalidSubject, match="invalid subject"):
         await send(relay, to=subject)
 
@@ -104,7 +104,7 @@ async def test_a_message_id_must_be_a_plain_token(relay: Relay, message_id: Any)
     ],
     ids=str,
 )
-async def test_a_budget_that_makes_no_sense_is_rejected(relay: Relay, budget: Any) -> None:
+async def test_an_invalid_budget_is_rejected(relay: Relay, budget: Any) -> None:
     with pytest.raises(InvalidMessage, match="budget"):
         await send(relay, budget=budget)
 
@@ -125,7 +125,7 @@ async def test_bad_input_leaves_no_trace(relay: Relay) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan"), 1e12, "5", None])
-async def test_a_length_of_time_that_makes_no_sense_is_rejected(relay: Relay, seconds: Any) -> None:
+async def test_an_invalid_duration_is_rejected(relay: Relay, seconds: Any) -> None:
     result = await send(relay)
     calls: list[tuple[str, Callable[[], Any]]] = [
         ("wait", lambda: relay.lease("agent.a", wait=seconds)),
@@ -144,7 +144,7 @@ async def test_a_limit_must_be_a_whole_number(relay: Relay, limit: Any) -> None:
         await relay.lease("agent.a", limit=limit)
 
 
-async def test_a_follow_up_to_a_message_put_back_by_hand_is_rejected_by_its_budget(
+async def test_a_follow_up_to_a_redriven_message_is_rejected_by_its_budget(
     relay: Relay,
 ) -> None:
     dead = await send(relay, budget={"call_budget_remaining": 0})

@@ -88,7 +88,7 @@ def test_a_correction_that_does_not_decode_to_events_is_dropped(tmp_path: Path) 
     assert find_flipped_byte(segment, damage_in(segment)) is None
 
 
-def test_a_batch_that_is_whole_needs_nothing(tmp_path: Path) -> None:
+def test_an_undamaged_batch_needs_no_correction(tmp_path: Path) -> None:
     segment = tmp_path / "1.jsonl"
     segment.write_bytes(batch())
     assert all(isinstance(piece, Batch) for piece in read_segment(segment, 1))

@@ -42,7 +42,7 @@ async def test_it_gets_messages_in_order(stocked: Relay) -> None:
     assert consumer.take(9) == []
 
 
-async def test_there_is_one_at_a_mailbox(stocked: Relay) -> None:
+async def test_a_mailbox_has_at_most_one_attached_consumer(stocked: Relay) -> None:
     first = stay(stocked)
     with pytest.raises(MailboxTaken, match=r"agent\.a"):
         stay(stocked)
@@ -197,7 +197,7 @@ async def test_a_consumer_prunes_messages_that_others_acknowledged_or_returned(
     assert numbers(consumer.take(1)) == [2]
 
 
-async def test_without_its_mailbox_there_is_nothing_for_it(relay: Relay) -> None:
+async def test_a_consumer_of_a_removed_mailbox_gets_no_messages(relay: Relay) -> None:
     consumer = stay(relay)
     relay.unregister_endpoint("agent.a")
     assert (consumer.pending(), consumer.newest_order(), consumer.take(9)) == (0, 0, [])

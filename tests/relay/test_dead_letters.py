@@ -87,7 +87,7 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(
     assert sorted((one.endpoint, one.count) for one in others) == [("agent.a", 1), ("agent.c", 1)]
 
 
-async def test_the_groups_of_one_endpoint_may_be_asked_for_alone(relay: Relay) -> None:
+async def test_dead_letter_groups_can_be_listed_for_one_endpoint(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
     await make_dead_letter(relay)
     await make_dead_letter(relay, to="agent.c")
@@ -109,7 +109,7 @@ async def test_a_redriven_message_keeps_its_id_and_its_sender(relay: Relay) -> N
     assert (envelope.id, envelope.sender) == (message_id, "agent.b")
 
 
-async def test_a_redriven_message_is_checked_no_more(start) -> None:
+async def test_a_redriven_message_is_not_checked_again(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     message_id = await make_dead_letter(relay)
@@ -134,7 +134,7 @@ async def test_an_expired_redriven_message_is_removed(relay: Relay, clock: Manua
     assert relay.metrics().total_messages == 0
 
 
-async def test_a_redriven_message_lies_in_new_again(relay: Relay) -> None:
+async def test_a_redriven_message_is_in_new_again(relay: Relay) -> None:
     message_id = await make_dead_letter(relay)
     await relay.redrive(message_id)
     await relay.idle()
@@ -168,7 +168,7 @@ async def test_an_id_without_a_dead_letter_is_not_redriven(relay: Relay) -> None
     assert await relay.redrive([alive.message_id, "never-existed"]) == 0
 
 
-async def test_purging_throws_everything_away(relay: Relay) -> None:
+async def test_purging_without_an_age_deletes_everything(relay: Relay) -> None:
     endpoint = relay.get_endpoint("agent.a")
     assert endpoint is not None
     for _ in range(3):
@@ -198,7 +198,7 @@ async def test_purging_keeps_newer_dead_letters(
     assert [one.envelope.payload for one in await relay.dead_letters()] == ["young"]
 
 
-async def test_purging_may_be_for_one_endpoint_alone(relay: Relay) -> None:
+async def test_purging_can_be_limited_to_one_endpoint(relay: Relay) -> None:
     relay.register_endpoint("agent.c")
     await make_dead_letter(relay)
     await make_dead_letter(relay, to="agent.c")

@@ -97,7 +97,7 @@ async def test_a_dropped_message_may_bring_a_reply_address_and_a_budget(
     assert (envelope.reply_to, envelope.budget.ttl) == ("agent.b", ttl)
 
 
-async def test_a_name_that_can_be_no_id_gets_one(start, endpoint: Endpoint) -> None:
+async def test_a_file_whose_name_is_not_a_valid_id_gets_one(start, endpoint: Endpoint) -> None:
     drop(endpoint, "1700000000.M1P2.host:2,S", DROPPED)
     relay = await start()
     await relay.idle()
@@ -147,7 +147,7 @@ async def test_a_rejected_file_is_in_failed_with_its_reason(
     assert await relay.lease("agent.a") == []
 
 
-async def test_a_bad_file_keeps_no_good_one_from_being_taken(start, endpoint: Endpoint) -> None:
+async def test_a_bad_file_does_not_block_good_ones(start, endpoint: Endpoint) -> None:
     drop(endpoint, "a-bad", b"not json")
     drop(endpoint, "b-good", DROPPED)
     relay = await start()
@@ -155,7 +155,7 @@ async def test_a_bad_file_keeps_no_good_one_from_being_taken(start, endpoint: En
     assert len(await relay.lease("agent.a")) == 1
 
 
-async def test_a_bad_file_dropped_while_the_relay_runs_stops_no_later_one(start) -> None:
+async def test_a_bad_file_dropped_while_the_relay_runs_does_not_block_later_ones(start) -> None:
     relay = await start(watch_files=True)
     endpoint = relay.register_endpoint("agent.a")
     drop(endpoint, "bad", b'{"sender": "agent.b", "payload": ' + b"[" * 5000)
@@ -191,7 +191,7 @@ async def test_a_dropped_message_for_a_full_mailbox_is_rejected(start, endpoint:
     assert await relay.dead_letters() == []
 
 
-async def test_a_dropped_message_that_rules_forbid_is_rejected(
+async def test_a_dropped_message_that_rules_deny_is_rejected(
     start, relay: Relay, clock: ManualClock
 ) -> None:
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))

@@ -94,7 +94,7 @@ async def test_the_same_id_does_not_count_towards_the_rate_limit(start) -> None:
     assert (await send(relay)).delivered_to == 1
 
 
-async def test_a_rate_limited_sender_still_learns_its_first_result(start) -> None:
+async def test_a_rate_limited_sender_still_gets_its_first_result(start) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=1))
     relay.register_endpoint("agent.a")
     first = await send(relay, message_id="order-1")

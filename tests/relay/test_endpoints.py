@@ -24,7 +24,7 @@ async def test_an_endpoint_tells_its_subject_its_hash_and_since_when(
     assert endpoint.registered_at == instant(clock())
 
 
-async def test_the_folders_of_an_endpoint_are_there_at_once_and_the_owners_alone(
+async def test_the_folders_of_an_endpoint_exist_at_once_for_their_owner_only(
     start, data: Path
 ) -> None:
     relay = await start()

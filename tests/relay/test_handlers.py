@@ -98,7 +98,7 @@ async def test_a_failing_handler_makes_a_dead_letter_with_its_reason(relay: Rela
     assert dead_letter.envelope.payload == "print this"
 
 
-async def test_a_raising_handler_keeps_no_other_from_the_message(relay: Relay) -> None:
+async def test_a_raising_handler_does_not_affect_other_handlers(relay: Relay) -> None:
     seen: list[object] = []
 
     async def fail(envelope: Envelope) -> None:
@@ -284,7 +284,7 @@ async def test_a_chain_stops_when_its_calls_are_used_up(relay: Relay) -> None:
         {"hop_count": 0, "ancestor_chain": []},
     ],
 )
-async def test_a_caller_cannot_argue_its_budget_up(
+async def test_a_caller_cannot_raise_its_budget(
     relay: Relay, clock: ManualClock, wish: dict[str, object]
 ) -> None:
     relay.register_endpoint("agent.c")
@@ -301,7 +301,7 @@ async def test_a_caller_cannot_argue_its_budget_up(
     )
 
 
-async def test_a_pattern_remembered_from_before_never_claims_a_message(start, data: Path) -> None:
+async def test_a_pattern_of_an_earlier_run_never_claims_a_message(start, data: Path) -> None:
     first = await start()
     first.register_endpoint("agent.a")
     first.subscribe("agent.>", print)

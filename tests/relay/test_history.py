@@ -116,7 +116,7 @@ async def test_a_disabled_check_is_not_in_the_history(start) -> None:
     assert [text.split(" ")[0] for text in checks] == ["circuit", "budget"]
 
 
-async def test_a_rejection_tells_which_check_rejected_and_none_after_it(start) -> None:
+async def test_a_history_ends_with_the_check_that_rejected(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)

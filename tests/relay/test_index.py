@@ -47,11 +47,11 @@ async def busy(start) -> Relay:
     return relay
 
 
-async def test_the_index_writes_ahead(busy: Relay, data: Path) -> None:
+async def test_the_index_uses_a_write_ahead_log(busy: Relay, data: Path) -> None:
     assert rows(data, "pragma journal_mode") == [("wal",)]
 
 
-async def test_the_index_is_the_owners_alone(busy: Relay, data: Path) -> None:
+async def test_the_index_is_readable_by_its_owner_only(busy: Relay, data: Path) -> None:
     assert mode_of(data / "index.db") == 0o600
 
 

@@ -104,7 +104,7 @@ async def test_a_message_returned_with_a_delay_is_not_delivered_earlier(
     assert payloads(await stocked.lease("agent.a")) == [0, 4]
 
 
-async def test_a_handler_gets_a_delayed_message_when_its_time_has_come(
+async def test_a_handler_gets_a_delayed_message_when_the_delay_ends(
     relay: Relay, clock: ManualClock
 ) -> None:
     await send(relay)

@@ -44,7 +44,7 @@ async def test_a_file_has_the_envelope_that_a_consumer_gets(
     assert json.loads(content)["payload"] == {"hello": "there"}
 
 
-async def test_a_file_is_the_owners_alone(relay: Relay, endpoint: Endpoint) -> None:
+async def test_a_file_is_readable_by_its_owner_only(relay: Relay, endpoint: Endpoint) -> None:
     first = await send(relay)
     await relay.ack("agent.a", first.message_id)
     second = await send(relay)
@@ -52,7 +52,7 @@ async def test_a_file_is_the_owners_alone(relay: Relay, endpoint: Endpoint) -> N
     assert mode_of(path_of(endpoint, "new", second.message_id)) == 0o600
 
 
-async def test_a_leased_message_lies_in_cur_until_it_is_acknowledged(
+async def test_a_leased_message_is_in_cur_until_it_is_acknowledged(
     relay: Relay, endpoint: Endpoint
 ) -> None:
     result = await send(relay)
@@ -70,7 +70,7 @@ async def test_a_returned_message_is_in_new_again(relay: Relay, endpoint: Endpoi
     assert files(endpoint) == {"cur": [], "failed": [], "new": [result.message_id], "tmp": []}
 
 
-async def test_a_failed_message_lies_in_failed(relay: Relay, endpoint: Endpoint) -> None:
+async def test_a_failed_message_is_in_failed(relay: Relay, endpoint: Endpoint) -> None:
     def fail(envelope: Envelope) -> None:
         raise ValueError("no")
 
@@ -93,7 +93,7 @@ async def test_a_fan_out_is_a_file_in_each_mailbox(relay: Relay, endpoint: Endpo
     assert files(endpoint)["new"] == files(other)["new"] == [result.message_id]
 
 
-async def test_a_file_that_someone_removed_costs_nothing(relay: Relay, endpoint: Endpoint) -> None:
+async def test_a_removed_mailbox_file_loses_no_message(relay: Relay, endpoint: Endpoint) -> None:
     result = await send(relay, "in the journal too")
     remove(path_of(endpoint, "new", result.message_id))
     assert payloads(await relay.lease("agent.a")) == ["in the journal too"]
@@ -102,7 +102,7 @@ async def test_a_file_that_someone_removed_costs_nothing(relay: Relay, endpoint:
 
 
 @pytest.mark.parametrize("damage", ["removed", "emptied", "cut short", "in cur"])
-async def test_a_damaged_file_is_whole_again_after_a_restart(
+async def test_a_damaged_file_is_restored_at_a_restart(
     relay: Relay, endpoint: Endpoint, start, damage: str
 ) -> None:
     result = await send(relay, "whole")
@@ -135,7 +135,7 @@ async def test_files_of_removed_messages_are_deleted_at_the_start(
     assert again.metrics().total_messages == 0
 
 
-async def test_mailboxes_that_were_removed_are_made_again_at_the_start(
+async def test_removed_mailbox_directories_are_created_again_at_the_start(
     relay: Relay, endpoint: Endpoint, start, data: Path
 ) -> None:
     result = await send(relay)
@@ -145,7 +145,7 @@ async def test_mailboxes_that_were_removed_are_made_again_at_the_start(
     assert files(endpoint)["new"] == [result.message_id]
 
 
-async def test_tidying_up_the_spare_files_costs_nothing(
+async def test_deleting_the_file_pool_loses_nothing(
     relay: Relay, endpoint: Endpoint, data: Path
 ) -> None:
     for _ in range(5):

@@ -130,7 +130,7 @@ async def test_a_deny_rule_also_applies_to_a_publish_to_a_pattern(relay: Relay) 
     assert await relay.lease("agent.secret") == []
 
 
-async def test_a_pattern_of_which_nothing_may_be_reached_is_denied(relay: Relay) -> None:
+async def test_a_pattern_whose_endpoints_are_all_denied_is_denied(relay: Relay) -> None:
     relay.access.add_rule(AccessRule(">", "agent.a", "deny"))
     with pytest.raises(AccessDenied):
         await send(relay, to="agent.>")
@@ -217,7 +217,7 @@ async def test_some_endpoints_reject_while_others_take_the_message(start) -> Non
     ]
 
 
-async def test_mailbox_pressure_is_given_for_every_endpoint_of_a_publish(start) -> None:
+async def test_a_result_has_the_pressure_of_every_endpoint(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=4))
     one, other = relay.register_endpoint("agent.a"), relay.register_endpoint("agent.c")
     await send(relay)
@@ -225,7 +225,7 @@ async def test_mailbox_pressure_is_given_for_every_endpoint_of_a_publish(start) 
     assert result.mailbox_pressure == {one.hash: 0.25, other.hash: 0.0}
 
 
-async def test_with_every_limit_off_publishing_just_works(start) -> None:
+async def test_with_every_limit_off_publishing_works(start) -> None:
     relay = await start(
         rate_limit=UNLIMITED,
         circuit_breaker=CircuitBreakerConfig(enabled=False),

@@ -167,7 +167,7 @@ async def test_a_dead_letter_does_not_count_towards_the_quota(strict: Relay) -> 
     assert await room_for(strict) == 1
 
 
-async def test_a_publish_that_the_quota_rejects_is_still_a_sign_of_life(start) -> None:
+async def test_a_publish_rejected_by_the_quota_counts_as_contact(start) -> None:
     no_strangers = msgspec.structs.replace(TIERS, tier1=TierLimits(0, WIDE))
     relay = await start(qos=no_strangers, rate_limit=UNLIMITED)
     for name in ("agent.a", "agent.b"):

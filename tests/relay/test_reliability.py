@@ -59,7 +59,7 @@ def state_of(relay: Relay, endpoint: str = "agent.a") -> str:
     return breaker.state if breaker else "CLOSED"
 
 
-async def test_a_full_mailbox_takes_nothing_more(start) -> None:
+async def test_a_full_mailbox_accepts_nothing_more(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=2))
     endpoint = relay.register_endpoint("agent.a")
     results = [await send(relay) for _ in range(3)]
@@ -185,7 +185,7 @@ async def test_the_breaker_stays_open_until_the_cooldown_ends(
     assert (await send(opened)).delivered_to == 1
 
 
-async def test_while_one_probe_is_under_way_no_second_is_sent(
+async def test_while_one_probe_is_in_flight_no_second_is_sent(
     opened: Relay, clock: ManualClock
 ) -> None:
     clock.advance_ms(10_000)
@@ -246,7 +246,7 @@ async def test_an_unread_probe_keeps_its_slot_until_it_expires(
     assert (await send(opened)).delivered_to == 1
 
 
-async def test_a_half_open_breaker_hears_of_its_probes_only(start, clock: ManualClock) -> None:
+async def test_a_half_open_breaker_counts_its_probes_only(start, clock: ManualClock) -> None:
     relay = await start(
         circuit_breaker=CircuitBreakerConfig(failure_threshold=1, cooldown_ms=1_000)
     )

@@ -102,7 +102,7 @@ async def test_a_request_without_a_recipient_is_rejected(relay: Relay) -> None:
         await relay.request("agent.nobody", None, sender="agent.b")
 
 
-async def test_a_rejected_request_tells_the_result_of_its_publish(start) -> None:
+async def test_the_error_of_a_rejected_request_has_the_publish_result(start) -> None:
     relay = await start(backpressure=BackpressureConfig(max_mailbox_size=1))
     relay.register_endpoint("agent.a")
     await send(relay)
@@ -111,7 +111,7 @@ async def test_a_rejected_request_tells_the_result_of_its_publish(start) -> None
     assert caught.value.result.rejected[0].reason is Reason.BACKPRESSURE
 
 
-async def test_a_request_that_rules_forbid_is_denied(relay: Relay) -> None:
+async def test_a_request_that_rules_deny_is_denied(relay: Relay) -> None:
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny"))
     with pytest.raises(AccessDenied):
         await relay.request("agent.a", None, sender="agent.b")
@@ -132,7 +132,7 @@ async def test_no_request_leaves_anything_behind(relay: Relay, data: Path, targe
     assert len(events(data, "endpoint")) == 3
 
 
-async def test_a_broadcast_does_not_pass_for_a_reply(data: Path) -> None:
+async def test_a_broadcast_is_not_taken_for_a_reply(data: Path) -> None:
     async with Relay(data) as relay:
         relay.register_endpoint("agent.slow")
         asked = asyncio.ensure_future(
@@ -145,7 +145,7 @@ async def test_a_broadcast_does_not_pass_for_a_reply(data: Path) -> None:
         assert (await asked).payload == "!"
 
 
-async def test_a_request_that_is_given_up_leaves_nothing_behind(relay: Relay) -> None:
+async def test_a_cancelled_request_leaves_nothing_behind(relay: Relay) -> None:
     asking = await begun(relay, relay.request("agent.a", None, sender="agent.b"))
     assert len(relay.list_endpoints()) == 2
     asking.cancel()

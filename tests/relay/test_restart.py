@@ -181,7 +181,7 @@ async def test_a_purged_dead_letter_stays_purged(relay: Relay, reopen: Reopen) -
     assert await relay.dead_letters() == []
 
 
-async def test_rate_windows_go_on_where_they_were(
+async def test_rate_windows_continue_after_a_restart(
     start, reopen: Reopen, clock: ManualClock
 ) -> None:
     fields = {"rate_limit": RateLimitConfig(max_per_window=3)}
@@ -236,7 +236,7 @@ async def test_the_share_of_each_sender_is_counted_again(start, reopen: Reopen) 
     assert reasons(await send(relay)) == [Reason.QUOTA_EXCEEDED]
 
 
-async def test_the_numbers_of_every_mailbox_are_the_same(relay: Relay, reopen: Reopen) -> None:
+async def test_the_counts_of_every_mailbox_are_the_same(relay: Relay, reopen: Reopen) -> None:
     relay.register_endpoint("agent.c")
     await relay.publish_many([*drafts(3), *drafts(2, to="agent.c", sender="agent.d")])
     await send(relay, budget={"call_budget_remaining": 0})
@@ -273,7 +273,7 @@ async def test_events_go_on_being_numbered_without_gaps(
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-async def test_a_clock_that_went_back_does_not_take_the_journal_with_it(
+async def test_journal_times_do_not_go_back_with_the_clock(
     relay: Relay, data: Path, clock: ManualClock
 ) -> None:
     await send(relay)

@@ -31,7 +31,7 @@ async def test_a_restored_pair_makes_its_sender_known(tmp_path: Path) -> None:
         assert await tier_of_a_message(relay, "agent.a", "agent.b") == 3
 
 
-async def test_restored_pairs_outlive_a_restart_and_are_no_damage(tmp_path: Path) -> None:
+async def test_restored_pairs_survive_a_restart_without_findings(tmp_path: Path) -> None:
     async with Relay(tmp_path, settings=SETTINGS, clock=ManualClock(NOW_US)) as relay:
         await relay.remember_pairs([("agent.b", "agent.a", NOW_MS - 1000)])
     assert not verify(DataDir(tmp_path)).findings
@@ -48,7 +48,7 @@ async def test_a_later_time_in_the_relay_is_not_overwritten(tmp_path: Path) -> N
         assert await relay.remember_pairs([("agent.b", "agent.a", NOW_MS)]) == 0
 
 
-async def test_a_pair_with_a_name_that_is_none_is_rejected(tmp_path: Path) -> None:
+async def test_a_pair_with_an_invalid_name_is_rejected(tmp_path: Path) -> None:
     async with Relay(tmp_path, settings=SETTINGS, clock=ManualClock(NOW_US)) as relay:
         with pytest.raises(InvalidSubject):
             await relay.remember_pairs([("agent..b", "agent.a", NOW_MS)])

@@ -95,7 +95,7 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-async def test_the_journal_is_the_owners_alone(relay: Relay, data: Path) -> None:
+async def test_the_journal_is_readable_by_its_owner_only(relay: Relay, data: Path) -> None:
     await send(relay, "x" * 10_000)
     found = {path.name: os.stat(path).st_mode & 0o777 for path in (data / "journal").iterdir()}
     assert set(found.values()) == {0o600}

@@ -54,7 +54,7 @@ async def test_the_file_overrides_the_caller_who_overrides_the_defaults(
         "",
     ],
 )
-async def test_a_file_with_one_bad_value_is_ignored_whole(
+async def test_a_file_with_one_bad_value_is_ignored_completely(
     start, config: Path, content: object
 ) -> None:
     write(config, content)
@@ -100,7 +100,7 @@ async def test_a_file_that_becomes_bad_leaves_the_last_good_settings(start, conf
     assert relay.settings.max_hops == 7
 
 
-async def test_a_file_that_becomes_good_again_takes_its_problem_away(start, config: Path) -> None:
+async def test_a_repaired_file_clears_the_problem(start, config: Path) -> None:
     write(config, {"maxHops": "many"})
     relay = await start(watch_files=True)
     write(config, {"maxHops": 7})
@@ -108,7 +108,7 @@ async def test_a_file_that_becomes_good_again_takes_its_problem_away(start, conf
     assert relay.metrics().problems == []
 
 
-async def test_a_deleted_file_gives_the_word_back_to_the_caller(start, config: Path) -> None:
+async def test_after_deleting_the_file_the_callers_settings_apply(start, config: Path) -> None:
     write(config, {"maxHops": 7})
     relay = await start(watch_files=True, max_hops=3)
     remove(config)
@@ -166,7 +166,7 @@ async def test_an_unchanged_file_causes_no_change(start, config: Path, data: Pat
     assert len(events(data, "settings")) == 1
 
 
-async def test_settings_that_cannot_work_as_meant_are_warned_about(
+async def test_settings_that_cannot_work_as_intended_cause_a_warning(
     start, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "waypost.relay"):

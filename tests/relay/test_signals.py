@@ -21,7 +21,7 @@ def typing(state: str = "active", data: Any = None) -> Signal:
     )
 
 
-async def test_a_listener_hears_the_signal_and_its_subject(relay: Relay) -> None:
+async def test_a_listener_gets_the_signal_and_its_subject(relay: Relay) -> None:
     heard: list[tuple[str, Signal]] = []
     relay.on_signal("agent.*", lambda subject, signal: heard.append((subject, signal)))
     assert relay.signal("agent.a", typing(data={"n": 1})) == 1
@@ -58,7 +58,7 @@ async def test_every_listener_hears_the_same_signal_in_the_order_they_came(
     assert heard == ["one", "two", "three"]
 
 
-async def test_a_listener_that_stopped_hears_nothing_more(relay: Relay) -> None:
+async def test_a_removed_listener_gets_no_more_signals(relay: Relay) -> None:
     heard: list[str] = []
     stop = relay.on_signal("agent.a", lambda subject, signal: heard.append(subject))
     relay.signal("agent.a", typing())
@@ -68,7 +68,7 @@ async def test_a_listener_that_stopped_hears_nothing_more(relay: Relay) -> None:
     assert len(heard) == 1
 
 
-async def test_a_raising_listener_stops_no_other(
+async def test_a_raising_listener_does_not_affect_others(
     relay: Relay, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[str] = []
@@ -122,7 +122,7 @@ async def test_a_signal_is_emitted_to_a_subject_not_to_a_pattern(
         relay.signal(subject, typing())
 
 
-async def test_listening_to_no_pattern_is_rejected(relay: Relay) -> None:
+async def test_listening_to_an_invalid_pattern_is_rejected(relay: Relay) -> None:
     with pytest.raises(InvalidSubject):
         relay.on_signal("agent.>.b", lambda subject, signal: None)
 

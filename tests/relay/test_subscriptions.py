@@ -38,7 +38,7 @@ async def test_subscriptions_are_listed_in_the_order_they_were_made(
     ("pattern", "hears"),
     [("agent.a", True), ("agent.*", True), (">", True), ("*.a", True), ("agent.b", False)],
 )
-async def test_a_handler_hears_of_the_endpoints_its_pattern_covers(
+async def test_a_handler_gets_messages_of_endpoints_that_match_its_pattern(
     relay: Relay, pattern: str, hears: bool
 ) -> None:
     seen: list[Envelope] = []
@@ -63,7 +63,7 @@ async def test_subscribing_to_an_invalid_pattern_fails(relay: Relay, pattern: st
         relay.subscribe(pattern, ignore)
 
 
-async def test_patterns_are_written_down_for_people_to_see(relay: Relay, kept: Path) -> None:
+async def test_patterns_are_written_to_a_file(relay: Relay, kept: Path) -> None:
     relay.subscribe("agent.>", ignore)
     relay.sweep()
     (entry,) = json.loads(read(kept))
@@ -71,15 +71,13 @@ async def test_patterns_are_written_down_for_people_to_see(relay: Relay, kept: P
     assert entry["created_at"] == "2023-11-14T22:13:20Z"
 
 
-async def test_patterns_from_before_are_listed_without_a_handler(relay: Relay, start) -> None:
+async def test_patterns_of_an_earlier_run_are_listed_without_a_handler(relay: Relay, start) -> None:
     relay.subscribe("agent.>", ignore)
     again = await start()
     assert patterns(again) == [("agent.>", False)]
 
 
-async def test_a_pattern_from_before_that_is_taken_up_again_is_listed_once(
-    relay: Relay, start
-) -> None:
+async def test_a_pattern_subscribed_again_is_listed_once(relay: Relay, start) -> None:
     relay.subscribe("agent.>", ignore)
     relay.subscribe("other.*", ignore)
     again = await start()

@@ -161,7 +161,7 @@ def test_a_directory_without_a_journal_is_rejected(data: Path) -> None:
     assert not data.exists()
 
 
-async def test_a_relay_that_never_did_anything_is_in_order(start: Start, data: Path) -> None:
+async def test_an_unused_relay_has_no_findings(start: Start, data: Path) -> None:
     await (await start()).close()
     assert texts_of(verify(DataDir(data))) == []
 
@@ -267,7 +267,7 @@ def write_tree(files: dict[str, bytes], data: Path) -> None:
 
 @hypothesis_settings(max_examples=40)
 @given(st.data())
-def test_whatever_is_damaged_verify_tells_and_repair_lasts(
+def test_verify_reports_any_damage_and_repairs_it_for_good(
     pristine: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory, draw: st.DataObject
 ) -> None:
     data = tmp_path_factory.mktemp("damaged") / "data"
