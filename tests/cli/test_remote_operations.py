@@ -124,7 +124,7 @@ def test_config_and_rules_are_changed_remotely(operator: User, tmp_path: Path) -
     assert [(one["from"], one["to"]) for one in added] == [rule]
     assert operator.json("rules", "list")["rules"] == added
     assert operator.json("rules", "remove", *rule)["rules"] == []
-    assert "no such rule" in operator("rules", "remove", *rule, exits=1).stderr
+    assert "no rule with these patterns" in operator("rules", "remove", *rule, exits=1).stderr
 
 
 def test_the_relays_own_file_is_checked(operator: User) -> None:
