@@ -1,4 +1,4 @@
-"""One contract for every storage and every durability: the same calls, the same answers."""
+"""One contract for every storage and durability: the same calls have the same results."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 async def reopen(
     tmp_path: Path, storage: str, durability: str, clock: ManualClock
 ) -> AsyncIterator[Reopen]:
-    """Closes the relay, if there is one, and opens its directory."""
+    """Close the relay, if it is open, and open its directory again."""
     opened: list[Relay] = []
 
     async def close_and_open(**fields: Any) -> Relay:

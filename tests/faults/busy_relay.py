@@ -1,15 +1,14 @@
-"""A relay under load, in a process of its own, for someone else to kill.
+"""A relay under load, in its own process, to be killed by a test.
 
     python busy_relay.py DIRECTORY STORAGE SEED
 
-Every promise is written to standard output the moment it is given, one line each:
+Every confirmation is written to standard output at once, one line each:
 
     start                        the relay is about to open
     publish ENDPOINT ID SENDER N a publish returned; N counts up for each sender and endpoint
     ack ENDPOINT ID              an ack returned
 
-Handlers write the id of each message they are given to DIRECTORY/handled before they do
-anything else.
+Handlers first write the id of each message to DIRECTORY/handled.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ LARGE = "x" * 6_000
 
 
 def settings(storage: str) -> Settings:
-    """No limits, small segments: seals and body files come often."""
+    """Return settings without limits and with small segments, so that seals are frequent."""
     return Settings(
         storage=storage,  # type: ignore[arg-type]
         rate_limit=RateLimitConfig(enabled=False),
@@ -55,7 +54,7 @@ def say(*words: object) -> None:
 
 
 class Load:
-    """Publishers, consumers and a handler that never stop."""
+    """Run publishers, consumers and a handler without end."""
 
     def __init__(self, relay: Relay, directory: Path, seed: int) -> None:
         self._relay = relay

@@ -26,7 +26,7 @@ def copy(history: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
-    """Every `fdatasync` from here on."""
+    """Control of every `fdatasync` from here on."""
     installed = install_syncs(monkeypatch)
     yield installed
     installed.release()
@@ -36,7 +36,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
 def disk(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Disk]:
-    """A disk of 24 MiB with nothing on it; the relay's ballast alone takes 8."""
+    """An empty disk of 24 MiB, of which the relay's ballast takes 8."""
     directory = tmp_path / "disk"
     directory.mkdir()
     if request.param == "pretended":

@@ -1,4 +1,4 @@
-"""A journal worth damaging, and what a relay must make of it afterwards."""
+"""A journal to damage, and the state a relay must recover from it."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ START_US = 1_700_000_000_000_000
 
 
 async def write_history(data: Path, settings: Settings = SETTINGS) -> None:
-    """A journal of about thirty batches, of every kind that has to do with messages."""
+    """Write a journal of about thirty batches with every kind of message event."""
     async with Relay(data, settings=settings, clock=ManualClock(START_US)) as relay:
         for subject in ("agent.a", "agent.b"):
             relay.register_endpoint(subject)
@@ -40,7 +40,7 @@ def only_segment(data: Path) -> Path:
 
 
 def state_of(relay: Relay) -> dict[str, Any]:
-    """What a relay holds, in the words of the plain journal."""
+    """Return a relay's messages in the form of the plain journal."""
     folders = {0: "new", 1: "cur", 2: "failed"}
     mailboxes = relay._runtime.ledger.state.mailboxes.values()
     return {
@@ -68,7 +68,7 @@ def as_state(total: plain_journal.Sum) -> dict[str, Any]:
 
 
 async def assert_goes_on(data: Path, expected: plain_journal.Sum) -> None:
-    """Opens with `expected`, takes a publish, and opens the same way again."""
+    """Assert that a relay opens with `expected`, accepts a publish, and opens again."""
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert state_of(relay) == as_state(expected)
         relay.register_endpoint("agent.new")

@@ -1,8 +1,8 @@
-"""The obvious version: a journal read line by line and added up with plain lists and dicts.
+"""The oracle: a journal read line by line and added up with plain lists and dicts.
 
-It shares no code with the relay, so that both can only agree by being right. It knows nothing
-of indexes, checkpoints or repairs: a batch counts if its commit line is whole and its checksum
-is right, and what follows the first batch that is not is not looked at.
+It shares no code with the relay, so that both can only agree by being right. It does not know
+indexes, checkpoints or repairs: a batch counts if its commit line is complete and its checksum is
+right, and everything after the first damaged batch is ignored.
 """
 
 import json
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 @dataclass
 class Box:
-    """One mailbox: live messages in their order in line, and dead letters with their reasons."""
+    """One mailbox: live messages in queue order, and dead letters with their reasons."""
 
     live: dict[str, Event] = field(default_factory=dict)
     leased: set[str] = field(default_factory=set)
@@ -28,7 +28,7 @@ class Box:
     replaced: int = 0
 
     def arrive(self, event: Event) -> None:
-        """A message comes in. One with the id of a dead letter of its sender takes its place."""
+        """Add a message; it replaces its sender's dead letter with the same id."""
         if event["id"] in self.dead:
             assert self.arrival(event["id"])["sender"] == event["sender"], f"took a place: {event}"
             del self.dead[event["id"]]
@@ -36,16 +36,16 @@ class Box:
         self.arrivals.append(event)
 
     def arrival(self, message_id: str) -> Event:
-        """How the message that lies here under this id came in."""
+        """Return the arrival of the message with this id."""
         return next(one for one in reversed(self.arrivals) if one["id"] == message_id)
 
     def status(self) -> dict[str, str]:
-        """Id → folder for everything that lies here."""
+        """Return the folder of every message, by id."""
         live = {one: "cur" if one in self.leased else "new" for one in self.live}
         return {**live, **dict.fromkeys(self.dead, "failed")}
 
     def usage(self) -> dict[str, tuple[int, int]]:
-        """Sender → messages and bytes of its that lie here."""
+        """Return the messages and bytes of every sender."""
         held: dict[str, tuple[int, int]] = {}
         for event in self.live.values():
             count, size = held.get(event["sender"], (0, 0))
@@ -55,14 +55,14 @@ class Box:
 
 @dataclass
 class Sum:
-    """What a list of events adds up to."""
+    """The sum of a list of events."""
 
     boxes: dict[str, Box] = field(default_factory=dict)
     endpoints: dict[str, int] = field(default_factory=dict)
     last_seen: dict[tuple[str, str], int] = field(default_factory=dict)
     sent_ms: dict[str, list[int]] = field(default_factory=dict)
     first_results: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
-    """When and where a message of a chosen id was stored, by sender and id."""
+    """When and where a chosen id was stored, by sender and id."""
     acked: set[tuple[str, str]] = field(default_factory=set)
     accepted: set[tuple[str, str]] = field(default_factory=set)
     seq: int = 0
@@ -72,26 +72,26 @@ class Sum:
         return self.boxes.setdefault(endpoint, Box())
 
     def status(self) -> dict[str, dict[str, str]]:
-        """Endpoint → id → folder, for every mailbox that holds something."""
+        """Return the folder of every message, by endpoint and id."""
         return {name: box.status() for name, box in self.boxes.items() if box.status()}
 
     def order(self) -> dict[str, list[str]]:
-        """Endpoint → ids of live messages, in line."""
+        """Return the ids of live messages in queue order, by endpoint."""
         return {name: list(box.live) for name, box in self.boxes.items() if box.live}
 
     def dead(self) -> dict[str, dict[str, str]]:
-        """Endpoint → id → reason."""
+        """Return the reason of every dead letter, by endpoint and id."""
         return {name: dict(box.dead) for name, box in self.boxes.items() if box.dead}
 
 
 def segments(data: Path) -> list[Path]:
-    """The journal's files in order."""
+    """Return the journal's files in order."""
     found = (data / "journal").glob("*")
     return sorted(path for path in found if path.suffix in (".jsonl", ".open"))
 
 
 def batches(content: bytes) -> Iterator[tuple[int, int, list[Event]]]:
-    """Start, end and events of each whole batch; stops at the first that is not whole."""
+    """Yield start, end and events of each batch, up to the first damaged one."""
     start = offset = 0
     lines: list[bytes] = []
     for text in content.split(b"\n"):
@@ -111,7 +111,7 @@ def batches(content: bytes) -> Iterator[tuple[int, int, list[Event]]]:
 
 
 def committed(data: Path) -> list[Event]:
-    """Every committed event, in order."""
+    """Return every committed event, in order."""
     return [
         event
         for path in segments(data)
@@ -121,7 +121,7 @@ def committed(data: Path) -> list[Event]:
 
 
 def add_up(events: Iterable[Event]) -> Sum:
-    """Fold events, oldest first."""
+    """Add up events, oldest first."""
     total = Sum()
     for event in events:
         add_event(total, event)
@@ -129,13 +129,13 @@ def add_up(events: Iterable[Event]) -> Sum:
 
 
 def add_event(total: Sum, event: Event) -> None:
-    """Take note of one more event."""
+    """Add one more event."""
     total.seq, total.at_us = event["seq"], event["at_us"]
     _ADD[event["kind"]](total, event)
 
 
 def add_up_directory(data: Path) -> Sum:
-    """Fold the journal of a data directory."""
+    """Add up the journal of a data directory."""
     return add_up(committed(data))
 
 
@@ -212,7 +212,7 @@ def _endpoint(total: Sum, event: Event) -> None:
 
 
 def _nothing(total: Sum, event: Event) -> None:
-    """Says nothing about mailboxes."""
+    """Ignore an event that does not concern mailboxes."""
 
 
 _ADD = {
@@ -228,7 +228,7 @@ _ADD = {
 
 
 def files(data: Path) -> dict[str, dict[str, str]]:
-    """Mailbox hash → name → folder, for every file that lies there; `tmp/` is left out."""
+    """Return the folder of every mailbox file, by mailbox hash and name; `tmp/` is left out."""
     found: dict[str, dict[str, str]] = {}
     for path in sorted((data / "mailboxes").glob("*/*/*")):
         folder, mailbox = path.parent.name, path.parent.parent.name
@@ -241,17 +241,17 @@ def files(data: Path) -> dict[str, dict[str, str]]:
 
 
 def hash_of(subject: str) -> str:
-    """The directory name of a mailbox."""
+    """Return the directory name of a mailbox."""
     return sha256(subject.encode()).hexdigest()[:12]
 
 
 def assert_files_are(data: Path, total: Sum) -> None:
-    """Mailbox files are exactly the messages, each in its folder."""
+    """Assert that mailbox files are exactly the messages, each in its folder."""
     assert files(data) == {hash_of(name): names for name, names in total.status().items()}
 
 
 def assert_index_is_right(data: Path, events: list[Event] | None = None) -> None:
-    """The index of a closed relay is what the journal adds up to, as far as it says it stands.
+    """Assert that the index of a closed relay equals the journal's sum at its position.
 
     What lies in mailboxes is complete; the position itself may stop short of trailing events
     that changed none. `events` is the whole history, where the journal has forgotten some.

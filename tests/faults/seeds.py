@@ -1,4 +1,4 @@
-"""Chance that can be had again: a failure says which seed it came from."""
+"""Reproducible randomness: a failure reports its seed."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def seeded() -> Iterator[random.Random]:
-    """A random source, new in every run unless WAYPOST_SEED is set."""
+    """Return a random source, different in every run unless WAYPOST_SEED is set."""
     seed = int(os.environ.get("WAYPOST_SEED", random.SystemRandom().randrange(2**32)))
     try:
         yield random.Random(seed)

@@ -1,4 +1,4 @@
-"""Disks that are soon full: a real one where mounting is allowed, and a pretended one anywhere."""
+"""Small disks: a real one where mounting is allowed, and a simulated one elsewhere."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ LEFT_AFTER_BALLAST = 3 * 1024 * 1024
 
 
 class RealDisk:
-    """A tmpfs of its own. Something else takes up room on it, until `free`."""
+    """A tmpfs on which another file takes up space until `free`."""
 
     kind = "tmpfs"
 
@@ -24,7 +24,7 @@ class RealDisk:
         self._filler = directory / "someone-elses-file"
 
     def fill(self, *, leave: int = 0) -> None:
-        """Leave `leave` bytes."""
+        """Fill the disk up to `leave` bytes."""
         free = shutil.disk_usage(self.directory).free - leave
         with self._filler.open("ab") as file:
             while free > 0:
@@ -38,7 +38,7 @@ class RealDisk:
 
 
 class PretendedDisk:
-    """`os.pwrite` and `os.posix_fallocate` refuse as they would on a full disk.
+    """Makes `os.pwrite` and `os.posix_fallocate` fail as on a full disk.
 
     Only the journal is written with them, so the mailboxes and the index always have room.
     """
@@ -80,7 +80,7 @@ Disk = RealDisk | PretendedDisk
 
 
 def mount_tmpfs(directory: Path) -> bool:
-    """Whether a small file system now lies at `directory`."""
+    """Mount a small file system at `directory`; return whether that worked."""
     if shutil.which("mount") is None:
         return False
     options = f"size={SIZE},mode=700"

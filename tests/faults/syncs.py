@@ -1,4 +1,4 @@
-"""Stands between the relay and `os.fdatasync`: counts, holds back, fails."""
+"""Controls `os.fdatasync`: counts, delays and fails its calls."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import pytest
 
 
 class Syncs:
-    """Every `fdatasync` of this process while it is installed."""
+    """Control of every `fdatasync` of this process while installed."""
 
     def __init__(self) -> None:
         self._real = os.fdatasync
@@ -27,14 +27,14 @@ class Syncs:
         self.done += 1
 
     def hold(self) -> None:
-        """Let no sync end until `release`."""
+        """Block every sync until `release`."""
         self._open.clear()
 
     def release(self) -> None:
         self._open.set()
 
     def fail(self, number: int = errno.EIO) -> None:
-        """The next sync fails."""
+        """Make the next sync fail."""
         self.fail_next.append(OSError(number, os.strerror(number)))
 
 

@@ -1,4 +1,4 @@
-"""Mailbox files are a view: when they cannot be written, mail still arrives."""
+"""Mailbox files are a mirror: when they cannot be written, messages are still delivered."""
 
 import json
 import shutil
@@ -77,7 +77,7 @@ async def test_handlers_of_a_broken_mailbox_run(
 
 
 async def test_a_mailbox_that_stays_broken_opens_its_breaker(tmp_path: Path) -> None:
-    """One publish after another, each told of its success before its file could fail."""
+    """Publish one by one; each succeeds before its file can fail."""
     relay = await broken(tmp_path, removed)
     for n in range(3):
         result = await relay.publish("agent.a", n, sender="agent.x")
@@ -120,7 +120,7 @@ async def test_a_mailbox_still_broken_does_not_keep_the_relay_from_opening(
 async def test_a_file_with_the_content_of_another_is_written_again_after_a_power_cut(
     tmp_path: Path,
 ) -> None:
-    """Files are used again, and not synced: a new name may survive with the old content."""
+    """Files are reused without a sync, so a new name may survive with the old content."""
     async with Relay(tmp_path, settings=SETTINGS) as relay:
         mailbox = relay.register_endpoint("agent.a").maildir_path
         sent = [(await relay.publish("agent.a", n, sender="agent.x")).message_id for n in range(3)]

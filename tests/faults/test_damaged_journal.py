@@ -35,7 +35,7 @@ def all_batches(data: Path) -> list[Batch]:
 
 
 def without(batches: list[Batch], *lost: int) -> plain_journal.Sum:
-    """What is left when batches of arrivals are gone; whatever was said about them is moot."""
+    """Return the sum without some batches of arrivals; later events about them are void."""
     gone = {(event.get("endpoint"), event["id"]) for n in lost for event in batches[n][2]}
     kept = [event for n, (_, _, events) in enumerate(batches) if n not in lost for event in events]
     about = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
@@ -47,7 +47,7 @@ def without(batches: list[Batch], *lost: int) -> plain_journal.Sum:
 
 
 def arrivals(batches: list[Batch]) -> list[int]:
-    """Batches that hold nothing but arrivals, save the last batch of all."""
+    """Return the batches of arrivals only, without the last batch."""
     return [
         number
         for number, (_, _, events) in enumerate(batches[:-1])
@@ -67,7 +67,7 @@ def commit_line(data: Path, batch: Batch) -> Span:
 
 
 async def assert_set_aside(data: Path, expected: plain_journal.Sum, lost: Span) -> None:
-    """The damage is reported and copied; the rest is there, and goes on."""
+    """Assert that the damage is reported and copied, and the rest works."""
     damaged = only_segment(data).read_bytes()
     forget_index(data)
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
@@ -173,7 +173,7 @@ async def test_any_byte_of_a_commit_line_costs_its_own_batch_only(
 
 
 async def assert_set_aside_somehow(data: Path, expected: plain_journal.Sum) -> None:
-    """As `assert_set_aside`, in as many pieces as it takes."""
+    """Assert the same as `assert_set_aside`, for any number of pieces."""
     forget_index(data)
     async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
         assert state_of(relay) == as_state(expected)

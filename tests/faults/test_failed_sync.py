@@ -1,4 +1,4 @@
-"""A sync that failed once is never trusted again: the relay stops, and says so."""
+"""After a failed sync the relay stops and reports it; a sync is never retried."""
 
 import asyncio
 import errno
@@ -134,7 +134,7 @@ async def test_no_handler_runs_on_a_claim_that_was_not_synced(
 async def test_a_sync_that_fails_for_want_of_room_is_a_full_disk(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
-    """Delayed allocation and quotas can say so as late as that."""
+    """Delayed allocation and quotas can report a full disk as late as the sync."""
     relay, confirmed = await with_three_confirmed(tmp_path, storage)
     syncs.fail(errno.ENOSPC)
     result = await publish(relay)
@@ -190,7 +190,7 @@ async def test_a_file_dropped_into_a_stopped_relay_is_published_at_the_next_star
 async def test_housekeeping_of_a_stopped_relay_writes_nothing_down(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
-    """Its memory is ahead of its journal: the index must not be."""
+    """The state is ahead of the journal; the index must not be."""
     relay, confirmed = await with_three_confirmed(tmp_path, storage)
     await relay.idle()
     syncs.hold()

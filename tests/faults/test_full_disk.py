@@ -1,4 +1,4 @@
-"""A full disk refuses what is new, finishes what was promised, and recovers by itself."""
+"""On a full disk, publishes are rejected, confirmed work is kept, and recovery is automatic."""
 
 import asyncio
 import errno
@@ -26,7 +26,7 @@ from waypost import (
 from waypost.policy.errors import WaypostError
 
 UNSYNCED = "journal, unsynced"
-"""`durability: async` with `storage: journal`: the event loop writes by itself."""
+"""`durability: async` with `storage: journal`: the event loop writes itself."""
 
 pytestmark = pytest.mark.parametrize("storage", ["journal", "maildir", UNSYNCED])
 PAYLOAD = "x" * 50_000
@@ -57,7 +57,7 @@ async def publish(relay: Relay, payload: object = PAYLOAD) -> PublishResult:
 
 
 async def fill_up(relay: Relay) -> list[str]:
-    """Publish until there is no room; the ids of what was taken."""
+    """Publish until the disk is full; return the accepted ids."""
     taken: list[str] = []
     for _ in range(200):
         results = await asyncio.gather(*(publish(relay) for _ in range(5)))
@@ -75,7 +75,7 @@ def is_full(result: PublishResult) -> bool:
 
 
 def assert_nothing_half_written(data: Path) -> None:
-    """Every byte of the journal belongs to a whole batch, every body it names is there."""
+    """Assert that the journal consists of complete batches with all their bodies."""
     for path in plain_journal.segments(data):
         content = path.read_bytes()
         found = list(plain_journal.batches(content))
@@ -90,7 +90,7 @@ def assert_nothing_half_written(data: Path) -> None:
 
 
 async def waiting(relay: Relay) -> list[str]:
-    """Every id that can be leased, in order; they are put back."""
+    """Return every id that can be leased, in order, and release them."""
     found: list[str] = []
     while leased := await relay.lease("agent.a", limit=50):
         found += [one.id for one in leased]
@@ -221,7 +221,7 @@ async def test_rules_on_a_full_disk_are_the_old_ones_or_the_new_ones(
 
 
 async def test_maintenance_continues_while_the_disk_is_full(disk: Disk, storage: str) -> None:
-    """Or nothing would ever notice that there is room again."""
+    """Otherwise nothing would notice that there is room again."""
     async with relay_on(disk, storage) as relay:
         disk.fill(leave=LEFT_AFTER_BALLAST // 3)
         await fill_up(relay)

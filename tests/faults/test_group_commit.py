@@ -1,4 +1,4 @@
-"""Many publishes, few syncs, and no answer before the sync it depends on."""
+"""Group commit: many publishes, few syncs, and no result before its sync."""
 
 import asyncio
 from pathlib import Path
@@ -101,7 +101,7 @@ async def test_a_message_is_not_delivered_before_it_is_durable(
 async def test_no_handler_runs_before_its_claim_is_durable(
     tmp_path: Path, storage: str, syncs: Syncs
 ) -> None:
-    """Or a crash would run it again."""
+    """Otherwise a crash would run it again."""
     relay = await opened(tmp_path, storage)
     await relay.publish("agent.a", 1, sender="agent.x")
     handled = []

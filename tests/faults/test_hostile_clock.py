@@ -1,4 +1,4 @@
-"""Clocks that jump, go back or stand still: order holds, waits end, nothing is lost."""
+"""Clocks that jump, go back or stand still: order is kept, waits end, nothing is lost."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ def settings(**fields: object) -> Settings:
 
 
 class SettableClock:
-    """The system's time, off by `offset_us`, as after someone set the clock."""
+    """A system clock that is off by `offset_us`."""
 
     def __init__(self, offset_us: int = 0) -> None:
         self.offset_us = offset_us

@@ -1,4 +1,4 @@
-"""Nothing a caller can write into a message becomes part of the journal's own language."""
+"""No content of a message can be taken for a line of the journal."""
 
 import json
 from pathlib import Path

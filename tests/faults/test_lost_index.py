@@ -1,4 +1,4 @@
-"""The index is derived: lost, broken, foreign or ahead, the journal makes it again."""
+"""The index is derived: if it is lost, damaged, foreign or ahead, it is rebuilt."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ def of_another_format(index: Path) -> None:
 
 
 def of_a_later_schema(index: Path) -> None:
-    """Another format with tables of the same names and other columns."""
+    """Write an index of another format: the same tables with other columns."""
     index.unlink()
     with sqlite3.connect(index) as connection:
         for table in ("endpoints", "messages", "last_seen", "duplicates"):
@@ -146,7 +146,7 @@ async def test_ids_and_pairs_are_remembered_without_an_index(copy: Path) -> None
 
 
 async def test_an_index_ahead_of_the_journal_gives_way(history: Path, tmp_path: Path) -> None:
-    """Power fails with `durability: async`: the index was written, the journal's end was not."""
+    """A power cut with `durability: async`: the index was written, the journal's end was not."""
     ends = [end for _, end, _ in plain_journal.batches(only_segment(history).read_bytes())]
     for lost in range(1, len(ends)):
         data = shutil.copytree(history, tmp_path / str(lost))
@@ -278,7 +278,7 @@ async def test_checkpoints_that_fail_now_and_then_lose_nothing(
 
 
 async def publish_and_ack(relay: Relay, chance: random.Random, rounds: int) -> None:
-    """Enough to do for many checkpoints, with sweeps in between."""
+    """Publish enough for many checkpoints, with sweeps in between."""
     for n in range(rounds):
         subject = chance.choice(["agent.a", "agent.b", "agent.c"])
         relay.register_endpoint(subject)

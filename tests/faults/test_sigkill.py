@@ -1,7 +1,7 @@
-"""A relay killed at any moment keeps every promise it made.
+"""A relay killed at any moment keeps everything it confirmed.
 
-Each test kills the relay of one directory again and again, so that what was recovered once is
-recovered once more.
+Each test kills the relay of one directory repeatedly, so that a recovered state is recovered
+again.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Promises:
 
 
 def run_and_kill(directory: Path, storage: str, seed: int) -> bytes:
-    """Let a relay work for a while, kill it, and give back what it reported."""
+    """Let a relay work for a while, kill it, and return its confirmations."""
     chance = random.Random(seed)
     # Some are killed while they still recover from the last kill.
     lines = 1 if chance.random() < 0.15 else chance.randrange(2, 500)
@@ -103,11 +103,11 @@ def lose_both(directory: Path, chance: random.Random) -> None:
 
 
 def lose_nothing(directory: Path, chance: random.Random) -> None:
-    """A kill alone."""
+    """Damage nothing."""
 
 
 async def survivors(directory: Path, storage: str) -> dict[str, list[tuple[str, str, int]]]:
-    """Open the relay; endpoint → id, sender and number of what waits, in the order it comes."""
+    """Open the relay; return id, sender and number of pending messages, by endpoint."""
     settings = msgspec.structs.replace(busy_relay.settings(storage), watch_files=False)
     waiting: dict[str, list[tuple[str, str, int]]] = {}
     async with Relay(directory, settings=settings) as relay:

@@ -1,4 +1,4 @@
-"""A journal cut anywhere opens with exactly what was committed, and goes on from there."""
+"""A journal cut anywhere opens with exactly the committed events, and continues from there."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ from waypost.testing import ManualClock
 
 
 async def cut_and_reopen(history: Path, scratch: Path, offset: int, *, index: bool) -> None:
-    """Cut the journal of a copy at `offset`; whole batches before it must be there."""
+    """Cut a copy of the journal at `offset`, and assert that complete batches before it survive."""
     data = shutil.copytree(history, scratch / f"cut-{offset}-{index}")
     path = only_segment(data)
     os.truncate(path, offset)

@@ -1,4 +1,4 @@
-"""Three accounts of one relay that must agree: its memory, its journal, and its callers."""
+"""Asserts that a relay's state, its journal and its callers agree."""
 
 from tests.faults.plain_journal import Sum
 from tests.model_based.choices import ENDPOINTS
@@ -7,7 +7,7 @@ from waypost import Relay
 
 
 def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
-    """What the relay holds in memory is what its journal adds up to."""
+    """Assert that the state in memory equals the sum of the journal."""
     state = relay._runtime.ledger.state
     boxes = state.mailboxes.values()
     assert {box.subject: list(box.live) for box in boxes if box.live} == total.order()
@@ -34,7 +34,7 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
 
 
 def assert_windows_are(relay: Relay, total: Sum, now_ms: int) -> None:
-    """The publishes that count against each sender are those of the last window."""
+    """Assert that the rate windows hold the publishes of the last window."""
     window_ms = relay.settings.rate_limit.window_secs * 1000
     sent = {
         sender: [at_ms for at_ms in instants if at_ms > now_ms - window_ms]
@@ -45,7 +45,7 @@ def assert_windows_are(relay: Relay, total: Sum, now_ms: int) -> None:
 
 
 def assert_callers_know(model: Model, total: Sum, now_ms: int) -> None:
-    """Callers can tell from their own results what lies in every mailbox, and in what order."""
+    """Assert that callers can derive every mailbox and its order from their results."""
     for endpoint in ENDPOINTS:
         box = total.box(endpoint)
         live = [
@@ -60,5 +60,5 @@ def assert_callers_know(model: Model, total: Sum, now_ms: int) -> None:
 
 
 def order_at(endpoint: str, handled: list[tuple[str, str]]) -> list[str]:
-    """What was handled at one endpoint, in order."""
+    """Return the ids handled at one endpoint, in order."""
     return [message_id for where, message_id in handled if where == endpoint]

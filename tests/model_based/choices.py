@@ -1,4 +1,4 @@
-"""What a simulated life may choose from: small numbers, so that every limit is soon met."""
+"""The choices of a simulated run: small numbers, so that every limit is reached soon."""
 
 from typing import Any
 

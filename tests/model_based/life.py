@@ -1,7 +1,7 @@
-"""A relay that anything may happen to, on a clock moved by hand, watched at every step.
+"""A simulated run of a relay on a manual clock, checked after every step.
 
-After every step, `everything_adds_up` says whether the relay's memory, its mailbox files and what
-its callers were told are what its journal adds up to.
+After every step, `everything_adds_up` asserts that the relay's state, its mailbox files and the
+results of its callers equal the sum of its journal.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from waypost.testing import ManualClock
 
 
 class Life:
-    """One relay's life. Subclasses choose how it keeps its mail and its journal."""
+    """One run of a relay; subclasses choose its storage and retention."""
 
     storage: ClassVar[str] = "journal"
     keep: ClassVar[HousekeepingConfig] = HousekeepingConfig(
@@ -76,7 +76,7 @@ class Life:
         self.settle()
 
     def end(self) -> None:
-        """Close the relay; if all was well until here, its index must be right."""
+        """Close the relay; if no step failed, its index must be right."""
         try:
             sound = self.sound  # or a second failure would hide the first
             self.do(self.relay.close())
@@ -94,7 +94,7 @@ class Life:
         return self.loop.run_until_complete(work)
 
     def call(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Call something that is not awaited, on the loop the relay belongs to."""
+        """Call a synchronous function on the relay's event loop."""
 
         async def calling() -> Any:
             return act(*arguments)
@@ -113,7 +113,7 @@ class Life:
         self.read_journal()
 
     def read_journal(self) -> None:
-        """Take note of what is new in the journal, before it may be dropped."""
+        """Read new events of the journal before they may be deleted."""
         last = self.events[-1]["seq"] if self.events else 0
         new = [event for event in plain_journal.committed(self.data) if event["seq"] > last]
         self.recount.follow(new)
@@ -175,7 +175,7 @@ class Life:
         return self.model.expected_again(sender, message_id, subject, self.clock(), window_us)
 
     def expect_rejection(self, publishing: Coroutine[Any, Any, PublishResult], why: str) -> None:
-        """A publish that raises, and of which nothing is written down."""
+        """Publish an invalid message, and assert that nothing is journaled."""
         seq = self.relay.metrics().seq
         with pytest.raises(InvalidMessage, match=why):
             self.do(publishing)
@@ -213,7 +213,7 @@ class Life:
         self.settle()
 
     def flood(self, endpoint: str, sender: str, count: int, size: int) -> None:
-        """One sender, one mailbox, many messages."""
+        """Publish many messages of one sender to one mailbox."""
         for _ in range(count):
             self.publish(endpoint, sender, size, None, 9, None)
 
@@ -317,7 +317,7 @@ class Life:
         self.do(self.relay.rebuild_index())
 
     def restart(self, how: str) -> None:
-        """`how` is "cleanly" or "by crash", with or without the index."""
+        """Restart; `how` is "cleanly" or "by crash", with or without the index."""
         keeps_index = "no index" not in how or self.drops_segments
         if "crash" in how:
             self.leave_files_as_they_lie(with_index=keeps_index)
@@ -360,13 +360,13 @@ class Life:
 
 
 class LifeInFiles(Life):
-    """The same with a file for every message."""
+    """A run with Maildir files."""
 
     storage = "maildir"
 
 
 class ForgetfulLife(Life):
-    """The same with a journal that is dropped as soon as no message needs it."""
+    """A run whose journal segments are deleted as soon as no message needs them."""
 
     drops_segments = True
     keep = HousekeepingConfig(

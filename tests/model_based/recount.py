@@ -1,7 +1,7 @@
-"""Every number and every verdict in a journal, counted again from what came before it.
+"""Recounts every counter and every decision in a journal from the events before it.
 
-Like `plain_journal`, this shares no code with the policy: a handful of obvious counts under the
-settings that the journal itself says were in force.
+Like `plain_journal`, this shares no code with the policy: a handful of plain counts, under the
+settings recorded in the journal.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from tests.faults.plain_journal import Event, Sum, add_event
 
 
 class Recount:
-    """Follows a journal event by event; `check` fails where an event does not add up."""
+    """Follows a journal event by event; `check` fails if an event contradicts the count."""
 
     def __init__(self) -> None:
         self.total = Sum()
@@ -70,7 +70,7 @@ class Recount:
         self._just_evicted.pop(event["endpoint"], None)
 
     def _before_evictions(self, endpoint: str) -> list[Event]:
-        """What lay in the mailbox when the message arrived, before room was made for it."""
+        """Return the mailbox's counts at an arrival, before evictions."""
         return [
             *self._just_evicted.get(endpoint, []),
             *self.total.box(endpoint).live.values(),
@@ -174,7 +174,7 @@ class Recount:
             assert budget["call_budget_remaining"] < left or left <= 0
 
     def assert_every_message_has_one_end(self) -> None:
-        """What came in is still there, or left in exactly one way."""
+        """Assert that each message is still stored, or was removed in exactly one way."""
         arrived = sum(len(box.arrivals) for box in self.total.boxes.values())
         there = sum(len(box.live) + len(box.dead) for box in self.total.boxes.values())
         replaced = sum(box.replaced for box in self.total.boxes.values())
@@ -187,7 +187,7 @@ def full_budget(budget: dict[str, Any]) -> dict[str, Any]:
 
 
 def overdrawn(event: Event) -> str:
-    """Why the budget does not allow the delivery, in the words of the specification."""
+    """Return why the budget does not allow a delivery, in the specification's words."""
     budget, endpoint = full_budget(event["budget"]), event["endpoint"]
     if budget["hop_count"] >= budget["max_hops"]:
         return f"max hops exceeded ({budget['hop_count']}/{budget['max_hops']})"

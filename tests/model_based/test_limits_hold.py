@@ -1,7 +1,7 @@
 """No sequence of publishes puts a mailbox, a window or a quota above its limit.
 
-`test_long_life` counts again what the relay counted; here callers try hard, and only what ends
-up in the mailboxes is looked at.
+`test_long_life` recounts the relay's counters; here callers try to exceed the limits, and only the
+content of the mailboxes is checked.
 """
 
 from pathlib import Path
@@ -105,7 +105,7 @@ async def test_no_window_holds_more_than_its_limit(tmp_path: Path) -> None:
 async def test_a_flood_against_full_mailboxes_counts_against_its_sender(
     tmp_path: Path, endpoints: int
 ) -> None:
-    """Also past a thousand refusals a minute, where the journal holds one line for many."""
+    """Also above a thousand rejections per minute, which the journal only counts."""
     settings = msgspec.structs.replace(
         LIMITS,
         rate_limit=RateLimitConfig(window_secs=60, max_per_window=1_200),

@@ -1,4 +1,4 @@
-"""Long, busy lives: hundreds of steps each, weighted as a relay is really used."""
+"""Long simulated runs: hundreds of steps each, weighted like real use."""
 
 import random
 from collections import Counter
@@ -87,7 +87,7 @@ ACTS: dict[Callable[[Life, random.Random], Any], int] = {
 
 
 def live(kind: type[Life], chance: random.Random) -> Counter[str]:
-    """One life; gives what happened in it, counted."""
+    """Simulate one run; return the number of events by kind."""
     life = kind()
     try:
         for act in chance.choices(list(ACTS), list(ACTS.values()), k=STEPS):

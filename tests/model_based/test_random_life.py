@@ -1,6 +1,6 @@
-"""Random lives of a relay: whatever happens in whatever order, memory is the journal.
+"""Random simulated runs: after any sequence of steps, the state equals the journal's sum.
 
-A failing life is shrunk to its shortest form and printed as a program, with a blob for
+Hypothesis shrinks a failing run to its shortest form and prints it as a program, with a blob for
 `@reproduce_failure`.
 """
 
@@ -36,7 +36,7 @@ patterns = st.sampled_from(PATTERNS)
 
 
 class Chance(RuleBasedStateMachine):
-    """Lets Hypothesis choose what happens next."""
+    """Lets Hypothesis choose the next step."""
 
     kind: ClassVar[type[Life]] = Life
 

@@ -1,4 +1,4 @@
-"""Access rules: the highest priority that matches decides, and no match means allowed."""
+"""Access rules: the matching rule of highest priority decides; without one, access is allowed."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ def rules_of(*rules: AccessRule) -> AccessRules:
 
 
 def naive_verdict(rules: list[AccessRule], from_: str, to: str) -> AccessResult:
-    """Of the matching rules, the one with the best (priority, age); none means allowed."""
+    """Decide by the matching rule with the highest priority, then the oldest."""
     matching = [
         (-rule.priority, age, rule)
         for age, rule in enumerate(rules)

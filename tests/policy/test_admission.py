@@ -1,4 +1,4 @@
-"""Admission: the order of checks, and that a refusal leaves nothing taken."""
+"""Admission: the order of checks, and that a rejection keeps no probe slot."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -35,12 +35,12 @@ CHECKS = {
     "circuit": (Reason.CIRCUIT_OPEN, "circuit open for endpoint agent.in"),
     "budget": (Reason.BUDGET_EXCEEDED, "call budget exhausted"),
 }
-"""In the order in which they are made, with what each of them says."""
+"""The checks in their order, with the reason and text of each."""
 
 
 @dataclass
 class Arriving:
-    """What admission wants to know about a message."""
+    """An arrival."""
 
     sender: str
     endpoint: str
@@ -50,7 +50,7 @@ class Arriving:
 
 
 def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> DeliveryVerdict:
-    """The verdict on a delivery for which exactly the checks in `failing` fail."""
+    """Return the verdict on a delivery for which exactly the checks in `failing` fail."""
     mailbox = Occupancy()
     for _ in range(3):
         mailbox.add("agent.out", SIZE)
@@ -198,7 +198,7 @@ def test_a_budget_rejection_does_not_count_as_a_failure_of_the_endpoint() -> Non
 
 
 def with_inbox(held: int, qos: QosConfig, **fields: Any) -> DeliveryVerdict:
-    """The verdict on an arrival at a mailbox that holds one message of `held` bytes of another."""
+    """Return the verdict on an arrival at a mailbox with another sender's `held` bytes."""
     mailbox = Occupancy()
     mailbox.add("agent.other", held)
     settings = Settings(qos=qos)

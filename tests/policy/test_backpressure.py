@@ -1,4 +1,4 @@
-"""Backpressure: how full a mailbox is, and when it takes nothing more."""
+"""Backpressure: how full a mailbox is, and when it accepts no more messages."""
 
 import pytest
 from hypothesis import given

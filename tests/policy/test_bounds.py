@@ -1,4 +1,4 @@
-"""Bounds: whole numbers with a unit in the name, and relations that cannot be shipped broken."""
+"""Bounds: whole numbers with a unit in the name, and relations asserted at import."""
 
 import re
 from pathlib import Path

@@ -22,7 +22,7 @@ def breakers_of(**fields: int) -> CircuitBreakers:
 
 
 def opened(at_ms: int = 0, **fields: int) -> CircuitBreakers:
-    """Breakers of which that of "a" has just opened."""
+    """Return breakers with that of "a" just opened."""
     breakers = breakers_of(**fields)
     while breakers.state_of("a") is not OPEN:
         breakers.record_failure("a", at_ms)
@@ -30,7 +30,7 @@ def opened(at_ms: int = 0, **fields: int) -> CircuitBreakers:
 
 
 def half_open(**fields: int) -> CircuitBreakers:
-    """Breakers of which that of "a" is half-open, with one probe in flight."""
+    """Return breakers with that of "a" half-open and one probe in flight."""
     breakers = opened(**fields)
     assert breakers.check("a", COOLDOWN).probe
     return breakers

@@ -19,7 +19,7 @@ NAMES = st.sampled_from(["a", "b"])
 
 @dataclass
 class Model:
-    """One breaker, told as a story: failures in a row, when it tripped, what its probes did."""
+    """A model of one breaker: consecutive failures, time of opening, outcomes of probes."""
 
     tripped_at: int | None = None
     probing: bool = False
@@ -38,7 +38,7 @@ class Model:
 
 
 class BreakersAgainstModel(RuleBasedStateMachine):
-    """Any order of checks, outcomes, resets and pauses: breakers and models always agree."""
+    """Checks, outcomes, resets and pauses in any order: breakers and models agree."""
 
     @initialize(
         threshold=st.integers(1, 3),
@@ -115,7 +115,7 @@ class BreakersAgainstModel(RuleBasedStateMachine):
         self.agree_on_move(name, before, moved)
 
     def agree_on_move(self, name: str, before: str, moved: Transition | None) -> None:
-        """A transition is reported exactly when the state changed, and stands in the table."""
+        """Assert that a transition is reported exactly if the state changed, as in the table."""
         after = self.models[name].state
         assert (moved is not None) == (before != after)
         if moved is not None:
@@ -152,7 +152,7 @@ TestBreakersAgainstModel = BreakersAgainstModel.TestCase
     st.integers(1, 4), st.lists(st.sampled_from(["ask", "went well", "given back"]), max_size=40)
 )
 def test_probe_slots_are_neither_exceeded_nor_lost(count: int, steps: list[str]) -> None:
-    """Callers that end every probe they were given can always use exactly `count` slots."""
+    """Callers that end every probe can always use exactly `count` slots."""
     never = 1_000_000
     config = CircuitBreakerConfig(
         failure_threshold=1, cooldown_ms=1, half_open_probe_count=count, success_to_close=never

@@ -1,4 +1,4 @@
-"""Budgets: checked in order, spent by deliveries, never argued back up."""
+"""Budgets: checked in order, spent by deliveries, never enlarged."""
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ NAMES = [f"agent.{name}" for name in "abcdef"]
 
 
 class Message(msgspec.Struct):
-    """The least that can be judged."""
+    """The minimum that has a budget."""
 
     budget: Budget
 

@@ -1,4 +1,4 @@
-"""The messaging guard's decisions: the circuit of the target first, then the sender's rate."""
+"""The messaging guard's decisions: the circuit of the recipient first, then the sender's rate."""
 
 from itertools import count
 from typing import Any
@@ -34,7 +34,7 @@ def fail(policy: GuardPolicy, times: int, now_ms: int = 0, target: str = "target
 
 
 def ask(policy: GuardPolicy, now_ms: int = 0, target: str = "target-1") -> GuardResult:
-    """The answer to a sender that has not asked before."""
+    """Return the decision for a new sender."""
     return policy.check(f"stranger-{next(STRANGERS)}", target, now_ms)[0]
 
 
@@ -173,7 +173,7 @@ def test_reading_the_state_during_a_probe_does_not_release_its_slot() -> None:
 
 
 def spent(policy: GuardPolicy, now_ms: int = 0) -> GuardPolicy:
-    """`policy` after "sender-1" has used up its window on other targets."""
+    """Return `policy` after "sender-1" has used up its window on other recipients."""
     for number in range(policy.config.rate_limit_per_window):
         assert policy.check("sender-1", f"other-{number}", now_ms)[0] == ALLOWED
     return policy

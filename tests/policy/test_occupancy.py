@@ -1,4 +1,4 @@
-"""Occupancy is a recount of the mailbox, and eviction takes from the heaviest, oldest first."""
+"""Occupancy equals a recount of the mailbox; eviction takes the heaviest sender's oldest."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def mailbox_of(messages: list[tuple[str, int]]) -> Occupancy:
 
 
 def naive_victims(evictable: list[tuple[str, int]], needed: int) -> list[int]:
-    """Recount who is heaviest after every single eviction."""
+    """Recount the heaviest sender after every eviction."""
     left, victims = list(enumerate(evictable)), []
     while sum(evictable[at][1] for at in victims) < needed:
         if not left:

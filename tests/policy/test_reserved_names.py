@@ -1,4 +1,4 @@
-"""Names that belong to the relay, and what they are exempt from."""
+"""Names reserved for the relay, and their exemptions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings: taken whole or refused whole, merged in order, written back as they were read."""
+"""Settings: accepted or rejected as a whole, merged in order, written back as read."""
 
 import json
 from typing import Any
@@ -97,7 +97,7 @@ def value_at(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def another(value: Any) -> Any:
-    """A valid value that differs from the default `value`."""
+    """Return a valid value that differs from the default `value`."""
     words = {"maildir": "journal", "fsync": "async", "evict_heaviest": "reject"}
     match value:
         case bool():
@@ -256,7 +256,7 @@ def test_settings_made_in_python_are_validated_too(settings: Settings, named: st
 
 
 def tiers(first: int, second: int, third: int, **fields: Any) -> Settings:
-    """Quotas of so many envelopes and, times 100, bytes."""
+    """Return quotas of so many envelopes, and of 100 bytes each."""
     limits = [TierLimits(n, n * 100) for n in (first, second, third)]
     qos = QosConfig(enabled=True, tier1=limits[0], tier2=limits[1], tier3=limits[2], **fields)
     return Settings(qos=qos, max_payload_bytes=100)

@@ -27,7 +27,7 @@ PATTERNS = st.builds(
 
 
 def index_of(names: Sequence[str]) -> SubjectIndex[int]:
-    """Every name stored under its position."""
+    """Return an index with the position of every name."""
     index: SubjectIndex[int] = SubjectIndex()
     for position, name in enumerate(names):
         index.add(name, position)
@@ -136,7 +136,7 @@ def test_within_finds_what_the_naive_matcher_finds(names: list[str], pattern: st
 
 
 class IndexAgainstList(RuleBasedStateMachine):
-    """A trie and a plain list go through the same adds and removes, and always agree."""
+    """A trie and a plain list agree after the same additions and removals."""
 
     stored = Bundle("stored")
 

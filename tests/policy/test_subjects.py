@@ -1,4 +1,4 @@
-"""Subjects and patterns: what is a name, and which names a pattern covers."""
+"""Subjects and patterns: valid names, and the names that a pattern matches."""
 
 import re
 from typing import Any
@@ -27,7 +27,7 @@ ANY_TEXT = st.text(alphabet="aB0_-.*> \n\té", max_size=12)
 
 
 def covers_by_regex(subject: str, pattern: str) -> bool:
-    """A second opinion on matching, with nothing in common with the first."""
+    """Match with a regular expression, independently of the implementation."""
     translated = {"*": r"[^.]+", ">": r".+"}
     parts = [translated.get(token, re.escape(token)) for token in pattern.split(".")]
     return re.fullmatch(r"\.".join(parts), subject) is not None

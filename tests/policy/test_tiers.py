@@ -1,4 +1,4 @@
-"""Tiers and quotas: who knows whom, and how much of an inbox that is worth."""
+"""Tiers and quotas: last contacts, and the share of an inbox they allow."""
 
 import pytest
 from hypothesis import given

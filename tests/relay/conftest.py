@@ -1,4 +1,4 @@
-"""Relays on real directories, driven through time by hand."""
+"""Relays on real directories, with a clock that tests advance by hand."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path

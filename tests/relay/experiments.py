@@ -1,4 +1,4 @@
-"""For each setting, an experiment whose outcome depends on it, and what it must be for two values.
+"""An experiment for each setting, with the expected outcome for two values.
 
 An experiment gets an open relay that has the endpoints `agent.a` and `agent.b`.
 """
@@ -38,7 +38,7 @@ OPEN_TO_ALL = QosConfig(
 
 
 class Bench(NamedTuple):
-    """What an experiment works with."""
+    """The fixtures of an experiment."""
 
     relay: Relay
     clock: ManualClock
@@ -47,7 +47,7 @@ class Bench(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """`outcomes` maps values of the setting to what `run` must give; `given` is the rest."""
+    """`outcomes` are values of the setting with the expected result; `given` are other settings."""
 
     run: Callable[[Bench], Awaitable[object]]
     outcomes: list[tuple[Any, object]]
@@ -125,7 +125,7 @@ async def accepted_a_second_later(bench: Bench) -> int:
 
 
 async def failing(bench: Bench, count: int) -> list[int]:
-    """How many of each publish were delivered, to a handler that always raises."""
+    """Return the deliveries of each publish to a handler that always raises."""
 
     def fail(envelope: Envelope) -> None:
         raise ValueError

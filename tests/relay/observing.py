@@ -1,4 +1,4 @@
-"""Looking at a relay from outside: its journal, its files, and waiting for what others notice."""
+"""Observes a relay from outside: its journal, its files, its waiting tasks."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ async def send(
 def drafts(
     count: int, *, to: str = "agent.a", sender: str = "agent.b", payload: object = None
 ) -> list[dict[str, object]]:
-    """`count` messages for `publish_many`."""
+    """Return `count` messages for `publish_many`."""
     return [{"subject": to, "payload": payload, "sender": sender} for _ in range(count)]
 
 
@@ -42,7 +42,7 @@ def reasons(result: PublishResult) -> list[Reason]:
 
 
 def events(data: Path, *kinds: str) -> list[dict[str, Any]]:
-    """Every event in the journal, or those of some kinds, without the commit lines."""
+    """Return the events of the journal, or those of some kinds, without commit lines."""
     segments = sorted(
         path for path in (data / "journal").iterdir() if path.suffix in (".jsonl", ".open")
     )
@@ -56,7 +56,7 @@ def segments(data: Path) -> list[str]:
 
 
 def files(endpoint: Endpoint) -> dict[str, list[str]]:
-    """The names of the files in each folder of a mailbox."""
+    """Return the names of the files in each folder of a mailbox."""
     assert endpoint.maildir_path is not None
     return {
         folder.name: sorted(path.name for path in folder.iterdir())
@@ -65,7 +65,7 @@ def files(endpoint: Endpoint) -> dict[str, list[str]]:
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Every file below `directory` with its content."""
+    """Return the content of every file below `directory`, by path."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -74,7 +74,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 
 def write(path: Path, content: object) -> None:
-    """Put text as it is, or anything else as JSON, into a file."""
+    """Write text unchanged, or anything else as JSON, to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
@@ -92,7 +92,7 @@ def pending(relay: Relay, subject: str = "agent.a") -> int:
 
 
 async def begun(relay: Relay, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """`work` as a task that has come to the point where it waits for the clock."""
+    """Start `work` in a task, and let it run until it waits for the clock."""
     task = asyncio.ensure_future(work)
     await asyncio.sleep(0)
     await relay.idle()

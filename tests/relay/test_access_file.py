@@ -1,4 +1,4 @@
-"""`access-rules.json`: kept, read again when it changes, and never guessed at when broken."""
+"""`access-rules.json`: persisted, reloaded when it changes, and denying everything when broken."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Misuse: each kind has its exception, and a message that says what to do."""
+"""Misuse: each kind has its exception, with a text that names the remedy."""
 
 import asyncio
 import os
@@ -192,7 +192,7 @@ asyncio.run(main())
 
 
 def other_process(data: Path) -> "subprocess.Popen[str]":
-    """A relay of another process; ends when it is written to."""
+    """Run a relay in another process; it ends when it is written to."""
     source = str(Path(waypost.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(data)],

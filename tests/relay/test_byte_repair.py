@@ -1,4 +1,4 @@
-"""One flipped byte of a batch is found by its checksum, and nothing else is ever changed."""
+"""A single flipped byte of a batch is found by its checksum; nothing else is ever changed."""
 
 import zlib
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_flipped_byte_of_the_commit_line_is_left_alone(tmp_path: Path) -> None
 
 
 def test_a_correction_that_does_not_decode_to_events_is_dropped(tmp_path: Path) -> None:
-    """The checksum fits, but the lines are not what a relay writes."""
+    """The corrected lines have the right checksum, but no relay would write them."""
     segment = tmp_path / "1.jsonl"
     lines = b"neither JSON\nnor events\n"
     commit = Commit(seq=2, at_us=1, count=2, bytes=len(lines), crc=zlib.crc32(lines))

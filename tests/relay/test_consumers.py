@@ -1,4 +1,4 @@
-"""Consumers that stay at a mailbox: no deadlines, and what they leave behind waits again."""
+"""Attached consumers: no deadlines; unacknowledged messages return when they detach."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from waypost.testing import ManualClock
 
 @pytest.fixture
 async def stocked(relay: Relay) -> Relay:
-    """Five messages, 0 to 4, wait for `agent.a`."""
+    """A relay with five pending messages, 0 to 4, for `agent.a`."""
     for number in range(5):
         await send(relay, number)
     return relay

@@ -1,4 +1,4 @@
-"""Dead letters: kept with their reason, listed, grouped, put back, thrown away."""
+"""Dead letters: kept with their reason, listed, grouped, redriven, purged."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from waypost.wire.envelopes import instant
 
 
 async def make_dead_letter(relay: Relay, payload: object = None, *, to: str = "agent.a") -> str:
-    """A dead letter with the reason "call budget exhausted"."""
+    """Make a dead letter with the reason "call budget exhausted"."""
     result = await send(relay, payload, to=to, budget={"call_budget_remaining": 0})
     return result.message_id
 

@@ -24,7 +24,7 @@ DROPPED = {"sender": "agent.b", "payload": {"n": 1}}
 
 
 def drop(endpoint: Endpoint, name: str, content: object) -> None:
-    """What another process does: write to `tmp/`, rename to `new/`."""
+    """Do what another process does: write to `tmp/`, rename to `new/`."""
     assert endpoint.maildir_path is not None
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     unfinished = endpoint.maildir_path / "tmp" / name
@@ -40,7 +40,7 @@ def rejection(endpoint: Endpoint, name: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def endpoint(start) -> Endpoint:
-    """An endpoint whose relay is closed again."""
+    """An endpoint of a closed relay."""
     relay: Relay = await start()
     registered = relay.register_endpoint("agent.a")
     await relay.close()
@@ -241,7 +241,7 @@ async def test_files_of_the_relay_itself_are_not_taken_for_drop_ins(start, data:
 
 
 async def test_files_of_other_processes_are_never_written(start, endpoint: Endpoint) -> None:
-    """Someone may hold such a file open, or have it under another name."""
+    """Another process may have the file open, or under another name."""
     assert endpoint.maildir_path is not None
     drop(endpoint, "bad", b"not json")
     os.chmod(endpoint.maildir_path / "new" / "bad", 0o666)

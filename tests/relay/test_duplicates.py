@@ -1,6 +1,6 @@
-"""A message id chosen by its sender: the same one again gives the first result again.
+"""Message ids chosen by senders: publishing one again returns the first result.
 
-Ids are each sender's own; only within one mailbox can two senders be in each other's way.
+Each sender has its own ids; two senders can only collide within one mailbox.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ async def test_an_id_without_a_recipient_may_be_retried(relay: Relay) -> None:
 
 
 async def retried(relay: Relay) -> None:
-    """A first try that became a dead letter, then a second that is stored."""
+    """Publish an id that becomes a dead letter, then again so that it is stored."""
     await send(relay, "first", message_id="order-1", budget={"call_budget_remaining": 0})
     await send(relay, "second", message_id="order-1")
 
@@ -232,13 +232,13 @@ async def test_more_ids_than_fit_into_memory_are_still_known(
 
 @pytest.fixture
 async def two_boxes(relay: Relay) -> Relay:
-    """Endpoints agent.a and agent.c."""
+    """A relay with the endpoints agent.a and agent.c."""
     relay.register_endpoint("agent.c")
     return relay
 
 
 async def restarted(start: Start, data: Path, with_index: bool) -> Relay:
-    """The relay on the same data, opened anew."""
+    """Open the relay on the same data again."""
     relay = await start()
     if not with_index:
         await relay.close()

@@ -1,4 +1,4 @@
-"""Handlers: their order, their failures, and when a message is theirs."""
+"""Handlers: their order, their failures, and when they claim a message."""
 
 import asyncio
 import json

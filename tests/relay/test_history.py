@@ -1,4 +1,4 @@
-"""`explain`: everything that happened to a message, with the numbers of each check."""
+"""`explain`: the history of a message, with the counters of each check."""
 
 from pathlib import Path
 

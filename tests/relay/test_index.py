@@ -1,4 +1,4 @@
-"""The index: derived from the journal, and made again whenever it is no use."""
+"""The index: derived from the journal, and rebuilt whenever it is unusable."""
 
 import sqlite3
 import stat
@@ -35,7 +35,7 @@ def contents(data: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.fixture
 async def busy(start) -> Relay:
-    """A relay with something in every table: waiting, leased and dead."""
+    """A relay with rows in every table: pending, leased and dead messages."""
     relay: Relay = await start(qos=QosConfig(enabled=True))
     for name in ("agent.a", "agent.b"):
         relay.register_endpoint(name)

@@ -22,7 +22,7 @@ from waypost.testing import ManualClock
 
 @pytest.fixture
 async def stocked(relay: Relay) -> Relay:
-    """Five messages, 0 to 4, wait for `agent.a`."""
+    """A relay with five pending messages, 0 to 4, for `agent.a`."""
     for number in range(5):
         await send(relay, number)
     return relay

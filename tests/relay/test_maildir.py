@@ -1,4 +1,4 @@
-"""The Maildir: one file a message, in the folder that tells its state."""
+"""The Maildir: one file per message, in the folder of its state."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What is over is forgotten: a relay that runs for years stays small."""
+"""Maintenance: expired data is removed, so that memory and disk use stay bounded."""
 
 import asyncio
 from pathlib import Path

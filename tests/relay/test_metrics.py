@@ -1,4 +1,4 @@
-"""The numbers an operator sees."""
+"""The metrics of a relay."""
 
 from tests.relay.observing import drafts, send
 from waypost import BackpressureConfig, Envelope, RateLimitConfig, Relay

@@ -1,4 +1,4 @@
-"""One publish: what its result says, what is stored, and who is asked first."""
+"""One publish: its result, the stored messages, and the order of checks."""
 
 import asyncio
 from pathlib import Path

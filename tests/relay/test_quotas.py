@@ -1,4 +1,4 @@
-"""Tiers and quotas: how much of an inbox one sender may fill, and who makes room."""
+"""Tiers and quotas: how much of an inbox one sender may fill, and which messages are evicted."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ WEEK_MS = 7 * DAY_MS
 
 @pytest.fixture
 async def strict(start) -> Relay:
-    """A sender may store 1, 2 or 3 messages in an inbox, by tier."""
+    """A relay where a sender may store 1, 2 or 3 messages in an inbox, by tier."""
     # Swept once a day, because some tests let years go by.
     rarely = HousekeepingConfig(sweep_interval_ms=DAY_MS)
     relay = await start(qos=TIERS, rate_limit=UNLIMITED, housekeeping=rarely)
@@ -53,7 +53,7 @@ async def strict(start) -> Relay:
 
 
 async def room_for(relay: Relay) -> int:
-    """How many messages `agent.b` can put into the inbox of `agent.a` before it is refused."""
+    """Return how many messages `agent.b` can store in the inbox of `agent.a`."""
     count = 0
     while (await send(relay)).delivered_to:
         count += 1
@@ -238,7 +238,7 @@ async def test_a_full_inbox_evicts_the_oldest_message_of_the_heaviest_sender(nar
 
 
 async def fill(relay: Relay) -> str:
-    """Fill the inbox of `agent.a`; returns the id of the message that goes first."""
+    """Fill the inbox of `agent.a`; return the id of the message to be evicted first."""
     first = await send(relay, "x" * 1000, sender="agent.greedy")
     for _ in range(2):
         await send(relay, "x" * 1000, sender="agent.greedy")

@@ -1,4 +1,4 @@
-"""Backpressure and circuit breakers as callers meet them."""
+"""Backpressure and circuit breakers as callers see them."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ FRAGILE = CircuitBreakerConfig(failure_threshold=3, cooldown_ms=10_000, success_
 
 
 class Moody:
-    """A handler that fails for as long as it is told to."""
+    """A handler that fails while `fails` is set."""
 
     def __init__(self) -> None:
         self.fails = True
@@ -228,7 +228,7 @@ async def test_a_probe_that_the_budget_rejects_gives_its_slot_back(
 
 
 async def leave_unread(relay: Relay, moody: Moody, **more: Any) -> str:
-    """Publish while a handler is there, which goes before the message is durable."""
+    """Publish with a handler that is removed before the message is durable."""
     publishing = asyncio.ensure_future(send(relay, **more))
     await asyncio.sleep(0)
     moody.stop()
@@ -313,7 +313,7 @@ async def test_every_move_of_the_breaker_is_in_the_journal(
 
 
 def break_mailbox(endpoint: Endpoint) -> Path:
-    """Nothing can be written below a regular file, whoever asks."""
+    """Replace a folder by a file, below which even root cannot write."""
     assert endpoint.maildir_path is not None
     folder = endpoint.maildir_path / "new"
     folder.rmdir()

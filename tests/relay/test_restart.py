@@ -1,4 +1,4 @@
-"""What a relay still knows after it was closed, or after it died, with and without its index."""
+"""The state of a relay after a close or a crash, with and without its index."""
 
 import asyncio
 import shutil
@@ -29,7 +29,7 @@ Reopen = Callable[..., Awaitable[Relay]]
 
 @pytest.fixture(params=["index kept", "index deleted"])
 def reopen(request: pytest.FixtureRequest, start, data: Path) -> Reopen:
-    """Closes a relay and opens its directory again."""
+    """Close a relay, and open its directory again."""
 
     async def close_and_open(relay: Relay, **fields: object) -> Relay:
         await relay.close()

@@ -1,4 +1,4 @@
-"""Who knows whom can be taken over from elsewhere, and is then the relay's own."""
+"""Last-seen pairs can be imported, and then belong to the relay's state."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Journal segments: sealed by size and age, dropped when nobody needs them."""
+"""Journal segments: sealed by size and age, deleted when no longer needed."""
 
 import json
 import os
@@ -32,20 +32,20 @@ SHORT = HousekeepingConfig(
 
 @pytest.fixture
 async def brief(start) -> Relay:
-    """A relay that keeps its journal for an hour, with mail that lives for a day."""
+    """A relay that keeps its journal for an hour, and messages for a day."""
     relay: Relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
     relay.register_endpoint("agent.a")
     return relay
 
 
 async def seal(relay: Relay) -> None:
-    """Seal what there is, and go on in a new segment."""
+    """Seal the current segment."""
     await relay.seal_journal()
     await send(relay, to="agent.nobody")
 
 
 async def an_hour_later(relay: Relay, clock: ManualClock) -> None:
-    """Seal what there is, let its retention pass, and sweep."""
+    """Seal the current segment, let its retention pass, and sweep."""
     await seal(relay)
     clock.advance_ms(HOUR_MS + 1)
     await relay.rebuild_index()
@@ -239,7 +239,7 @@ async def test_endpoints_outlive_the_segment_they_were_registered_in(
 async def test_messages_with_partly_deleted_histories_are_recovered(
     brief: Relay, start, clock: ManualClock, data: Path, with_index: bool
 ) -> None:
-    """The segment a message came in is dropped, the one it left in is not."""
+    """The segment of a message's arrival is deleted, that of its acknowledgement is not."""
     gone = await send(brief, "gone")
     brief.register_endpoint("agent.c")
     await send(brief, "kept", to="agent.c")

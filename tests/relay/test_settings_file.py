@@ -1,4 +1,4 @@
-"""`config.json`: over what the caller gave, over the defaults; read again when it changes."""
+"""`config.json`: overrides the caller's settings and the defaults; reloaded when it changes."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every setting matters: for each there is an experiment that fails when it is ignored."""
+"""Every setting has an experiment that fails if the setting is ignored."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def with_value(settings: Any, path: str, value: object) -> Any:
 
 
 def quiet(name: str) -> Settings:
-    """What the experiment is given, with nobody watching the files."""
+    """Return the other settings of an experiment, without watching files."""
     return msgspec.structs.replace(EXPERIMENTS[name].given, watch_files=False)
 
 
@@ -47,7 +47,7 @@ def camel(name: str) -> str:
 
 
 def document(path: str, value: object) -> dict[str, Any]:
-    """The setting as `config.json` spells it."""
+    """Return the setting as it is spelled in `config.json`."""
     *groups, _ = path.split(".")
     for name in reversed(path.split(".")):
         value = {camel(name): value}

@@ -1,4 +1,4 @@
-"""Signals: for whoever listens now, and never on disk."""
+"""Signals: emitted to current listeners, and never written to disk."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Subscriptions: patterns with handlers, and what is remembered of them."""
+"""Subscriptions: patterns with handlers, and the file that lists them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Damage that a relay meets while it works: it costs what is damaged, and nothing else."""
+"""Damage found by a running relay costs the damaged message and nothing else."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def damage_payload(data: Path) -> None:
 
 
 async def with_damaged_payload(start: Start, data: Path) -> Relay:
-    """A relay that has one large message with a damaged payload, and a sound one after it."""
+    """A relay with a damaged large message, and an undamaged one after it."""
     relay = await start()
     relay.register_endpoint("agent.a")
     await send(relay, LARGE, message_id="large")
@@ -157,7 +157,7 @@ async def test_a_rejected_drop_in_is_kept_across_restarts(start: Start, data: Pa
 async def test_the_old_file_of_a_dead_letter_is_not_taken_for_a_drop_in(
     start: Start, data: Path
 ) -> None:
-    """As after a crash between showing the dead letter and removing the message."""
+    """The files are as after a crash between writing the dead letter and removing the message."""
     relay = await start()
     endpoint = relay.register_endpoint("agent.a")
     await send(relay, 1, message_id="doomed")

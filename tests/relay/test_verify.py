@@ -1,4 +1,4 @@
-"""Looking a directory over: what is wrong is told, what is right is not, and repair lasts."""
+"""`verify`: reports every error and nothing else, and repairs for good."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ def texts_of(report: VerifyReport) -> list[str]:
 
 
 async def old_and_new_traffic(relay: Relay, clock: ManualClock) -> None:
-    """Mail that was read and whose segment is dropped, then mail that is still there."""
+    """Consume messages whose segment is then deleted, then leave some pending."""
     relay.register_endpoint("agent.a")
     await send(relay, 1, sender="agent.old", message_id="old")
     await relay.ack("agent.a", [one.id for one in await relay.lease("agent.a")])
@@ -72,10 +72,10 @@ async def test_a_rebuild_keeps_rows_that_only_the_index_has(
     assert after == before
 
 
-async def test_an_index_that_stands_before_the_last_sweep_is_not_wrong(
+async def test_an_index_from_before_the_last_sweep_has_no_findings(
     start: Start, data: Path, clock: ManualClock
 ) -> None:
-    """Endpoints are told again, and gone mail no more, after the point where it stands."""
+    """Endpoints are journaled again, and removed messages are not, after the index's position."""
     relay = await start(housekeeping=SHORT, default_ttl_ms=DAY_MS)
     relay.register_endpoint("agent.a")
     await send(relay, 1, message_id="old")
@@ -239,7 +239,7 @@ async def test_an_index_is_trusted_where_the_journal_has_lost_events(
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Every file of a directory with sealed and open segments, bodies and dead letters."""
+    """Return every file of a directory with sealed and open segments, bodies and dead letters."""
     data = tmp_path_factory.mktemp("pristine") / "data"
 
     async def live() -> None:
