@@ -14,7 +14,7 @@ def dead_ids(relay: DashboardRelay, subject: str) -> list[str]:
     return [one["envelope"]["id"] for one in found["dead_letters"]]
 
 
-def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
+def test_dead_letters_are_grouped_by_reason_and_redriven_after_confirmation(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.dead_letter("agent.back", "back-1")
@@ -32,7 +32,7 @@ def test_dead_letters_are_grouped_by_reason_and_put_back_after_a_question(
     assert relay.acknowledge("agent.back") == 2
 
 
-def test_one_letter_of_a_group_can_be_put_back_alone(
+def test_one_dead_letter_of_a_group_can_be_redriven_alone(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.dead_letter("agent.single", "single-1", {"refund": 12})
@@ -46,7 +46,7 @@ def test_one_letter_of_a_group_can_be_put_back_alone(
     assert dead_ids(relay, "agent.single") == ["single-2"]
 
 
-def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
+def test_a_purge_asks_for_confirmation_and_can_be_cancelled(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.dead_letter("agent.kept", "kept-1")
@@ -62,7 +62,7 @@ def test_a_purge_asks_first_and_does_nothing_when_it_is_cancelled(
     assert dead_ids(relay, "agent.thrown") == ["thrown-1"]
 
 
-def test_a_purge_takes_what_it_names_and_nothing_else(
+def test_a_purge_deletes_only_the_chosen_dead_letters(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.dead_letter("agent.kept", "kept-1")
@@ -85,7 +85,7 @@ def write(page: Page, settings: object) -> None:
     page.get_by_label("config.json").fill(text)
 
 
-def test_settings_that_are_wrong_cannot_be_saved_and_say_why(
+def test_invalid_settings_cannot_be_saved_and_show_the_error(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/settings")

@@ -13,7 +13,7 @@ def sign_in(page: Page, token: str, *, remember: bool = False) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_a_wrong_token_is_told_where_the_right_one_is_and_not_tried_again(
+def test_a_wrong_token_shows_the_path_of_the_right_one_and_is_not_retried(
     open_page: OpenPage,
 ) -> None:
     page = open_page(signed_in=False)
@@ -26,7 +26,7 @@ def test_a_wrong_token_is_told_where_the_right_one_is_and_not_tried_again(
     assert len([one for one in asked if "/v1/" in one]) == 1
 
 
-def test_a_token_is_in_no_address_and_forgotten_with_the_tab(
+def test_a_token_is_in_no_address_and_deleted_with_the_tab(
     open_page: OpenPage, relay: DashboardRelay, context: BrowserContext
 ) -> None:
     page = open_page(signed_in=False)
@@ -55,7 +55,7 @@ def test_a_remembered_token_is_not_asked_for_again_until_signed_out(
     assert other.evaluate("localStorage.getItem('waypost.operator')") is None
 
 
-def test_a_kept_token_that_is_not_good_any_more_is_asked_for_again_once(
+def test_a_stored_token_that_became_invalid_is_asked_for_once(
     open_page: OpenPage, context: BrowserContext
 ) -> None:
     context.add_init_script("sessionStorage.setItem('waypost.operator', 'an old one')")
@@ -68,7 +68,7 @@ def test_a_kept_token_that_is_not_good_any_more_is_asked_for_again_once(
     assert [one for one in asked if "/v1/" in one] == []
 
 
-def test_the_page_may_load_nothing_from_elsewhere_and_be_framed_by_nobody(
+def test_the_page_loads_nothing_from_other_hosts_and_cannot_be_framed(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page(signed_in=False)

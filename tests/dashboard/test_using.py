@@ -52,7 +52,7 @@ def test_500_inboxes_are_smooth_because_few_of_them_are_in_the_page(
     assert page.evaluate("window.longest") < 400  # ms; nothing near it on a quiet machine
 
 
-def test_rows_in_use_stay_where_they_are_while_others_overtake_them(
+def test_rows_in_use_keep_their_order_while_others_change(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.steady.a"] * 2 + ["agent.steady.b"])
@@ -68,7 +68,7 @@ def test_rows_in_use_stay_where_they_are_while_others_overtake_them(
     expect(names).to_have_text(["agent.steady.b", "agent.steady.a"])
 
 
-def test_a_relay_that_goes_away_is_told_with_the_age_of_the_data_and_found_again(
+def test_an_unreachable_relay_is_shown_with_the_age_of_the_data_until_it_returns(
     open_page: OpenPage, own_relay: DashboardRelay
 ) -> None:
     own_relay.publish("agent.before")
@@ -86,7 +86,7 @@ def test_a_relay_that_goes_away_is_told_with_the_age_of_the_data_and_found_again
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
 
 
-def test_a_relay_that_ends_in_order_does_not_wait_for_viewers(
+def test_a_shutdown_does_not_wait_for_viewers(
     open_page: OpenPage, own_relay: DashboardRelay
 ) -> None:
     page = open_page(at=own_relay)
@@ -116,7 +116,7 @@ def test_everything_can_be_reached_with_the_keyboard(
     expect(page.get_by_role("heading", name="agent.keys")).to_be_focused()
 
 
-def test_reload_and_back_keep_the_place(open_page: OpenPage, relay: DashboardRelay) -> None:
+def test_reload_and_back_keep_the_view(open_page: OpenPage, relay: DashboardRelay) -> None:
     relay.publish("agent.place")
     page = open_page("#/inboxes?filter=agent.place")
     page.get_by_role("link", name="agent.place").click()
@@ -127,7 +127,7 @@ def test_reload_and_back_keep_the_place(open_page: OpenPage, relay: DashboardRel
     expect(page.get_by_label("Name contains")).to_have_value("agent.place")
 
 
-def test_nothing_is_wider_than_a_phone(open_page: OpenPage, relay: DashboardRelay) -> None:
+def test_no_view_is_wider_than_a_phone(open_page: OpenPage, relay: DashboardRelay) -> None:
     relay.publish_many([LONG, "agent.wide"])
     relay.dead_letter(LONG, "wide")
     page = open_page()
@@ -142,7 +142,7 @@ def test_nothing_is_wider_than_a_phone(open_page: OpenPage, relay: DashboardRela
     assert max(widths.values()) <= 390, widths
 
 
-def test_what_agents_write_is_shown_and_never_run(
+def test_content_from_agents_is_shown_and_never_executed(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.dead_letter("agent.hostile", "hostile-1", HOSTILE)
@@ -161,9 +161,7 @@ def test_what_agents_write_is_shown_and_never_run(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_theme_follows_the_system_until_somebody_chooses(
-    open_page: OpenPage, scheme: str
-) -> None:
+def test_the_theme_follows_the_system_until_one_is_chosen(open_page: OpenPage, scheme: str) -> None:
     page = open_page(signed_in=False)
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     paper = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 27)"}

@@ -11,7 +11,7 @@ from waypost.client.blocking import connect
 from waypost.client.identity import Identity
 
 
-def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
+def test_the_overview_has_figures_and_charts_for_screen_readers(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.overview"] * 5)
@@ -29,7 +29,7 @@ def test_the_overview_has_numbers_and_charts_that_can_be_read_out(
     expect(page.get_by_role("table", name="Throughput").get_by_role("row").nth(1)).to_be_visible()
 
 
-def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: DashboardRelay) -> None:
+def test_acknowledgements_show_as_latency(open_page: OpenPage, relay: DashboardRelay) -> None:
     page = open_page()
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     relay.publish_many(["agent.quick"] * 5)
@@ -38,7 +38,7 @@ def test_what_is_acknowledged_shows_as_latency(open_page: OpenPage, relay: Dashb
     expect(tile).to_contain_text(re.compile(r"p95 [\d.]+ (ms|s)"))
 
 
-def test_a_message_shows_in_its_inbox_without_asking_again(
+def test_a_message_appears_in_its_inbox_without_a_reload(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish("agent.moving")
@@ -51,7 +51,7 @@ def test_a_message_shows_in_its_inbox_without_asking_again(
     expect(cells.nth(1)).to_have_text("0")
 
 
-def test_an_inbox_tells_who_fills_it_by_sender_and_tier(
+def test_an_inbox_shows_its_usage_by_sender_and_tier(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.full"] * 7)
@@ -66,12 +66,12 @@ def test_an_inbox_tells_who_fills_it_by_sender_and_tier(
     expect(tier).to_contain_text("20, 256 KiB")
 
 
-def test_an_inbox_that_is_not_there_is_said_to_be_so(open_page: OpenPage) -> None:
+def test_an_unknown_inbox_is_reported(open_page: OpenPage) -> None:
     page = open_page("#/inboxes/agent.nobody-ever")
     expect(page.get_by_text("No inbox agent.nobody-ever")).to_be_visible()
 
 
-def test_inboxes_are_sorted_by_whichever_column_is_chosen(
+def test_inboxes_are_sorted_by_the_chosen_column(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish_many(["agent.sort.a"] + ["agent.sort.b"] * 3 + ["agent.sort.c"] * 2)
@@ -97,7 +97,7 @@ def test_an_agent_is_listed_while_it_is_connected(
     expect(listed).to_have_count(0)
 
 
-def test_a_breaker_shows_its_state_and_how_it_got_there(
+def test_a_breaker_shows_its_state_and_its_state_changes(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/breakers")
@@ -112,7 +112,7 @@ def test_a_breaker_shows_its_state_and_how_it_got_there(
     expect(moved).to_contain_text("failure_threshold consecutive failures")
 
 
-def test_a_message_is_found_by_its_sender_and_tells_its_story(
+def test_a_message_is_found_by_its_sender_and_shows_its_history(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     relay.publish("agent.found", message_id="to-be-found")
@@ -130,7 +130,7 @@ def test_a_message_is_found_by_its_sender_and_tells_its_story(
     expect(page.get_by_text(f"waypost explain to-be-found --url {relay.url}")).to_be_visible()
 
 
-def test_an_unknown_id_says_what_to_do(open_page: OpenPage) -> None:
+def test_an_unknown_id_shows_what_to_do(open_page: OpenPage) -> None:
     page = open_page("#/messages")
     page.get_by_label("Message id").fill("no-such-message")
     page.get_by_label("Message id").press("Enter")
@@ -138,12 +138,12 @@ def test_an_unknown_id_says_what_to_do(open_page: OpenPage) -> None:
     expect(page.get_by_role("link", name="Search by sender")).to_be_visible()
 
 
-def test_a_search_that_makes_no_sense_is_told_in_the_relays_words(open_page: OpenPage) -> None:
+def test_an_invalid_search_shows_the_error_of_the_relay(open_page: OpenPage) -> None:
     page = open_page("#/messages?sender=agent..web")
     expect(page.get_by_role("alert").filter(has_text="agent..web")).to_be_visible()
 
 
-def test_without_a_lake_the_page_says_how_to_make_a_report(
+def test_without_a_lake_the_page_shows_how_to_create_a_report(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline")
@@ -174,7 +174,7 @@ def test_the_report_is_shown_with_its_style_and_without_its_scripts(
     expect(page).to_have_title("Pipeline · Waypost")
 
 
-def test_the_last_backtest_is_told_in_a_sentence_and_a_table(
+def test_the_last_backtest_is_shown_as_a_sentence_and_a_table(
     open_page: OpenPage, lake: DashboardRelay
 ) -> None:
     page = open_page("#/pipeline", at=lake)
@@ -182,7 +182,9 @@ def test_the_last_backtest_is_told_in_a_sentence_and_a_table(
     expect(page.get_by_role("row", name="accepted rate limit 12")).to_be_visible()
 
 
-def test_a_first_visit_says_what_to_do_next(open_page: OpenPage, own_relay: DashboardRelay) -> None:
+def test_a_first_visit_shows_the_first_steps(
+    open_page: OpenPage, own_relay: DashboardRelay
+) -> None:
     page = open_page(at=own_relay)
     expect(page.get_by_text("No message has been sent yet")).to_be_visible()
     expect(page.get_by_text(re.compile("waypost send agent.billing"))).to_be_visible()

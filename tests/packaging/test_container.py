@@ -46,7 +46,7 @@ def health_check() -> list[str]:
     return words
 
 
-def test_what_it_copies_exists_and_is_not_ignored() -> None:
+def test_every_copied_file_exists_and_is_not_ignored() -> None:
     assert copied()
     allowed = {line[1:] for line in IGNORED.read_text().splitlines() if line.startswith("!")}
     assert [name for name in copied() if not (ROOT / name).exists()] == []
@@ -65,7 +65,7 @@ def test_it_builds_with_the_tool_that_the_checkout_uses() -> None:
 
 
 @pytest.mark.process
-def test_its_commands_make_an_environment_that_needs_no_source(tmp_path: Path) -> None:
+def test_its_commands_create_an_environment_without_source(tmp_path: Path) -> None:
     place, environment = tmp_path / "build", tmp_path / "environment"
     place.mkdir()
     for name in copied():
@@ -84,7 +84,7 @@ def test_its_commands_make_an_environment_that_needs_no_source(tmp_path: Path) -
     assert subprocess.run(imports, check=False).returncode == 0
 
 
-def test_it_ends_as_a_user_without_rights_on_a_volume_of_its_own() -> None:
+def test_it_runs_as_an_unprivileged_user_on_its_own_volume() -> None:
     assert given("USER") == ["10001:10001"]
     assert given("VOLUME") == ['["/data"]']
     names = [name for name, _ in instructions()]
@@ -92,7 +92,7 @@ def test_it_ends_as_a_user_without_rights_on_a_volume_of_its_own() -> None:
     assert any("WAYPOST_DATA_DIR=/data" in one for one in given("ENV"))
 
 
-def test_what_it_runs_is_a_command_that_there_is() -> None:
+def test_its_entry_point_is_an_existing_command() -> None:
     assert [json.loads(one) for one in given("ENTRYPOINT")] == [["waypost"]]
     [words] = [json.loads(one) for one in given("CMD")]
     serve = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ def test_what_it_runs_is_a_command_that_there_is() -> None:
 
 
 @pytest.mark.process
-def test_its_health_check_passes_for_a_relay_and_for_nothing_else(tmp_path: Path) -> None:
+def test_its_health_check_passes_only_for_a_relay(tmp_path: Path) -> None:
     program, *arguments = health_check()
     assert program == "python"
     [address] = re.findall(r"http://127\.0\.0\.1:\d+", shlex.join(arguments))

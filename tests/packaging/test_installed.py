@@ -40,7 +40,7 @@ def test_the_library_alone_is_a_relay(installed: Install) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
 )
-def test_a_command_without_its_extra_says_in_one_sentence_what_to_install(
+def test_a_command_without_its_extra_names_the_package_to_install(
     installed: Install, has: str, arguments: tuple[str, ...], wanted: str
 ) -> None:
     done = installed(has).waypost(*arguments)
@@ -51,7 +51,7 @@ def test_a_command_without_its_extra_says_in_one_sentence_what_to_install(
     assert f"pip install '{wanted}'" in done.stderr.replace('"', "'")
 
 
-def test_the_client_without_its_extra_says_what_to_install(installed: Install) -> None:
+def test_the_client_without_its_extra_names_the_package_to_install(installed: Install) -> None:
     program = (
         "try:\n    from waypost.client import connect\n"
         "except ImportError as problem:\n    print(problem)"
@@ -71,13 +71,13 @@ def test_the_client_without_its_extra_says_what_to_install(installed: Install) -
         ("mcp", ("mcp", "waypost.mcp", "waypost.cli.app", "waypost.client.aio")),
     ],
 )
-def test_an_extra_installs_what_it_says(
+def test_an_extra_installs_its_modules(
     installed: Install, extra: str, modules: tuple[str, ...]
 ) -> None:
     installed(extra).python(f"import {', '.join(modules)}")
 
 
-def test_nothing_but_its_extra_brings_spark_or_a_server(installed: Install) -> None:
+def test_spark_and_the_server_come_only_with_their_extras(installed: Install) -> None:
     assert not installed("client").has("uvicorn")
     assert not installed("server").has("pyspark")
 

@@ -50,15 +50,15 @@ def settings() -> dict[str, list[str]]:
         ("Restart", "on-failure"),
     ],
 )
-def test_it_takes_away_what_a_relay_does_not_need(name: str, value: str) -> None:
+def test_it_drops_all_privileges_a_relay_does_not_need(name: str, value: str) -> None:
     assert settings()[name] == [value]
 
 
-def test_there_are_files_enough_for_as_many_agents_as_are_let_in() -> None:
+def test_the_file_limit_covers_the_maximum_of_agents() -> None:
     assert int(settings()["LimitNOFILE"][0]) > 2 * 10_000
 
 
-def test_what_it_starts_is_a_command_that_there_is() -> None:
+def test_it_starts_an_existing_command() -> None:
     [line] = settings()["ExecStart"]
     program, verb, *options = shlex.split(line)
     assert Path(program).is_absolute()
@@ -73,7 +73,7 @@ def test_what_it_starts_is_a_command_that_there_is() -> None:
     not sys.platform.startswith("linux") or ctypes.CDLL(None).prctl(PR_GET_MDWE, 0, 0, 0, 0) < 0,
     reason="this kernel cannot forbid memory that is written and run",
 )
-def test_a_relay_is_served_where_no_memory_is_both_written_and_run(tmp_path: Path) -> None:
+def test_a_relay_runs_without_writable_executable_memory(tmp_path: Path) -> None:
     relay = subprocess.Popen(
         [sys.executable, "-c", HARDENED, "serve", "--port", "0", "--data-dir", tmp_path / "data"],
         env=clean_environment(),

@@ -64,7 +64,7 @@ def queries() -> Iterator[Any]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("query", list(queries()))
-def test_a_query_asks_for_what_a_relay_has(series: Series, query: str) -> None:
+def test_every_query_uses_existing_metrics(series: Series, query: str) -> None:
     selectors = SELECTOR.findall(query)
     assert selectors
     for name, matchers in selectors:
@@ -81,13 +81,13 @@ def test_a_query_asks_for_what_a_relay_has(series: Series, query: str) -> None:
 
 
 @pytest.mark.process
-def test_the_dashboard_shows_every_number_that_a_relay_has(series: Series) -> None:
+def test_the_dashboard_shows_every_metric(series: Series) -> None:
     asked = " ".join(target["expr"] for panel in panels() for target in panel["targets"])
     shown = {re.sub(r"_(total|bucket)$", "", name) for name, _ in SELECTOR.findall(asked)}
     assert series.families - shown - NOT_SHOWN == set()
 
 
-def test_every_panel_says_what_it_shows_and_has_its_own_place() -> None:
+def test_every_panel_has_a_title_and_its_own_position() -> None:
     assert [one["title"] for one in panels() if not one["description"]] == []
     taken: set[tuple[int, int]] = set()
     for panel in panels():
@@ -100,7 +100,7 @@ def test_every_panel_says_what_it_shows_and_has_its_own_place() -> None:
         taken |= cells
 
 
-def test_every_alert_says_what_is_wrong_and_has_its_place_in_the_docs() -> None:
+def test_every_alert_has_a_description_and_a_section_in_the_docs() -> None:
     page = Path(ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning"}

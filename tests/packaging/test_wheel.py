@@ -72,21 +72,23 @@ def asked_for(distribution: Distribution, extra: str) -> set[str]:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_asks_for_what_it_is_for(distribution: Distribution, extra: str) -> None:
+def test_an_extra_requires_its_packages(distribution: Distribution, extra: str) -> None:
     assert EXTRAS[extra] <= asked_for(distribution, extra)
 
 
 @pytest.mark.parametrize("extra", ["server", "mcp", "spark"])
-def test_what_has_commands_brings_the_command_line(distribution: Distribution, extra: str) -> None:
+def test_extras_with_commands_include_the_command_line(
+    distribution: Distribution, extra: str
+) -> None:
     assert EXTRAS["cli"] <= asked_for(distribution, extra)
 
 
-def test_all_is_all_of_them(distribution: Distribution) -> None:
+def test_the_extra_all_includes_every_extra(distribution: Distribution) -> None:
     extras = set(distribution.metadata.get_all("Provides-Extra") or []) - {"all"}
     assert extras == set(EXTRAS) - {""}
     everything = set().union(*(asked_for(distribution, extra) for extra in extras))
     assert asked_for(distribution, "all") == everything
 
 
-def test_the_library_alone_asks_for_two_packages(distribution: Distribution) -> None:
+def test_the_library_alone_requires_two_packages(distribution: Distribution) -> None:
     assert asked_for(distribution, "") == EXTRAS[""]

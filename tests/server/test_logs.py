@@ -41,12 +41,12 @@ def test_a_line_is_one_json_object_with_its_extra_fields() -> None:
 
 
 @pytest.mark.parametrize("formatter", [JsonLines(), PlainLines()])
-def test_no_message_starts_a_line_of_its_own(formatter: logging.Formatter) -> None:
+def test_no_message_starts_a_new_line(formatter: logging.Formatter) -> None:
     assert "\n" not in formatter.format(record("a\n2023 error forged"))
 
 
 @pytest.mark.parametrize("odd", [object(), {1: 2}, b"\xff", "\udcff", 1 << 100])
-def test_what_json_cannot_hold_is_still_logged(odd: object) -> None:
+def test_values_that_json_cannot_represent_are_logged(odd: object) -> None:
     assert json.loads(JsonLines().format(record("odd", value=odd)))["message"] == "odd"
 
 
@@ -59,14 +59,14 @@ def test_an_exception_is_part_of_the_object() -> None:
     assert "what went wrong" in json.loads(JsonLines().format(made))["exception"]
 
 
-def test_people_see_plain_text() -> None:
+def test_a_terminal_gets_plain_text() -> None:
     line = PlainLines().format(record("hello", subject="agent.a"))
     assert line == "2023-11-14T22:13:20.250Z warning hello subject=agent.a"
 
 
 @pytest.mark.usefixtures("_logging_as_it_was")
 @pytest.mark.parametrize(("terminal", "first"), [(False, "{"), (True, "2")])
-def test_the_form_fits_where_it_goes(terminal: bool, first: str) -> None:
+def test_the_format_depends_on_the_stream(terminal: bool, first: str) -> None:
     stream = io.StringIO()
     stream.isatty = lambda: terminal  # type: ignore[method-assign]
     configure_logs("warning", stream)

@@ -42,7 +42,7 @@ def names(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
 
 
-async def test_a_message_makes_the_mailbox_it_is_for(
+async def test_a_message_creates_the_mailbox_of_its_subject(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     factories.append(MailboxFactory(relay, 10))
@@ -60,12 +60,12 @@ async def test_only_literal_subjects_under_agent_get_one(
     assert (result.delivered_to, names(relay)) == (0, [])
 
 
-async def test_without_it_nobody_is_there(relay: Relay) -> None:
+async def test_without_a_factory_no_mailbox_is_created(relay: Relay) -> None:
     result = await relay.publish("agent.new", 1, sender="agent.a")
     assert (result.delivered_to, names(relay)) == (0, [])
 
 
-async def test_who_is_over_its_rate_makes_no_mailboxes(
+async def test_a_rate_limited_sender_creates_no_mailboxes(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     factories.append(MailboxFactory(relay, 100))
@@ -74,7 +74,7 @@ async def test_who_is_over_its_rate_makes_no_mailboxes(
     assert len(names(relay)) == 10
 
 
-async def test_who_may_not_write_there_makes_no_mailbox(
+async def test_a_denied_sender_creates_no_mailbox(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     factories.append(MailboxFactory(relay, 10))
@@ -95,7 +95,7 @@ async def test_there_is_a_bound(
     assert len(warned) == 3  # of 4 refusals: the 1st, 2nd and 4th
 
 
-async def test_mailboxes_that_stand_empty_make_room(
+async def test_empty_mailboxes_are_removed_to_make_room(
     relay: Relay, factories: list[MailboxFactory], clock: ManualClock
 ) -> None:
     factories.append(MailboxFactory(relay, 2))
@@ -108,7 +108,7 @@ async def test_mailboxes_that_stand_empty_make_room(
     assert names(relay) == ["agent.late"]
 
 
-async def test_mail_that_waits_is_never_lost_for_room(
+async def test_mailboxes_with_messages_are_never_removed(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     factories.append(MailboxFactory(relay, 1))
@@ -118,7 +118,7 @@ async def test_mail_that_waits_is_never_lost_for_room(
     assert kept.payload == "keep me"
 
 
-async def test_who_has_come_keeps_its_mailbox(
+async def test_the_mailbox_of_an_authenticated_agent_is_never_removed(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     mailboxes = MailboxFactory(relay, 1)
@@ -131,7 +131,7 @@ async def test_who_has_come_keeps_its_mailbox(
     assert names(relay) == ["agent.here"]
 
 
-async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(
+async def test_an_authenticated_agent_gets_a_mailbox_beyond_the_bound(
     relay: Relay, factories: list[MailboxFactory]
 ) -> None:
     mailboxes = MailboxFactory(relay, 1)
@@ -141,7 +141,7 @@ async def test_whoever_comes_gets_a_mailbox_beyond_the_bound(
     assert names(relay) == ["team.x", "team.y"]
 
 
-async def test_mailboxes_of_an_earlier_run_make_room_unless_their_agent_is_known(
+async def test_mailboxes_of_an_earlier_run_are_removed_unless_their_agent_is_known(
     relay: Relay,
     factories: list[MailboxFactory],
 ) -> None:

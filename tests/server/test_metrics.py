@@ -40,7 +40,7 @@ def numbers(context: ServerContext) -> dict[str, float]:
     }
 
 
-async def test_what_becomes_of_messages_is_counted(context: ServerContext) -> None:
+async def test_outcomes_of_messages_are_counted(context: ServerContext) -> None:
     relay = context.relay
     for _ in range(2):
         await relay.publish("agent.b", "x", sender="agent.a")
@@ -72,7 +72,9 @@ async def test_rejections_are_counted_by_reason(context: ServerContext) -> None:
     assert found["waypost_rejections_total['backpressure']"] == 0
 
 
-async def test_moves_of_breakers_are_counted(context: ServerContext, clock: ManualClock) -> None:
+async def test_state_changes_of_breakers_are_counted(
+    context: ServerContext, clock: ManualClock
+) -> None:
     relay = context.relay
     await relay.publish("agent.b", "x", sender="agent.a")
     relay._runtime.breaker_feedback.on_file_written("agent.b", ok=False)
@@ -93,7 +95,7 @@ async def test_the_number_of_series_does_not_grow_with_agents(context: ServerCon
     assert set(numbers(context)) == before
 
 
-async def test_a_full_disk_shows(context: ServerContext) -> None:
+async def test_a_full_disk_is_reported(context: ServerContext) -> None:
     assert numbers(context)["waypost_storage_full"] == 0
     context.relay._runtime.journal.full = True
     assert numbers(context)["waypost_storage_full"] == 1

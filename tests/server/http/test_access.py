@@ -86,7 +86,7 @@ def test_every_operation_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), ANSWERS)
-async def test_each_is_answered_as_the_table_says(
+async def test_each_response_matches_the_table(
     served: HttpRelay, method: str, path: str, caller: str
 ) -> None:
     await served.token("agent.b")  # somebody with keys of its own
@@ -109,11 +109,11 @@ async def test_each_is_answered_as_the_table_says(
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer ", "garbage", ""])
-async def test_only_bearer_tokens_are_known(served: HttpRelay, header: str) -> None:
+async def test_only_bearer_tokens_are_accepted(served: HttpRelay, header: str) -> None:
     rejected = await served.call("GET", "/v1/stats", headers={"Authorization": header})
     assert rejected.status_code == 401
 
 
-async def test_who_is_not_let_in_learns_nothing_from_bad_input(served: HttpRelay) -> None:
+async def test_an_unauthorised_caller_learns_nothing_from_bad_input(served: HttpRelay) -> None:
     rejected = await served.call("PUT", "/v1/config", content=b"garbage")
     assert rejected.status_code == 401

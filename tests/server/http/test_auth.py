@@ -6,7 +6,7 @@ from tests.server.http.http_relay import HttpRelay
 from waypost.client.identity import Identity
 
 
-async def test_a_signed_challenge_is_traded_for_a_token(served: HttpRelay) -> None:
+async def test_a_signed_challenge_is_exchanged_for_a_token(served: HttpRelay) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
     given = await served.call("POST", "/v1/auth/token", json=served.proof(identity, challenge))
@@ -43,14 +43,14 @@ async def test_a_subject_belongs_to_its_first_key(served: HttpRelay) -> None:
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_operator", "a..b"])
-async def test_nobody_becomes_what_no_agent_can_be(served: HttpRelay, subject: str) -> None:
+async def test_a_reserved_or_invalid_subject_is_rejected(served: HttpRelay, subject: str) -> None:
     challenge = await served.call("POST", "/v1/auth/challenge")
     proof = served.proof(Identity.new("agent.a"), challenge)
     rejected = await served.call("POST", "/v1/auth/token", json={**proof, "subject": subject})
     assert rejected.status_code == 400
 
 
-async def test_a_token_is_over_after_a_quarter_of_an_hour(served: HttpRelay) -> None:
+async def test_a_token_expires_after_15_minutes(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     served.clock.advance_ms(15 * 60_000)
     last = await served.call("GET", "/v1/inbox/agent.a", token=token)

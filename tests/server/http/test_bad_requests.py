@@ -51,12 +51,12 @@ def problem(answered: Any) -> tuple[int, str]:
         b'{"\xff": 1}',
     ],
 )
-async def test_a_body_that_cannot_be_taken_is_400(served: HttpRelay, content: bytes) -> None:
+async def test_an_invalid_body_is_400(served: HttpRelay, content: bytes) -> None:
     answered = await served.call("POST", "/v1/messages", content=content, headers=AS_JSON)
     assert problem(answered) == (400, "invalid")
 
 
-async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: HttpRelay) -> None:
+async def test_the_error_of_one_message_names_that_message(served: HttpRelay) -> None:
     answered = await served.call(
         "POST", "/v1/messages", json={"subject": "agent.b", "payload": 1, "reply_to": 5}
     )
@@ -82,14 +82,14 @@ async def test_what_is_wrong_in_one_message_is_said_about_that_message(served: H
         "subject=agent.b",
     ],
 )
-async def test_a_query_that_cannot_be_taken_is_400(served: HttpRelay, query: str) -> None:
+async def test_an_invalid_query_is_400(served: HttpRelay, query: str) -> None:
     token = await served.token("agent.b")
     answered = await served.call("GET", f"/v1/inbox/agent.b?{query}", token=token)
     assert problem(answered) == (400, "invalid")
 
 
 @pytest.mark.parametrize("subject", ["a..b", "agent.*", "%20", "x" * 300, "%ff", "a%00b"])
-async def test_a_path_that_names_no_subject_is_400(served: HttpRelay, subject: str) -> None:
+async def test_a_path_without_a_valid_subject_is_400(served: HttpRelay, subject: str) -> None:
     answered = await served.call("GET", f"/v1/inbox/{subject}", token=served.operator)
     assert problem(answered) == (400, "invalid")
 
@@ -111,7 +111,7 @@ async def test_an_unknown_path_is_404(served: HttpRelay, path: str) -> None:
         ("POST", "/healthz", "GET"),
     ],
 )
-async def test_a_method_a_path_does_not_take_is_405(
+async def test_an_unsupported_method_is_405(
     served: HttpRelay, method: str, path: str, allowed: str
 ) -> None:
     answered = await served.call(method, path)
@@ -119,14 +119,14 @@ async def test_a_method_a_path_does_not_take_is_405(
     assert answered.headers["allow"] == allowed
 
 
-async def test_asking_for_the_head_of_an_inbox_takes_nothing_out_of_it(served: HttpRelay) -> None:
+async def test_head_of_an_inbox_leases_nothing(served: HttpRelay) -> None:
     await served.publish("agent.b")
     answered = await served.call("HEAD", "/v1/inbox/agent.b", token=served.operator)
     assert (answered.status_code, answered.headers["allow"]) == (405, "GET")
     assert served.relay.metrics().by_status["leased"] == 0
 
 
-async def test_who_only_wants_the_head_gets_it_where_nothing_changes(served: HttpRelay) -> None:
+async def test_head_works_where_get_has_no_side_effects(served: HttpRelay) -> None:
     assert (await served.call("HEAD", "/healthz")).status_code == 200
 
 
@@ -141,7 +141,7 @@ async def test_anything_but_json_is_415(served: HttpRelay, media_type: str) -> N
     assert problem(answered) == (415, "unsupported_media_type")
 
 
-async def test_json_may_say_its_charset(served: HttpRelay) -> None:
+async def test_json_may_state_its_charset(served: HttpRelay) -> None:
     answered = await served.call(
         "POST",
         "/v1/messages",
@@ -223,7 +223,7 @@ async def test_a_relay_that_is_closed_is_503(served: HttpRelay) -> None:
     assert problem(await served.publish("agent.b")) == (503, "stopped")
 
 
-async def test_a_mistake_of_ours_is_500_and_tells_nothing(
+async def test_an_internal_error_is_500_without_details(
     served: HttpRelay, caplog: pytest.LogCaptureFixture
 ) -> None:
     def mistaken() -> str:
@@ -237,7 +237,7 @@ async def test_a_mistake_of_ours_is_500_and_tells_nothing(
 
 
 @pytest.mark.parametrize("module", [relay_errors, identity_errors])
-def test_every_error_a_caller_may_meet_has_its_status(module: Any) -> None:
+def test_every_error_class_has_a_status(module: Any) -> None:
     ours = {
         one
         for one in vars(module).values()
@@ -249,12 +249,12 @@ def test_every_error_a_caller_may_meet_has_its_status(module: Any) -> None:
     assert ours - at_start_only <= {kind for kind, _, _ in STATUSES}
 
 
-def test_the_more_special_error_comes_first_in_the_table() -> None:
+def test_subclasses_come_first_in_the_table() -> None:
     kinds = [kind for kind, _, _ in STATUSES]
     for at, kind in enumerate(kinds):
         assert not any(issubclass(later, kind) for later in kinds[at + 1 :]), kind
 
 
-def test_text_that_is_no_unicode_can_be_answered() -> None:
+def test_an_error_may_quote_invalid_unicode() -> None:
     assert rejection_of(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")).status == 400
     assert rejection_of(relay_errors.UnknownEndpoint("\udcff")).problem.error.isprintable()

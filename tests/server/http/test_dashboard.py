@@ -35,7 +35,7 @@ async def test_everything_the_page_refers_to_is_served(served: HttpRelay) -> Non
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-async def test_every_import_of_a_script_is_there(name: str) -> None:
+async def test_every_import_of_a_script_exists(name: str) -> None:
     folder = name.split("/", maxsplit=1)[0]
     for path in re.findall(r'from "(.+)"', source(name)):
         target = path.removeprefix("../") if path.startswith("../") else f"{folder}/{path[2:]}"
@@ -43,7 +43,7 @@ async def test_every_import_of_a_script_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_no_script_makes_markup_out_of_text(name: str) -> None:
+def test_no_script_parses_text_as_markup(name: str) -> None:
     makes = re.findall(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", source(name)
     )
@@ -83,7 +83,7 @@ async def test_only_files_of_the_dashboard_are_served(served: HttpRelay, name: s
     assert (await served.call("GET", f"/dashboard/{name}")).status_code in (400, 404)
 
 
-async def test_an_inbox_tells_its_senders_with_tiers_and_what_each_may_have(
+async def test_an_inbox_lists_its_senders_with_tiers_and_quotas(
     served: HttpRelay,
 ) -> None:
     friend, owner = await served.token("agent.friend"), await served.token("agent.a")
@@ -100,14 +100,14 @@ async def test_an_inbox_tells_its_senders_with_tiers_and_what_each_may_have(
     assert (detail["pending"], detail["messages_max"], detail["registered"]) == (3, 1000, True)
 
 
-async def test_without_quotas_no_limits_are_told(serve: Serve) -> None:
+async def test_without_quotas_no_limits_are_reported(serve: Serve) -> None:
     served = await serve(qos=QosConfig(enabled=False))
     await served.publish("agent.a")
     told = await served.call("GET", "/v1/endpoints/agent.a/usage", token=served.operator)
     assert {one["max_messages"] for one in told.json()["tiers"]} == {None}
 
 
-async def test_an_inbox_nobody_has_is_unknown(served: HttpRelay) -> None:
+async def test_the_usage_of_an_unknown_inbox_is_404(served: HttpRelay) -> None:
     told = await served.call("GET", "/v1/endpoints/agent.nobody/usage", token=served.operator)
     assert told.status_code == 404
 
@@ -120,7 +120,7 @@ async def test_without_a_lake_there_is_no_report(served: HttpRelay) -> None:
     assert "waypost pipeline run" in missing.json()["error"]
 
 
-async def test_a_report_is_handed_out_where_nothing_in_it_can_act(served: HttpRelay) -> None:
+async def test_a_report_is_served_with_a_policy_against_scripts(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "report.html").write_text("<h1>Twelve days</h1>")
     told = await served.call("GET", "/v1/pipeline/report", token=served.operator)
@@ -128,7 +128,7 @@ async def test_a_report_is_handed_out_where_nothing_in_it_can_act(served: HttpRe
     assert "sandbox" in told.headers["content-security-policy"]
 
 
-async def test_a_lake_may_lie_elsewhere(
+async def test_a_lake_may_be_in_another_directory(
     serve: Serve, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lake = tmp_path_factory.mktemp("lake")
@@ -138,7 +138,7 @@ async def test_a_lake_may_lie_elsewhere(
     assert (told["lake"], told["backtest"]["messages"]) == (str(lake), 7)
 
 
-async def test_a_backtest_that_is_none_is_told_as_a_problem(served: HttpRelay) -> None:
+async def test_an_invalid_backtest_is_reported_as_a_problem(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "backtest.json").write_text("[1")
     told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()

@@ -35,7 +35,7 @@ def test_names_of_operations_are_unique() -> None:
     assert len(set(OPERATION_IDS)) == len(OPERATION_IDS)
 
 
-def test_every_shape_that_is_referred_to_is_there_and_no_other() -> None:
+def test_every_schema_is_defined_and_used() -> None:
     document = make_document(OPERATIONS)
     known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert references(document) == known
@@ -73,7 +73,7 @@ class Links(HTMLParser):
                 self.places.add(value or "")
 
 
-async def test_the_page_needs_nothing_but_itself(served: HttpRelay) -> None:
+async def test_the_page_loads_no_other_resource(served: HttpRelay) -> None:
     page = await served.call("GET", "/docs")
     links = Links()
     links.feed(page.text)
@@ -84,7 +84,7 @@ async def test_the_page_needs_nothing_but_itself(served: HttpRelay) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-async def test_every_link_on_the_page_leads_somewhere(served: HttpRelay) -> None:
+async def test_every_link_on_the_page_has_a_target(served: HttpRelay) -> None:
     links = Links()
     links.feed((await served.call("GET", "/docs")).text)
     assert {target[1:] for target in links.targets if target.startswith("#")} <= links.places

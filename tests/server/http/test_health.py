@@ -12,7 +12,7 @@ async def test_the_process_is_up_before_the_relay_is_open(served: HttpRelay) -> 
     assert (ready.status_code, ready.json()["reason"]) == (503, "stopped")
 
 
-async def test_a_relay_that_takes_messages_is_ready(served: HttpRelay) -> None:
+async def test_a_relay_that_accepts_messages_is_ready(served: HttpRelay) -> None:
     ready = await served.call("GET", "/readyz")
     assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
 
@@ -23,7 +23,7 @@ async def test_a_full_disk_is_not_ready(served: HttpRelay) -> None:
     assert (ready.status_code, ready.json()["reason"]) == (503, "storage_full")
 
 
-async def test_a_failed_journal_is_not_ready_and_says_why(served: HttpRelay) -> None:
+async def test_a_failed_journal_is_not_ready_and_gives_the_reason(served: HttpRelay) -> None:
     served.relay._runtime.journal.failure = RelayStopped("fdatasync failed")
     ready = await served.call("GET", "/readyz")
     assert ready.status_code == 503
@@ -36,5 +36,5 @@ async def test_a_closed_relay_is_up_but_not_ready(served: HttpRelay) -> None:
     assert (await served.call("GET", "/readyz")).status_code == 503
 
 
-async def test_a_query_that_means_nothing_does_no_harm(served: HttpRelay) -> None:
+async def test_an_unexpected_query_is_ignored(served: HttpRelay) -> None:
     assert (await served.call("GET", "/healthz?_=123&_=124")).status_code == 200

@@ -32,14 +32,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_reading_makes_ones_own_mailbox(served: HttpRelay) -> None:
+async def test_reading_creates_the_mailbox_of_the_caller(served: HttpRelay) -> None:
     token = await served.token("team.x")
     assert await served.read("team.x", token=token) == []
     sent = await served.publish("team.x", token=token)
     assert sent.json()["delivered_to"] == 1
 
 
-async def test_messages_come_oldest_first_and_no_more_than_asked_for(served: HttpRelay) -> None:
+async def test_messages_are_leased_oldest_first_up_to_the_limit(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     for n in range(5):
         await served.publish("agent.b", n)
@@ -49,14 +49,14 @@ async def test_messages_come_oldest_first_and_no_more_than_asked_for(served: Htt
     assert [one["payload"] for one in rest] == [2, 3, 4]
 
 
-async def test_without_a_limit_a_batch_is_handed_out(serve: Serve) -> None:
+async def test_without_a_limit_a_batch_is_leased(serve: Serve) -> None:
     served = await serve(ServeOptions(batch=3))
     for n in range(5):
         await served.publish("agent.b", n)
     assert len(await served.read("agent.b", token=await served.token("agent.b"))) == 3
 
 
-async def test_one_answer_holds_no_more_bytes_than_it_may(serve: Serve) -> None:
+async def test_one_response_stays_within_its_byte_limit(serve: Serve) -> None:
     served = await serve(ServeOptions(answer_max_bytes=3000))
     token = await served.token("agent.b")
     for n in range(4):
@@ -67,7 +67,7 @@ async def test_one_answer_holds_no_more_bytes_than_it_may(serve: Serve) -> None:
     assert [one["payload"][0] for one in rest] == ["2", "3"]
 
 
-async def test_a_message_larger_than_an_answer_comes_alone(serve: Serve) -> None:
+async def test_a_message_larger_than_the_byte_limit_is_leased_alone(serve: Serve) -> None:
     served = await serve(ServeOptions(answer_max_bytes=100))
     token = await served.token("agent.b")
     await served.publish("agent.b", "x" * 1000)
@@ -75,7 +75,9 @@ async def test_a_message_larger_than_an_answer_comes_alone(serve: Serve) -> None
     assert len(await served.read("agent.b", token=token)) == 1
 
 
-async def test_what_is_too_large_for_the_caller_takes_no_room_in_the_answer(serve: Serve) -> None:
+async def test_messages_over_the_size_limit_do_not_count_against_the_byte_limit(
+    serve: Serve,
+) -> None:
     served = await serve(ServeOptions(answer_max_bytes=3000))
     token = await served.token("agent.b")
     for payload in ("x" * 5000, "small 1", "small 2"):
@@ -94,7 +96,7 @@ async def test_reading_waits_for_the_first_message(served: HttpRelay) -> None:
     assert got["payload"] == "at last"
 
 
-async def test_what_comes_together_is_read_together(served: HttpRelay) -> None:
+async def test_messages_that_arrive_together_are_leased_together(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
     await settle()
@@ -103,7 +105,7 @@ async def test_what_comes_together_is_read_together(served: HttpRelay) -> None:
     assert [one["payload"] for one in await reading] == [0, 1, 2]
 
 
-async def test_waiting_ends_with_nothing_when_the_time_is_over(served: HttpRelay) -> None:
+async def test_waiting_ends_without_messages_at_the_deadline(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     reading = asyncio.create_task(served.read("agent.b", token=token, wait=30))
     await settle()
@@ -114,7 +116,7 @@ async def test_waiting_ends_with_nothing_when_the_time_is_over(served: HttpRelay
     assert await reading == []
 
 
-async def test_nobody_waits_longer_than_a_minute(served: HttpRelay) -> None:
+async def test_a_wait_is_at_most_a_minute(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     path = "/v1/inbox/agent.b"
     assert (await served.call("GET", f"{path}?wait=60.5", token=token)).status_code == 400
@@ -147,7 +149,7 @@ class Impatient:
         self.answered += message.get("body", b"")
 
 
-async def test_who_goes_away_while_waiting_takes_nothing(served: HttpRelay) -> None:
+async def test_a_caller_that_disconnects_while_waiting_leases_nothing(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     caller = Impatient(served, token)
     await settle()
@@ -159,7 +161,7 @@ async def test_who_goes_away_while_waiting_takes_nothing(served: HttpRelay) -> N
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
+async def test_a_caller_that_disconnects_on_arrival_got_the_message_or_left_it(
     served: HttpRelay, steps: int
 ) -> None:
     token = await served.token("agent.b")
@@ -178,7 +180,7 @@ async def test_who_goes_away_as_mail_comes_leaves_it_or_was_answered(
     assert len(left) + (b"take me" in caller.answered) == 1
 
 
-async def test_a_lease_that_is_not_acknowledged_comes_back(served: HttpRelay) -> None:
+async def test_an_unacknowledged_lease_returns_to_the_queue(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [first] = await served.read("agent.b", token=token)
@@ -199,7 +201,7 @@ async def test_acknowledged_messages_are_removed(served: HttpRelay) -> None:
     assert served.relay.metrics().total_messages == 0
 
 
-async def test_what_was_not_done_waits_again_not_before_the_delay(served: HttpRelay) -> None:
+async def test_a_nacked_message_is_pending_again_after_the_delay(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b")
     [got] = await served.read("agent.b", token=token)
@@ -212,7 +214,7 @@ async def test_what_was_not_done_waits_again_not_before_the_delay(served: HttpRe
     assert len(await served.read("agent.b", token=token)) == 1
 
 
-async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: HttpRelay) -> None:
+async def test_a_connected_sender_gets_a_receipt_for_an_ack_over_http(served: HttpRelay) -> None:
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     sender = Pushed("agent.a")
     served.context.hub.add(sender)
@@ -225,7 +227,7 @@ async def test_a_sender_that_is_here_is_told_that_its_message_was_done(served: H
     assert told.was_stored
 
 
-async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: HttpRelay) -> None:
+async def test_the_inbox_of_a_connected_agent_cannot_be_read(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     served.context.hub.add(Pushed("agent.b"))
     one = await served.call("GET", "/v1/inbox/agent.b", token=token)
@@ -234,13 +236,13 @@ async def test_an_inbox_that_is_pushed_elsewhere_cannot_be_read(served: HttpRela
     assert (one.status_code, many.status_code) == (409, 409)
 
 
-async def test_an_agent_that_pulls_may_read_here_too(served: HttpRelay) -> None:
+async def test_an_agent_that_pulls_may_also_read_over_http(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     served.context.hub.add(Pushed("agent.b", receive="pull"))
     assert await served.read("agent.b", token=token) == []
 
 
-async def test_the_inbox_of_somebody_else_is_not_for_reading(served: HttpRelay) -> None:
+async def test_the_inbox_of_another_agent_is_forbidden(served: HttpRelay) -> None:
     await served.publish("agent.b")
     token = await served.token("agent.a")
     paths = ("/v1/inbox/agent.b/ack", "/v1/inbox/agent.b/nack")
@@ -268,7 +270,7 @@ async def test_several_inboxes_are_read_at_once(served: HttpRelay) -> None:
     assert found == [("agent.c", 1), ("agent.b", 1)]
 
 
-async def test_several_inboxes_share_the_bytes_of_one_answer(serve: Serve) -> None:
+async def test_several_inboxes_share_the_byte_limit_of_one_response(serve: Serve) -> None:
     served = await serve(ServeOptions(answer_max_bytes=1))
     for subject in ("agent.b", "agent.c"):
         await served.publish(subject, subject)
@@ -277,7 +279,7 @@ async def test_several_inboxes_share_the_bytes_of_one_answer(serve: Serve) -> No
     assert [len(one["messages"]) for one in read.json()["inboxes"]] == [1, 0]
 
 
-async def test_if_one_of_several_may_not_be_read_none_is(served: HttpRelay) -> None:
+async def test_if_one_of_several_inboxes_is_forbidden_none_is_read(served: HttpRelay) -> None:
     await served.publish("agent.a")
     await served.publish("agent.b")
     body = {"inboxes": [{"subject": "agent.a"}, {"subject": "agent.b"}]}

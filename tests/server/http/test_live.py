@@ -30,7 +30,7 @@ async def a_second(served: HttpRelay, seconds: int = 1) -> None:
             await asyncio.sleep(0)
 
 
-async def test_each_second_is_a_sample_of_what_happened_in_it(served: HttpRelay) -> None:
+async def test_each_second_is_a_sample_of_its_events(served: HttpRelay) -> None:
     await a_second(served)
     for _ in range(3):
         await served.publish("agent.a")
@@ -57,14 +57,14 @@ async def test_only_the_past_minutes_are_kept(served: HttpRelay) -> None:
     assert len((await once(served, "numbers"))["history"]) == SAMPLES_MAX
 
 
-async def test_rejections_are_told_by_reason(served: HttpRelay) -> None:
+async def test_rejections_are_sampled_by_reason(served: HttpRelay) -> None:
     for _ in range(21):
         await served.publish("agent.a")
     await a_second(served)
     assert (await once(served, "numbers"))["history"][-1]["rejected"] == {"quota_exceeded": 1}
 
 
-async def test_inboxes_are_told_as_rows_with_how_full_they_are(served: HttpRelay) -> None:
+async def test_inboxes_are_streamed_as_rows_with_their_pressure(served: HttpRelay) -> None:
     await served.publish("agent.a")
     await served.publish("agent.a")
     await served.token("agent.empty")
@@ -74,7 +74,7 @@ async def test_inboxes_are_told_as_rows_with_how_full_they_are(served: HttpRelay
     assert (row["pending"], row["senders"], row["pressure"]) == (2, 1, 0.002)
 
 
-async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
+async def test_breakers_are_streamed_with_their_state_changes(serve: Serve) -> None:
     served = await serve(circuit_breaker=CircuitBreakerConfig(failure_threshold=1))
 
     def fail(envelope: object) -> None:
@@ -89,14 +89,14 @@ async def test_breakers_are_told_with_their_moves(serve: Serve) -> None:
     assert [(one["before"], one["after"]) for one in told["moves"]] == [("CLOSED", "OPEN")]
 
 
-async def test_problems_are_told(served: HttpRelay) -> None:
+async def test_problems_are_streamed(served: HttpRelay) -> None:
     (served.context.relay._runtime.data.config).write_text("{")
     served.context.relay._runtime.settings.reload()
     [problem] = (await once(served, "numbers"))["standing"]["problems"]
     assert "config.json is ignored" in problem
 
 
-async def test_a_stream_goes_on_until_the_relay_ends(served: HttpRelay) -> None:
+async def test_a_stream_continues_until_the_relay_shuts_down(served: HttpRelay) -> None:
     frames = served.context.sampler.stream("numbers")
     assert b"event: history" in await anext(frames)
     await a_second(served)
@@ -119,7 +119,7 @@ async def test_there_is_a_bound_on_viewers(served: HttpRelay) -> None:
 
 
 @pytest.mark.parametrize("show", ["everything", ""])
-async def test_only_what_there_is_can_be_shown(served: HttpRelay, show: str) -> None:
+async def test_an_unknown_topic_is_rejected(served: HttpRelay, show: str) -> None:
     rejected = await served.call(
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
     )

@@ -22,7 +22,7 @@ async def sent_and_done(served: HttpRelay) -> str:
     return str(sent.json()["message_id"])
 
 
-async def test_sender_and_recipient_see_what_became_of_it(served: HttpRelay) -> None:
+async def test_sender_and_recipient_see_the_outcome(served: HttpRelay) -> None:
     message_id = await sent_and_done(served)
     for who in ("agent.a", "agent.b"):
         steps = await story(served, message_id, await served.token(who))
@@ -40,7 +40,7 @@ async def test_the_operator_sees_every_check(served: HttpRelay) -> None:
     assert all(step["seq"] > 0 for step in steps)
 
 
-async def test_nobody_else_learns_that_there_is_such_a_message(served: HttpRelay) -> None:
+async def test_no_other_agent_learns_that_the_message_exists(served: HttpRelay) -> None:
     message_id = await sent_and_done(served)
     token = await served.token("agent.c")
     known = await served.call("GET", f"/v1/messages/{message_id}", token=token)
@@ -49,7 +49,7 @@ async def test_nobody_else_learns_that_there_is_such_a_message(served: HttpRelay
     assert known.json() == unknown.json()
 
 
-async def test_agents_see_no_numbers(serve: Serve) -> None:
+async def test_agents_see_no_figures(serve: Serve) -> None:
     served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
     token = await served.token("agent.a")
     await served.publish("agent.b", token=token)
@@ -75,7 +75,7 @@ async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: HttpRelay) 
     assert {step["endpoint"] for step in as_sender} == {"agent.a", "agent.b", "agent.c"}
 
 
-async def test_using_the_id_of_somebody_else_shows_nothing_of_theirs(served: HttpRelay) -> None:
+async def test_reusing_the_id_of_another_agent_reveals_nothing(served: HttpRelay) -> None:
     spy, reader = await served.token("agent.spy"), await served.token("agent.b")
     await served.publish("agent.b", token=spy, message_id="m1")
     await served.ack("agent.b", ["m1"], token=reader)

@@ -26,7 +26,7 @@ async def rejection(served: HttpRelay, method: str, path: str, **request: Any) -
 # Endpoints
 
 
-async def test_an_endpoint_is_registered_listed_and_taken_away(served: HttpRelay) -> None:
+async def test_an_endpoint_is_registered_listed_and_unregistered(served: HttpRelay) -> None:
     made = await ask(served, "PUT", "/v1/endpoints/team.x")
     again = await ask(served, "PUT", "/v1/endpoints/team.x")
     listed = await ask(served, "GET", "/v1/endpoints")
@@ -36,7 +36,7 @@ async def test_an_endpoint_is_registered_listed_and_taken_away(served: HttpRelay
     assert await rejection(served, "DELETE", "/v1/endpoints/team.x") == 404
 
 
-async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: HttpRelay) -> None:
+async def test_endpoints_are_listed_by_name_in_pages(served: HttpRelay) -> None:
     for name in ("c", "a", "d", "b"):
         served.relay.register_endpoint(f"agent.{name}")
     first = await ask(served, "GET", "/v1/endpoints?limit=3")
@@ -47,7 +47,7 @@ async def test_endpoints_are_listed_by_name_a_page_at_a_time(served: HttpRelay) 
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_the_relays_own_names_are_no_endpoints(served: HttpRelay, method: str) -> None:
+async def test_reserved_names_cannot_be_registered(served: HttpRelay, method: str) -> None:
     assert await rejection(served, method, "/v1/endpoints/_relay") == 400
 
 
@@ -86,7 +86,7 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: HttpRelay
     assert found == [("agent.b", 3), ("agent.c", 1)]
 
 
-async def test_redriving_says_what_went_back_and_what_did_not(served: HttpRelay) -> None:
+async def test_redriving_reports_what_was_redriven_and_what_not(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "m1")
     body = {"ids": ["m1", "unknown"]}
     answer = await ask(served, "POST", "/v1/dead-letters/redrive", json=body)
@@ -102,7 +102,7 @@ async def test_redriving_may_be_for_one_endpoint(served: HttpRelay) -> None:
     assert answer == {"redriven": 0, "not_redriven": ["m1"]}
 
 
-async def test_purging_throws_away_what_is_old_enough(served: HttpRelay) -> None:
+async def test_purging_deletes_what_is_old_enough(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "old")
     served.clock.advance_ms(60_000)
     await dead_letter(served, "agent.b", "new")
@@ -112,7 +112,7 @@ async def test_purging_throws_away_what_is_old_enough(served: HttpRelay) -> None
     assert [one["envelope"]["id"] for one in listed["dead_letters"]] == ["new"]
 
 
-async def test_no_age_is_too_great_to_ask_for(served: HttpRelay) -> None:
+async def test_any_age_is_accepted_for_a_purge(served: HttpRelay) -> None:
     body = {"older_than_ms": 1 << 53}
     assert await ask(served, "POST", "/v1/dead-letters/purge", json=body) == {"count": 0}
 
@@ -120,7 +120,7 @@ async def test_no_age_is_too_great_to_ask_for(served: HttpRelay) -> None:
 # Rules
 
 
-async def test_a_rule_holds_from_the_answer_on(served: HttpRelay) -> None:
+async def test_a_rule_is_in_force_once_it_is_confirmed(served: HttpRelay) -> None:
     rule = {"from": "_anonymous", "to": "agent.>", "action": "deny", "priority": 5}
     listed = await ask(served, "POST", "/v1/rules", json=rule)
     assert listed == {"rules": [rule], "problem": ""}
@@ -130,7 +130,7 @@ async def test_a_rule_holds_from_the_answer_on(served: HttpRelay) -> None:
     assert (await served.publish("agent.b")).status_code == 200
 
 
-async def test_a_rule_that_is_not_there_cannot_be_removed(served: HttpRelay) -> None:
+async def test_an_unknown_rule_cannot_be_removed(served: HttpRelay) -> None:
     query = {"from": "a", "to": "b"}
     assert await rejection(served, "DELETE", "/v1/rules", params=query) == 404
 
@@ -148,7 +148,7 @@ async def test_a_bad_rule_is_400(served: HttpRelay, rule: dict[str, Any]) -> Non
     assert await rejection(served, "POST", "/v1/rules", json=rule) == 400
 
 
-async def test_a_broken_rules_file_must_be_mended_first(served: HttpRelay, data: Path) -> None:
+async def test_an_invalid_rules_file_must_be_repaired_first(served: HttpRelay, data: Path) -> None:
     (data / "access-rules.json").write_text("[{]")
     served.relay.access.reload()
     rule = {"from": "a", "to": "b", "action": "deny"}
@@ -192,7 +192,7 @@ async def test_a_dry_run_writes_nothing(served: HttpRelay, data: Path) -> None:
         b'{"\xff": 1}',
     ],
 )
-async def test_one_bad_value_and_nothing_changes(
+async def test_one_invalid_value_rejects_the_whole_file(
     served: HttpRelay, data: Path, content: bytes
 ) -> None:
     await ask(served, "PUT", "/v1/config", json={"maxHops": 3})
@@ -203,9 +203,7 @@ async def test_one_bad_value_and_nothing_changes(
     assert json.loads((data / "config.json").read_text()) == {"maxHops": 3}
 
 
-async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
-    served: HttpRelay, data: Path
-) -> None:
+async def test_an_invalid_file_never_replaces_a_valid_one(served: HttpRelay, data: Path) -> None:
     file = served.relay._runtime.settings
     file.replace(b'{"maxHops": 3}')
     with pytest.raises(InvalidSettings):
@@ -213,15 +211,13 @@ async def test_a_file_that_cannot_be_used_never_replaces_one_that_can(
     assert (data / "config.json").read_bytes() == b'{"maxHops": 3}'
 
 
-async def test_settings_that_cannot_work_as_meant_are_named(served: HttpRelay) -> None:
+async def test_settings_that_cannot_work_as_intended_are_listed(served: HttpRelay) -> None:
     config = {"leaseTimeoutMs": 10_000, "defaultTtlMs": 1000}
     answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)
     assert any("leaseTimeoutMs" in note for note in answer["notes"])
 
 
-async def test_a_file_that_is_ignored_is_shown_with_its_problem(
-    served: HttpRelay, data: Path
-) -> None:
+async def test_an_ignored_file_is_shown_with_its_problem(served: HttpRelay, data: Path) -> None:
     (data / "config.json").write_text('{"maxHops": 0}')
     served.relay._runtime.settings.reload()
     answer = await ask(served, "GET", "/v1/config")
@@ -247,7 +243,7 @@ async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: HttpRel
     assert senders == {"agent.a": (2, 3), "_anonymous": (1, 1)}
 
 
-async def test_stats_show_the_fullest_inboxes_and_how_many_there_are(served: HttpRelay) -> None:
+async def test_stats_show_the_fullest_inboxes_and_their_total(served: HttpRelay) -> None:
     for name, count in (("a", 1), ("b", 3), ("c", 2)):
         for _ in range(count):
             await served.publish(f"agent.{name}")

@@ -21,7 +21,7 @@ async def test_a_message_reaches_the_inbox_it_was_published_to(served: HttpRelay
     assert (got["id"], got["payload"]) == (sent.json()["message_id"], payload)
 
 
-async def test_the_sender_is_who_authenticated(served: HttpRelay) -> None:
+async def test_the_sender_is_the_authenticated_subject(served: HttpRelay) -> None:
     await served.publish("agent.b", token=await served.token("agent.a"))
     [got] = await served.read("agent.b", token=await served.token("agent.b"))
     assert got["sender"] == "agent.a"
@@ -47,16 +47,16 @@ async def test_anonymous_publishing_can_be_switched_off(serve: Serve) -> None:
     assert rejected.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_bad_token_is_not_taken_for_none(served: HttpRelay) -> None:
+async def test_an_invalid_token_is_not_treated_as_anonymous(served: HttpRelay) -> None:
     assert (await served.publish("agent.b", token="garbage")).status_code == 401
 
 
 @pytest.mark.parametrize("subject", ["_relay", "_reply.1", "_anything.else", "_x.>"])
-async def test_the_relays_own_names_cannot_be_written_to(served: HttpRelay, subject: str) -> None:
+async def test_reserved_names_cannot_be_written_to(served: HttpRelay, subject: str) -> None:
     assert (await served.publish(subject)).status_code == 400
 
 
-async def test_nobody_can_be_asked_to_reply_to_the_relay_itself(served: HttpRelay) -> None:
+async def test_a_reserved_reply_to_is_rejected(served: HttpRelay) -> None:
     assert (await served.publish("agent.b", reply_to="_relay")).status_code == 400
 
 
@@ -101,7 +101,9 @@ async def test_the_same_id_again_is_stored_once(served: HttpRelay) -> None:
     assert served.relay.metrics().total_messages == 1
 
 
-async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: HttpRelay) -> None:
+async def test_a_squatted_id_does_not_block_the_message_of_another_sender(
+    served: HttpRelay,
+) -> None:
     squatter, victim = await served.token("agent.x"), await served.token("agent.a")
     await served.publish("agent.x", "squat", token=squatter, message_id="order-7")
     sent = await served.publish("agent.b", "mine", token=victim, message_id="order-7")
@@ -110,7 +112,7 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(served: Htt
     assert (got["id"], got["sender"], got["payload"]) == ("order-7", "agent.a", "mine")
 
 
-async def test_an_id_squatted_in_the_same_inbox_is_rejected_and_not_taken_for_a_repeat(
+async def test_an_id_squatted_in_the_same_inbox_is_rejected_and_not_deduplicated(
     served: HttpRelay,
 ) -> None:
     squatter, victim = await served.token("agent.x"), await served.token("agent.a")
@@ -132,7 +134,7 @@ async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served:
     assert pong["budget"]["ancestor_chain"] == ["agent.b", "agent.a"]
 
 
-async def test_over_the_rate_limit_is_429_and_says_when_to_come_back(serve: Serve) -> None:
+async def test_over_the_rate_limit_is_429_with_retry_after(serve: Serve) -> None:
     served = await serve(rate_limit=RateLimitConfig(max_per_window=1, window_secs=60))
     token = await served.token("agent.a")
     await served.publish("agent.b", token=token)
@@ -144,7 +146,7 @@ async def test_over_the_rate_limit_is_429_and_says_when_to_come_back(serve: Serv
     assert rejected.headers["retry-after"] == "60"
 
 
-async def test_a_full_mailbox_is_429_and_does_not_say_how_full(serve: Serve) -> None:
+async def test_a_full_mailbox_is_429_without_its_depth(serve: Serve) -> None:
     served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
     token = await served.token("agent.a")
     accepted = await served.publish("agent.b", token=token)
@@ -179,7 +181,7 @@ async def test_an_overdrawn_budget_is_422_and_a_dead_letter(served: HttpRelay) -
     assert len(await served.relay.dead_letters("agent.b")) == 1
 
 
-async def test_what_access_rules_forbid_is_403(served: HttpRelay) -> None:
+async def test_a_publish_forbidden_by_access_rules_is_403(served: HttpRelay) -> None:
     served.relay.access.add_rule(AccessRule("_anonymous", ">", "deny"))
     rejected = await served.publish("agent.b")
     assert (rejected.status_code, rejected.json()["reason"]) == (403, "access_denied")
@@ -191,7 +193,7 @@ async def test_a_full_disk_is_503(served: HttpRelay) -> None:
     assert (rejected.status_code, rejected.json()["reason"]) == (503, "storage_full")
 
 
-async def test_a_publish_that_somebody_got_is_200_with_the_rejections_in_it(serve: Serve) -> None:
+async def test_a_partly_delivered_publish_is_200_with_its_rejections(serve: Serve) -> None:
     served = await serve(backpressure=BackpressureConfig(max_mailbox_size=1))
     for subject in ("agent.b", "agent.c"):
         served.relay.register_endpoint(subject)
@@ -207,7 +209,7 @@ async def test_a_publish_without_recipients_is_not_an_error(served: HttpRelay) -
     assert (answered.status_code, answered.json()["delivered_to"]) == (200, 0)
 
 
-async def test_numbers_in_payloads_stay_as_they_were_written(served: HttpRelay) -> None:
+async def test_numbers_in_payloads_keep_their_notation(served: HttpRelay) -> None:
     raw = b'{"subject":"agent.b","payload":{"big":123456789012345678901234567890,"f":1.10}}'
     sent = await served.call(
         "POST", "/v1/messages", content=raw, headers={"Content-Type": "application/json"}
@@ -218,13 +220,13 @@ async def test_numbers_in_payloads_stay_as_they_were_written(served: HttpRelay) 
     assert stored.cached[1] == b'{"big":123456789012345678901234567890,"f":1.10}'
 
 
-async def test_the_operator_publishes_under_a_name_of_its_own(served: HttpRelay) -> None:
+async def test_the_operator_publishes_under_its_own_name(served: HttpRelay) -> None:
     await served.publish("agent.b", token=served.operator)
     [got] = await served.read("agent.b", token=served.operator)
     assert got["sender"] == "_operator"
 
 
-async def test_an_answer_is_plain_json_that_nobody_keeps(served: HttpRelay) -> None:
+async def test_a_response_is_json_that_must_not_be_cached(served: HttpRelay) -> None:
     answered = await served.publish("agent.b")
     assert answered.headers["content-type"] == "application/json"
     assert answered.headers["cache-control"] == "no-store"

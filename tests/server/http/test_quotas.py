@@ -62,7 +62,7 @@ async def test_a_quota_rejection_has_the_same_text_in_every_tier(serve: Serve, t
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_quota_rejection_among_many_says_the_same_in_every_tier(
+async def test_a_quota_rejection_among_many_has_the_same_text_in_every_tier(
     serve: Serve, tier: int
 ) -> None:
     served = await serve(qos=qos(NONE))
@@ -82,9 +82,7 @@ async def test_a_quota_rejection_among_many_says_the_same_in_every_tier(
 
 
 @pytest.mark.parametrize(("tier", "limit"), [(1, 2), (2, 4), (3, 6)])
-async def test_each_tier_may_fill_its_limit_and_no_more(
-    serve: Serve, tier: int, limit: int
-) -> None:
+async def test_each_tier_is_accepted_up_to_its_limit(serve: Serve, tier: int, limit: int) -> None:
     tiers = {f"tier{n}": TierLimits(2 * n, 10_000_000) for n in (1, 2, 3)}
     served = await serve(qos=qos(**tiers))
     await know_each_other(served, "agent.a", "agent.b", tier)
@@ -109,12 +107,12 @@ async def test_exactly_at_the_byte_limit_is_accepted(serve: Serve, room: int, st
     assert sent.status_code == status
 
 
-async def test_all_without_a_token_share_one_quota(serve: Serve) -> None:
+async def test_anonymous_senders_share_one_quota(serve: Serve) -> None:
     served = await serve(qos=qos(tier1=TierLimits(2, 10_000_000)))
     assert [(await served.publish("agent.b")).status_code for _ in range(3)] == [200, 200, 429]
 
 
-async def test_a_drained_inbox_takes_more(serve: Serve) -> None:
+async def test_a_drained_inbox_accepts_more(serve: Serve) -> None:
     served = await serve(qos=qos(TierLimits(1, 10_000)))
     token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
     first = await served.publish("agent.b", token=token_a)
@@ -135,7 +133,7 @@ async def test_a_size_limit_leaves_larger_messages_in_place_and_in_order(served:
     assert [one["payload"][:7] for one in rest] == ["large 1", "large 2"]
 
 
-async def test_a_message_of_exactly_the_size_limit_is_handed_out(served: HttpRelay) -> None:
+async def test_a_message_of_exactly_the_size_limit_is_leased(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b", "x" * 50)
     mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
@@ -145,7 +143,7 @@ async def test_a_message_of_exactly_the_size_limit_is_handed_out(served: HttpRel
     assert got["payload"] == "x" * 50
 
 
-async def test_usage_is_what_a_recount_says_through_drain_and_expiry(serve: Serve) -> None:
+async def test_usage_equals_a_recount_through_drain_and_expiry(serve: Serve) -> None:
     served = await serve(default_ttl_ms=60_000)
     tokens = {one: await served.token(one) for one in ("agent.a", "agent.b", "agent.c")}
     mailbox = None

@@ -48,13 +48,13 @@ async def test_everything_is_found_the_newest_first(history: HttpRelay) -> None:
     assert not found["more"]
 
 
-async def test_each_message_tells_how_it_stands(history: HttpRelay) -> None:
+async def test_each_message_has_its_outcome(history: HttpRelay) -> None:
     assert await outcomes(history, endpoint="agent.a") == {
         **{"done": "acked", "dead": "dead", "other": "leased", "waits": "pending"}
     }
 
 
-async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: HttpRelay) -> None:
+async def test_the_sender_is_not_read_from_the_payload(history: HttpRelay) -> None:
     found = await outcomes(history, sender="agent.web")
     assert set(found) == {"done", "dead", "elsewhere", "waits"}
 
@@ -73,7 +73,7 @@ async def test_a_sender_is_who_sent_it_not_who_is_named_in_a_payload(history: Ht
         ({"sender": "agent.nobody"}, set()),
     ],
 )
-async def test_what_is_asked_for_is_found(
+async def test_every_search_criterion_is_applied(
     history: HttpRelay, query: dict[str, str], ids: set[str]
 ) -> None:
     assert set(await outcomes(history, **query)) == ids
@@ -97,7 +97,7 @@ async def test_rejections_are_found_with_their_reason(serve: Serve) -> None:
     assert rejected["reason"].startswith("rate_limited: rate limit exceeded")
 
 
-async def test_how_a_message_went_is_told_across_segments(served: HttpRelay) -> None:
+async def test_the_outcome_of_a_message_is_found_across_segments(served: HttpRelay) -> None:
     token = await served.token("agent.a")
     await served.publish("agent.a", message_id="m1")
     await served.relay.seal_journal()
@@ -107,7 +107,7 @@ async def test_how_a_message_went_is_told_across_segments(served: HttpRelay) -> 
     assert (await outcomes(served, id="m1")) == {"m1": "acked"}
 
 
-async def test_a_purged_dead_letter_is_told_apart_from_an_expired_message(
+async def test_a_purged_dead_letter_differs_from_an_expired_message(
     served: HttpRelay,
 ) -> None:
     await served.publish("agent.a", message_id="late")
@@ -116,13 +116,13 @@ async def test_a_purged_dead_letter_is_told_apart_from_an_expired_message(
     assert (await outcomes(served, id="late")) == {"late": "expired"}
 
 
-async def test_a_limit_says_that_there_is_more(history: HttpRelay) -> None:
+async def test_a_limited_result_reports_that_there_is_more(history: HttpRelay) -> None:
     found = await find(history, limit=2)
     assert len(found["messages"]) == 2
     assert found["more"]
 
 
-async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
+async def test_only_a_window_of_the_journal_is_read(
     history: HttpRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = await find(history)
@@ -134,14 +134,14 @@ async def test_no_more_of_the_journal_is_read_than_a_window_of_it(
     assert {"dead", "waits"} <= found  # these are there, however old
 
 
-async def test_a_pattern_that_is_none_is_rejected(served: HttpRelay) -> None:
+async def test_an_invalid_pattern_is_rejected(served: HttpRelay) -> None:
     rejected = await served.call(
         "GET", "/v1/messages", token=served.operator, params={"sender": "agent..a"}
     )
     assert rejected.status_code == 400
 
 
-async def test_what_arrives_during_a_search_is_not_taken_for_gone(served: HttpRelay) -> None:
+async def test_an_arrival_during_a_search_is_not_reported_as_gone(served: HttpRelay) -> None:
     await served.publish("agent.a", message_id="before")
     seq = served.relay._runtime.ledger.state.seq
     await served.publish("agent.a", message_id="meanwhile")

@@ -30,13 +30,13 @@ def flipped(text: str) -> str:
     return ("B" if text[0] == "A" else "A") + text[1:]
 
 
-def test_an_agent_that_signs_the_challenge_is_let_in(authenticator: Authenticator) -> None:
+def test_an_agent_that_signs_the_challenge_is_authenticated(authenticator: Authenticator) -> None:
     grant = log_in(authenticator, ALICE)
     assert grant.subject == "agent.alice"
     assert authenticator.subject_of_token(grant.token) == "agent.alice"
 
 
-def test_the_token_is_good_for_fifteen_minutes(
+def test_the_token_is_valid_for_fifteen_minutes(
     authenticator: Authenticator, clock: ManualClock
 ) -> None:
     grant = log_in(authenticator, ALICE)
@@ -55,15 +55,13 @@ def test_a_replayed_proof_is_rejected(authenticator: Authenticator) -> None:
         authenticator.authenticate(**proof)
 
 
-def test_a_challenge_that_nobody_gave_is_rejected(authenticator: Authenticator) -> None:
+def test_a_challenge_that_was_never_issued_is_rejected(authenticator: Authenticator) -> None:
     nonce = to_text(bytes(32))
     with pytest.raises(NotAuthenticated):
         authenticator.authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
 
 
-def test_a_challenge_of_more_than_a_minute_ago_is_rejected(
-    authenticator: Authenticator, clock: ManualClock
-) -> None:
+def test_an_expired_challenge_is_rejected(authenticator: Authenticator, clock: ManualClock) -> None:
     nonce = authenticator.challenge()
     clock.advance_ms(60_001)
     with pytest.raises(NotAuthenticated):
@@ -81,7 +79,7 @@ def test_a_challenge_of_more_than_a_minute_ago_is_rejected(
     ],
     ids=["forged", "garbled", "reserved", "another key", "half a sealing key"],
 )
-def test_a_challenge_is_spent_by_a_failed_attempt(
+def test_a_failed_attempt_uses_up_its_challenge(
     authenticator: Authenticator, wrong: dict[str, Any]
 ) -> None:
     nonce = authenticator.challenge()
@@ -104,7 +102,7 @@ def test_a_challenge_is_spent_by_a_failed_attempt(
         {"signature": MALLORY.sign(b"something else")},
     ],
 )
-def test_a_signature_for_anything_else_is_rejected(
+def test_a_signature_of_another_text_is_rejected(
     authenticator: Authenticator, instead: dict[str, Any]
 ) -> None:
     with pytest.raises(NotAuthenticated):
@@ -123,7 +121,7 @@ def test_a_signature_over_the_challenge_alone_is_no_proof(authenticator: Authent
         authenticator.authenticate(**proof | {"signature": ALICE.sign(nonce.encode())})
 
 
-def test_every_failed_proof_reads_the_same(authenticator: Authenticator) -> None:
+def test_every_failed_proof_has_the_same_error(authenticator: Authenticator) -> None:
     texts = set()
     for instead in ({"origin": "x:1"}, {"nonce": to_text(bytes(32))}, {"subject": "agent.x"}):
         with pytest.raises(NotAuthenticated) as rejected:
@@ -150,7 +148,7 @@ def test_every_failed_proof_reads_the_same(authenticator: Authenticator) -> None
         {"sealing_signature": MALLORY.card.sealing_signature},
     ],
 )
-def test_what_cannot_be_a_proof_is_said_to_be_invalid(
+def test_a_malformed_proof_is_invalid_input(
     authenticator: Authenticator, instead: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput):
@@ -158,7 +156,7 @@ def test_what_cannot_be_a_proof_is_said_to_be_invalid(
     assert authenticator.card("agent.alice") is None
 
 
-def test_the_relays_own_names_cannot_be_had_even_with_a_good_signature(
+def test_reserved_names_cannot_be_bound_even_with_a_valid_signature(
     authenticator: Authenticator,
 ) -> None:
     key = Ed25519PrivateKey.generate()
@@ -188,7 +186,7 @@ def test_a_subject_still_belongs_to_its_key_after_a_restart(reopen: Reopen) -> N
         log_in(reopen(), Identity.new("agent.alice"))
 
 
-def test_of_many_keys_at_once_one_gets_the_subject(authenticator: Authenticator) -> None:
+def test_one_of_many_concurrent_keys_gets_the_subject(authenticator: Authenticator) -> None:
     def attempt(_: int) -> str:
         identity = Identity.new("agent.wanted")
         try:
@@ -221,7 +219,7 @@ def test_challenges_do_not_survive_a_restart(reopen: Reopen) -> None:
         reopen().authenticate(**fields_of(ALICE.prove(nonce, HOST), nonce))
 
 
-def test_a_token_of_another_relay_is_nobodys(
+def test_a_token_of_another_relay_is_invalid(
     authenticator: Authenticator, tmp_path: Path, clock: ManualClock
 ) -> None:
     other = Authenticator.open(tmp_path / "other", lambda: clock() // 1000)
@@ -230,16 +228,16 @@ def test_a_token_of_another_relay_is_nobodys(
     assert authenticator.subject_of_token(token) is None
 
 
-def test_the_card_is_what_the_agent_showed(authenticator: Authenticator) -> None:
+def test_the_card_holds_the_keys_of_the_agent(authenticator: Authenticator) -> None:
     log_in(authenticator, ALICE)
     assert authenticator.card("agent.alice") == ALICE.card
 
 
-def test_there_is_no_card_of_somebody_never_seen(authenticator: Authenticator) -> None:
+def test_an_unknown_subject_has_no_card(authenticator: Authenticator) -> None:
     assert authenticator.card("agent.nobody") is None
 
 
-def test_an_agent_without_a_sealing_key_has_a_card_without(authenticator: Authenticator) -> None:
+def test_the_card_of_an_agent_without_a_sealing_key_has_none(authenticator: Authenticator) -> None:
     log_in(authenticator, ALICE, sealing_key=None, sealing_signature=None)
     card = authenticator.card("agent.alice")
     assert card is not None
@@ -253,7 +251,7 @@ def test_a_sealing_key_signed_for_another_subject_is_rejected(authenticator: Aut
         log_in(authenticator, ALICE, **stolen)
 
 
-def test_a_host_header_without_a_port_stands_for_the_usual_ports(
+def test_a_host_header_without_a_port_means_the_default_ports(
     authenticator: Authenticator,
 ) -> None:
     for port in ("80", "443"):
@@ -263,20 +261,22 @@ def test_a_host_header_without_a_port_stands_for_the_usual_ports(
         assert grant.subject == "agent.alice"
 
 
-def test_a_closed_authenticator_takes_nobody_new(authenticator: Authenticator) -> None:
+def test_a_closed_authenticator_binds_no_new_subject(authenticator: Authenticator) -> None:
     authenticator.close()
     authenticator.close()
     with pytest.raises(errors.IdentitiesNotSaved):
         log_in(authenticator, ALICE)
 
 
-def test_all_files_are_the_owners_alone(authenticator: Authenticator, tmp_path: Path) -> None:
+def test_all_files_are_accessible_to_the_owner_only(
+    authenticator: Authenticator, tmp_path: Path
+) -> None:
     log_in(authenticator, ALICE)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").iterdir()}
     assert modes == dict.fromkeys(("identities.jsonl", "operator-token", "token-secret"), 0o600)
 
 
-def test_the_operator_is_known_by_the_token_in_the_file(
+def test_the_operator_authenticates_with_the_token_in_the_file(
     authenticator: Authenticator, tmp_path: Path
 ) -> None:
     token = (tmp_path / "data" / "operator-token").read_text().strip()

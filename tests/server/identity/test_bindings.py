@@ -60,26 +60,26 @@ def test_the_first_key_owns_the_subject(path: Path) -> None:
         assert bindings.bind("agent.a", "key", 7).at_ms == 5
 
 
-def test_bindings_are_there_again_after_a_restart(path: Path) -> None:
+def test_bindings_survive_a_restart(path: Path) -> None:
     made = fill(path, 3)
     with opened(path) as bindings:
         assert [bindings.get(one.subject) for one in made] == made
         assert len(bindings) == 3
 
 
-def test_what_an_earlier_version_wrote_can_be_read(path: Path) -> None:
+def test_files_of_an_earlier_version_can_be_read(path: Path) -> None:
     path.write_text('{"subject":"agent.a","public_key":"key","at_ms":5,"crc":2766754402}\n')
     with opened(path) as bindings:
         assert bindings.get("agent.a") == Binding(subject="agent.a", public_key="key", at_ms=5)
 
 
-def test_the_file_is_the_owners_alone(path: Path) -> None:
+def test_the_file_is_accessible_to_the_owner_only(path: Path) -> None:
     path.touch(mode=0o644)
     fill(path, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_newest_sealing_key_counts(path: Path) -> None:
+def test_the_newest_sealing_key_is_valid(path: Path) -> None:
     with opened(path) as bindings:
         bindings.bind("agent.a", "key", 1, "old", "old-signature")
         bindings.bind("agent.a", "key", 2, "new", "new-signature")
@@ -90,14 +90,14 @@ def test_the_newest_sealing_key_counts(path: Path) -> None:
     assert binding.at_ms == 1
 
 
-def test_coming_without_a_sealing_key_leaves_the_one_there_is(path: Path) -> None:
+def test_authenticating_without_a_sealing_key_keeps_the_known_one(path: Path) -> None:
     with opened(path) as bindings:
         bindings.bind("agent.a", "key", 1, "seal", "signature")
         assert bindings.bind("agent.a", "key", 2).sealing_key == "seal"
         assert bindings.get("agent.a") == bindings.bind("agent.a", "key", 3)
 
 
-def test_coming_back_a_thousand_times_writes_nothing(path: Path) -> None:
+def test_authenticating_again_writes_nothing(path: Path) -> None:
     with opened(path) as bindings:
         bindings.bind("agent.a", "key", 1, "seal", "signature")
         before = path.read_bytes()
@@ -107,7 +107,7 @@ def test_coming_back_a_thousand_times_writes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_changing_sealing_keys_without_end_does_not_fill_the_disk(
+def test_endless_changes_of_sealing_keys_do_not_fill_the_disk(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)  # thousands of them take a while
@@ -153,7 +153,7 @@ def test_a_file_cut_anywhere_opens_and_loses_at_most_the_unconfirmed_line(path: 
 
 
 @pytest.mark.parametrize("remains", [bytes(100), b"\xff" * 10, b'{"subject":"agent.'])
-def test_remains_of_a_write_at_the_end_are_cut_off(path: Path, remains: bytes) -> None:
+def test_an_unfinished_write_at_the_end_is_cut_off(path: Path, remains: bytes) -> None:
     fill(path, 2)
     whole = path.read_bytes()
     path.write_bytes(whole + remains)
@@ -192,7 +192,7 @@ def test_two_owners_of_one_subject_are_damage(path: Path, tmp_path: Path) -> Non
         Bindings.open(path)
 
 
-def test_an_operator_may_free_a_subject_by_taking_its_line_out(path: Path) -> None:
+def test_an_operator_may_free_a_subject_by_removing_its_line(path: Path) -> None:
     fill(path, 3)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[2])
@@ -200,7 +200,9 @@ def test_an_operator_may_free_a_subject_by_taking_its_line_out(path: Path) -> No
         assert bindings.bind("agent.1", "another", 9).public_key == "another"
 
 
-def test_a_binding_is_synced_before_it_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_binding_is_synced_before_it_is_valid(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with opened(path) as bindings:
         syncs = install_syncs(monkeypatch)
         bindings.bind("agent.a", "key", 1)
@@ -209,7 +211,7 @@ def test_a_binding_is_synced_before_it_holds(path: Path, monkeypatch: pytest.Mon
         assert syncs.done == 1
 
 
-def test_of_two_keys_at_the_same_moment_one_gets_the_subject(
+def test_one_of_two_concurrent_keys_gets_the_subject(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both_are_syncing = threading.Barrier(2)
@@ -263,7 +265,7 @@ def test_a_full_disk_rejects_and_leaves_nothing_behind(path: Path) -> None:
         assert len(bindings) == 2
 
 
-def test_a_full_disk_does_not_stand_in_the_way_of_agents_that_are_known(path: Path) -> None:
+def test_a_full_disk_does_not_affect_known_agents(path: Path) -> None:
     with opened(path) as bindings:
         known = bindings.bind("agent.a", "key", 1)
         with files_at_most(path.stat().st_size):

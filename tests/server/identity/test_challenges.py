@@ -25,7 +25,7 @@ def test_a_challenge_is_redeemed_once() -> None:
 
 
 @pytest.mark.parametrize("nonce", ["", "x", "A" * 43])
-def test_what_was_never_issued_is_not_redeemed(nonce: str) -> None:
+def test_an_unknown_nonce_is_not_redeemed(nonce: str) -> None:
     challenges = Challenges()
     challenges.issue(0)
     assert not challenges.redeem(nonce, 0)
@@ -34,27 +34,27 @@ def test_what_was_never_issued_is_not_redeemed(nonce: str) -> None:
 @given(issued_at=st.integers(0, 1 << 53), age=st.integers(0, 3 * MINUTE))
 @example(issued_at=0, age=MINUTE)
 @example(issued_at=0, age=MINUTE + 1)
-def test_a_challenge_is_alive_for_a_minute(issued_at: int, age: int) -> None:
+def test_a_challenge_is_valid_for_a_minute(issued_at: int, age: int) -> None:
     challenges = Challenges()
     nonce = challenges.issue(issued_at)
     assert challenges.redeem(nonce, issued_at + age) is (age <= MINUTE)
 
 
-def test_a_challenge_that_came_too_late_is_not_redeemed_by_a_clock_set_back() -> None:
+def test_an_expired_challenge_is_not_revived_by_a_clock_set_back() -> None:
     challenges = Challenges()
     nonce = challenges.issue(0)
     assert not challenges.redeem(nonce, MINUTE + 1)
     assert not challenges.redeem(nonce, 0)
 
 
-def test_when_there_are_too_many_the_oldest_goes_first() -> None:
+def test_at_the_bound_the_oldest_challenge_is_dropped() -> None:
     challenges = Challenges(limit=3)
     nonces = [challenges.issue(0) for _ in range(5)]
     assert len(challenges) == 3
     assert [challenges.redeem(one, 0) for one in nonces] == [False, False, True, True, True]
 
 
-def test_those_that_are_over_take_no_room() -> None:
+def test_expired_challenges_take_no_room() -> None:
     challenges = Challenges()
     for _ in range(10):
         challenges.issue(0)
@@ -68,7 +68,7 @@ def test_those_that_are_over_take_no_room() -> None:
         max_size=60,
     )
 )
-def test_whatever_is_done_a_challenge_is_good_once_within_a_minute(
+def test_a_challenge_is_valid_once_within_a_minute_in_any_sequence(
     steps: list[tuple[str, int, int]],
 ) -> None:
     challenges = Challenges(limit=5)

@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "operator-token"
 
 
-def test_the_token_is_made_at_the_first_start_and_kept(path: Path) -> None:
+def test_the_token_is_created_at_the_first_start_and_kept(path: Path) -> None:
     OperatorToken.open(path)
     token = path.read_text().strip()
     assert len(token) == 43
@@ -28,7 +28,7 @@ def test_the_token_is_made_at_the_first_start_and_kept(path: Path) -> None:
     assert path.read_text().strip() == token
 
 
-def test_every_relay_makes_its_own(tmp_path: Path) -> None:
+def test_every_relay_creates_its_own_token(tmp_path: Path) -> None:
     OperatorToken.open(tmp_path / "one")
     other = OperatorToken.open(tmp_path / "two")
     assert not other.matches((tmp_path / "one").read_text().strip())
@@ -44,7 +44,7 @@ def test_only_the_owner_can_read_it_whatever_the_umask(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644, 0o660, 0o666, 0o777])
-def test_a_file_open_to_others_is_rejected_with_the_way_out(path: Path, mode: int) -> None:
+def test_a_file_accessible_to_others_is_rejected_with_the_fix(path: Path, mode: int) -> None:
     OperatorToken.open(path)
     path.chmod(mode)
     with pytest.raises(SecretUnusable, match=f"chmod 600 {path}"):
@@ -52,7 +52,7 @@ def test_a_file_open_to_others_is_rejected_with_the_way_out(path: Path, mode: in
 
 
 @pytest.mark.parametrize("content", ["", "\n", "short", "a" * 31, "two words " * 10, "é" * 40])
-def test_a_file_without_a_good_secret_is_rejected(path: Path, content: str) -> None:
+def test_a_file_without_a_valid_secret_is_rejected(path: Path, content: str) -> None:
     path.touch(mode=0o600)
     path.write_text(content, encoding="utf-8")
     with pytest.raises(SecretUnusable, match="does not contain a valid secret"):
@@ -66,13 +66,13 @@ def test_an_operator_may_choose_the_token(path: Path) -> None:
     assert OperatorToken.open(path).matches("correct-horse-battery-staple-and-more")
 
 
-def test_what_is_not_a_file_is_rejected(path: Path) -> None:
+def test_a_path_that_is_no_regular_file_is_rejected(path: Path) -> None:
     path.mkdir()
     with pytest.raises(SecretUnusable, match="is not a regular file"):
         OperatorToken.open(path)
 
 
-def test_remains_of_a_start_that_was_cut_off_are_no_obstacle(path: Path) -> None:
+def test_an_interrupted_first_start_is_no_obstacle(path: Path) -> None:
     path.with_name(".operator-token.tmp").write_text("half")
     OperatorToken.open(path)
     assert OperatorToken.open(path).matches(path.read_text().strip())
@@ -80,7 +80,7 @@ def test_remains_of_a_start_that_was_cut_off_are_no_obstacle(path: Path) -> None
 
 
 @given(garbage=st.text() | st.binary() | st.none() | st.integers())
-def test_anything_else_does_not_match_and_is_no_error(garbage: Any) -> None:
+def test_any_other_value_does_not_match_and_is_no_error(garbage: Any) -> None:
     assert not TOKEN.matches(garbage)
 
 

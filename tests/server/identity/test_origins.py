@@ -18,16 +18,14 @@ from waypost.server.identity.challenges import possible_origins
         ("[::1]", ["[::1]:80", "[::1]:443"]),
     ],
 )
-def test_a_host_header_stands_for_one_origin_or_for_the_usual_ports(
-    host: str, origins: list[str]
-) -> None:
+def test_a_host_header_means_one_origin_or_the_default_ports(host: str, origins: list[str]) -> None:
     assert possible_origins(host) == origins
 
 
 @pytest.mark.parametrize(
     "host", ["", ":80", "::1", "a b:80", "a:b", "a:", "u@h:1", "h:1/x", "a\nb", "h:999999"]
 )
-def test_what_is_no_host_stands_for_nothing(host: str) -> None:
+def test_an_invalid_host_has_no_origin(host: str) -> None:
     assert possible_origins(host) == []
 
 

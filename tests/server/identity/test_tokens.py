@@ -20,14 +20,14 @@ subjects = st.from_regex(r"[A-Za-z0-9_-]{1,20}(\.[A-Za-z0-9_-]{1,12}){0,15}", fu
 @given(subject=subjects, age=st.integers(0, 2 * TOKEN_ALIVE_MS))
 @example(subject="agent.a", age=TOKEN_ALIVE_MS)
 @example(subject="agent.a", age=TOKEN_ALIVE_MS + 1)
-def test_a_token_is_its_subjects_until_it_expires(subject: str, age: int) -> None:
+def test_a_token_is_valid_for_its_subject_until_it_expires(subject: str, age: int) -> None:
     token, expires_at = TOKENS.issue(subject, NOW)
     assert expires_at == NOW + TOKEN_ALIVE_MS
     expected = subject if age <= TOKEN_ALIVE_MS else None
     assert TOKENS.subject_of(token, NOW + age) == expected
 
 
-def test_the_longest_subject_has_a_token_too() -> None:
+def test_the_longest_subject_gets_a_token() -> None:
     subject = ".".join(["x" * 15] * 15 + ["x" * 15])
     token, _ = TOKENS.issue(subject, NOW)
     assert len(subject) == 255
@@ -35,7 +35,7 @@ def test_the_longest_subject_has_a_token_too() -> None:
 
 
 @given(place=st.integers(0, 10_000), letter=st.sampled_from(LETTERS))
-def test_a_changed_token_is_nobodys(place: int, letter: str) -> None:
+def test_a_changed_token_is_invalid(place: int, letter: str) -> None:
     token, _ = TOKENS.issue("agent.alice", NOW)
     place %= len(token)
     changed = token[:place] + letter + token[place + 1 :]
@@ -43,14 +43,14 @@ def test_a_changed_token_is_nobodys(place: int, letter: str) -> None:
 
 
 @given(garbage=st.text() | st.binary() | st.none() | st.integers() | st.text(LETTERS))
-def test_garbage_is_nobodys_and_no_error(garbage: Any) -> None:
+def test_random_text_is_an_invalid_token_and_no_error(garbage: Any) -> None:
     assert TOKENS.subject_of(garbage, NOW) is None
 
 
 @pytest.mark.parametrize(
     "garbage", ["", ".", "..", "\ud800.\ud800", "A" * 100_000, "YQ.", ".YQ", "é.é", "YQ==.YQ=="]
 )
-def test_known_garbage_is_nobodys_and_no_error(garbage: str) -> None:
+def test_malformed_text_is_an_invalid_token_and_no_error(garbage: str) -> None:
     assert TOKENS.subject_of(garbage, NOW) is None
 
 
@@ -68,17 +68,17 @@ def test_another_subject_cannot_be_written_into_a_token() -> None:
     assert TOKENS.subject_of(forged, NOW) is None
 
 
-def test_a_token_under_another_secret_is_nobodys() -> None:
+def test_a_token_under_another_secret_is_invalid() -> None:
     token, _ = Tokens(b"t" * 43).issue("agent.alice", NOW)
     assert TOKENS.subject_of(token, NOW) is None
 
 
-def test_the_secret_is_kept_so_that_tokens_outlive_a_restart(tmp_path: Path) -> None:
+def test_the_secret_is_kept_so_that_tokens_survive_a_restart(tmp_path: Path) -> None:
     token, _ = Tokens.open(tmp_path / "token-secret").issue("agent.alice", NOW)
     assert Tokens.open(tmp_path / "token-secret").subject_of(token, NOW) == "agent.alice"
 
 
-def test_a_new_secret_ends_all_tokens(tmp_path: Path) -> None:
+def test_a_new_secret_invalidates_all_tokens(tmp_path: Path) -> None:
     token, _ = Tokens.open(tmp_path / "token-secret").issue("agent.alice", NOW)
     (tmp_path / "token-secret").unlink()
     assert Tokens.open(tmp_path / "token-secret").subject_of(token, NOW) is None

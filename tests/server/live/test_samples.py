@@ -36,7 +36,7 @@ class Counters:
         return waits
 
 
-def test_a_sample_counts_only_what_happened_since_the_last() -> None:
+def test_a_sample_counts_only_events_since_the_last() -> None:
     relay = Counters()
     relay.counts.update({"accepted": 10, "rejected.rate_limited": 4})
     relay.waits_us.append(99)
@@ -54,7 +54,7 @@ def inbox(subject: str, pending: int) -> InboxRow:
     return InboxRow(subject, pending, 0, 0, 0, 0.0, 0, False)
 
 
-def test_a_table_tells_rows_that_changed_and_who_is_gone() -> None:
+def test_a_table_reports_changed_rows_and_removed_subjects() -> None:
     table: RowTable[InboxRow] = RowTable()
     table.replace([inbox("a", 1), inbox("b", 1), inbox("c", 1)], 3, 1)
     table.replace([inbox("a", 1), inbox("b", 2)], 2, 2)

@@ -17,7 +17,7 @@ def make() -> Channel:
     return Channel(lambda: [b"every", b"thing"])
 
 
-async def test_a_viewer_begins_with_everything_and_then_hears_what_happens() -> None:
+async def test_a_viewer_gets_a_snapshot_and_then_every_frame() -> None:
     channel = make()
     viewer = await following(channel)
     channel.broadcast(b"one")
@@ -25,7 +25,7 @@ async def test_a_viewer_begins_with_everything_and_then_hears_what_happens() -> 
     assert [await anext(viewer), await anext(viewer)] == [b"one", b"two"]
 
 
-async def test_a_viewer_that_is_too_slow_misses_frames_and_begins_again() -> None:
+async def test_a_slow_viewer_misses_frames_and_gets_a_new_snapshot() -> None:
     channel = make()
     viewer = await following(channel)
     for number in range(FRAMES_MAX + 1):
@@ -35,7 +35,7 @@ async def test_a_viewer_that_is_too_slow_misses_frames_and_begins_again() -> Non
     assert await anext(viewer) == b"news"
 
 
-async def test_a_slow_viewer_keeps_nobody_waiting() -> None:
+async def test_a_slow_viewer_does_not_delay_another() -> None:
     channel = make()
     await following(channel)
     quick = await following(channel)
@@ -44,7 +44,7 @@ async def test_a_slow_viewer_keeps_nobody_waiting() -> None:
         assert await anext(quick) == str(number).encode()
 
 
-async def test_viewers_are_let_go_when_the_channel_is_closed() -> None:
+async def test_closing_the_channel_disconnects_viewers() -> None:
     channel = make()
     viewer = await following(channel)
     waiting = asyncio.ensure_future(anext(viewer, None))
@@ -54,7 +54,7 @@ async def test_viewers_are_let_go_when_the_channel_is_closed() -> None:
     assert len(channel) == 0
 
 
-async def test_who_goes_away_takes_no_room() -> None:
+async def test_a_viewer_that_left_is_not_counted() -> None:
     channel = make()
     viewer = channel.follow()
     await anext(viewer)

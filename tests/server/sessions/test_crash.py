@@ -47,7 +47,7 @@ async def read_all(server: MemoryServer) -> list[int]:
     return found
 
 
-async def test_after_a_restart_during_the_flush_the_rest_comes_in_order(
+async def test_after_a_restart_during_the_flush_the_rest_is_delivered_in_order(
     launcher: ServerLauncher,
 ) -> None:
     await begin_flush(await launcher.open())
@@ -55,7 +55,7 @@ async def test_after_a_restart_during_the_flush_the_rest_comes_in_order(
     assert await read_all(server) == list(range(10, 120))
 
 
-async def test_after_a_crash_during_the_flush_the_confirmed_do_not_come_back(
+async def test_after_a_crash_during_the_flush_confirmed_messages_do_not_return(
     launcher: ServerLauncher, tmp_path: Path, clock: ManualClock
 ) -> None:
     await begin_flush(await launcher.open())
@@ -66,7 +66,7 @@ async def test_after_a_crash_during_the_flush_the_confirmed_do_not_come_back(
         await crashed.close()
 
 
-async def test_a_crash_with_messages_held_and_an_index_lost_loses_nothing(
+async def test_a_crash_with_messages_in_flight_and_a_lost_index_loses_nothing(
     launcher: ServerLauncher, tmp_path: Path, clock: ManualClock
 ) -> None:
     await begin_flush(await launcher.open())
@@ -95,7 +95,7 @@ async def test_a_delay_outlives_a_restart(launcher: ServerLauncher, clock: Manua
     assert numbers(await agent.read()) == [0]
 
 
-async def test_connecting_and_leaving_are_written_down(launcher: ServerLauncher) -> None:
+async def test_connections_and_disconnections_are_journaled(launcher: ServerLauncher) -> None:
     server = await launcher.open()
     first, second = server.connect(), server.connect("agent.b")
     first.disconnect()
@@ -136,7 +136,7 @@ async def test_a_directory_with_sessions_in_its_journal_is_sound(
     assert {name: ids for name, ids in held.items() if ids} == total.order()
 
 
-async def test_a_second_session_for_a_live_subject_is_rejected_and_the_first_works_on(
+async def test_a_second_session_of_a_subject_is_rejected_and_the_first_continues(
     server: MemoryServer,
 ) -> None:
     first = server.connect()
@@ -149,7 +149,7 @@ async def test_a_second_session_for_a_live_subject_is_rejected_and_the_first_wor
     assert numbers(await server.connect().read()) == [0]
 
 
-async def test_there_is_a_bound_on_agents_at_once(
+async def test_there_is_a_bound_on_connected_agents(
     server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waypost.server.sessions.hub.connections_max", 2)
@@ -161,7 +161,7 @@ async def test_there_is_a_bound_on_agents_at_once(
     server.connect("agent.c")
 
 
-async def test_a_session_that_cannot_begin_leaves_nothing_behind(
+async def test_a_session_that_cannot_start_leaves_nothing_behind(
     server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waypost.relay.delivery.signals.signal_listeners_max", 0)
@@ -181,7 +181,7 @@ def syncs(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> Iterator
     installed.release()
 
 
-async def test_nothing_is_answered_before_it_is_on_disk(
+async def test_no_response_is_sent_before_its_decision_is_on_disk(
     launcher: ServerLauncher, syncs: Syncs
 ) -> None:
     server = await launcher.open(durability="fsync")
@@ -199,7 +199,7 @@ async def test_nothing_is_answered_before_it_is_on_disk(
     assert numbers(await agent.read()) == [1]
 
 
-async def test_a_sender_is_told_of_a_confirmation_once_that_is_on_disk(
+async def test_a_receipt_is_sent_once_the_confirmation_is_on_disk(
     launcher: ServerLauncher, syncs: Syncs
 ) -> None:
     server = await launcher.open(durability="fsync")
@@ -215,7 +215,7 @@ async def test_a_sender_is_told_of_a_confirmation_once_that_is_on_disk(
     assert [type(one) for one in await other.read()] == [frames.DeliveryConfirm]
 
 
-async def test_when_the_disk_fails_everyone_is_sent_away_and_nothing_is_promised(
+async def test_when_the_disk_fails_agents_are_disconnected_and_nothing_is_confirmed(
     launcher: ServerLauncher, syncs: Syncs
 ) -> None:
     server = await launcher.open(durability="fsync")
@@ -252,7 +252,7 @@ async def test_after_the_disk_failed_every_connection_ends_with_a_reason(
     assert [one for one in caplog.records if one.name == "waypost.server"] == []
 
 
-async def test_answers_that_need_no_disk_do_not_overtake_those_that_do(
+async def test_responses_without_disk_writes_do_not_overtake_those_with(
     server: MemoryServer,
 ) -> None:
     agent = server.connect("agent.b")
@@ -269,7 +269,7 @@ async def test_answers_that_need_no_disk_do_not_overtake_those_that_do(
     ]
 
 
-async def test_a_session_that_fails_to_take_its_mail_does_not_stop_the_relay(
+async def test_a_session_that_fails_during_delivery_does_not_stop_the_relay(
     server: MemoryServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent, other = server.connect(), server.connect("agent.other")

@@ -25,7 +25,7 @@ async def read_all(server: MemoryServer, subject: str = "agent.a") -> list[int]:
             return found
 
 
-async def test_the_count_of_what_waits_comes_first(server: MemoryServer) -> None:
+async def test_the_count_of_pending_messages_comes_first(server: MemoryServer) -> None:
     server.store(7)
     await server.wait_until_idle()
     first, *rest = await server.connect().read()
@@ -33,7 +33,7 @@ async def test_the_count_of_what_waits_comes_first(server: MemoryServer) -> None
     assert numbers(rest) == list(range(7))
 
 
-async def test_with_nothing_stored_the_count_is_nought_and_live_follows(
+async def test_with_nothing_stored_the_count_is_zero_and_live_follows(
     server: MemoryServer,
 ) -> None:
     assert await server.connect().read() == [
@@ -42,7 +42,7 @@ async def test_with_nothing_stored_the_count_is_nought_and_live_follows(
     ]
 
 
-async def test_expired_mail_neither_counts_nor_blocks(
+async def test_expired_messages_neither_count_nor_block(
     server: MemoryServer, clock: ManualClock
 ) -> None:
     for number in range(60):
@@ -54,7 +54,7 @@ async def test_expired_mail_neither_counts_nor_blocks(
     assert numbers(rest) == [60, 61, 62]
 
 
-async def test_mail_that_expires_during_the_flush_is_passed_over(
+async def test_messages_that_expire_during_the_flush_are_skipped(
     server: MemoryServer, clock: ManualClock
 ) -> None:
     server.store(50)
@@ -68,7 +68,7 @@ async def test_mail_that_expires_during_the_flush_is_passed_over(
     assert numbers(await agent.read_messages()) == [50]
 
 
-async def test_fifty_go_out_at_once_and_no_more(server: MemoryServer) -> None:
+async def test_at_most_fifty_are_delivered_at_once(server: MemoryServer) -> None:
     server.store(120)
     await server.wait_until_idle()
     agent = server.connect()
@@ -87,7 +87,7 @@ async def test_the_next_batch_waits_for_the_last_confirmation(server: MemoryServ
     assert numbers(await agent.read()) == list(range(50, 100))
 
 
-async def test_the_size_of_a_batch_can_be_chosen(launcher: ServerLauncher) -> None:
+async def test_the_batch_size_is_configurable(launcher: ServerLauncher) -> None:
     server = await launcher.open(ServeOptions(batch=7))
     server.store(10)
     await server.wait_until_idle()
@@ -105,7 +105,7 @@ async def test_live_follows_the_last_confirmation_and_not_before(server: MemoryS
     assert await agent.read() == [frames.Live()]
 
 
-async def test_what_is_counted_comes_before_live_even_if_it_was_not_on_disk_yet(
+async def test_counted_messages_come_before_live_even_if_not_yet_on_disk(
     server: MemoryServer,
 ) -> None:
     server.store(3)
@@ -116,7 +116,7 @@ async def test_what_is_counted_comes_before_live_even_if_it_was_not_on_disk_yet(
     assert "Live" not in kinds(messages)
 
 
-async def test_live_is_said_once(server: MemoryServer) -> None:
+async def test_live_is_sent_once(server: MemoryServer) -> None:
     agent = server.connect()
     await agent.read()
     server.store(5)
@@ -144,7 +144,7 @@ async def test_one_by_one_confirmations_keep_the_order_too(server: MemoryServer)
     assert found == list(range(120))
 
 
-async def test_cut_after_ten_confirmations_the_rest_comes_in_order_without_them(
+async def test_disconnected_after_ten_confirmations_the_rest_arrives_in_order(
     server: MemoryServer,
 ) -> None:
     server.store(120)
@@ -155,7 +155,7 @@ async def test_cut_after_ten_confirmations_the_rest_comes_in_order_without_them(
     assert (await server.connect("agent.a").read())[0] == frames.QueueStatus(pending=110)
 
 
-async def test_nothing_confirmed_comes_twice(server: MemoryServer) -> None:
+async def test_no_confirmed_message_is_delivered_twice(server: MemoryServer) -> None:
     server.store(120)
     await server.wait_until_idle()
     agent = server.connect()
@@ -174,7 +174,7 @@ async def test_confirmations_out_of_order_leave_the_gaps_in_order(server: Memory
     assert await read_all(server) == list(range(0, 20, 2))
 
 
-async def test_what_is_sent_during_the_flush_comes_after_what_was_stored(
+async def test_messages_sent_during_the_flush_follow_the_stored_ones(
     server: MemoryServer,
 ) -> None:
     server.store(60)
@@ -196,7 +196,7 @@ async def test_a_message_leaves_only_when_confirmed(server: MemoryServer) -> Non
         agent.disconnect()
 
 
-async def test_without_confirmations_live_traffic_stops_at_its_bound(
+async def test_without_confirmations_live_delivery_stops_at_its_bound(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(ServeOptions(unconfirmed_max=8))
@@ -209,7 +209,7 @@ async def test_without_confirmations_live_traffic_stops_at_its_bound(
     assert numbers(await agent.read()) == [8, 9, 10]
 
 
-async def test_large_messages_ahead_of_confirmations_are_bounded_by_their_bytes(
+async def test_unconfirmed_messages_are_bounded_by_bytes_too(
     server: MemoryServer,
 ) -> None:
     agent = server.connect()
@@ -230,7 +230,7 @@ async def test_payloads_arrive_as_they_were_sent(server: MemoryServer, protocol:
     assert numbers(await server.connect(protocol=protocol).read()) == [payload]
 
 
-async def test_given_back_it_comes_again_at_once(server: MemoryServer) -> None:
+async def test_a_nacked_message_is_delivered_again_at_once(server: MemoryServer) -> None:
     server.store(2)
     await server.wait_until_idle()
     agent = server.connect()
@@ -241,7 +241,7 @@ async def test_given_back_it_comes_again_at_once(server: MemoryServer) -> None:
     assert numbers(await agent.read()) == [0]
 
 
-async def test_given_back_with_a_delay_it_comes_after_the_delay(
+async def test_a_message_nacked_with_a_delay_is_delivered_after_it(
     server: MemoryServer, clock: ManualClock
 ) -> None:
     server.store(2)
@@ -259,7 +259,7 @@ async def test_given_back_with_a_delay_it_comes_after_the_delay(
     assert again.was_stored, "it has waited since before the agent came"
 
 
-async def test_what_others_hold_cannot_be_given_back(server: MemoryServer) -> None:
+async def test_messages_in_flight_elsewhere_cannot_be_nacked(server: MemoryServer) -> None:
     server.store(1)
     server.store(1, to="agent.other")
     await server.wait_until_idle()
@@ -273,7 +273,7 @@ async def test_what_others_hold_cannot_be_given_back(server: MemoryServer) -> No
     assert numbers(await server.connect("agent.other").read()) == [0]
 
 
-async def test_confirmed_elsewhere_it_holds_up_nothing(server: MemoryServer) -> None:
+async def test_a_message_acknowledged_over_http_does_not_block(server: MemoryServer) -> None:
     server.store(60)
     await server.wait_until_idle()
     agent = server.connect()
@@ -283,7 +283,7 @@ async def test_confirmed_elsewhere_it_holds_up_nothing(server: MemoryServer) -> 
     assert numbers(await agent.read()) == list(range(50, 60))
 
 
-async def test_given_back_elsewhere_it_is_handed_out_again(server: MemoryServer) -> None:
+async def test_a_message_nacked_over_http_is_delivered_again(server: MemoryServer) -> None:
     server.store(3)
     await server.wait_until_idle()
     agent = server.connect()
@@ -295,7 +295,7 @@ async def test_given_back_elsewhere_it_is_handed_out_again(server: MemoryServer)
     assert numbers(await agent.read()) == [0]
 
 
-async def test_given_back_elsewhere_again_and_again_it_counts_once(server: MemoryServer) -> None:
+async def test_a_message_nacked_over_http_repeatedly_counts_once(server: MemoryServer) -> None:
     agent = server.connect()
     await agent.read()
     sent = server.publish("x" * 200_000)
@@ -306,7 +306,7 @@ async def test_given_back_elsewhere_again_and_again_it_counts_once(server: Memor
     assert numbers(await agent.read())[-1] == 0
 
 
-async def test_with_its_mailbox_taken_away_the_agent_stays_and_gets_nothing(
+async def test_an_agent_whose_mailbox_is_unregistered_stays_connected_without_messages(
     server: MemoryServer,
 ) -> None:
     agent = server.connect()

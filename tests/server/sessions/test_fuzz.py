@@ -173,7 +173,7 @@ class Flock:
             pass
 
 
-async def test_no_frame_breaks_the_relay_or_is_kept_for_ever(
+async def test_no_frame_breaks_the_relay_or_leaks_memory(
     launcher: ServerLauncher,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,

@@ -108,7 +108,7 @@ async def test_a_proof_for_another_relay_is_rejected(
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
-async def test_a_proof_as_somebody_else_is_rejected(
+async def test_a_proof_for_another_subject_is_rejected(
     open_agent: OpenAgent, identities: Identities
 ) -> None:
     agent = open_agent()
@@ -145,7 +145,7 @@ TRICKS = [
 
 
 @pytest.mark.parametrize("subject", TRICKS)
-async def test_what_no_agent_may_be_called_is_rejected(
+async def test_a_reserved_or_malformed_subject_is_rejected(
     server: MemoryServer, open_agent: OpenAgent, identities: Identities, subject: str
 ) -> None:
     agent = open_agent()
@@ -156,7 +156,7 @@ async def test_what_no_agent_may_be_called_is_rejected(
 
 @pytest.mark.parametrize("field", ["public_key", "signature", "sealing_key", "sealing_signature"])
 @pytest.mark.parametrize("value", ["", "x", "ü", "A" * 43, "=" * 86, "\x00", "A" * 50_000])
-async def test_what_is_no_key_and_no_signature_is_rejected(
+async def test_malformed_keys_and_signatures_are_rejected(
     open_agent: OpenAgent, identities: Identities, field: str, value: str
 ) -> None:
     agent = open_agent()
@@ -164,7 +164,7 @@ async def test_what_is_no_key_and_no_signature_is_rejected(
     assert await rejected(agent) == frames.CLOSE_NOT_AUTHENTICATED
 
 
-async def test_whoever_says_nothing_is_sent_away(
+async def test_an_agent_that_does_not_authenticate_in_time_is_disconnected(
     server: MemoryServer,
     open_agent: OpenAgent,
     identities: Identities,
@@ -178,7 +178,7 @@ async def test_whoever_says_nothing_is_sent_away(
     await assert_serves(server, open_agent, identities)
 
 
-async def test_whoever_leaves_without_an_answer_leaves_nothing(
+async def test_a_disconnect_during_the_handshake_leaves_nothing_behind(
     server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
     agent = open_agent()
@@ -187,7 +187,7 @@ async def test_whoever_leaves_without_an_answer_leaves_nothing(
     await assert_serves(server, open_agent, identities)
 
 
-async def test_whoever_leaves_at_once_is_no_error(
+async def test_an_immediate_disconnect_is_no_error(
     server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
     agent = open_agent()
@@ -196,7 +196,7 @@ async def test_whoever_leaves_at_once_is_no_error(
     await assert_serves(server, open_agent, identities)
 
 
-async def test_there_is_a_bound_on_those_who_have_not_said_who_they_are(
+async def test_there_is_a_bound_on_unauthenticated_connections(
     server: MemoryServer,
     open_agent: OpenAgent,
     identities: Identities,
@@ -258,7 +258,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("name", GARBAGE)
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
-async def test_garbage_instead_of_a_proof_is_the_end(
+async def test_a_broken_frame_instead_of_a_proof_ends_the_connection(
     server: MemoryServer,
     open_agent: OpenAgent,
     identities: Identities,
@@ -301,7 +301,7 @@ async def test_a_second_connection_is_rejected_and_the_first_stays(
     await (await connect(open_agent().transport, identities("agent.a"))).disconnect()
 
 
-async def test_the_bound_on_operations_is_the_one_that_is_told(
+async def test_the_announced_bound_on_operations_is_enforced(
     open_agent: OpenAgent, identities: Identities
 ) -> None:
     agent = await connect(open_agent().transport, identities("agent.a"))

@@ -94,7 +94,7 @@ async def test_text_where_bytes_belong_is_a_broken_frame(server: MemoryServer) -
     await agent.disconnect()
 
 
-async def test_nothing_but_broken_frames_is_the_end(server: MemoryServer) -> None:
+async def test_too_many_broken_frames_end_the_connection(server: MemoryServer) -> None:
     agent = await enter(server, "agent.a")
     for _ in range(websocket.BROKEN_FRAMES_MAX):
         await agent.transport.write("garbage")
@@ -102,7 +102,7 @@ async def test_nothing_but_broken_frames_is_the_end(server: MemoryServer) -> Non
     await assert_works(await enter(server, "agent.b"))
 
 
-async def test_a_frame_that_is_too_long_is_the_end(server: MemoryServer) -> None:
+async def test_an_oversized_frame_ends_the_connection(server: MemoryServer) -> None:
     agent = await enter(server, "agent.a")
     await agent.transport.write("x" * (server.relay.settings.max_payload_bytes + 64 * 1024 + 1))
     assert (await agent.end()).code == frames.CLOSE_TOO_LARGE
@@ -127,7 +127,7 @@ SUBJECTS = ["_relay", "_x.y", "", "agent..b", "agent.\u0430", "agent.b\x00", ">.
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-async def test_a_send_to_what_is_no_address_is_an_error(server: MemoryServer, subject: str) -> None:
+async def test_a_send_to_an_invalid_subject_is_an_error(server: MemoryServer, subject: str) -> None:
     agent = await enter(server, "agent.a")
     for more in ({"subject": subject}, {"subject": "agent.b", "reply_to": subject}):
         to = more.pop("subject")
@@ -160,7 +160,7 @@ async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(
     await agent.disconnect()
 
 
-async def test_a_wish_for_a_larger_budget_is_not_granted(server: MemoryServer) -> None:
+async def test_a_larger_budget_is_not_granted(server: MemoryServer) -> None:
     agent, other = await enter(server, "agent.a"), await enter(server, "agent.b")
     await agent.send("agent.b", 1, budget={"max_hops": 1_000, "ttl": 1 << 52})
     budget = (await other.expect(frames.Message)).envelope.budget
@@ -170,7 +170,7 @@ async def test_a_wish_for_a_larger_budget_is_not_granted(server: MemoryServer) -
     await other.disconnect()
 
 
-async def test_a_number_nobody_can_read_is_no_payload(server: MemoryServer) -> None:
+async def test_an_unreadable_number_is_no_valid_payload(server: MemoryServer) -> None:
     agent = await enter(server, "agent.a")
     await agent.transport.write('{"op":"send","ref":9,"subject":"agent.b","payload":[1e999]}')
     answer = await agent.expect(frames.Error)
@@ -190,7 +190,7 @@ NO_PAYLOADS = {
 
 
 @pytest.mark.parametrize("name", NO_PAYLOADS)
-async def test_messagepack_that_has_no_form_in_json_is_no_payload(
+async def test_messagepack_without_a_json_form_is_no_valid_payload(
     server: MemoryServer, name: str
 ) -> None:
     agent = await enter(server, "agent.a", MSGPACK_PROTOCOL)
@@ -201,7 +201,7 @@ async def test_messagepack_that_has_no_form_in_json_is_no_payload(
     await agent.disconnect()
 
 
-async def test_a_message_that_has_no_form_in_messagepack_does_not_stop_the_others(
+async def test_a_message_without_a_messagepack_form_does_not_block_the_queue(
     server: MemoryServer,
 ) -> None:
     sender = await enter(server, "agent.a")
@@ -236,7 +236,7 @@ async def test_a_signal_cannot_end_the_connection_of_another(server: MemoryServe
     await victim.disconnect()
 
 
-async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
+async def test_messages_of_another_mailbox_can_be_neither_acked_nor_nacked(
     server: MemoryServer, identities: Identities
 ) -> None:
     server.store(1, to="agent.b")
@@ -254,7 +254,9 @@ async def test_ids_of_others_can_be_neither_confirmed_nor_given_back(
     assert server.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
 
 
-async def test_a_squatted_id_does_not_swallow_the_message_of_another(server: MemoryServer) -> None:
+async def test_a_squatted_id_does_not_block_the_message_of_another_sender(
+    server: MemoryServer,
+) -> None:
     squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
     reader = await enter(server, "agent.b")
     await squatter.send("agent.x", "squat", message_id="order-7")
@@ -267,7 +269,7 @@ async def test_a_squatted_id_does_not_swallow_the_message_of_another(server: Mem
         await agent.disconnect()
 
 
-async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_taken_for_a_repeat(
+async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_deduplicated(
     server: MemoryServer,
 ) -> None:
     squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
@@ -281,7 +283,7 @@ async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_taken_for_a_
     await victim.disconnect()
 
 
-async def test_saying_who_you_are_again_is_an_error(
+async def test_authenticating_twice_is_an_error(
     server: MemoryServer, identities: Identities
 ) -> None:
     agent = await enter(server, "agent.a")
@@ -291,7 +293,7 @@ async def test_saying_who_you_are_again_is_an_error(
     await agent.disconnect()
 
 
-async def test_answers_keep_the_order_of_their_questions(server: MemoryServer) -> None:
+async def test_responses_keep_the_order_of_their_requests(server: MemoryServer) -> None:
     agent = await enter(server, "agent.a")
     sends = [
         frames.Send(
@@ -309,7 +311,7 @@ async def test_answers_keep_the_order_of_their_questions(server: MemoryServer) -
 # Those who do not read, and those who do not stop
 
 
-async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
+async def test_a_slow_consumer_delays_no_other_and_is_disconnected_at_the_bound(
     launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
@@ -333,7 +335,7 @@ async def test_who_does_not_read_slows_nobody_and_is_cut_off_at_the_bound(
     await two.disconnect()
 
 
-async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
+async def test_messages_unread_by_a_slow_consumer_are_delivered_after_reconnect(
     launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch, identities: Identities
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
@@ -355,7 +357,7 @@ async def test_what_was_ahead_of_who_did_not_read_is_there_when_it_comes_back(
     await back.disconnect()
 
 
-async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
+async def test_receipts_unread_by_a_slow_consumer_are_stored(
     server: MemoryServer, identities: Identities
 ) -> None:
     transport = MemoryTransport(server.context, JSON_PROTOCOL)
@@ -374,7 +376,7 @@ async def test_confirmations_on_their_way_to_who_does_not_read_are_kept(
     await recipient.disconnect()
 
 
-async def test_a_rejected_flood_is_read_more_slowly_and_holds_up_nobody(
+async def test_a_rejected_flood_is_read_more_slowly_and_delays_no_other(
     server: MemoryServer,
 ) -> None:
     flooder, other = (

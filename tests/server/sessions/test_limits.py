@@ -36,7 +36,7 @@ async def rejections(agent: ConnectedAgent, subject: str, count: int) -> list[st
 # A full mailbox
 
 
-async def test_a_thousand_wait_and_the_next_one_is_rejected_with_queue_full(
+async def test_beyond_a_thousand_pending_a_send_is_rejected_with_queue_full(
     server: MemoryServer,
 ) -> None:
     server.store(1000)
@@ -47,7 +47,9 @@ async def test_a_thousand_wait_and_the_next_one_is_rejected_with_queue_full(
     assert server.relay.metrics().total_messages == 1000
 
 
-async def test_what_a_flushing_recipient_holds_still_takes_room(launcher: ServerLauncher) -> None:
+async def test_messages_in_flight_to_a_flushing_recipient_count_against_the_cap(
+    launcher: ServerLauncher,
+) -> None:
     server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=60), qos=QUIET)
     server.store(60)
     await server.wait_until_idle()
@@ -68,7 +70,7 @@ async def test_every_message_is_either_delivered_or_rejected(launcher: ServerLau
     assert numbers(await server.connect().read()) + rejected == list(range(25))
 
 
-async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(
+async def test_senders_do_not_see_mailbox_pressure(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
@@ -83,7 +85,7 @@ async def test_how_full_a_mailbox_is_stays_between_operator_and_relay(
     assert sent[-1].rejected[0].detail == QUEUE_FULL_TEXT
 
 
-async def test_an_operator_may_show_it(launcher: ServerLauncher) -> None:
+async def test_an_operator_may_show_pressure_to_connected_senders(launcher: ServerLauncher) -> None:
     server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5), qos=QUIET)
     sender = server.connect("agent.b", show_pressure=True)
     for number in range(5):
@@ -97,7 +99,9 @@ async def test_an_operator_may_show_it(launcher: ServerLauncher) -> None:
 # Quotas
 
 
-async def test_twenty_of_an_unknown_sender_wait_and_no_more(server: MemoryServer) -> None:
+async def test_at_most_twenty_messages_of_an_unknown_sender_are_pending(
+    server: MemoryServer,
+) -> None:
     assert await rejections(server.connect("agent.b"), "agent.a", 25) == ["quota_exceeded"] * 5
 
 
@@ -113,7 +117,7 @@ async def test_quotas_are_the_same_after_a_reconnect_and_after_a_restart(
     assert await rejections(server.connect("agent.b"), "agent.a", 1) == ["quota_exceeded"]
 
 
-async def test_what_is_confirmed_makes_room_again(server: MemoryServer) -> None:
+async def test_confirmed_messages_free_the_quota(server: MemoryServer) -> None:
     sender = server.connect("agent.b")
     await rejections(sender, "agent.a", 20)
     agent = server.connect()
@@ -121,7 +125,7 @@ async def test_what_is_confirmed_makes_room_again(server: MemoryServer) -> None:
     assert await rejections(sender, "agent.a", 5) == ["quota_exceeded"] * 2
 
 
-async def test_what_expires_makes_room_again(server: MemoryServer, clock: ManualClock) -> None:
+async def test_expired_messages_free_the_quota(server: MemoryServer, clock: ManualClock) -> None:
     sender = server.connect("agent.b")
     await rejections(sender, "agent.a", 20)
     clock.advance_ms(7 * DAY_MS + 1)
@@ -135,7 +139,7 @@ async def test_a_reply_raises_the_tier_of_the_sender(server: MemoryServer) -> No
     assert await rejections(sender, "agent.a", 30) == []
 
 
-async def test_an_old_reply_is_still_worth_a_hundred(
+async def test_an_old_reply_still_grants_the_second_tier(
     server: MemoryServer, clock: ManualClock
 ) -> None:
     sender, recipient = server.connect("agent.b"), server.connect()
@@ -169,7 +173,7 @@ async def test_a_quota_rejection_has_the_same_text_in_every_tier(
     assert server.relay._runtime.ledger.state.counts["rejected.quota_exceeded"] == 1
 
 
-async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_letter(
+async def test_the_sender_of_an_evicted_message_is_notified_and_it_is_a_dead_letter(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(qos=QosConfig(enabled=True, inbox_max_bytes=30_000))
@@ -189,7 +193,7 @@ async def test_whoever_loses_a_message_to_eviction_is_told_and_it_is_a_dead_lett
     assert await light.read() == []
 
 
-async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_back(
+async def test_the_rate_limit_holds_across_connections_and_reports_retry_after(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(rate_limit=RateLimitConfig(max_per_window=3, window_secs=10))
@@ -205,7 +209,7 @@ async def test_the_rate_limit_holds_across_connections_and_says_when_to_come_bac
 # Time to live
 
 
-async def test_mail_lives_for_seven_days_to_the_millisecond(
+async def test_messages_expire_after_exactly_seven_days(
     server: MemoryServer, clock: ManualClock
 ) -> None:
     server.store(1)
@@ -218,7 +222,7 @@ async def test_mail_lives_for_seven_days_to_the_millisecond(
     assert await server.connect().read() == [frames.QueueStatus(pending=0), frames.Live()]
 
 
-async def test_expired_mail_is_swept_every_five_minutes_and_counted_per_recipient(
+async def test_expired_messages_are_swept_every_five_minutes_and_counted_per_recipient(
     server: MemoryServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert SERVED_SETTINGS.housekeeping.sweep_interval_ms == 5 * 60_000
@@ -235,7 +239,7 @@ async def test_expired_mail_is_swept_every_five_minutes_and_counted_per_recipien
     assert server.relay.metrics().total_messages == 0
 
 
-async def test_nobody_is_told_of_what_expires(server: MemoryServer, clock: ManualClock) -> None:
+async def test_an_expiry_sends_no_notification(server: MemoryServer, clock: ManualClock) -> None:
     sender = server.connect("agent.b")
     await sender.send("agent.a", 1)
     clock.advance_ms(8 * DAY_MS)

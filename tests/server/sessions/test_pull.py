@@ -31,7 +31,7 @@ async def fetch(agent: ConnectedAgent, **asked: object) -> list[frames.Message]:
     return answer.messages
 
 
-async def test_it_is_told_how_much_waits_and_given_nothing(server: MemoryServer) -> None:
+async def test_a_pulling_agent_gets_the_count_and_no_messages(server: MemoryServer) -> None:
     server.store(3)
     await server.wait_until_idle()
     agent = server.connect(receive="pull")
@@ -40,7 +40,7 @@ async def test_it_is_told_how_much_waits_and_given_nothing(server: MemoryServer)
     assert await agent.read() == []
 
 
-async def test_it_is_given_as_many_as_it_asks_for(server: MemoryServer) -> None:
+async def test_a_fetch_returns_up_to_its_limit(server: MemoryServer) -> None:
     server.store(5)
     await server.wait_until_idle()
     agent = await pull(server)
@@ -49,7 +49,9 @@ async def test_it_is_given_as_many_as_it_asks_for(server: MemoryServer) -> None:
     assert numbers(await fetch(agent)) == [4]
 
 
-async def test_what_it_fetched_waited_and_leaves_when_confirmed(server: MemoryServer) -> None:
+async def test_fetched_messages_count_as_stored_and_leave_when_confirmed(
+    server: MemoryServer,
+) -> None:
     sender = server.connect("agent.b")
     await sender.send("agent.a", 1)
     agent = await pull(server)
@@ -66,7 +68,7 @@ async def test_what_it_fetched_waited_and_leaves_when_confirmed(server: MemorySe
     ]
 
 
-async def test_larger_ones_stay_where_they_are_and_in_order(server: MemoryServer) -> None:
+async def test_messages_over_the_size_limit_stay_in_order(server: MemoryServer) -> None:
     sizes = [10, 20_000, 20, 30_000, 30]
     for number, size in enumerate(sizes):
         server.publish([number, "x" * size])
@@ -79,7 +81,7 @@ async def test_larger_ones_stay_where_they_are_and_in_order(server: MemoryServer
     assert [number for number, _ in numbers(await fetch(agent))] == [1, 3]
 
 
-async def test_it_may_wait_for_the_first_message(server: MemoryServer) -> None:
+async def test_a_fetch_may_wait_for_the_first_message(server: MemoryServer) -> None:
     agent = await pull(server)
     agent.send_frame(frames.Fetch(ref=7, wait=60.0))
     assert await agent.read() == []
@@ -89,14 +91,14 @@ async def test_it_may_wait_for_the_first_message(server: MemoryServer) -> None:
     assert (answer.ref, numbers(answer.messages)) == (7, [0, 1])
 
 
-async def test_when_the_wait_is_over_the_answer_is_empty(server: MemoryServer) -> None:
+async def test_a_fetch_that_times_out_is_empty(server: MemoryServer) -> None:
     agent = await pull(server)
     agent.send_frame(frames.Fetch(ref=7, wait=0.01))
     answer = await asyncio.wait_for(agent.session.outbox.take(1, 1), 5)
     assert answer == [frames.FetchedMessages(ref=7, messages=[])]
 
 
-async def test_it_fetches_one_at_a_time(server: MemoryServer) -> None:
+async def test_only_one_fetch_is_allowed_at_a_time(server: MemoryServer) -> None:
     agent = await pull(server)
     agent.send_frame(frames.Fetch(ref=1, wait=60.0), frames.Fetch(ref=2))
     (answer,) = await agent.read()
@@ -106,7 +108,7 @@ async def test_it_fetches_one_at_a_time(server: MemoryServer) -> None:
     assert kinds(await agent.read()) == ["FetchedMessages"]
 
 
-async def test_an_agent_whose_mail_comes_by_itself_cannot_fetch(server: MemoryServer) -> None:
+async def test_an_agent_with_push_delivery_cannot_fetch(server: MemoryServer) -> None:
     agent = server.connect()
     await agent.read()
     agent.send_frame(frames.Fetch(ref=1))
@@ -115,7 +117,7 @@ async def test_an_agent_whose_mail_comes_by_itself_cannot_fetch(server: MemorySe
     assert answer.ref == 1
 
 
-async def test_a_thousand_unconfirmed_are_the_most(launcher: ServerLauncher) -> None:
+async def test_at_most_a_thousand_messages_are_unconfirmed(launcher: ServerLauncher) -> None:
     server = await launcher.open(
         qos=QosConfig(enabled=False), backpressure=BackpressureConfig(enabled=False)
     )
@@ -129,7 +131,7 @@ async def test_a_thousand_unconfirmed_are_the_most(launcher: ServerLauncher) -> 
     assert numbers(await fetch(agent, limit=50)) == [1000]
 
 
-async def test_a_full_hand_waits_until_something_is_confirmed(server: MemoryServer) -> None:
+async def test_a_fetch_at_the_bound_waits_for_a_confirmation(server: MemoryServer) -> None:
     for number in range(30):
         server.publish([number, "x" * 200_000], sender=f"agent.sender-{number}")
     await server.wait_until_idle()
@@ -144,7 +146,7 @@ async def test_a_full_hand_waits_until_something_is_confirmed(server: MemoryServ
     assert kinds(await agent.read()) == ["FetchedMessages"]
 
 
-async def test_one_answer_is_no_longer_than_a_frame_may_be(server: MemoryServer) -> None:
+async def test_one_response_fits_into_a_frame(server: MemoryServer) -> None:
     for number in range(6):
         server.publish([number, "x" * 40_000])
     await server.wait_until_idle()
@@ -152,7 +154,7 @@ async def test_one_answer_is_no_longer_than_a_frame_may_be(server: MemoryServer)
     assert [len(await fetch(agent)) for _ in range(3)] == [3, 3, 0]
 
 
-async def test_leaving_while_it_waits_leaves_nothing_behind(server: MemoryServer) -> None:
+async def test_a_disconnect_during_a_fetch_leaves_nothing_behind(server: MemoryServer) -> None:
     agent = await pull(server)
     agent.send_frame(frames.Fetch(ref=1, wait=60.0))
     agent.disconnect()
@@ -160,7 +162,7 @@ async def test_leaving_while_it_waits_leaves_nothing_behind(server: MemoryServer
     assert numbers(await server.connect().read()) == [0]
 
 
-async def test_kept_confirmations_come_beside_the_messages(server: MemoryServer) -> None:
+async def test_stored_receipts_are_delivered_beside_the_messages(server: MemoryServer) -> None:
     server.connect("agent.b").disconnect()
     server.publish(1)
     recipient = server.connect()
@@ -173,7 +175,7 @@ async def test_kept_confirmations_come_beside_the_messages(server: MemoryServer)
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
-async def test_the_tiers_of_senders_are_told_to_whoever_asks(
+async def test_the_tiers_of_senders_are_returned_on_request(
     server: MemoryServer, protocol: str
 ) -> None:
     server.connect("agent.known").disconnect()

@@ -20,7 +20,7 @@ def confirmed(operations: list[FromRelay]) -> list[tuple[str, bool]]:
     ]
 
 
-async def test_a_connected_sender_is_told_of_a_live_message(server: MemoryServer) -> None:
+async def test_a_connected_sender_gets_a_receipt_for_a_live_message(server: MemoryServer) -> None:
     sender, recipient = server.connect("agent.b"), server.connect()
     await recipient.read()
     (answer,) = await sender.send("agent.a", 1)
@@ -33,7 +33,7 @@ async def test_a_connected_sender_is_told_of_a_live_message(server: MemoryServer
     ]
 
 
-async def test_what_waited_is_said_to_have_been_stored(server: MemoryServer) -> None:
+async def test_a_receipt_marks_a_message_that_was_stored(server: MemoryServer) -> None:
     sender = server.connect("agent.b")
     (answer,) = await sender.send("agent.a", 1)
     assert isinstance(answer, frames.SendResult)
@@ -44,7 +44,7 @@ async def test_what_waited_is_said_to_have_been_stored(server: MemoryServer) -> 
     assert confirmed(await sender.read()) == [(answer.message_id, True)]
 
 
-async def test_what_was_sent_during_the_flush_had_to_wait(server: MemoryServer) -> None:
+async def test_a_message_sent_during_the_flush_counts_as_stored(server: MemoryServer) -> None:
     server.store(1)
     await server.wait_until_idle()
     recipient = server.connect()
@@ -56,7 +56,7 @@ async def test_what_was_sent_during_the_flush_had_to_wait(server: MemoryServer) 
     assert second.was_stored
 
 
-async def test_live_but_unconfirmed_at_the_end_it_comes_back_as_stored(
+async def test_an_unconfirmed_live_message_is_redelivered_as_stored(
     server: MemoryServer,
 ) -> None:
     sender, recipient = server.connect("agent.b"), server.connect()
@@ -75,7 +75,7 @@ async def test_live_but_unconfirmed_at_the_end_it_comes_back_as_stored(
     assert confirmed(await sender.read()) == [(message.envelope.id, True)]
 
 
-async def test_an_absent_sender_finds_its_confirmations_when_it_comes(server: MemoryServer) -> None:
+async def test_a_disconnected_sender_gets_its_receipts_on_connect(server: MemoryServer) -> None:
     sender = server.connect("agent.b")
     (answer,) = await sender.send("agent.a", 1)
     sender.disconnect()
@@ -93,7 +93,7 @@ async def test_an_absent_sender_finds_its_confirmations_when_it_comes(server: Me
     )
 
 
-async def test_kept_confirmations_come_until_they_are_confirmed_themselves(
+async def test_stored_receipts_are_redelivered_until_confirmed(
     server: MemoryServer,
 ) -> None:
     server.connect("agent.b").disconnect()
@@ -114,7 +114,7 @@ async def test_kept_confirmations_come_until_they_are_confirmed_themselves(
     assert kinds(await server.connect("agent.b").read()) == ["QueueStatus", "Live"]
 
 
-async def test_confirmations_are_kept_across_a_restart(launcher: ServerLauncher) -> None:
+async def test_stored_receipts_survive_a_restart(launcher: ServerLauncher) -> None:
     server = await launcher.open()
     server.connect("agent.b").disconnect()
     result = server.publish(1)
@@ -125,7 +125,7 @@ async def test_confirmations_are_kept_across_a_restart(launcher: ServerLauncher)
     assert confirmed(await server.connect("agent.b").read()) == [(result.message_id, True)]
 
 
-async def test_confirmations_make_no_confirmations(server: MemoryServer) -> None:
+async def test_receipts_have_no_receipts(server: MemoryServer) -> None:
     server.connect("agent.b").disconnect()
     server.publish(1)
     recipient = server.connect()
@@ -141,7 +141,7 @@ async def test_confirmations_make_no_confirmations(server: MemoryServer) -> None
     assert RELAY not in {one.subject for one in server.relay.list_endpoints()}
 
 
-async def test_many_confirmed_at_once_are_kept_as_one_message(server: MemoryServer) -> None:
+async def test_many_confirmations_at_once_are_stored_as_one_receipt(server: MemoryServer) -> None:
     server.connect("agent.b").disconnect()
     sent = [server.publish(number).message_id for number in range(20)]
     recipient = server.connect()
@@ -154,7 +154,7 @@ async def test_many_confirmed_at_once_are_kept_as_one_message(server: MemoryServ
     assert ids[-1] is not None
 
 
-async def test_where_payloads_must_be_small_many_confirmations_are_kept_as_several(
+async def test_with_a_small_payload_limit_receipts_are_split(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(max_payload_bytes=500)
@@ -184,7 +184,7 @@ async def test_each_recipient_of_a_broadcast_confirms_for_itself(server: MemoryS
 
 
 @pytest.mark.parametrize("name", [ANONYMOUS, RELAY])
-async def test_nobody_is_told_under_the_relays_own_names(server: MemoryServer, name: str) -> None:
+async def test_reserved_senders_get_no_receipts(server: MemoryServer, name: str) -> None:
     server.relay.register_endpoint(name)
     server.publish(1, sender=name)
     recipient = server.connect()
@@ -193,7 +193,7 @@ async def test_nobody_is_told_under_the_relays_own_names(server: MemoryServer, n
     assert server.relay.metrics().total_messages == 0
 
 
-async def test_a_sender_without_a_mailbox_gets_none(server: MemoryServer) -> None:
+async def test_a_sender_without_a_mailbox_gets_no_receipt(server: MemoryServer) -> None:
     server.publish(1, sender="agent.never-here")
     recipient = server.connect()
     recipient.ack(await recipient.read_messages())
@@ -201,7 +201,7 @@ async def test_a_sender_without_a_mailbox_gets_none(server: MemoryServer) -> Non
     assert server.relay.get_endpoint("agent.never-here") is None
 
 
-async def test_confirming_twice_tells_once(server: MemoryServer) -> None:
+async def test_confirming_twice_creates_one_receipt(server: MemoryServer) -> None:
     sender, recipient = server.connect("agent.b"), server.connect()
     await sender.send("agent.a", 1)
     batch = await recipient.read_messages()
@@ -210,7 +210,7 @@ async def test_confirming_twice_tells_once(server: MemoryServer) -> None:
     assert len(confirmed(await sender.read())) == 1
 
 
-async def test_confirmations_a_sender_never_read_are_kept_for_it(server: MemoryServer) -> None:
+async def test_receipts_a_sender_never_read_are_stored_for_it(server: MemoryServer) -> None:
     sender, recipient = server.connect("agent.b"), server.connect()
     await recipient.read()
     (answer,) = await sender.send("agent.a", 1)
@@ -221,7 +221,7 @@ async def test_confirmations_a_sender_never_read_are_kept_for_it(server: MemoryS
     assert confirmed(await server.connect("agent.b").read()) == [(answer.message_id, False)]
 
 
-async def test_rules_against_everyone_do_not_hold_up_confirmations(server: MemoryServer) -> None:
+async def test_access_rules_do_not_block_receipts(server: MemoryServer) -> None:
     server.connect("agent.b").disconnect()
     server.publish(1)
     recipient = server.connect()
@@ -232,7 +232,7 @@ async def test_rules_against_everyone_do_not_hold_up_confirmations(server: Memor
     assert len(confirmed(await server.connect("agent.b").read())) == 1
 
 
-async def test_a_sender_whose_mailbox_is_full_loses_confirmations_but_not_in_silence(
+async def test_receipts_for_a_full_mailbox_are_lost_and_logged(
     launcher: ServerLauncher, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5))
@@ -246,7 +246,7 @@ async def test_a_sender_whose_mailbox_is_full_loses_confirmations_but_not_in_sil
     assert "receipts for agent.b are lost" in caplog.text
 
 
-async def test_a_message_in_the_relays_name_that_holds_no_confirmations_is_just_a_message(
+async def test_a_message_in_the_relays_name_that_is_no_receipt_is_delivered(
     server: MemoryServer,
 ) -> None:
     server.relay.register_endpoint("agent.a")

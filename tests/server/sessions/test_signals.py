@@ -25,7 +25,7 @@ def typing(data: Any = None) -> Signal:
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
-async def test_a_signal_reaches_a_connected_agent_with_its_true_sender(
+async def test_a_signal_reaches_a_connected_agent_with_its_authenticated_sender(
     server: MemoryServer, protocol: str
 ) -> None:
     agent, other = (
@@ -39,7 +39,7 @@ async def test_a_signal_reaches_a_connected_agent_with_its_true_sender(
     ]
 
 
-async def test_for_an_absent_agent_it_is_lost_and_nothing_is_written(
+async def test_a_signal_to_a_disconnected_agent_is_dropped_and_not_journaled(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open()
@@ -55,7 +55,7 @@ async def test_for_an_absent_agent_it_is_lost_and_nothing_is_written(
     ]
 
 
-async def test_access_rules_hold_for_signals(server: MemoryServer) -> None:
+async def test_access_rules_apply_to_signals(server: MemoryServer) -> None:
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     await other.read()
@@ -70,7 +70,7 @@ async def test_access_rules_hold_for_signals(server: MemoryServer) -> None:
 
 
 @pytest.mark.parametrize("subject", ["agent.>", "agent.*", "_relay", "", "agent..a", "ägent.a"])
-async def test_a_signal_goes_to_one_agent_by_its_name(server: MemoryServer, subject: str) -> None:
+async def test_a_signal_goes_to_exactly_one_subject(server: MemoryServer, subject: str) -> None:
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     await other.read()
@@ -93,7 +93,7 @@ async def test_a_slow_reader_loses_signals_long_before_its_connection(server: Me
     assert numbers(read) == [0]
 
 
-async def test_large_signals_are_dropped_before_they_take_much_memory(server: MemoryServer) -> None:
+async def test_large_signals_are_dropped_before_they_use_much_memory(server: MemoryServer) -> None:
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     for _ in range(20):
@@ -101,7 +101,7 @@ async def test_large_signals_are_dropped_before_they_take_much_memory(server: Me
     assert kinds(await agent.read()).count("Signalled") == 5
 
 
-async def test_a_signal_the_recipients_encoding_has_no_form_for_is_dropped(
+async def test_a_signal_the_recipients_encoding_cannot_represent_is_dropped(
     server: MemoryServer,
 ) -> None:
     agent, other = (
@@ -114,7 +114,7 @@ async def test_a_signal_the_recipients_encoding_has_no_form_for_is_dropped(
     assert [one.signal.data for one in await agent.read()] == ["next"]
 
 
-async def test_what_could_be_no_payload_can_be_no_signal_either(server: MemoryServer) -> None:
+async def test_data_that_is_no_valid_payload_is_no_valid_signal(server: MemoryServer) -> None:
     agent, other = (
         server.connect(),
         server.connect("agent.b", protocol=MSGPACK_PROTOCOL),

@@ -33,7 +33,7 @@ DEAF = {"max_queue": 1, "ping_interval": None}
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
-async def test_two_agents_talk(served: SocketRelay, protocol: str) -> None:
+async def test_two_agents_exchange_messages(served: SocketRelay, protocol: str) -> None:
     one = await served.connect("agent.one", protocol=protocol)
     two = await served.connect("agent.two")
     answer = await one.send("agent.two", {"hello": ["there", 1.5]})
@@ -48,7 +48,7 @@ async def test_two_agents_talk(served: SocketRelay, protocol: str) -> None:
     await two.disconnect()
 
 
-async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketRelay) -> None:
+async def test_frames_sent_just_before_a_disconnect_are_processed(served: SocketRelay) -> None:
     one = await served.connect("agent.one")
     for number in range(20):
         await one.send("agent.two", number)
@@ -63,7 +63,7 @@ async def test_what_an_agent_says_just_before_it_leaves_is_heard(served: SocketR
     await one.disconnect()
 
 
-async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
+async def test_a_shutdown_disconnects_agents_and_keeps_unconfirmed_messages(
     serve_relay: ServeRelay, tmp_path: Path
 ) -> None:
     relay = await serve_relay()
@@ -91,7 +91,7 @@ async def test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
     await two.disconnect()
 
 
-async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay) -> None:
+async def test_after_a_lost_connection_the_agent_gets_the_rest(served: SocketRelay) -> None:
     keys, sender = Identity.new("agent.two"), await served.connect("agent.one")
     for number in range(12):
         await sender.send("agent.two", number)
@@ -111,7 +111,7 @@ async def test_after_a_pulled_cable_the_agent_gets_the_rest(served: SocketRelay)
     await sender.disconnect()
 
 
-async def test_an_agent_that_leaves_may_come_back_at_once(served: SocketRelay) -> None:
+async def test_a_disconnected_agent_may_reconnect_at_once(served: SocketRelay) -> None:
     keys = Identity.new("agent.a")
     for _ in range(20):
         agent = await served.dial()
@@ -119,7 +119,9 @@ async def test_an_agent_that_leaves_may_come_back_at_once(served: SocketRelay) -
         await agent.disconnect()
 
 
-async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: SocketRelay) -> None:
+async def test_a_frame_over_the_protocol_limit_ends_only_its_connection(
+    served: SocketRelay,
+) -> None:
     agent, other = await served.connect("agent.a"), await served.connect("agent.b")
     try:
         await agent.transport.write("x" * (17 * 1024 * 1024))
@@ -131,7 +133,7 @@ async def test_a_frame_longer_than_any_may_be_ends_the_connection_only(served: S
     await other.disconnect()
 
 
-async def test_bytes_that_are_no_websocket_end_their_connection_only(served: SocketRelay) -> None:
+async def test_bytes_that_are_no_websocket_end_only_their_connection(served: SocketRelay) -> None:
     host, port = served.address.split(":")
     for garbage in (b"\x00\xff" * 500, UPGRADE):
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -183,7 +185,7 @@ def watch_lost(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return gone
 
 
-async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
+async def test_a_slow_consumer_delays_no_other_and_loses_its_connection(
     serve_relay: ServeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "CLOSE_DEADLINE_S", 0.1)
@@ -208,7 +210,7 @@ async def test_who_does_not_read_slows_nobody_and_loses_its_connection(
     await two.disconnect()
 
 
-async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
+async def test_an_agent_that_ignores_pings_is_disconnected_with_a_full_buffer(
     serve_relay: ServeRelay,
 ) -> None:
     relay = await serve_relay(**LIMITLESS)
@@ -240,26 +242,24 @@ async def test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
         await task
 
 
-@pytest.mark.parametrize(
-    "name", ["on_shutdown", "after_a_pulled_cable", "who_does_not_read", "who_does_not_answer"]
-)
+@pytest.mark.parametrize("name", ["shutdown", "lost_connection", "slow_consumer", "ignored_pings"])
 def test_the_same_on_uvloop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(tmp_path / "data") as serve_relay:
             match name:
-                case "on_shutdown":
-                    await test_on_shutdown_everyone_is_told_and_what_is_unconfirmed_waits(
+                case "shutdown":
+                    await test_a_shutdown_disconnects_agents_and_keeps_unconfirmed_messages(
                         serve_relay, tmp_path
                     )
-                case "after_a_pulled_cable":
+                case "lost_connection":
                     relay = await serve_relay()
-                    await test_after_a_pulled_cable_the_agent_gets_the_rest(relay)
-                case "who_does_not_read":
-                    await test_who_does_not_read_slows_nobody_and_loses_its_connection(
+                    await test_after_a_lost_connection_the_agent_gets_the_rest(relay)
+                case "slow_consumer":
+                    await test_a_slow_consumer_delays_no_other_and_loses_its_connection(
                         serve_relay, monkeypatch
                     )
                 case _:
-                    await test_who_does_not_answer_pings_is_gone_though_there_is_more_to_send(
+                    await test_an_agent_that_ignores_pings_is_disconnected_with_a_full_buffer(
                         serve_relay
                     )
 

@@ -61,7 +61,7 @@ async def one_switch(server: MemoryServer, chance: random.Random, subject: str) 
     agent.disconnect()
 
 
-async def test_a_message_sent_at_any_moment_around_the_switch_is_not_stranded(
+async def test_a_message_sent_at_any_moment_around_the_switch_is_delivered(
     server: MemoryServer,
 ) -> None:
     with seeded() as chance:
@@ -71,7 +71,7 @@ async def test_a_message_sent_at_any_moment_around_the_switch_is_not_stranded(
     assert server.relay.metrics().total_messages == 0
 
 
-async def test_two_agents_that_answer_each_other_through_reconnects_lose_nothing(
+async def test_two_agents_that_reply_through_reconnects_lose_nothing(
     launcher: ServerLauncher,
 ) -> None:
     server = await launcher.open(qos=QosConfig(enabled=False))
