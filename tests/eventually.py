@@ -5,6 +5,7 @@ something to happen waits for it here, with a deadline and the name of what it w
 """
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
@@ -18,9 +19,15 @@ async def eventually(
     *,
     timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """Return once `condition` holds; fail with `expected` after `timeout_s`."""
+    """Return once `condition` holds; fail with `expected` after `timeout_s`.
+
+    `condition` may be a coroutine function.
+    """
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while True:
+        holds = condition()
+        if await holds if inspect.isawaitable(holds) else holds:
+            return
         assert time.monotonic() < deadline, f"waited {timeout_s} s in vain for {expected}"
         await asyncio.sleep(_POLL_S)
 

@@ -3,9 +3,9 @@
 Each worker begins with an equal, contiguous part of the tests, and takes over the end of another
 worker's part when its own is done. Therefore:
 
-Rule 1. Tests that share a Spark session begin the first part, and tests that start Spark in other
-        processes begin the second: one worker runs the former, another one the latter.
-Rule 2. Among these, tests marked `slow` come first.
+Rule 1. Tests that share a Spark session begin the first part: one worker runs them.
+Rule 2. Tests that start Spark in other processes, and other tests marked `slow`, begin the second.
+        In both parts the slow ones come first.
 Rule 3. All other tests fill the parts up. They are short, so all workers end at the same time.
 """
 

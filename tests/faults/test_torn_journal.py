@@ -40,6 +40,7 @@ async def cut_and_reopen(history: Path, scratch: Path, offset: int, *, index: bo
     shutil.rmtree(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(4))
 async def test_a_cut_at_any_byte_of_the_last_batches_keeps_whole_batches_only(
     history: Path, tmp_path: Path, share: int

@@ -9,6 +9,7 @@ from typing import Any
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
+from tests.eventually import eventually
 from waypost.client import Identity, MessagingGuard
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
@@ -59,11 +60,11 @@ class Model:
 
     async def has_unread(self, count: int) -> None:
         """Wait until `count` messages have arrived."""
-        async with asyncio.timeout(5):
-            while (  # noqa: ASYNC110 - another process may be slow
-                await self.facts("relay_status")
-            )["unread_messages"] < count:
-                await asyncio.sleep(0.01)
+
+        async def has_arrived() -> bool:
+            return bool((await self.facts("relay_status"))["unread_messages"] >= count)
+
+        await eventually(has_arrived, f"{count} unread messages")
 
 
 def text_of(result: CallToolResult) -> str:

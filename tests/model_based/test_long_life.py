@@ -99,6 +99,7 @@ def live(kind: type[Life], chance: random.Random) -> Counter[str]:
     return seen + Counter(id_taken=life.ids_taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Life, LifeInFiles, ForgetfulLife])
 def test_the_accounts_of_a_long_run_agree_at_every_step(kind: type[Life]) -> None:
     with seeded() as chance:

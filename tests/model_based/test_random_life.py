@@ -129,6 +129,7 @@ class ForgetfulChance(Chance):
     kind = ForgetfulLife
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", [Chance, ChanceInFiles, ForgetfulChance])
 def test_the_state_of_a_relay_equals_the_sum_of_its_journal(chance: type[Chance]) -> None:
     run_state_machine_as_test(

@@ -53,7 +53,14 @@ class SocketTransport:
             raise _ended(closed) from None
 
     async def disconnect(self) -> None:
-        await self.socket.close()
+        """Close, and read meanwhile: the answer to the close comes after unread frames."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.socket.close())
+            try:
+                while True:
+                    await self.socket.recv()
+            except ConnectionClosed:
+                pass
 
     def cut(self) -> None:
         """Abort the connection without a close frame."""
