@@ -35,6 +35,7 @@ CERTIFICATE = (
     'write_certificate(Path("cert.pem"), Path("key.pem"))'
 )
 PATIENCE_S = 600
+READY_WITHIN_S = 120.0
 MASKS = (
     *transcripts.NEW_EACH_TIME,
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<time>"),
@@ -187,7 +188,7 @@ class Reader:
             assert is_running or not absent, f"{absent} is not in\n{log.read_text('utf-8')}"
             return not absent
 
-        eventually_blocking(is_ready, f"{wanted} in {log}", timeout_s=PATIENCE_S)
+        eventually_blocking(is_ready, f"{wanted} in {log}", timeout_s=READY_WITHIN_S)
 
     def _stop(self, name: str) -> None:
         process, log = self._terminals.pop(name)
