@@ -1,4 +1,4 @@
-"""The data directory: its layout, and the lock that gives it to one process.
+"""The data directory: its layout, and the lock that only one process can hold.
 
 <data>/
   lock                       held by the owning process; contains its pid

@@ -1,4 +1,4 @@
-"""Settings from `<data>/config.json`, over the caller's, over the defaults.
+"""Settings from `<data>/config.json`, which override the caller's and the defaults.
 
 Failures and answers:
   no file           the caller's settings

@@ -109,11 +109,11 @@ class DropIns:
     def _remove_once_durable(self, mailbox: Mailbox, name: str) -> None:
         """Remove the file last: after a crash, the file or the message must exist."""
         remove = partial(self._maildir.discard, mailbox.hash, name)
-        waiting = self._ledger.journal.barrier()
-        if waiting is None:  # the same file again: its message is durable
+        durable = self._ledger.journal.barrier()
+        if durable is None:  # the same file again: its message is durable
             remove()
         else:
-            waiting.add_done_callback(lambda done: None if done.exception() else remove())
+            durable.add_done_callback(lambda done: None if done.exception() else remove())
 
     def _reject(
         self, mailbox: Mailbox, name: str, content: bytes, reason: str, *, is_dead_letter: bool

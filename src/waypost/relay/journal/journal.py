@@ -61,7 +61,7 @@ class PendingBatch:
 class CommitListeners:
     """Callbacks for the three moments of a batch, each called in the order of registration.
 
-    on_batch_closed  it takes no more events: the state is exactly what `position` stands for
+    on_batch_closed  it accepts no more events: the state is exactly that at `position`
     on_commit        it is durable
     on_visible       it is durable, and an endpoint may have messages to deliver
     """

@@ -67,7 +67,7 @@ class FilePool:
         path, size = self._ready.pop()
         try:
             descriptor = os.open(path, os.O_WRONLY)
-        except FileNotFoundError:  # deleted by someone else
+        except FileNotFoundError:  # deleted by another process
             return False
         try:
             if os.pwrite(descriptor, content, 0) != len(content):

@@ -115,17 +115,17 @@ class MailboxCheck:
 
     def _payload(self, segment: int, body: BodyRef, messages: list[Message]) -> Finding:
         copies = (self._payload_in_file(message) for message in messages)
-        whole = next(
+        intact = next(
             (c for c in copies if len(c) == body.length and zlib.crc32(c) == body.crc), b""
         )
         names = ", ".join(f"{message.id} of {message.endpoint}" for message in messages)
         where = self._bodies_name(segment)
         text = f"the payload of {names} is damaged"
-        if not whole:
+        if not intact:
             self._doubtful.update((message.endpoint, message.id) for message in messages)
             text += " and not in a mailbox file: purge or acknowledge the message"
             return Finding(Part.JOURNAL, where, text, Outcome.LOST)
-        if self._repair and BodyFiles(self._data.journal).restore(segment, body, whole):
+        if self._repair and BodyFiles(self._data.journal).restore(segment, body, intact):
             text += "; restored from its mailbox file"
             return Finding(Part.JOURNAL, where, text, Outcome.REPAIRED)
         return Finding(Part.JOURNAL, where, f"{text}; its mailbox file is intact", Outcome.FOUND)

@@ -1,5 +1,5 @@
 -- The index is derived from the journal and may be deleted at any time.
--- `position` says up to which commit of the journal the other tables stand.
+-- `position` is the commit of the journal up to which the other tables are complete.
 
 create table if not exists position (
     only_row  integer primary key check (only_row = 1),
@@ -16,7 +16,7 @@ create table if not exists endpoints (
 ) without rowid;
 
 -- One row for each message and endpoint: live ones ('new', 'cur') and dead letters ('failed').
--- `ordering` is the event that put it in line: new rows go to the end, which is quickest.
+-- `ordering` is the event that queued it: new rows are appended, which is fastest.
 create table if not exists messages (
     ordering      integer primary key,
     endpoint      text not null,
@@ -44,8 +44,8 @@ create table if not exists last_seen (
     primary key (sender, recipient)
 ) without rowid;
 
--- First results of publishes whose sender chose the id. Ids are each sender's own: `id` is the
--- sender, a space, and the id.
+-- First results of publishes with an id chosen by the sender. `id` is the sender, a space and the
+-- id, because each sender has its own ids.
 create table if not exists duplicates (
     id      text primary key,
     at_us   integer not null,
