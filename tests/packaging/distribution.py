@@ -50,8 +50,18 @@ class Distribution:
         [self.archive] = directory.glob("*.tar.gz")
         self._locked = directory / "locked.txt"
         uv(
-            *("export", "--quiet", "--project", ROOT, "--frozen", "--offline", "--all-extras"),
-            *("--no-dev", "--no-hashes", "--no-emit-project", "--output-file", self._locked),
+            "export",
+            "--quiet",
+            "--project",
+            ROOT,
+            "--frozen",
+            "--offline",
+            "--all-extras",
+            "--no-dev",
+            "--no-hashes",
+            "--no-emit-project",
+            "--output-file",
+            self._locked,
         )
 
     @cached_property

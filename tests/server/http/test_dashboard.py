@@ -91,8 +91,8 @@ async def test_an_inbox_lists_its_senders_with_tiers_and_quotas(
     for _ in range(2):
         await served.publish("agent.a", "x" * 100, token=friend)
     await served.publish("agent.a")
-    told = await served.call("GET", "/v1/endpoints/agent.a/usage", token=served.operator)
-    detail = told.json()
+    response = await served.call("GET", "/v1/endpoints/agent.a/usage", token=served.operator)
+    detail = response.json()
     senders = [(one["sender"], one["messages"], one["tier"]) for one in detail["senders"]]
     assert senders == [("agent.friend", 2, 3), ("_anonymous", 1, 1)]
     tiers = [(one["senders"], one["messages"], one["max_messages"]) for one in detail["tiers"]]
@@ -103,18 +103,18 @@ async def test_an_inbox_lists_its_senders_with_tiers_and_quotas(
 async def test_without_quotas_no_limits_are_reported(serve: Serve) -> None:
     served = await serve(qos=QosConfig(enabled=False))
     await served.publish("agent.a")
-    told = await served.call("GET", "/v1/endpoints/agent.a/usage", token=served.operator)
-    assert {one["max_messages"] for one in told.json()["tiers"]} == {None}
+    response = await served.call("GET", "/v1/endpoints/agent.a/usage", token=served.operator)
+    assert {one["max_messages"] for one in response.json()["tiers"]} == {None}
 
 
 async def test_the_usage_of_an_unknown_inbox_is_404(served: HttpRelay) -> None:
-    told = await served.call("GET", "/v1/endpoints/agent.nobody/usage", token=served.operator)
-    assert told.status_code == 404
+    response = await served.call("GET", "/v1/endpoints/agent.nobody/usage", token=served.operator)
+    assert response.status_code == 404
 
 
 async def test_without_a_lake_there_is_no_report(served: HttpRelay) -> None:
-    told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
-    assert (told["report"], told["backtest_file"], told["problem"]) == (None, None, "")
+    response = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
+    assert (response["report"], response["backtest_file"], response["problem"]) == (None, None, "")
     missing = await served.call("GET", "/v1/pipeline/report", token=served.operator)
     assert missing.status_code == 404
     assert "waypost pipeline run" in missing.json()["error"]
@@ -123,9 +123,9 @@ async def test_without_a_lake_there_is_no_report(served: HttpRelay) -> None:
 async def test_a_report_is_served_with_a_policy_against_scripts(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "report.html").write_text("<h1>Twelve days</h1>")
-    told = await served.call("GET", "/v1/pipeline/report", token=served.operator)
-    assert told.text == "<h1>Twelve days</h1>"
-    assert "sandbox" in told.headers["content-security-policy"]
+    response = await served.call("GET", "/v1/pipeline/report", token=served.operator)
+    assert response.text == "<h1>Twelve days</h1>"
+    assert "sandbox" in response.headers["content-security-policy"]
 
 
 async def test_a_lake_may_be_in_another_directory(
@@ -134,12 +134,12 @@ async def test_a_lake_may_be_in_another_directory(
     lake = tmp_path_factory.mktemp("lake")
     (lake / "backtest.json").write_text('{"messages": 7, "differences": 0}')
     served = await serve(ServeOptions(lake=lake))
-    told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
-    assert (told["lake"], told["backtest"]["messages"]) == (str(lake), 7)
+    response = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
+    assert (response["lake"], response["backtest"]["messages"]) == (str(lake), 7)
 
 
 async def test_an_invalid_backtest_is_reported_as_a_problem(served: HttpRelay) -> None:
     served.context.lake.mkdir()
     (served.context.lake / "backtest.json").write_text("[1")
-    told = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
-    assert "backtest.json cannot be read" in told["problem"]
+    response = (await served.call("GET", "/v1/pipeline", token=served.operator)).json()
+    assert "backtest.json cannot be read" in response["problem"]

@@ -15,10 +15,10 @@ class Pushed:
 
     def __init__(self, subject: str, receive: str = "push") -> None:
         self.subject, self.receive, self.since_us = subject, receive, 0
-        self.told: list[Any] = []
+        self.sent: list[Any] = []
 
     def send(self, operation: object) -> None:
-        self.told.append(operation)
+        self.sent.append(operation)
 
     send_lossy = send
 
@@ -222,9 +222,9 @@ async def test_a_connected_sender_gets_a_receipt_for_an_ack_over_http(served: Ht
     [got] = await served.read("agent.b", token=token_b)
     await served.ack("agent.b", [got["id"]], token=token_b)
     await settle()
-    [told] = sender.told
-    assert (told.message_id, told.recipient) == (sent.json()["message_id"], "agent.b")
-    assert told.was_stored
+    [receipt] = sender.sent
+    assert (receipt.message_id, receipt.recipient) == (sent.json()["message_id"], "agent.b")
+    assert receipt.was_stored
 
 
 async def test_the_inbox_of_a_connected_agent_cannot_be_read(served: HttpRelay) -> None:

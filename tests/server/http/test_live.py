@@ -68,9 +68,9 @@ async def test_inboxes_are_streamed_as_rows_with_their_pressure(served: HttpRela
     await served.publish("agent.a")
     await served.publish("agent.a")
     await served.token("agent.empty")
-    told = (await once(served, "inboxes"))["rows"]
-    assert (told["whole"], told["total"]) == (True, 2)
-    [row] = [one for one in told["rows"] if one["subject"] == "agent.a"]
+    found = (await once(served, "inboxes"))["rows"]
+    assert (found["whole"], found["total"]) == (True, 2)
+    [row] = [one for one in found["rows"] if one["subject"] == "agent.a"]
     assert (row["pending"], row["senders"], row["pressure"]) == (2, 1, 0.002)
 
 
@@ -84,9 +84,9 @@ async def test_breakers_are_streamed_with_their_state_changes(serve: Serve) -> N
     served.relay.subscribe("agent.flaky", fail)
     await served.publish("agent.flaky")
     await served.relay.idle()
-    told = (await once(served, "numbers"))["breakers"]
-    assert [(one["endpoint"], one["state"]) for one in told["states"]] == [("agent.flaky", "OPEN")]
-    assert [(one["before"], one["after"]) for one in told["moves"]] == [("CLOSED", "OPEN")]
+    found = (await once(served, "numbers"))["breakers"]
+    assert [(one["endpoint"], one["state"]) for one in found["states"]] == [("agent.flaky", "OPEN")]
+    assert [(one["before"], one["after"]) for one in found["moves"]] == [("CLOSED", "OPEN")]
 
 
 async def test_problems_are_streamed(served: HttpRelay) -> None:
@@ -100,8 +100,8 @@ async def test_a_stream_continues_until_the_relay_shuts_down(served: HttpRelay) 
     frames = served.context.sampler.stream("numbers")
     assert b"event: history" in await anext(frames)
     await a_second(served)
-    told = b"".join([await anext(frames) for _ in range(2)])
-    assert b"event: sample" in told
+    found = b"".join([await anext(frames) for _ in range(2)])
+    assert b"event: sample" in found
     served.context.sampler.disconnect_all()
     assert [one async for one in frames] == []
 

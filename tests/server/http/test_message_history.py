@@ -7,7 +7,9 @@ from tests.server.http.http_relay import HttpRelay
 from waypost.policy.backpressure import BackpressureConfig
 
 
-async def story(served: HttpRelay, message_id: str, token: str) -> list[dict[str, Any]] | None:
+async def visible_steps(
+    served: HttpRelay, message_id: str, token: str
+) -> list[dict[str, Any]] | None:
     answered = await served.call("GET", f"/v1/messages/{message_id}", token=token)
     assert answered.status_code in (200, 404)
     return answered.json()["steps"] if answered.status_code == 200 else None
@@ -25,17 +27,16 @@ async def sent_and_done(served: HttpRelay) -> str:
 async def test_sender_and_recipient_see_the_outcome(served: HttpRelay) -> None:
     message_id = await sent_and_done(served)
     for who in ("agent.a", "agent.b"):
-        steps = await story(served, message_id, await served.token(who))
+        steps = await visible_steps(served, message_id, await served.token(who))
         assert steps is not None
         assert [step["kind"] for step in steps] == ["accepted", "leased", "acked"]
 
 
 async def test_the_operator_sees_every_check(served: HttpRelay) -> None:
-    steps = await story(served, await sent_and_done(served), served.operator)
+    steps = await visible_steps(served, await sent_and_done(served), served.operator)
     assert steps is not None
-    assert [step["kind"] for step in steps if step["kind"] != "check"] == [
-        *("accepted", "leased", "acked")
-    ]
+    kinds = [step["kind"] for step in steps if step["kind"] != "check"]
+    assert kinds == ["accepted", "leased", "acked"]
     assert any(step["text"].startswith("rate limit passed") for step in steps)
     assert all(step["seq"] > 0 for step in steps)
 
@@ -54,7 +55,7 @@ async def test_agents_see_no_figures(serve: Serve) -> None:
     token = await served.token("agent.a")
     await served.publish("agent.b", token=token)
     await served.publish("agent.b", token=token, message_id="late")
-    steps = await story(served, "late", token)
+    steps = await visible_steps(served, "late", token)
     assert steps is not None
     assert [(step["kind"], step["text"]) for step in steps] == [
         ("rejected", "agent.a -> agent.b: backpressure")
@@ -67,8 +68,8 @@ async def test_a_recipient_of_many_sees_its_own_mailbox_only(served: HttpRelay) 
         served.relay.register_endpoint(subject)
     sent = await served.publish("agent.*", token=await served.token("agent.a"))
     message_id = sent.json()["message_id"]
-    as_recipient = await story(served, message_id, await served.token("agent.b"))
-    as_sender = await story(served, message_id, await served.token("agent.a"))
+    as_recipient = await visible_steps(served, message_id, await served.token("agent.b"))
+    as_sender = await visible_steps(served, message_id, await served.token("agent.a"))
     assert as_recipient is not None
     assert as_sender is not None
     assert {step["endpoint"] for step in as_recipient} == {"agent.b"}
@@ -82,6 +83,6 @@ async def test_reusing_the_id_of_another_agent_reveals_nothing(served: HttpRelay
     sent = await served.publish("agent.b", token=await served.token("agent.a"), message_id="m1")
     assert sent.json()["delivered_to"] == 1
     assert await served.read("agent.b", token=reader)
-    steps = await story(served, "m1", spy)
+    steps = await visible_steps(served, "m1", spy)
     assert steps is not None
     assert [step["kind"] for step in steps] == ["accepted", "acked"]

@@ -63,8 +63,8 @@ async def test_dead_letters_are_listed_with_their_reason(served: HttpRelay) -> N
     await dead_letter(served, "agent.b", "m1")
     await dead_letter(served, "agent.c", "m2")
     listed = await ask(served, "GET", "/v1/dead-letters?subject=agent.b")
-    [letter] = listed["dead_letters"]
-    assert (letter["envelope"]["id"], letter["reason"]) == ("m1", "call budget exhausted")
+    [dead] = listed["dead_letters"]
+    assert (dead["envelope"]["id"], dead["reason"]) == ("m1", "call budget exhausted")
     assert (await ask(served, "GET", "/v1/dead-letters"))["total"] == 2
 
 

@@ -174,8 +174,8 @@ async def test_the_byte_cap_evicts_the_oldest_of_the_heaviest_with_a_notice(serv
     got = await served.read("agent.b", token=await served.token("agent.b"))
     assert [one["payload"][:5] for one in got] == ["early", "yyyyy", "zzzzz", "late"]
     assert heard == [("agent.heavy", "evicted")]
-    [letter] = await served.relay.dead_letters("agent.b")
-    assert letter.envelope.id == first.json()["message_id"]
+    [dead] = await served.relay.dead_letters("agent.b")
+    assert dead.envelope.id == first.json()["message_id"]
 
 
 async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: HttpRelay) -> None:

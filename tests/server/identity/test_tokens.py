@@ -12,7 +12,7 @@ from waypost.wire.handshake import from_text, to_text
 
 TOKENS = Tokens(b"s" * 43)
 NOW = 1_700_000_000_000
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 
 subjects = st.from_regex(r"[A-Za-z0-9_-]{1,20}(\.[A-Za-z0-9_-]{1,12}){0,15}", fullmatch=True)
 
@@ -34,15 +34,15 @@ def test_the_longest_subject_gets_a_token() -> None:
     assert TOKENS.subject_of(token, NOW) == subject
 
 
-@given(place=st.integers(0, 10_000), letter=st.sampled_from(LETTERS))
-def test_a_changed_token_is_invalid(place: int, letter: str) -> None:
+@given(position=st.integers(0, 10_000), character=st.sampled_from(ALPHABET))
+def test_a_changed_token_is_invalid(position: int, character: str) -> None:
     token, _ = TOKENS.issue("agent.alice", NOW)
-    place %= len(token)
-    changed = token[:place] + letter + token[place + 1 :]
+    position %= len(token)
+    changed = token[:position] + character + token[position + 1 :]
     assert TOKENS.subject_of(changed, NOW) == ("agent.alice" if changed == token else None)
 
 
-@given(garbage=st.text() | st.binary() | st.none() | st.integers() | st.text(LETTERS))
+@given(garbage=st.text() | st.binary() | st.none() | st.integers() | st.text(ALPHABET))
 def test_random_text_is_an_invalid_token_and_no_error(garbage: Any) -> None:
     assert TOKENS.subject_of(garbage, NOW) is None
 

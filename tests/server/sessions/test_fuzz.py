@@ -26,11 +26,10 @@ from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
 FRAMES = int(os.environ.get("WAYPOST_FUZZ_FRAMES", "2000"))
 SUBJECTS = [f"agent.{name}" for name in "abcd"]
-STRANGE = [
-    *(None, True, -1, 0, 1, 2**53, 2**63, 2**70, -(2**63), 0.5, 1e308),
-    *("", "x", "agent.a", "agent.>", "_relay", "\x00", "ü" * 40, "../..", "\U0001f4a9"),
-    *([], {}, [[]], [1, "x"], {"a": 1}, {"op": "ack"}),
-]
+STRANGE_NUMBERS = [None, True, -1, 0, 1, 2**53, 2**63, 2**70, -(2**63), 0.5, 1e308]
+STRANGE_TEXTS = ["", "x", "agent.a", "agent.>", "_relay", "\x00", "ü" * 40, "../..", "\U0001f4a9"]
+STRANGE_STRUCTURES = [[], {}, [[]], [1, "x"], {"a": 1}, {"op": "ack"}]
+STRANGE = [*STRANGE_NUMBERS, *STRANGE_TEXTS, *STRANGE_STRUCTURES]
 
 
 class Fuzzer:

@@ -319,9 +319,8 @@ async def test_a_slow_consumer_delays_no_other_and_is_disconnected_at_the_bound(
     sloth, one, two = [await enter(server, f"agent.{name}") for name in ("sloth", "one", "two")]
     assert isinstance(sloth.transport, MemoryTransport)
     sloth.transport.reads.clear()
-    sends = [
-        frames.Send(ref=ref, subject="agent.void", payload=msgspec.Raw(b"1")) for ref in range(256)
-    ]
+    raw = msgspec.Raw(b"1")
+    sends = [frames.Send(ref=ref, subject="agent.void", payload=raw) for ref in range(256)]
     for _ in range(outbox_max_operations // 256 + 3):
         sloth.transport.put(sloth.frame(sends))
         await one.send("agent.sloth", "for you")

@@ -78,9 +78,9 @@ async def test_senders_do_not_see_mailbox_pressure(
     await sender.read()
     for number in range(6):
         sender.put("agent.a", number)
-    told = await sender.read()
-    assert kinds(told) == ["SendResult"] * 6 + ["QueueFull"]
-    sent = [one for one in told if isinstance(one, frames.SendResult)]
+    received = await sender.read()
+    assert kinds(received) == ["SendResult"] * 6 + ["QueueFull"]
+    sent = [one for one in received if isinstance(one, frames.SendResult)]
     assert [one.mailbox_pressure for one in sent] == [{}] * 6
     assert sent[-1].rejected[0].detail == QUEUE_FULL_TEXT
 
@@ -90,10 +90,10 @@ async def test_an_operator_may_show_pressure_to_connected_senders(launcher: Serv
     sender = server.connect("agent.b", show_pressure=True)
     for number in range(5):
         sender.put("agent.a", number)
-    told = await sender.read()
-    sent = [one for one in told if isinstance(one, frames.SendResult)]
+    received = await sender.read()
+    sent = [one for one in received if isinstance(one, frames.SendResult)]
     assert list(sent[-1].mailbox_pressure.values()) == [0.8]
-    assert "Signalled" in kinds(told)
+    assert "Signalled" in kinds(received)
 
 
 # Quotas
@@ -181,14 +181,14 @@ async def test_the_sender_of_an_evicted_message_is_notified_and_it_is_a_dead_let
     (first,) = await heavy.send("agent.a", "x" * 12_000)
     await heavy.send("agent.a", "y" * 12_000)
     await light.send("agent.a", "z" * 9_000)
-    (told,) = [one for one in await heavy.read() if isinstance(one, frames.Signalled)]
+    (received,) = [one for one in await heavy.read() if isinstance(one, frames.Signalled)]
     assert isinstance(first, frames.SendResult)
-    assert (told.sender, told.signal.state, told.signal.endpoint_subject) == (
+    assert (received.sender, received.signal.state, received.signal.endpoint_subject) == (
         "",
         "evicted",
         "agent.a",
     )
-    assert told.signal.data["message_id"] == first.message_id
+    assert received.signal.data["message_id"] == first.message_id
     assert [one.envelope.id for one in await server.relay.dead_letters()] == [first.message_id]
     assert await light.read() == []
 

@@ -58,9 +58,9 @@ async def test_fetched_messages_count_as_stored_and_leave_when_confirmed(
     (message,) = await fetch(agent)
     assert message.was_stored
     agent.ack([message])
-    (told,) = await sender.read()
-    assert isinstance(told, frames.DeliveryConfirm)
-    assert told.was_stored
+    (received,) = await sender.read()
+    assert isinstance(received, frames.DeliveryConfirm)
+    assert received.was_stored
     agent.disconnect()
     assert await server.connect().read() == [
         frames.QueueStatus(pending=0),

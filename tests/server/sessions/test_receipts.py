@@ -177,8 +177,8 @@ async def test_each_recipient_of_a_broadcast_confirms_for_itself(server: MemoryS
     assert isinstance(answer, frames.SendResult)
     for agent in recipients.values():
         agent.ack(await agent.read_messages())
-    told = await sender.read()
-    assert {one.recipient for one in told if isinstance(one, frames.DeliveryConfirm)} == set(
+    received = await sender.read()
+    assert {one.recipient for one in received if isinstance(one, frames.DeliveryConfirm)} == set(
         recipients
     )
 
