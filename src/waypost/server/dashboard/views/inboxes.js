@@ -19,7 +19,7 @@ function pressureCell() {
 const COLUMNS = [
   { name: "subject", label: "Inbox", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
   { name: "pressure", label: "Pressure", kind: "number", value: (one) => one.pressure, cell: pressureCell },
-  { name: "pending", label: "Waiting", kind: "number", value: (one) => one.pending, text: (one) => count(one.pending) },
+  { name: "pending", label: "Pending", kind: "number", value: (one) => one.pending, text: (one) => count(one.pending) },
   { name: "leased", label: "Leased", kind: "number wide", value: (one) => one.leased, text: (one) => count(one.leased) },
   { name: "dead", label: "Dead", kind: "number wide", value: (one) => one.dead, text: (one) => count(one.dead) },
   { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },

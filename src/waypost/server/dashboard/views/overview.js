@@ -116,7 +116,7 @@ function makeCharts() {
     new TimeChart({
       title: "In the relay", note: "stored messages", words: compact, least: 4,
       series: [
-        { name: "Waiting", kind: "stored", value: held("pending") },
+        { name: "Pending", kind: "stored", value: held("pending") },
         { name: "Leased", kind: "delivered", value: held("held") },
         { name: "Dead", kind: "dead", value: held("dead") },
       ],
