@@ -1,4 +1,4 @@
-"""A browser for each module, a relay for all of them. What goes wrong in a page fails its test."""
+"""A browser per module and one relay. An error on the page fails its test."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardRelay]:
 
 @pytest.fixture
 def own_relay(tmp_path: Path) -> Iterator[DashboardRelay]:
-    """One that nobody else uses."""
+    """A relay for one test alone."""
     served = DashboardRelay(tmp_path / "data")
     yield served
     served.end()
@@ -51,7 +51,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def open_page(context: BrowserContext, relay: DashboardRelay) -> Iterator[OpenPage]:
-    """Opens the dashboard at a route, signed in unless told otherwise."""
+    """Return a function that opens the dashboard at a route, signed in by default."""
     problems: list[str] = []
 
     def opening(route: str = "#/", *, signed_in: bool = True, at: DashboardRelay = relay) -> Page:
@@ -69,6 +69,6 @@ def open_page(context: BrowserContext, relay: DashboardRelay) -> Iterator[OpenPa
 
 
 def _note(problems: list[str], kind: str, text: str) -> None:
-    """Refusals of the relay are news, not mistakes of the page."""
+    """Record errors of the page; failed requests are not among them."""
     if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
         problems.append(text)

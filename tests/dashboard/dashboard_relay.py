@@ -39,7 +39,7 @@ class DashboardRelay(RelayProcess):
         return answered.json()
 
     def publish(self, subject: str, payload: object = "hello", **fields: Any) -> str:
-        """The id of a message that was stored."""
+        """Publish a message and return its id."""
         body = {"subject": subject, "payload": payload, **fields}
         return str(self.ask("POST", "/v1/messages", json=body)["message_id"])
 
@@ -48,14 +48,14 @@ class DashboardRelay(RelayProcess):
         self.ask("POST", "/v1/messages", json={"messages": messages})
 
     def dead_letter(self, subject: str, message_id: str, payload: object = "dead") -> None:
-        """Make a dead letter that can be put back: its budget is spent, its time is not over."""
+        """Create a dead letter that can be redriven: its budget is used up, it has not expired."""
         body = {"subject": subject, "payload": payload, "message_id": message_id}
         spent = {"hop_count": 5, "max_hops": 5}
         answered = self.client.post("/v1/messages", json={**body, "budget": spent})
         assert answered.status_code == 422, answered.text
 
     def acknowledge(self, subject: str, limit: int = 100) -> int:
-        """Read an inbox and acknowledge what was in it."""
+        """Read an inbox and acknowledge its messages."""
         read = self.ask("GET", f"/v1/inbox/{subject}", params={"limit": limit})
         ids = [one["id"] for one in read["messages"]]
         return int(self.ask("POST", f"/v1/inbox/{subject}/ack", json={"ids": ids})["count"])

@@ -39,6 +39,6 @@ def print_url(url: str) -> None:
     sys.stdout.flush()
 
 
-# The server passes the signal that stopped it on to whoever handled it before.
+# The server passes the signal that stopped it on to the previous handler.
 signal.signal(signal.SIGTERM, lambda number, frame: None)
 asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""What an operator does from the dashboard: put back, purge, rules, settings."""
+"""Actions on the dashboard: redrive, purge, rules, settings."""
 
 import json
 import re

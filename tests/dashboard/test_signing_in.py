@@ -1,4 +1,4 @@
-"""Who may see the dashboard, and where the token goes."""
+"""Sign-in, and the storage of the token."""
 
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -22,7 +22,7 @@ def test_a_wrong_token_shows_the_path_of_the_right_one_and_is_not_retried(
     sign_in(page, "guess")
     expect(page.get_by_role("alert").filter(has_text="DATA_DIR/operator-token")).to_be_visible()
     expect(page.get_by_label("Token")).to_be_focused()
-    page.wait_for_timeout(1500)  # a loop would show by then
+    page.wait_for_timeout(1500)  # a retry loop would show by then
     assert len([one for one in asked if "/v1/" in one]) == 1
 
 

@@ -1,4 +1,4 @@
-"""The dashboard under difficult conditions: many inboxes, no relay, no mouse, a phone, malice."""
+"""The dashboard with many inboxes, without a relay, by keyboard, on a phone, with hostile data."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""What each view shows, with real traffic behind it."""
+"""The views of the dashboard, with real traffic."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_an_inbox_shows_its_usage_by_sender_and_tier(
     sender = page.get_by_role("row", name=re.compile("^_operator"))
     expect(sender).to_contain_text("1 unknown")
     expect(sender).to_contain_text("8")
-    expect(sender).to_contain_text("40%")  # of the 20 that somebody unknown may have
+    expect(sender).to_contain_text("40%")  # of the quota of 20 for unknown senders
     tier = page.get_by_role("row", name=re.compile("^1 unknown"))
     expect(tier).to_contain_text("20, 256 KiB")
 

@@ -1,4 +1,4 @@
-"""One build, and one environment for each extra, for all tests that look at them."""
+"""One build, and one environment per extra, shared by all tests."""
 
 from collections.abc import Callable
 from functools import cache
@@ -17,7 +17,7 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
 def installed(
     distribution: Distribution, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Installed]:
-    """The environment with an extra, or with "" without any."""
+    """Return the environment with an extra; "" is none."""
 
     @cache
     def install(extra: str) -> Installed:

@@ -1,4 +1,4 @@
-"""The project as others get it: a wheel and a source archive, and environments that have it."""
+"""A wheel, a source archive, and environments with them installed."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
-# What would point at this checkout, or at an environment that somebody has activated.
+# Variables that would point at this checkout or at an active environment.
 NOT_OURS = ("PYTHONPATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")
 
 
@@ -25,7 +25,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def uv(*arguments: object, **more: str) -> str:
-    """What uv prints; it must succeed. `more` is its environment."""
+    """Run uv and return its output; fail if it fails. `more` is its environment."""
     beside = Path(sys.executable).parent
     program = shutil.which("uv", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
     assert program is not None, "no uv here; ./run installs it into .venv"
@@ -42,7 +42,7 @@ def uv(*arguments: object, **more: str) -> str:
 
 
 class Distribution:
-    """A wheel made from the source archive, as `uv build` does; no network is needed for that."""
+    """A wheel built from the source archive by `uv build`, without network."""
 
     def __init__(self, directory: Path) -> None:
         uv("build", "--quiet", "--offline", "--out-dir", directory, ROOT)
@@ -76,7 +76,7 @@ class Distribution:
             return HeaderParser().parsestr(wheel.read(name).decode())
 
     def install(self, directory: Path, extra: str = "") -> "Installed":
-        """A new environment with nothing but the wheel and what it asks for, as locked."""
+        """Create an environment with the wheel and its locked requirements only."""
         uv("venv", "--quiet", "--python", sys.executable, directory)
         wanted = f"waypost{f'[{extra}]' if extra else ''} @ {self.wheel.as_uri()}"
         python = directory / "bin" / "python"
@@ -97,7 +97,7 @@ class Installed:
         return self._run(self.bin / "waypost", *arguments)
 
     def python(self, program: str) -> str:
-        """What a program prints; it must succeed."""
+        """Run a program and return its output; fail if it fails."""
         done = self._run(self.bin / "python", "-W", "error", "-c", program)
         assert done.returncode == 0, done.stderr
         return done.stdout

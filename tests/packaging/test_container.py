@@ -1,4 +1,4 @@
-"""deploy/Dockerfile: there need be no Docker here, so what it does is done by hand."""
+"""deploy/Dockerfile: checked without Docker, by running its steps."""
 
 import json
 import re
@@ -20,7 +20,7 @@ IGNORED = ROOT / "deploy" / "Dockerfile.dockerignore"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction with its arguments, without comments, on one line."""
+    """Yield each instruction with its arguments, without comments and line breaks."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     lines = text.replace("\\\n", " ").splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
@@ -31,7 +31,7 @@ def given(name: str) -> list[str]:
 
 
 def copied() -> list[str]:
-    """What is copied out of the repository."""
+    """Return the files copied from the repository."""
     copies = [one.split() for one in given("COPY") if not one.startswith("--from")]
     return [source for *sources, _ in copies for source in sources]
 

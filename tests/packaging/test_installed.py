@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own: what works with which extra, and what it says if not."""
+"""The wheel in a clean environment: what works with which extra, and the error without it."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""deploy/waypost.service: what it starts, and what it takes away from it."""
+"""deploy/waypost.service: its command and its sandbox."""
 
 import ctypes
 import re
@@ -16,7 +16,7 @@ from waypost.cli.app import app
 
 UNIT = ROOT / "deploy" / "waypost.service"
 PR_GET_MDWE = 66
-# Sets what MemoryDenyWriteExecute= is about, for good, and becomes the command line.
+# Applies MemoryDenyWriteExecute= to this process, then executes the command line.
 HARDENED = """
 import ctypes, sys
 PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
@@ -104,7 +104,9 @@ def test_a_relay_runs_without_writable_executable_memory(tmp_path: Path) -> None
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_finds_no_fault_with_it(tmp_path: Path) -> None:
-    unit = tmp_path / "waypost.service"  # with a program that exists, or that is the fault
+    unit = (
+        tmp_path / "waypost.service"
+    )  # with an existing program, so that systemd does not report that
     unit.write_text(UNIT.read_text().replace("/opt/waypost/bin/waypost", sys.executable))
     verify = ["systemd-analyze", "verify", unit]
     done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""deploy/grafana and deploy/prometheus ask for numbers that a relay has."""
+"""deploy/grafana and deploy/prometheus use existing metrics."""
 
 import json
 import re
@@ -23,7 +23,7 @@ NOT_SHOWN = {"waypost_agent_rate_limit_rejections"}  # the same as the reason ra
 
 
 class Series(NamedTuple):
-    """What a relay says at /metrics: names of metrics, and for each sample its labels."""
+    """Return the metrics of a relay: names, and the labels of each sample."""
 
     families: set[str]
     samples: dict[str, list[dict[str, str]]]
@@ -37,7 +37,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Series:
             text = answer.read().decode()
     found = Series(set(), {})
     for family in text_string_to_metric_families(text):
-        if not family.name.endswith("_created"):  # since when something is counted
+        if not family.name.endswith("_created"):  # the start of a counter
             found.families.add(family.name)
         for sample in family.samples:
             found.samples.setdefault(sample.name, []).append(sample.labels)
@@ -76,7 +76,7 @@ def test_every_query_uses_existing_metrics(series: Series, query: str) -> None:
             if label in OF_PROMETHEUS:
                 continue
             assert all(label in one for one in labels), f"{name} has no {label}"
-            if operator == "=" and label != "status":  # statuses are there once they happen
+            if operator == "=" and label != "status":  # a status exists after its first response
                 assert value in {one[label] for one in labels}, f"{name} is never {label}={value}"
 
 

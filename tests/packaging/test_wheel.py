@@ -1,4 +1,4 @@
-"""What is in the wheel and in the source archive, and what they ask for."""
+"""Contents and requirements of the wheel and the source archive."""
 
 import re
 import tarfile
@@ -54,7 +54,7 @@ def test_the_source_archive_holds_the_source(distribution: Distribution) -> None
 
 
 def asked_for(distribution: Distribution, extra: str) -> set[str]:
-    """The packages that an extra asks for by itself; extras of our own are followed."""
+    """Return the packages that an extra requires, including those of extras it refers to."""
     wanted = set()
     for line in distribution.metadata.get_all("Requires-Dist") or []:
         requirement, _, marker = line.partition(";")

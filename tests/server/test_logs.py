@@ -1,4 +1,4 @@
-"""Log lines for machines and for people."""
+"""Log lines as JSON and as plain text."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Mailboxes for those who are written to before they were ever here."""
+"""Mailboxes created by the first message to a subject."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from waypost.testing import ManualClock
 
 @pytest.fixture
 def factories() -> list[MailboxFactory]:
-    """The factory that the relay uses, once a test has made one."""
+    """The factory that the relay uses, once a test has created it."""
     return []
 
 
@@ -92,7 +92,7 @@ async def test_there_is_a_bound(
     ]
     assert delivered == [1, 1, 0, 0, 0, 0]
     warned = [one for one in caplog.records if one.levelno == logging.WARNING]
-    assert len(warned) == 3  # of 4 refusals: the 1st, 2nd and 4th
+    assert len(warned) == 3  # of 4 rejections: the 1st, 2nd and 4th
 
 
 async def test_empty_mailboxes_are_removed_to_make_room(

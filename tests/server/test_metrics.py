@@ -1,4 +1,4 @@
-"""Numbers for Prometheus."""
+"""Metrics for Prometheus."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +31,7 @@ async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerCon
 
 
 def numbers(context: ServerContext) -> dict[str, float]:
-    """Every sample by its name and labels."""
+    """Return every sample by name and labels."""
     text = context.http_metrics.render(context.relay, 0).decode()
     return {
         f"{sample.name}{list(sample.labels.values()) or ''}": sample.value

@@ -1,4 +1,4 @@
-"""HttpRelay relays for tests: real directories, no sockets, time moved by hand."""
+"""Relays served over HTTP: real directories, no sockets, a manual clock."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
-    """Serves a relay on `data`; keywords are fields of `Settings`, `options` is for serving."""
+    """Serve a relay on `data`; keywords are fields of `Settings`."""
     async with AsyncExitStack() as stack:
 
         async def start(options: ServeOptions | None = None, **fields: object) -> HttpRelay:

@@ -32,7 +32,7 @@ class HttpRelay:
         self._identities: dict[str, Identity] = {}
 
     async def token(self, subject: str) -> str:
-        """A fresh token, got the way agents get it."""
+        """Authenticate and return a new token."""
         identity = self._identities.setdefault(subject, Identity.new(subject))
         challenge = await self.call("POST", "/v1/auth/challenge")
         given = await self.call("POST", "/v1/auth/token", json=self.proof(identity, challenge))
@@ -40,7 +40,7 @@ class HttpRelay:
         return str(given.json()["token"])
 
     def proof(self, identity: Identity, challenge: httpx.Response) -> dict[str, Any]:
-        """What `identity` answers to a challenge."""
+        """Return the proof of `identity` for a challenge."""
         proof = identity.prove(challenge.json()["nonce"], ORIGIN)
         return {
             "subject": proof.subject,
@@ -54,7 +54,7 @@ class HttpRelay:
     async def call(
         self, method: str, path: str, *, token: str | None = None, **request: Any
     ) -> httpx.Response:
-        """Any request."""
+        """Send a request."""
         headers = dict(request.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -68,12 +68,12 @@ class HttpRelay:
         return await self.call("POST", "/v1/messages", token=token, json=body)
 
     async def read(self, subject: str, *, token: str, **query: Any) -> list[dict[str, Any]]:
-        """The messages leased from an inbox."""
+        """Lease messages from an inbox."""
         read = await self.call("GET", f"/v1/inbox/{subject}", token=token, params=query)
         assert read.status_code == 200, read.text
         messages: list[dict[str, Any]] = read.json()["messages"]
         return messages
 
     async def ack(self, subject: str, ids: list[str], *, token: str) -> httpx.Response:
-        """Say that messages are done."""
+        """Acknowledge messages."""
         return await self.call("POST", f"/v1/inbox/{subject}/ack", token=token, json={"ids": ids})

@@ -1,4 +1,4 @@
-"""Who may call what: every operation, by everybody."""
+"""Access control: every operation with every kind of caller."""
 
 from typing import Any
 
@@ -21,15 +21,22 @@ BODIES: dict[tuple[str, str], Any] = {
     },
 }
 
-# What each is answered: without a token, with garbage, with one that is over, by another agent,
-# by the agent it is about, and by the operator. "agent.b" owns what is asked for.
+# The status of each operation: without a token, with a malformed one, with an expired one, for
+# another agent, for the owner, and for the operator. "agent.b" is the owner.
 OPEN = (200, 200, 200, 200, 200, 200)
 OPERATOR = (401, 401, 401, 403, 403, 200)
 OWN = (401, 401, 401, 403, 200, 200)
 
 ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("POST", "/v1/auth/challenge"): OPEN,
-    ("POST", "/v1/auth/token"): (400, 400, 400, 400, 400, 400),  # no such keys, whoever asks
+    ("POST", "/v1/auth/token"): (
+        400,
+        400,
+        400,
+        400,
+        400,
+        400,
+    ),  # the keys are invalid for every caller
     ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
     ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
@@ -64,7 +71,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
 }
 QUERIES = {
     ("DELETE", "/v1/rules"): {"from": "a", "to": "b"},
-    ("GET", "/v1/live"): {"once": "true"},  # or it would never end
+    ("GET", "/v1/live"): {"once": "true"},  # otherwise the stream would not end
 }
 CALLERS = ("nobody", "garbage", "expired", "other", "owner", "operator")
 
@@ -89,7 +96,7 @@ def test_every_operation_is_in_the_table() -> None:
 async def test_each_response_matches_the_table(
     served: HttpRelay, method: str, path: str, caller: str
 ) -> None:
-    await served.token("agent.b")  # somebody with keys of its own
+    await served.token("agent.b")  # the owner must be a known agent
     await served.publish("agent.b", message_id="m1")
     await served.call("POST", "/v1/rules", token=served.operator, json=BODIES["POST", "/v1/rules"])
     token = await token_of(served, caller)

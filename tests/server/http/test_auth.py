@@ -1,4 +1,4 @@
-"""How an agent gets a token over HTTP, and when it does not."""
+"""Authentication over HTTP."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The interface keeps to its own document, whatever is sent: by anyone, an agent, the operator.
+"""Every response matches the OpenAPI document, for anonymous callers, agents and the operator.
 
 Requests are made up from the document, valid and invalid ones. No answer may be a mistake of
 ours, and each must have a documented status, content type and shape.
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def without_security(document: dict[str, Any]) -> dict[str, Any]:
-    """Tokens are not made up here: each caller has its own."""
+    """Return the document without security: each caller has its own token."""
     for methods in document["paths"].values():
         for operation in methods.values():
             operation.pop("security", None)
@@ -54,7 +54,7 @@ CHECKS = [
 
 
 class Background:
-    """An event loop in a thread: the relay lives there while the examples are made up here."""
+    """An event loop in a thread for the relay; examples are generated in the main thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -91,7 +91,7 @@ async def serve(data: Path) -> AsyncIterator[HttpRelay]:
 
 
 class Caller:
-    """Sends made-up requests, always with the same token or none."""
+    """Sends generated requests with a fixed token or none."""
 
     def __init__(self, background: Background, served: HttpRelay, token: str | None) -> None:
         self._background = background
@@ -128,7 +128,7 @@ def caller(
 
 
 def aim(case: schemathesis.Case) -> None:
-    """Ask for what exists, where a made-up name would do too; and never wait for what comes."""
+    """Use existing names in half of the requests, and never long-poll."""
     named = case.path_parameters or {}
     if case.path == "/v1/live" and (case.query or {}).get("once", False) in (False, "false"):
         case.query = {**(case.query or {}), "once": "true"}

@@ -1,4 +1,4 @@
-"""What the dashboard is made of, and what it asks for besides: one inbox, the lake."""
+"""The files of the dashboard, and its own requests: usage of an inbox, pipeline results."""
 
 import re
 from importlib import resources

@@ -1,4 +1,4 @@
-"""The interface as it describes itself."""
+"""The OpenAPI document and its HTML page."""
 
 import json
 import re
@@ -16,7 +16,7 @@ OPERATION_IDS = [one.name for one in OPERATIONS]
 
 
 def references(part: Any) -> set[str]:
-    """Every schema that is referred to, anywhere."""
+    """Yield every schema reference."""
     if isinstance(part, dict):
         found = {part["$ref"]} if "$ref" in part else set()
         return found.union(*(references(one) for one in part.values()))
@@ -56,7 +56,7 @@ async def test_the_document_is_served(served: HttpRelay) -> None:
 
 
 class Links(HTMLParser):
-    """What a page refers to, and which places it has."""
+    """The links and the ids of a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""For those who watch the process."""
+"""Liveness, readiness and metrics over HTTP."""
 
 from tests.server.http.http_relay import HttpRelay
 from waypost.relay.errors import RelayStopped

@@ -1,4 +1,4 @@
-"""Reading inboxes by lease, waiting for mail, and saying what became of it."""
+"""Leasing messages over HTTP, long polling, ack and nack."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from waypost.server.context import ServeOptions
 
 
 class Pushed:
-    """An agent that is connected, as far as the hub looks at it."""
+    """A connected agent with the interface that the hub uses."""
 
     def __init__(self, subject: str, receive: str = "push") -> None:
         self.subject, self.receive, self.since_us = subject, receive, 0
@@ -27,7 +27,7 @@ class Pushed:
 
 
 async def settle() -> None:
-    """Let everything that can happen without time passing happen."""
+    """Run all callbacks that are due now."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -123,7 +123,7 @@ async def test_a_wait_is_at_most_a_minute(served: HttpRelay) -> None:
 
 
 class Impatient:
-    """A caller that waits for mail and goes away when told to."""
+    """A caller that long-polls and disconnects on demand."""
 
     def __init__(self, served: HttpRelay, token: str) -> None:
         self._gone = asyncio.Event()

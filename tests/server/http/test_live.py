@@ -1,4 +1,4 @@
-"""Watching a relay over HTTP."""
+"""Live statistics over HTTP."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from waypost.server.live.sampler import SAMPLES_MAX
 
 
 async def once(served: HttpRelay, show: str) -> dict[str, Any]:
-    """The first of each event, by its name."""
+    """Return the first event of each name."""
     answered = await served.call(
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
     )

@@ -1,4 +1,4 @@
-"""What happened to a message, for those whom it concerns."""
+"""The history of a message, as operator, sender and recipient see it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def visible_steps(
 
 
 async def sent_and_done(served: HttpRelay) -> str:
-    """A message from agent.a that agent.b has dealt with."""
+    """Publish a message from agent.a that agent.b acknowledges."""
     sent = await served.publish("agent.b", token=await served.token("agent.a"))
     token = await served.token("agent.b")
     [got] = await served.read("agent.b", token=token)

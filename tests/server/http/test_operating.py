@@ -1,4 +1,4 @@
-"""What an operator does over HTTP: endpoints, dead letters, rules, settings, numbers."""
+"""Operation over HTTP: endpoints, dead letters, rules, settings, statistics."""
 
 import json
 from pathlib import Path
@@ -226,7 +226,7 @@ async def test_an_ignored_file_is_shown_with_its_problem(served: HttpRelay, data
     assert "ignored" in answer["problem"]
 
 
-# Numbers
+# Statistics
 
 
 async def test_stats_show_inboxes_and_the_senders_that_fill_them(served: HttpRelay) -> None:

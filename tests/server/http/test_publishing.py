@@ -1,4 +1,4 @@
-"""Publishing over HTTP: who the sender is, what is answered, and what is stored."""
+"""Publishing over HTTP: sender, response and stored message."""
 
 import json
 

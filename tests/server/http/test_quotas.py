@@ -1,4 +1,4 @@
-"""What one sender may have waiting in one inbox, as callers over HTTP see it."""
+"""Quotas of senders in one inbox, over HTTP."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def qos(limits: TierLimits = PLENTY, **fields: object) -> QosConfig:
 
 
 async def know_each_other(served: HttpRelay, sender: str, recipient: str, tier: int) -> None:
-    """Bring two agents into a tier by what they send."""
+    """Exchange messages until two agents are in a tier."""
     if tier == 1:
         return
     tokens = {one: await served.token(one) for one in (sender, recipient)}
@@ -31,7 +31,7 @@ async def know_each_other(served: HttpRelay, sender: str, recipient: str, tier: 
 
 
 def usage(mailbox: Mailbox) -> tuple[int, int, Mapping[str, tuple[int, int]]]:
-    """Counted anew from the messages themselves."""
+    """Count messages and bytes from the stored messages."""
     by_sender: dict[str, tuple[int, int]] = {}
     for message in mailbox.live.values():
         count, size = by_sender.get(message.sender, (0, 0))
@@ -40,7 +40,7 @@ def usage(mailbox: Mailbox) -> tuple[int, int, Mapping[str, tuple[int, int]]]:
 
 
 def kept(mailbox: Mailbox) -> tuple[int, int, Mapping[str, tuple[int, int]]]:
-    """As the relay has counted it."""
+    """Return the counts that the relay keeps."""
     occupancy = mailbox.occupancy
     return occupancy.depth, occupancy.bytes, occupancy.by_sender
 

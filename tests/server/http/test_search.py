@@ -1,4 +1,4 @@
-"""Finding messages: those that are there, and those that were."""
+"""Searching messages in memory and in the journal."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ async def find(served: HttpRelay, **query: Any) -> dict[str, Any]:
 
 
 async def outcomes(served: HttpRelay, **query: Any) -> dict[str, str]:
-    """How messages stand, by id; confirmations of the relay's own are left out."""
+    """Return the outcomes of messages by id, without stored receipts."""
     found = await find(served, **query)
     return {one["id"]: one["outcome"] for one in found["messages"] if one["sender"] != "_relay"}
 
 
 @pytest.fixture
 async def history(served: HttpRelay) -> HttpRelay:
-    """One message of each fate, from agent.web to agent.a, and one from somebody else."""
+    """One message of each outcome, from agent.web to agent.a, and one from another sender."""
     web, owner = await served.token("agent.web"), await served.token("agent.a")
     await served.publish("agent.a", "x", token=web, message_id="done")
     await served.read("agent.a", token=owner)
@@ -129,8 +129,8 @@ async def test_only_a_window_of_the_journal_is_read(
     some = await find(history)
     assert some["since_us"] > everything["since_us"] > 0
     found = {one["id"] for one in some["messages"]}
-    assert "done" not in found  # it is gone, and further back
-    assert {"dead", "waits"} <= found  # these are there, however old
+    assert "done" not in found  # it has left, and is outside the window
+    assert {"dead", "waits"} <= found  # stored messages are found at any age
 
 
 async def test_an_invalid_pattern_is_rejected(served: HttpRelay) -> None:

@@ -1,4 +1,4 @@
-"""An authenticator on a directory of its own, and a clock moved by hand."""
+"""An authenticator on its own directory, with a manual clock."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def reopen(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Authenticator]]:
-    """Opens the authenticator of one directory, again and again; closes each at the end."""
+    """Return a function that opens the authenticator of one directory; close all at the end."""
     opened: list[Authenticator] = []
 
     def open_() -> Authenticator:

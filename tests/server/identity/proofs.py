@@ -1,4 +1,4 @@
-"""Agents that prove who they are, honestly or not."""
+"""Valid and invalid proofs of identity."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ HOST = "relay.example:7000"
 
 
 def fields_of(auth: Auth, nonce: str, origin: str = HOST) -> dict[str, Any]:
-    """What the server hands to `authenticate` for the operation `auth`."""
+    """Return the arguments of `authenticate` for an `auth` operation."""
     return {
         "subject": auth.subject,
         "public_key": auth.public_key,
@@ -23,6 +23,6 @@ def fields_of(auth: Auth, nonce: str, origin: str = HOST) -> dict[str, Any]:
 
 
 def log_in(authenticator: Authenticator, identity: Identity, **instead: Any) -> Grant:
-    """The whole handshake; `instead` replaces what the server gets to see."""
+    """Run the whole handshake; `instead` replaces arguments of `authenticate`."""
     nonce = authenticator.challenge()
     return authenticator.authenticate(**fields_of(identity.prove(nonce, HOST), nonce) | instead)

@@ -1,4 +1,4 @@
-"""Who is let in, and above all who is not."""
+"""Authentication of agents and of the operator."""
 
 import stat
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which key owns a subject, and that this is remembered through anything."""
+"""Bindings of subjects to keys, and their durability."""
 
 import errno
 import os
@@ -43,7 +43,7 @@ def fill(path: Path, count: int) -> list[Binding]:
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """The system lets no file of this process grow past `size` bytes."""
+    """Limit the size of files that this process may write."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -110,7 +110,7 @@ def test_authenticating_again_writes_nothing(path: Path) -> None:
 def test_endless_changes_of_sealing_keys_do_not_fill_the_disk(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)  # thousands of them take a while
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)  # thousands of syncs are slow
     with opened(path) as bindings:
         bindings.bind("agent.other", "key", 0)
         for n in range(3 * REPLACED_LINES_MAX):

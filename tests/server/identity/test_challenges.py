@@ -1,4 +1,4 @@
-"""Challenges: once, soon, and never too many."""
+"""Challenges: valid once, for a minute, bounded in number."""
 
 import pytest
 from hypothesis import example, given

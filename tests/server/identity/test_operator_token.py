@@ -1,4 +1,4 @@
-"""The operator's token: made once, for the operator's eyes only."""
+"""The operator's token: created once, readable by the owner only."""
 
 import os
 import stat

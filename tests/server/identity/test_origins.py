@@ -1,4 +1,4 @@
-"""Which origin a Host header stands for."""
+"""Origins derived from Host headers."""
 
 import pytest
 from hypothesis import given

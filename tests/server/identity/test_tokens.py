@@ -1,4 +1,4 @@
-"""Tokens: good for their subject and their time, and for nothing else."""
+"""Tokens: valid for one subject and a limited time."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples: what happened in one second."""
+"""Samples, percentiles and changed rows."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""News to many viewers, of whom some are slow."""
+"""Broadcast to viewers, some of them slow."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,7 +7,7 @@ from waypost.server.live.sse import FRAMES_MAX, Channel
 
 
 async def following(channel: Channel) -> AsyncGenerator[bytes, None]:
-    """A viewer that has seen the beginning."""
+    """Return a viewer that has read its snapshot."""
     viewer = channel.follow()
     assert await anext(viewer) == b"everything"
     return viewer

@@ -1,4 +1,4 @@
-"""Whatever ends the relay or a connection: what was confirmed is gone, what was not is there."""
+"""Crashes, restarts and disk failures: confirmed messages are gone, all others are kept."""
 
 import asyncio
 import shutil
@@ -28,7 +28,7 @@ from waypost.wire.frames import JSON_PROTOCOL
 
 
 async def begin_flush(server: MemoryServer) -> tuple[ConnectedAgent, list[frames.Message]]:
-    """120 stored, the first 10 confirmed."""
+    """Store 120 messages and confirm the first 10."""
     server.store(120)
     await server.wait_until_idle()
     agent = server.connect()
@@ -175,7 +175,7 @@ async def test_a_session_that_cannot_start_leaves_nothing_behind(
 
 @pytest.fixture
 def syncs(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
-    """Every `fdatasync` from here on; none is held back when the house is closed."""
+    """Block every `fdatasync` from now on, until the server is closed."""
     installed = install_syncs(monkeypatch)
     yield installed
     installed.release()

@@ -1,4 +1,4 @@
-"""Stored messages first: counted, in order, in batches, each waiting for its confirmations."""
+"""Delivery of stored messages: counted, in order, in batches that wait for confirmations."""
 
 import pytest
 
@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 
 async def read_all(server: MemoryServer, subject: str = "agent.a") -> list[int]:
-    """Connect, confirm batch after batch until `live`, and leave."""
+    """Connect, confirm batch after batch until `live`, and disconnect."""
     agent = server.connect(subject)
     found: list[int] = []
     while True:
@@ -217,7 +217,7 @@ async def test_unconfirmed_messages_are_bounded_by_bytes_too(
     for number in range(30):
         server.publish([number, "x" * 200_000], sender=f"agent.sender-{number}")
     batch = await agent.read_messages()
-    assert len(batch) == 21  # the one that goes past 4 MiB is the last
+    assert len(batch) == 21  # the message that exceeds 4 MiB is the last
     agent.ack(batch)
     assert [number for number, _ in numbers(await agent.read())] == list(range(21, 30))
 

@@ -1,4 +1,4 @@
-"""Anything at all as frames, to a relay whose state must stay the sum of its journal.
+"""Random frames: the state of the relay must stay the fold of its journal.
 
 2,000 frames at a time; WAYPOST_FUZZ_FRAMES sets another number, WAYPOST_SEED the choices.
 """
@@ -33,7 +33,7 @@ STRANGE = [*STRANGE_NUMBERS, *STRANGE_TEXTS, *STRANGE_STRUCTURES]
 
 
 class Fuzzer:
-    """Makes frames up: sound ones, nearly sound ones, and noise."""
+    """Generates valid frames, almost valid frames and noise."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -48,7 +48,7 @@ class Fuzzer:
         operations = [self._operation() for _ in range(count)]
         try:
             encoded = encode(operations if count > 1 else operations[0])
-        except OverflowError:  # MessagePack has no number that large
+        except OverflowError:  # too large for MessagePack
             encoded = b"\xc1"
         if chance.random() < 0.2:
             encoded = self._mutated(encoded)
@@ -118,7 +118,7 @@ class Fuzzer:
 
 
 class Flock:
-    """Agents that come, send what the fuzzer gives them, read, and go."""
+    """Connect agents that send fuzzed frames, read, and disconnect."""
 
     def __init__(self, server: MemoryServer, chance: random.Random) -> None:
         self._room = server
@@ -202,7 +202,7 @@ async def test_no_frame_breaks_the_relay_or_leaks_memory(
 
 
 def _without_delay(sleep: Any) -> Any:
-    """Floods are read more slowly; here there is no time for that."""
+    """Switch off the slow reading of rejected floods."""
 
     async def at_once(delay: float, *more: Any) -> None:
         await sleep(0)

@@ -1,4 +1,4 @@
-"""Who gets in: those who can prove who they are, and answer with nothing else."""
+"""Authentication of WebSocket connections."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def assert_serves(
     server: MemoryServer, open_agent: OpenAgent, identities: Identities
 ) -> None:
-    """Others get in and get their mail, and whoever was refused has left nothing behind."""
+    """Check that other agents can connect, and that the rejected one left nothing behind."""
     assert len(server.context.hub) == 0
     one, two = open_agent(), open_agent()
     await one.authenticate(identities("agent.one"))
@@ -40,7 +40,7 @@ async def assert_serves(
 
 
 async def rejected(agent: RawAgent) -> int:
-    """An error that says it is the end, then the end; gives the code."""
+    """Expect a fatal error and the end of the connection; return the close code."""
     error = await agent.expect(frames.Error)
     assert error.fatal
     assert error.error
@@ -68,7 +68,7 @@ async def test_the_handshake_in_every_encoding(
 
 
 async def answer_with(agent: RawAgent, identity: Identity, **instead: object) -> None:
-    """Prove who you are, with some fields replaced afterwards."""
+    """Return a valid proof with some fields replaced."""
     nonce = (await agent.expect(frames.Challenge)).nonce
     auth = identity.prove(nonce, agent.transport.origin)
     await agent.send_frame(msgspec.structs.replace(auth, **instead))
@@ -134,7 +134,7 @@ TRICKS = [
     "agent.*",
     "agent..a",
     "",
-    "agent.\u0430",  # looks like an a
+    "agent.\u0430",  # Cyrillic, looks like an a
     "agent.a\u200b",
     "\u202eagent.a",
     "agent.a\x00",

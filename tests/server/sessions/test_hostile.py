@@ -1,4 +1,4 @@
-"""Agents that got in and are broken or mean ill: an error or the end, and others never notice."""
+"""Faulty and hostile agents: they get errors or are disconnected, other agents are unaffected."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 async def enter(server: MemoryServer, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
-    """An agent that is live."""
+    """Connect an agent and read until it is live."""
     agent = await connect(
         MemoryTransport(server.context, protocol), Identity.new(subject), protocol=protocol
     )
@@ -43,7 +43,7 @@ async def enter(server: MemoryServer, subject: str, protocol: str = JSON_PROTOCO
 
 
 async def assert_works(agent: RawAgent) -> None:
-    """It can still send and receive."""
+    """Check that an agent can send and receive."""
     answer = await agent.send("agent.echo", "are you there?")
     assert isinstance(answer, frames.SendResult)
     assert answer.delivered_to == 1
@@ -111,7 +111,7 @@ async def test_an_oversized_frame_ends_the_connection(server: MemoryServer) -> N
 
 async def test_the_largest_payload_fits_and_one_byte_more_does_not(server: MemoryServer) -> None:
     agent = await enter(server, "agent.a")
-    largest = server.relay.settings.max_payload_bytes - 2  # its quotes
+    largest = server.relay.settings.max_payload_bytes - 2  # without its quotes
     server.relay.register_endpoint("agent.echo")
     for size, reason in ((largest, "quota_exceeded"), (largest + 1, "invalid")):
         answer = await agent.send("agent.echo", "x" * size)
@@ -251,7 +251,9 @@ async def test_messages_of_another_mailbox_can_be_neither_acked_nor_nacked(
         await assert_works(thief)
         await thief.disconnect()
         await victim.disconnect()
-    assert server.relay.metrics().by_status["pending"] == 3  # and two in the echo's mailbox
+    assert (
+        server.relay.metrics().by_status["pending"] == 3
+    )  # two of them in the mailbox of the echo agent
 
 
 async def test_a_squatted_id_does_not_block_the_message_of_another_sender(
@@ -308,7 +310,7 @@ async def test_responses_keep_the_order_of_their_requests(server: MemoryServer) 
     await agent.disconnect()
 
 
-# Those who do not read, and those who do not stop
+# Slow consumers and floods
 
 
 async def test_a_slow_consumer_delays_no_other_and_is_disconnected_at_the_bound(
@@ -365,7 +367,7 @@ async def test_receipts_unread_by_a_slow_consumer_are_stored(
     answer = await sender.send("agent.b", 1)
     transport.reads.clear()
     await recipient.ack(await recipient.until(frames.Message))
-    await assert_works(recipient)  # by now the confirmation is in the hands of the writer
+    await assert_works(recipient)  # by now the writer has taken the receipt
     await sender.disconnect()
     back = await connect(MemoryTransport(server.context, JSON_PROTOCOL), identities("agent.a"))
     kept = await back.expect(frames.DeliveryConfirm)

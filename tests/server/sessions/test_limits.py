@@ -1,4 +1,4 @@
-"""Limits as a connected sender meets them: full mailboxes, quotas by tier, time to live."""
+"""Limits of connected senders: full mailboxes, quotas by tier, time to live."""
 
 import logging
 
@@ -24,7 +24,7 @@ QUIET = QosConfig(enabled=False)
 
 
 async def rejections(agent: ConnectedAgent, subject: str, count: int) -> list[str]:
-    """The reasons of the refusals among `count` sends."""
+    """Send `count` messages and return the reasons of the rejections."""
     found = []
     for number in range(count):
         answer, *_ = await agent.send(subject, number)

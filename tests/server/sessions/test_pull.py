@@ -1,4 +1,4 @@
-"""Agents that pull: what they ask for, when they ask, and nothing by itself."""
+"""Agents with pull delivery: messages come only in response to a fetch."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What senders learn about their messages: confirmed, whether it had to wait, now or later."""
+"""Delivery receipts for connected and disconnected senders."""
 
 import logging
 
@@ -12,7 +12,7 @@ from waypost.wire.frames import FromRelay
 
 
 def confirmed(operations: list[FromRelay]) -> list[tuple[str, bool]]:
-    """Which messages were confirmed, and whether they had to wait."""
+    """Return the confirmed messages, and whether each was stored."""
     return [
         (one.message_id, one.was_stored)
         for one in operations

@@ -1,4 +1,4 @@
-"""Signals: for whoever is there now, from whoever really sent them, and never kept."""
+"""Signals between connected agents: authenticated, never stored."""
 
 from datetime import UTC, datetime
 from typing import Any

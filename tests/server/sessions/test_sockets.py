@@ -1,4 +1,4 @@
-"""The same over real sockets: shutting down, pulled cables, and peers that do not read."""
+"""Real sockets: shutdown, lost connections and slow consumers."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ LIMITLESS = {
 }
 UPGRADE = b"GET /v1/connect HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
 DEAF = {"max_queue": 1, "ping_interval": None}
-"""For a peer that stops reading when it has a frame or two."""
+"""Options of a peer that stops reading after a frame or two."""
 
 
 @pytest.mark.parametrize("protocol", [JSON_PROTOCOL, MSGPACK_PROTOCOL])
@@ -157,7 +157,7 @@ def typing(size: int) -> Signal:
 
 
 async def clog(speaker: RawAgent, victim: str, megabytes: int = 12) -> None:
-    """More than every buffer on the way to `victim` can take, and at a pace it could read."""
+    """Send more than all buffers on the way to `victim` can hold."""
     for _ in range(megabytes * 2):
         await speaker.send_frame(frames.SendSignal(subject=victim, signal=typing(500_000)))
         await speaker.send("agent.void", 1)
@@ -173,7 +173,7 @@ def small_socket(address: str) -> socket.socket:
 
 
 def watch_lost(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The relay's ends of connections that are gone."""
+    """Return a list that collects lost connections of the relay."""
     gone: list[object] = []
     before = server_module.DeadlineWebSocket.connection_lost
 

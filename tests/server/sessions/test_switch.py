@@ -1,4 +1,4 @@
-"""From stored to live: whatever is sent around the switch is neither lost nor out of order."""
+"""The switch from stored to live delivery: nothing is lost or out of order."""
 
 import asyncio
 import random
@@ -19,13 +19,13 @@ ROUNDS = 1000
 
 
 async def step(chance: random.Random) -> None:
-    """Let others have a few turns, or none."""
+    """Yield to the event loop a few times, or not at all."""
     for _ in range(chance.randrange(4)):
         await asyncio.sleep(0)
 
 
 async def take(agent: ConnectedAgent, chance: random.Random) -> list[frames.FromRelay]:
-    """What is in the outbox this very moment, confirmed sooner or later."""
+    """Read the outbox now and acknowledge its messages at once or later."""
     found: list[frames.FromRelay] = []
     while len(agent.session.outbox):
         found += await agent.session.outbox.take(chance.randrange(1, 5), 1 << 30)
@@ -37,7 +37,7 @@ async def take(agent: ConnectedAgent, chance: random.Random) -> list[frames.From
 
 
 async def one_switch(server: MemoryServer, chance: random.Random, subject: str) -> None:
-    """Some stored messages, and one that is sent at any moment around the switch."""
+    """Store messages, and send one at any moment around the switch."""
     server.store(STORED, to=subject)
     if chance.random() < 0.5:
         await server.wait_until_idle()
