@@ -1,5 +1,5 @@
-"""LISTENS: the relay as other processes see it, over HTTP and WebSocket.
+"""LISTENS: serves the relay to other processes, over HTTP and WebSocket.
 
-Knows `relay` and below, never `client`. Agents prove who they are (`identity`); what they may do is
-still the policy's to decide.
+Imports `relay` and below, never `client`. It authenticates agents (`identity`); the policy decides
+what they may do.
 """

@@ -128,7 +128,7 @@ def caller(
 
 
 def aim(case: schemathesis.Case) -> None:
-    """Use existing names in half of the requests, and never long-poll."""
+    """Replace valid names by existing ones, and never long-poll."""
     named = case.path_parameters or {}
     if case.path == "/v1/live" and (case.query or {}).get("once", False) in (False, "false"):
         case.query = {**(case.query or {}), "once": "true"}

@@ -175,7 +175,7 @@ async def test_a_session_that_cannot_start_leaves_nothing_behind(
 
 @pytest.fixture
 def syncs(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Syncs]:
-    """Block every `fdatasync` from now on, until the server is closed."""
+    """Every `fdatasync`, which a test may hold; none is held once the server closes."""
     installed = install_syncs(monkeypatch)
     yield installed
     installed.release()

@@ -1,1 +1,1 @@
-"""Read-only views of a relay: statistics, search, and snapshots of a data directory."""
+"""Read-only access: statistics, search, histories, dead letters, snapshots of a data directory."""

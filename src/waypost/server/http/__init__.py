@@ -1,4 +1,1 @@
-"""The relay over HTTP: `contract` defines an operation, `operations` lists all, `routing` serves.
-
-See `handlers` for the operations themselves.
-"""
+"""The relay over HTTP: `contract` defines operations, `operations` lists them, `routing` serves."""

@@ -214,7 +214,7 @@ def make_html(document: dict[str, Any]) -> str:
 def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     parameters = "".join(_parameter(one) for one in operation.get("parameters", ()))
     body = operation.get("requestBody")
-    asked = _content("Body", body["content"]) if body else ""
+    body_text = _content("Body", body["content"]) if body else ""
     rows = "".join(
         f"<tr><td><code>{escape(status)}</code></td><td>{_text(answer['description'])}</td>"
         f"<td>{_kinds(answer.get('content', {}))}</td></tr>"
@@ -226,7 +226,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         f'<details id="{escape(operation["operationId"])}"><summary>'
         f'<code class="method">{escape(method.upper())}</code> <code>{escape(path)}</code> '
         f"{escape(operation['summary'])}</summary><div><p>{_text(operation['description'])}</p>"
-        f"{table}{asked}{responses}</div></details>"
+        f"{table}{body_text}{responses}</div></details>"
     )
 
 

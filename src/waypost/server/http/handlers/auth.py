@@ -24,16 +24,16 @@ async def give_challenge(call: Call[NoParameters, None]) -> Reply:
 
 async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
     """Return a token for a signed challenge; bind a new subject first, in a thread."""
-    asked = call.body
+    request = call.body
     authenticate = partial(
         call.context.authenticator.authenticate,
-        subject=asked.subject,
-        public_key=asked.public_key,
-        signature=asked.signature,
-        nonce=asked.nonce,
+        subject=request.subject,
+        public_key=request.public_key,
+        signature=request.signature,
+        nonce=request.nonce,
         origin=call.request.headers.get("host", ""),
-        sealing_key=asked.sealing_key,
-        sealing_signature=asked.sealing_signature,
+        sealing_key=request.sealing_key,
+        sealing_signature=request.sealing_signature,
     )
     grant = await asyncio.to_thread(authenticate)
     call.context.mailboxes.open_for(grant.subject)  # it must exist before receipts for the agent do

@@ -68,8 +68,8 @@ async def get_dashboard(call: Call[NoParameters, None]) -> Reply:
 
 async def get_asset(call: Call[AssetPath, None]) -> Reply:
     """Return a script, a style sheet or a picture of the page."""
-    wanted = call.parameters
-    found = _assets().get(f"{wanted.folder}/{wanted.file}")
+    query = call.parameters
+    found = _assets().get(f"{query.folder}/{query.file}")
     if found is None:
         raise HttpError(404, "not found: no such file")
     return _unless_cached(call.request, found, {})

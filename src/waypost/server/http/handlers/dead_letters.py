@@ -48,37 +48,37 @@ class DeadLetterList(msgspec.Struct, kw_only=True):
 
 async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
     """List dead letters of one endpoint or all."""
-    wanted, relay = call.parameters, call.context.relay
-    subject = None if wanted.subject is msgspec.UNSET else validate_subject(wanted.subject)
+    query, relay = call.parameters, call.context.relay
+    subject = None if query.subject is msgspec.UNSET else validate_subject(query.subject)
     groups = await relay.dead_letter_groups(subject)
     total = sum(one.count for one in groups)
-    if wanted.group:
-        return Reply(DeadLetterList(total=total, groups=groups[: wanted.limit]))
-    found = await relay.dead_letters(subject, wanted.limit)
+    if query.group:
+        return Reply(DeadLetterList(total=total, groups=groups[: query.limit]))
+    found = await relay.dead_letters(subject, query.limit)
     return Reply(DeadLetterList(total=total, dead_letters=found))
 
 
 async def redrive(call: Call[NoParameters, RedriveRequest]) -> Reply:
     """Return dead letters to their mailboxes."""
-    relay, asked = call.context.relay, call.body
-    if asked.subject is not None:
-        validate_subject(asked.subject)
-    before = await _dead_ids(relay, asked.subject)
-    count = await relay.redrive(asked.ids, asked.subject)
-    left = await _dead_ids(relay, asked.subject)
-    not_redriven = [one for one in dict.fromkeys(asked.ids) if one not in before or one in left]
+    relay, request = call.context.relay, call.body
+    if request.subject is not None:
+        validate_subject(request.subject)
+    before = await _dead_ids(relay, request.subject)
+    count = await relay.redrive(request.ids, request.subject)
+    left = await _dead_ids(relay, request.subject)
+    not_redriven = [one for one in dict.fromkeys(request.ids) if one not in before or one in left]
     return Reply(RedriveResponse(redriven=count, not_redriven=not_redriven))
 
 
 async def purge(call: Call[NoParameters, PurgeRequest]) -> Reply:
     """Delete dead letters."""
-    asked = call.body
-    if asked.subject is not None:
-        validate_subject(asked.subject)
+    request = call.body
+    if request.subject is not None:
+        validate_subject(request.subject)
     older_than = None
-    if asked.older_than_ms is not None:
-        older_than = timedelta(milliseconds=min(asked.older_than_ms, OLDER_MAX_MS))
-    count = await call.context.relay.purge_dead_letters(older_than, asked.subject)
+    if request.older_than_ms is not None:
+        older_than = timedelta(milliseconds=min(request.older_than_ms, OLDER_MAX_MS))
+    count = await call.context.relay.purge_dead_letters(older_than, request.subject)
     return Reply(CountResponse(count=count))
 
 

@@ -37,11 +37,11 @@ class EndpointPath(msgspec.Struct, forbid_unknown_fields=True):
 
 async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
     """List endpoints by name, one page at a time."""
-    wanted, relay = call.parameters, call.context.relay
-    after = "" if wanted.after is msgspec.UNSET else validate_subject(wanted.after)
+    query, relay = call.parameters, call.context.relay
+    after = "" if query.after is msgspec.UNSET else validate_subject(query.after)
     subjects = relay.inspect().subjects()
-    names = heapq.nsmallest(wanted.limit + 1, (name for name in subjects if name > after))
-    more, names = len(names) > wanted.limit, names[: wanted.limit]
+    names = heapq.nsmallest(query.limit + 1, (name for name in subjects if name > after))
+    more, names = len(names) > query.limit, names[: query.limit]
     found = [relay.get_endpoint(name) for name in names]
     return Reply(
         EndpointList(

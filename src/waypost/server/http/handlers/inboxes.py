@@ -61,30 +61,30 @@ class InboxPath(msgspec.Struct, forbid_unknown_fields=True):
 
 async def read_inbox(call: Call[InboxRead, None]) -> Reply:
     """Lease messages; wait for the first if there are none."""
-    context, wanted = call.context, call.parameters
-    _admit(context, call.caller, wanted.subject)
-    asked = LeaseRequest(
-        subject=wanted.subject,
-        limit=context.options.batch if wanted.limit is msgspec.UNSET else wanted.limit,
-        max_size_bytes=None if wanted.max_size_bytes is msgspec.UNSET else wanted.max_size_bytes,
+    context, query = call.context, call.parameters
+    _admit(context, call.caller, query.subject)
+    lease = LeaseRequest(
+        subject=query.subject,
+        limit=context.options.batch if query.limit is msgspec.UNSET else query.limit,
+        max_size_bytes=None if query.max_size_bytes is msgspec.UNSET else query.max_size_bytes,
     )
     max_bytes = context.options.answer_max_bytes
-    leased = await _lease(context.relay, asked, max_bytes)
-    if not leased and wanted.wait:
-        leased = await _lease_waiting(context.relay, asked, max_bytes, wanted.wait, call.request)
-    return Reply(_inbox(wanted.subject, leased))
+    leased = await _lease(context.relay, lease, max_bytes)
+    if not leased and query.wait:
+        leased = await _lease_waiting(context.relay, lease, max_bytes, query.wait, call.request)
+    return Reply(_inbox(query.subject, leased))
 
 
 async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
     """Lease from several inboxes; if one is forbidden, none is read."""
     context = call.context
-    for asked in call.body.inboxes:
-        _admit(context, call.caller, asked.subject)
+    for lease in call.body.inboxes:
+        _admit(context, call.caller, lease.subject)
     left, read = context.options.answer_max_bytes, []
-    for asked in call.body.inboxes:
-        leased = await _lease(context.relay, asked, left) if left > 0 else []
+    for lease in call.body.inboxes:
+        leased = await _lease(context.relay, lease, left) if left > 0 else []
         left -= sum(one.size for one in leased)
-        read.append(_inbox(asked.subject, leased))
+        read.append(_inbox(lease.subject, leased))
     return Reply(LeasedInboxes(inboxes=read))
 
 
@@ -108,23 +108,23 @@ async def nack(call: Call[InboxPath, NackRequest]) -> Reply:
 
 
 async def _lease(
-    relay: Relay, asked: LeaseRequest, max_bytes: int, wait_s: float = 0.0
+    relay: Relay, lease: LeaseRequest, max_bytes: int, wait_s: float = 0.0
 ) -> list[LeasedMessage]:
     return await relay.lease_messages(
-        asked.subject, asked.limit, asked.max_size_bytes, wait_s, max_bytes
+        lease.subject, lease.limit, lease.max_size_bytes, wait_s, max_bytes
     )
 
 
 async def _lease_waiting(
-    relay: Relay, asked: LeaseRequest, max_bytes: int, wait_s: float, request: Request
+    relay: Relay, lease: LeaseRequest, max_bytes: int, wait_s: float, request: Request
 ) -> list[LeasedMessage]:
     """Lease what arrives within `wait_s`; nothing if the caller disconnects before that."""
-    waiting = asyncio.ensure_future(_lease(relay, asked, max_bytes, wait_s))
+    waiting = asyncio.ensure_future(_lease(relay, lease, max_bytes, wait_s))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
         if gone.done():
-            await _release(relay, asked.subject, waiting)
+            await _release(relay, lease.subject, waiting)
             return []
         return await waiting
     finally:

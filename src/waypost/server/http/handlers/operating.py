@@ -41,8 +41,8 @@ async def list_rules(call: Call[NoParameters, None]) -> Reply:
 
 async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
     """Add a rule, replacing one with the same patterns; or return the rules with it."""
-    asked, access = call.body, call.context.relay.access
-    rule = AccessRule(asked.from_, asked.to, asked.action, asked.priority)
+    request, access = call.body, call.context.relay.access
+    rule = AccessRule(request.from_, request.to, request.action, request.priority)
     if call.parameters.dry_run:
         would_be = AccessRules(access.list_rules()).with_rule(rule)
         return Reply(RuleList(rules=would_be.list_rules(), problem=access.problem))
@@ -52,11 +52,11 @@ async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
 
 async def remove_rule(call: Call[RuleKey, None]) -> Reply:
     """Remove a rule."""
-    wanted, access = call.parameters, call.context.relay.access
+    query, access = call.parameters, call.context.relay.access
     known = {(rule.from_, rule.to) for rule in access.list_rules()}
-    if not access.problem and (wanted.from_, wanted.to) not in known:
+    if not access.problem and (query.from_, query.to) not in known:
         raise HttpError(404, "not found: no rule with these patterns")
-    access.remove_rule(wanted.from_, wanted.to)
+    access.remove_rule(query.from_, query.to)
     return Reply(_rules(call.context.relay))
 
 

@@ -95,10 +95,10 @@ def _inbox(
 
 async def watch(call: Call[LiveQuery, None]) -> Reply:
     """Stream live statistics."""
-    sampler, wanted = call.context.sampler, call.parameters
+    sampler, query = call.context.sampler, call.parameters
     if sampler.is_full:
         raise HttpError(503, "too many viewers: close another dashboard first", reason="full")
-    return Reply(sampler.stream(wanted.show, once=wanted.once), media_type=MEDIA_TYPE)
+    return Reply(sampler.stream(query.show, once=query.once), media_type=MEDIA_TYPE)
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
