@@ -8,6 +8,7 @@ import msgspec
 
 from tests.server.sessions.transports import PATIENCE_S, ConnectionEnded, MemoryTransport, Transport
 from waypost.client.identity import Identity
+from waypost.server.context import ServerContext
 from waypost.wire import frames
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromRelay
 
@@ -112,3 +113,19 @@ def task_of(agent: RawAgent) -> "asyncio.Task[None]":
     """Return the task of the relay's side of a connection in memory."""
     assert isinstance(agent.transport, MemoryTransport)
     return agent.transport.task
+
+
+async def enter(context: ServerContext, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
+    """Connect an agent and read until it is live."""
+    agent = await connect(
+        MemoryTransport(context, protocol), Identity.new(subject), protocol=protocol
+    )
+    await agent.until(frames.Live)
+    return agent
+
+
+async def assert_works(agent: RawAgent) -> None:
+    """Check that an agent can send and receive."""
+    answer = await agent.send("agent.echo", "are you there?")
+    assert isinstance(answer, frames.SendResult)
+    assert answer.delivered_to == 1

@@ -1,19 +1,17 @@
 """Faulty and hostile agents: they get errors or are disconnected, other agents are unaffected."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from time import monotonic
 
 import msgspec
 import pytest
 
-from tests.server.sessions.memory_server import MemoryServer, ServerLauncher
-from tests.server.sessions.raw_agent import RawAgent, connect, payload_of
+from tests.server.sessions.memory_server import MemoryServer
+from tests.server.sessions.raw_agent import RawAgent, assert_works, connect, enter, payload_of
 from tests.server.sessions.transports import MemoryTransport
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
-from waypost.policy.bounds import frame_overhead_max_bytes, outbox_max_operations
+from waypost.policy.bounds import frame_overhead_max_bytes
 from waypost.server import websocket
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
@@ -31,22 +29,6 @@ LIMITLESS = {
 def nothing_fails(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
-
-
-async def enter(server: MemoryServer, subject: str, protocol: str = JSON_PROTOCOL) -> RawAgent:
-    """Connect an agent and read until it is live."""
-    agent = await connect(
-        MemoryTransport(server.context, protocol), Identity.new(subject), protocol=protocol
-    )
-    await agent.until(frames.Live)
-    return agent
-
-
-async def assert_works(agent: RawAgent) -> None:
-    """Check that an agent can send and receive."""
-    answer = await agent.send("agent.echo", "are you there?")
-    assert isinstance(answer, frames.SendResult)
-    assert answer.delivered_to == 1
 
 
 BROKEN = {
@@ -77,7 +59,7 @@ BROKEN = {
 async def test_a_broken_frame_is_answered_with_a_short_error(
     server: MemoryServer, name: str
 ) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     await agent.transport.write(BROKEN[name])
     error = await agent.expect(frames.Error)
     assert (error.reason, error.fatal) == ("invalid", False)
@@ -87,7 +69,7 @@ async def test_a_broken_frame_is_answered_with_a_short_error(
 
 
 async def test_text_where_bytes_belong_is_a_broken_frame(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a", MSGPACK_PROTOCOL)
+    agent = await enter(server.context, "agent.a", MSGPACK_PROTOCOL)
     await agent.transport.write("hello")
     assert "binary" in (await agent.expect(frames.Error)).error
     await assert_works(agent)
@@ -95,22 +77,22 @@ async def test_text_where_bytes_belong_is_a_broken_frame(server: MemoryServer) -
 
 
 async def test_too_many_broken_frames_end_the_connection(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     for _ in range(websocket.BROKEN_FRAMES_MAX):
         await agent.transport.write("garbage")
     assert (await agent.end()).code == websocket.CLOSE_POLICY_VIOLATION
-    await assert_works(await enter(server, "agent.b"))
+    await assert_works(await enter(server.context, "agent.b"))
 
 
 async def test_an_oversized_frame_ends_the_connection(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     await agent.transport.write("x" * (server.relay.settings.max_payload_bytes + 64 * 1024 + 1))
     assert (await agent.end()).code == frames.CLOSE_TOO_LARGE
-    await assert_works(await enter(server, "agent.b"))
+    await assert_works(await enter(server.context, "agent.b"))
 
 
 async def test_the_largest_payload_fits_and_one_byte_more_does_not(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     largest = server.relay.settings.max_payload_bytes - 2  # without its quotes
     server.relay.register_endpoint("agent.echo")
     for size, reason in ((largest, "quota_exceeded"), (largest + 1, "invalid")):
@@ -128,7 +110,7 @@ SUBJECTS = ["_relay", "_x.y", "", "agent..b", "agent.\u0430", "agent.b\x00", ">.
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 async def test_a_send_to_an_invalid_subject_is_an_error(server: MemoryServer, subject: str) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     for more in ({"subject": subject}, {"subject": "agent.b", "reply_to": subject}):
         to = more.pop("subject")
         answer = await agent.send(to, 1, **more)
@@ -152,7 +134,7 @@ BAD_SENDS = {
 async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(
     server: MemoryServer, name: str
 ) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     answer = await agent.send("agent.b", 1, **BAD_SENDS[name])
     assert isinstance(answer, frames.Error)
     assert answer.reason == "invalid"
@@ -161,7 +143,7 @@ async def test_a_send_with_a_bad_field_is_an_error_with_its_ref(
 
 
 async def test_a_larger_budget_is_not_granted(server: MemoryServer) -> None:
-    agent, other = await enter(server, "agent.a"), await enter(server, "agent.b")
+    agent, other = await enter(server.context, "agent.a"), await enter(server.context, "agent.b")
     await agent.send("agent.b", 1, budget={"max_hops": 1_000, "ttl": 1 << 52})
     budget = (await other.expect(frames.Message)).envelope.budget
     assert budget.max_hops <= server.relay.settings.max_hops
@@ -171,7 +153,7 @@ async def test_a_larger_budget_is_not_granted(server: MemoryServer) -> None:
 
 
 async def test_an_unreadable_number_is_no_valid_payload(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     await agent.transport.write('{"op":"send","ref":9,"subject":"agent.b","payload":[1e999]}')
     answer = await agent.expect(frames.Error)
     assert (answer.ref, answer.reason) == (9, "invalid")
@@ -193,7 +175,7 @@ NO_PAYLOADS = {
 async def test_messagepack_without_a_json_form_is_no_valid_payload(
     server: MemoryServer, name: str
 ) -> None:
-    agent = await enter(server, "agent.a", MSGPACK_PROTOCOL)
+    agent = await enter(server.context, "agent.a", MSGPACK_PROTOCOL)
     await agent.transport.write(MSGPACK_SEND + NO_PAYLOADS[name])
     answer = await agent.expect(frames.Error)
     assert (answer.ref, answer.reason) == (9, "invalid")
@@ -204,7 +186,7 @@ async def test_messagepack_without_a_json_form_is_no_valid_payload(
 async def test_a_message_without_a_messagepack_form_does_not_block_the_queue(
     server: MemoryServer,
 ) -> None:
-    sender = await enter(server, "agent.a")
+    sender = await enter(server.context, "agent.a")
     await sender.send("agent.b", 2**70)
     await sender.send("agent.b", "the next")
     recipient = await connect(
@@ -220,8 +202,8 @@ async def test_a_message_without_a_messagepack_form_does_not_block_the_queue(
 
 
 async def test_a_signal_cannot_end_the_connection_of_another(server: MemoryServer) -> None:
-    sender = await enter(server, "agent.a")
-    victim = await enter(server, "agent.b", MSGPACK_PROTOCOL)
+    sender = await enter(server.context, "agent.a")
+    victim = await enter(server.context, "agent.b", MSGPACK_PROTOCOL)
     signal = Signal(
         type=SignalType.TYPING,
         state="x",
@@ -245,7 +227,7 @@ async def test_messages_of_another_mailbox_can_be_neither_acked_nor_nacked(
         transport = MemoryTransport(server.context, JSON_PROTOCOL)
         victim = await connect(transport, identities("agent.b"))
         message = await victim.expect(frames.Message)
-        thief = await enter(server, f"agent.thief-{id(transport)}")
+        thief = await enter(server.context, f"agent.thief-{id(transport)}")
         ids = [message.envelope.id, "../x", "", "\u0000", "x" * 1000]
         await thief.send_frame(frames.Ack(ids=ids), frames.Nack(ids=ids))
         await assert_works(thief)
@@ -259,8 +241,11 @@ async def test_messages_of_another_mailbox_can_be_neither_acked_nor_nacked(
 async def test_a_squatted_id_does_not_block_the_message_of_another_sender(
     server: MemoryServer,
 ) -> None:
-    squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
-    reader = await enter(server, "agent.b")
+    squatter, victim = (
+        await enter(server.context, "agent.x"),
+        await enter(server.context, "agent.a"),
+    )
+    reader = await enter(server.context, "agent.b")
     await squatter.send("agent.x", "squat", message_id="order-7")
     answer = await victim.send("agent.b", "mine", message_id="order-7")
     assert isinstance(answer, frames.SendResult)
@@ -274,7 +259,10 @@ async def test_a_squatted_id_does_not_block_the_message_of_another_sender(
 async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_deduplicated(
     server: MemoryServer,
 ) -> None:
-    squatter, victim = await enter(server, "agent.x"), await enter(server, "agent.a")
+    squatter, victim = (
+        await enter(server.context, "agent.x"),
+        await enter(server.context, "agent.a"),
+    )
     await squatter.send("agent.b", "squat", message_id="order-7")
     answer = await victim.send("agent.b", "mine", message_id="order-7")
     assert isinstance(answer, frames.Error)
@@ -288,7 +276,7 @@ async def test_an_id_squatted_in_the_same_inbox_is_an_error_and_not_deduplicated
 async def test_authenticating_twice_is_an_error(
     server: MemoryServer, identities: Identities
 ) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     await agent.send_frame(identities("agent.z").prove("A" * 43, agent.transport.origin))
     assert (await agent.expect(frames.Error)).reason == "invalid"
     await assert_works(agent)
@@ -296,7 +284,7 @@ async def test_authenticating_twice_is_an_error(
 
 
 async def test_responses_keep_the_order_of_their_requests(server: MemoryServer) -> None:
-    agent = await enter(server, "agent.a")
+    agent = await enter(server.context, "agent.a")
     sends = [
         frames.Send(
             ref=ref, subject="agent.b" if ref % 3 else "not valid", payload=msgspec.Raw(b"1")
@@ -308,95 +296,3 @@ async def test_responses_keep_the_order_of_their_requests(server: MemoryServer) 
     refs = [getattr(await agent.next(), "ref", None) for _ in sends]
     assert refs == list(range(1, 100))
     await agent.disconnect()
-
-
-# Slow consumers and floods
-
-
-async def test_a_slow_consumer_delays_no_other_and_is_disconnected_at_the_bound(
-    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
-    server = await launcher.open(**LIMITLESS)
-    sloth, one, two = [await enter(server, f"agent.{name}") for name in ("sloth", "one", "two")]
-    assert isinstance(sloth.transport, MemoryTransport)
-    sloth.transport.reads.clear()
-    raw = msgspec.Raw(b"1")
-    sends = [frames.Send(ref=ref, subject="agent.void", payload=raw) for ref in range(256)]
-    for _ in range(outbox_max_operations // 256 + 3):
-        sloth.transport.put(sloth.frame(sends))
-        await one.send("agent.sloth", "for you")
-        await one.send("agent.two", "and for you")
-        await two.ack(await two.until(frames.Message))
-    await asyncio.wait_for(sloth.transport.task, 10)
-    subjects = {agent.subject for agent in server.context.hub.connected()}
-    assert subjects == {"agent.one", "agent.two"}
-    await assert_works(one)
-    await one.disconnect()
-    await two.disconnect()
-
-
-async def test_messages_unread_by_a_slow_consumer_are_delivered_after_reconnect(
-    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch, identities: Identities
-) -> None:
-    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.01)
-    monkeypatch.setattr("waypost.server.sessions.outbox.outbox_max_operations", 20)
-    server = await launcher.open(**LIMITLESS)
-    transport = MemoryTransport(server.context, JSON_PROTOCOL)
-    sloth = await connect(transport, identities("agent.a"))
-    await sloth.until(frames.Live)
-    transport.reads.clear()
-    server.store(60)
-    await server.wait_until_idle()
-    await asyncio.wait_for(transport.task, 10)
-    monkeypatch.undo()
-    back = RawAgent(MemoryTransport(server.context, JSON_PROTOCOL))
-    await back.authenticate(identities("agent.a"))
-    assert await back.expect(frames.QueueStatus) == frames.QueueStatus(pending=60)
-    got = [payload_of(await back.expect(frames.Message)) for _ in range(50)]
-    assert got == list(range(50))
-    await back.disconnect()
-
-
-async def test_receipts_unread_by_a_slow_consumer_are_stored(
-    server: MemoryServer, identities: Identities
-) -> None:
-    transport = MemoryTransport(server.context, JSON_PROTOCOL)
-    sender = await connect(transport, identities("agent.a"))
-    recipient = await enter(server, "agent.b")
-    answer = await sender.send("agent.b", 1)
-    transport.reads.clear()
-    await recipient.ack(await recipient.until(frames.Message))
-    await assert_works(recipient)  # by now the writer has taken the receipt
-    await sender.disconnect()
-    back = await connect(MemoryTransport(server.context, JSON_PROTOCOL), identities("agent.a"))
-    kept = await back.expect(frames.DeliveryConfirm)
-    assert isinstance(answer, frames.SendResult)
-    assert kept.message_id == answer.message_id
-    await back.disconnect()
-    await recipient.disconnect()
-
-
-async def test_a_rejected_flood_is_read_more_slowly_and_delays_no_other(
-    server: MemoryServer,
-) -> None:
-    flooder, other = (
-        await enter(server, "agent.flooder"),
-        await enter(server, "agent.other"),
-    )
-    begun = monotonic()
-    for _ in range(30):
-        await flooder.begin_send("not an address", 1)
-    await assert_works(other)
-    meanwhile = monotonic() - begun
-    for _ in range(30):
-        await flooder.expect(frames.Error)
-    await flooder.send_frame(frames.Ack(ids=[]))
-    answer = await flooder.send("agent.echo", "sorry")
-    assert isinstance(answer, frames.SendResult)
-    took = monotonic() - begun
-    assert took > sum(range(30)) / 1000
-    assert meanwhile < took / 2
-    assert (await flooder.send("agent.echo", "quick again")).ref is not None
-    await flooder.disconnect()
-    await other.disconnect()
