@@ -250,18 +250,14 @@ class Relay:
     # Leases
 
     async def lease(
-        self,
-        subject: str,
-        limit: int = 50,
-        max_size_bytes: int | None = None,
-        wait: float = 0.0,
+        self, subject: str, limit: int = 50, max_size_bytes: int | None = None, wait: float = 0.0
     ) -> list[Envelope]:
         """Lease up to `limit` messages for `lease_timeout_ms`; wait up to `wait` seconds for one.
 
         Messages larger than `max_size_bytes` are not leased.
         """
-        leased = await self._runtime.leases.lease(subject, limit, max_size_bytes, wait)
-        return [one.envelope for one in leased]
+        leases, read = self._runtime.leases, self._runtime.payloads.decoded_envelope
+        return await leases.lease(subject, limit, max_size_bytes, wait, None, read)
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """Acknowledge messages, durably; return how many were still in the mailbox."""
@@ -300,7 +296,8 @@ class Relay:
         max_bytes: int | None = None,
     ) -> list[LeasedMessage]:
         """Lease as `lease` does, with parents and sizes; at most `max_bytes`, or one message."""
-        return await self._runtime.leases.lease(subject, limit, max_size_bytes, wait, max_bytes)
+        leases = self._runtime.leases
+        return await leases.lease(subject, limit, max_size_bytes, wait, max_bytes, leases.read)
 
     def submit_ack(self, subject: str, ids: Iterable[str]) -> list[Message]:
         """Acknowledge without waiting (see `durable`); return the messages still there."""

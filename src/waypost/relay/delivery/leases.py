@@ -7,6 +7,7 @@ returns to its queue position under the same id.
 import asyncio
 import heapq
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +26,10 @@ from waypost.wire.envelopes import Envelope
 VIA = "lease"
 
 
-class LeasedMessage(msgspec.Struct, frozen=True):
+T = TypeVar("T")
+
+
+class LeasedMessage(msgspec.Struct, frozen=True, gc=False):
     """A leased message, the id of the message it follows from, and its stored size in bytes."""
 
     envelope: Envelope
@@ -64,22 +68,30 @@ class Leases:
         limit: int,
         max_size_bytes: int | None,
         wait_s: float,
-        max_bytes: int | None = None,
-    ) -> list[LeasedMessage]:
-        """Lease up to `limit` messages, waiting up to `wait_s` for the first.
+        max_bytes: int | None,
+        read: Callable[[Message], T],
+    ) -> list[T]:
+        """Lease up to `limit` messages, waiting up to `wait_s` for the first; `read` each.
 
-        Together they have at most `max_bytes`, unless the first alone has more.
+        Together they have at most `max_bytes`, unless the first alone has more. A message whose
+        `read` fails becomes a dead letter.
         """
         wanted: object = limit
         if not isinstance(wanted, int) or not 1 <= wanted <= lease_max_messages:
             raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit!r}")
         until_us = self._ledger.now_us() + to_microseconds("wait", wait_s)
-        taken = self._lease_now(subject, limit, max_size_bytes, max_bytes)
+        taken = self._lease_now(subject, limit, max_size_bytes, max_bytes, read)
         while not taken and self._ledger.now_us() < until_us:
             if not await self._wait_for_messages(subject, until_us) or self._stopped:
                 break
-            taken = self._lease_now(subject, limit, max_size_bytes, max_bytes)
+            taken = self._lease_now(subject, limit, max_size_bytes, max_bytes, read)
         return taken
+
+    def read(self, message: Message) -> LeasedMessage:
+        """Return a leased message with its parent and size."""
+        event, content = self._payloads.read(message)
+        envelope = envelope_of(event, msgspec.json.decode(content))
+        return LeasedMessage(envelope, event.parent, message.size)
 
     def time_out(self) -> None:
         """Return every leased message whose deadline has passed to its queue."""
@@ -101,8 +113,13 @@ class Leases:
             self._wake_waiters(subject)
 
     def _lease_now(
-        self, subject: str, limit: int, max_size_bytes: int | None, max_bytes: int | None
-    ) -> list[LeasedMessage]:
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None,
+        max_bytes: int | None,
+        read: Callable[[Message], T],
+    ) -> list[T]:
         mailbox = self._claims.mailbox(subject)
         if max_bytes is not None:
             limit = _fitting(mailbox, limit, max_size_bytes, max_bytes)
@@ -114,12 +131,9 @@ class Leases:
         leased = []
         for message in claimed:
             try:
-                event, content = self._payloads.read(message)
+                leased.append(read(message))
             except (RelayError, OSError) as problem:
                 self._transitions.fail(message, f"unreadable: {problem}", via=VIA)
-                continue
-            envelope = envelope_of(event, msgspec.json.decode(content))
-            leased.append(LeasedMessage(envelope, event.parent, message.size))
         return leased
 
     def _add_deadlines(self, claimed: list[Message]) -> None:
