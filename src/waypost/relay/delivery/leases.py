@@ -137,9 +137,9 @@ class Leases:
         return leased
 
     def _add_deadlines(self, claimed: list[Message]) -> None:
+        deadlines, push = self._deadlines, heapq.heappush
         for message in claimed:
-            deadline = (message.until_us, message.endpoint, message.id, message.attempt)
-            heapq.heappush(self._deadlines, deadline)
+            push(deadlines, (message.until_us, message.endpoint, message.id, message.attempt))
         self._set_timer()
 
     def _set_timer(self) -> None:

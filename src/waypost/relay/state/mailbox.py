@@ -128,12 +128,6 @@ class Mailbox:
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         self.occupancy.add(message.sender, message.size)
 
-    def lease(self, message: Message) -> None:
-        """Mark a live message as leased."""
-        if message.state is not LEASED:
-            self.leased_count += 1
-            message.state = LEASED
-
     def requeue(self, message: Message) -> None:
         """Return a leased message to its queue position."""
         if message.state is LEASED:

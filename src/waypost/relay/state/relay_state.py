@@ -27,6 +27,7 @@ from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_resul
 from waypost.relay.state.mailbox import (
     DEAD,
     GONE,
+    LEASED,
     PENDING,
     Mailbox,
     Message,
@@ -223,7 +224,9 @@ class RelayState:
         mailbox, message = self._find_live(event)
         if message is not None:
             self.dirty[message.order] = message
-            mailbox.lease(message)
+            if message.state is not LEASED:
+                message.state = LEASED
+                mailbox.leased_count += 1
             message.attempt = event.attempt
             message.until_us = event.until_us
             message.via = event.via
