@@ -74,6 +74,7 @@ def test_an_unreachable_relay_is_shown_with_the_age_of_the_data_until_it_returns
     own_relay.publish("agent.before")
     page = open_page(at=own_relay)
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    expect(page.get_by_text("0 leased")).to_be_visible()  # the first sample has arrived
     own_relay.end(signal.SIGKILL)
     banner = page.get_by_role("alert").filter(has_text="has been unreachable since")
     times = re.compile(r"since \d\d:\d\d:\d\d\. The data shown is from \d\d:")
