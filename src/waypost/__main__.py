@@ -1,5 +1,6 @@
 """`waypost` and `python -m waypost`: run the command line, if its dependencies are installed."""
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -21,6 +22,7 @@ def main() -> None:
         raise SystemExit(1)
     from waypost.cli.app import app
 
+    os.umask(0o077)  # whatever a command writes, libraries included, is for its user only
     app(prog_name="waypost")
 
 

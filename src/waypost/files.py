@@ -1,0 +1,97 @@
+"""Files that others may have prepared: opened without waiting, bounded, private where they must be.
+
+Rule 1  Opening never waits: a pipe or a device is rejected, not read.
+Rule 2  A file is read as a whole or rejected; it is never cut at a limit.
+Rule 3  A secret is read only from a file that no other user can read or write.
+
+Every layer may use this module, so it imports the standard library only.
+
+OSError
+└── UnsuitableFile      not a regular file, or too large
+    └── ExposedFile     other users can read or write it
+"""
+
+import errno
+import os
+import stat
+
+TRY_AGAIN = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors of opening a file that say nothing about the file: the process has no room for it now."""
+
+SECRET_FILE_MAX_BYTES = 16_384
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+
+class UnsuitableFile(OSError):
+    """A file is not a regular file, or too large."""
+
+    def __str__(self) -> str:
+        return self.strerror or ""
+
+
+class ExposedFile(UnsuitableFile):
+    """Other users can read or write a file that must be private."""
+
+
+def is_transient(problem: Exception) -> bool:
+    """Return whether opening a file failed for a reason that has nothing to do with the file."""
+    return isinstance(problem, OSError) and problem.errno in TRY_AGAIN
+
+
+def read_file(path: str | os.PathLike[str], max_bytes: int, *, follow_links: bool = True) -> bytes:
+    """Return the content of a regular file of at most `max_bytes`.
+
+    Raises `UnsuitableFile`, or another `OSError`. Without `follow_links`, a link is an error.
+    """
+    descriptor = os.open(path, _FLAGS if follow_links else _FLAGS | os.O_NOFOLLOW)
+    try:
+        _require_suitable(os.fstat(descriptor), path, max_bytes)
+        return _read_all(descriptor, path, max_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def read_secret(
+    path: str | os.PathLike[str],
+    max_bytes: int = SECRET_FILE_MAX_BYTES,
+    *,
+    group_of_root: bool = False,
+) -> bytes:
+    """Return the content of a file that only its owner can access.
+
+    Raises `ExposedFile`, with the command that mends it, `UnsuitableFile`, or another `OSError`.
+    With `group_of_root`, the group may read a file that belongs to root, as is usual for TLS keys.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        found = os.fstat(descriptor)
+        _require_suitable(found, path, max_bytes)
+        allowed = 0o740 if group_of_root and found.st_uid == 0 else 0o700
+        if stat.S_IMODE(found.st_mode) & 0o777 & ~allowed:
+            text = f"accessible to other users; if it has not leaked, run: chmod 600 {path}"
+            raise ExposedFile(errno.EPERM, text, os.fspath(path))
+        return _read_all(descriptor, path, max_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def _require_suitable(found: os.stat_result, path: str | os.PathLike[str], max_bytes: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsuitableFile(errno.EINVAL, "not a regular file", os.fspath(path))
+    if found.st_size > max_bytes:
+        raise _too_large(path, max_bytes)
+
+
+def _read_all(descriptor: int, path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    content = bytearray()
+    while len(content) <= max_bytes:
+        piece = os.read(descriptor, max_bytes + 1 - len(content))
+        if not piece:
+            return bytes(content)
+        content += piece
+    raise _too_large(path, max_bytes)
+
+
+def _too_large(path: str | os.PathLike[str], max_bytes: int) -> UnsuitableFile:
+    return UnsuitableFile(errno.EFBIG, f"larger than {max_bytes:,} bytes", os.fspath(path))
