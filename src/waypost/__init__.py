@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from waypost.policy.guard import load_messaging_guard_config
     from waypost.policy.rate_limits import RateLimitConfig, check_rate_limit, resolve_limit
     from waypost.policy.reasons import Reason
+    from waypost.policy.redelivery import RedeliveryConfig
     from waypost.policy.settings import HousekeepingConfig, Settings
     from waypost.policy.subjects import matches_pattern, validate_subject
     from waypost.policy.tiers import QosConfig, TierLimits
@@ -75,6 +76,7 @@ _NAMES_BY_MODULE = {
     ),
     "waypost.policy.guard": ("load_messaging_guard_config",),
     "waypost.policy.rate_limits": ("RateLimitConfig", "check_rate_limit", "resolve_limit"),
+    "waypost.policy.redelivery": ("RedeliveryConfig",),
     "waypost.policy.settings": ("HousekeepingConfig", "Settings"),
     "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
     "waypost.policy.tiers": ("QosConfig", "TierLimits"),

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.policy.admission import DeliveryVerdict, admit_delivery, admit_sender, make_room
+from waypost.policy.admission import (
+    INBOX_KEPT_TEXT,
+    DeliveryVerdict,
+    admit_delivery,
+    admit_fan_out,
+    admit_sender,
+    make_room,
+    may_use_patterns,
+)
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import (
     CircuitBreakerConfig,
@@ -242,7 +250,7 @@ def test_an_overflow_is_admitted_with_the_bytes_that_must_leave() -> None:
 def test_room_is_made_by_evicting_from_the_heaviest_sender() -> None:
     verdict = DeliveryVerdict(evict_bytes=15)
     pending = [("a", 10), ("b", 20), ("a", 15)]
-    assert make_room(verdict, "agent.in", pending, CircuitBreakers()) == [0, 1]
+    assert make_room(verdict, arrival(), pending, {}, CircuitBreakers()) == [0, 1]
     assert (verdict.reason, verdict.evict_bytes) == (None, 15)
 
 
@@ -251,9 +259,9 @@ def test_a_delivery_is_rejected_when_the_pending_messages_are_not_enough(
     pending: list[tuple[str, int]],
 ) -> None:
     verdict = DeliveryVerdict(evict_bytes=15)
-    assert make_room(verdict, "agent.in", pending, CircuitBreakers()) == []
+    assert make_room(verdict, arrival(), pending, {}, CircuitBreakers()) == []
     assert (verdict.reason, verdict.evict_bytes) == (Reason.BACKPRESSURE, 0)
-    assert verdict.detail == "backpressure: inbox bytes are all with the consumer"
+    assert verdict.detail == INBOX_KEPT_TEXT
 
 
 @pytest.mark.parametrize("pending", [[], [("a", 15)]])
@@ -261,7 +269,7 @@ def test_a_probe_without_room_gives_its_slot_back(pending: list[tuple[str, int]]
     breakers = opened_at(NOW - COOLDOWN)
     verdict = deliver(set(), breakers)
     verdict.evict_bytes = 15
-    make_room(verdict, "agent.in", pending, breakers)
+    make_room(verdict, arrival(), pending, {}, breakers)
     assert verdict.probe == bool(pending)
     assert breakers.get_states()["agent.in"].probes_in_flight == len(pending)
 
@@ -326,4 +334,27 @@ def test_only_a_spent_budget_makes_a_dead_letter() -> None:
 
 def test_rejections_after_the_rate_limit_count_in_the_window() -> None:
     per_endpoint = {reason for reason, _ in CHECKS.values()}
-    assert per_endpoint == set(Reason) - UNCOUNTED
+    assert {Reason.FANOUT_EXCEEDED, *per_endpoint} == set(Reason) - UNCOUNTED
+
+
+# --- Publishing to patterns ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allowed", "agent", "anonymous"),
+    [("all", True, True), ("authenticated", True, False), ("none", False, False)],
+)
+def test_settings_choose_who_may_publish_to_patterns(
+    allowed: Any, agent: bool, anonymous: bool
+) -> None:
+    settings = Settings(pattern_senders=allowed)
+    assert may_use_patterns("agent.out", settings) is agent
+    assert may_use_patterns("_anonymous", settings) is anonymous
+
+
+def test_a_publish_may_reach_as_many_endpoints_as_the_settings_say() -> None:
+    settings = Settings(max_fanout=100)
+    assert admit_fan_out(100, settings) == ""
+    texts = {admit_fan_out(count, settings) for count in (101, 132, 10_000)}
+    assert texts == {"more than 100 endpoints match: use a narrower pattern (maxFanout)"}
+    assert admit_fan_out(10_000, Settings()) == ""

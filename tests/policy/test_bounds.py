@@ -11,6 +11,7 @@ from waypost.policy.settings import Settings, lint
 
 BOUNDS = {name: value for name, value in vars(bounds).items() if name.islower() and name[0] != "_"}
 UNITS = (
+    "_ms",
     "tokens_max",
     "max_chars",
     "max_bytes",
@@ -19,11 +20,17 @@ UNITS = (
     "max_messages",
     "max_operations",
     "connections_max",
+    "headers_max",
+    "frames_max",
+    "fragments_max",
     "max_pairs",
     "ballast_bytes",
     "rules_max",
+    "patterns_max",
     "letters_max",
     "endpoints_max",
+    "endpoint_max",
+    "max_deliveries",
     "subscriptions_max",
     "listeners_max",
     "chain_max",

@@ -13,6 +13,7 @@ from waypost.policy.budgets import (
     overdrawn,
     shrink,
     spend,
+    without_ancestors,
 )
 from waypost.policy.errors import InvalidMessage
 
@@ -283,3 +284,8 @@ def test_a_rejected_budget_stays_rejected_whatever_is_requested(
 ) -> None:
     if overdrawn(budget, endpoint, NOW) is not None:
         assert overdrawn(shrink(budget, wish), endpoint, NOW) is not None
+
+
+def test_an_agent_cannot_request_ancestors() -> None:
+    wish = without_ancestors({"max_hops": 2, "ancestor_chain": ["agent.helper"]})
+    assert wish == {"max_hops": 2}

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.backpressure import BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, payload_max_bytes
+from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.errors import InvalidSettings
+from waypost.policy.names import NamesConfig
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.settings import (
     HousekeepingConfig,
@@ -34,6 +35,8 @@ ANY_SETTINGS = st.builds(
     default_call_budget=POSITIVE,
     max_payload_bytes=st.integers(1, payload_max_bytes),
     lease_timeout_ms=POSITIVE,
+    pattern_senders=st.sampled_from(["all", "authenticated", "none"]),
+    max_fanout=st.integers(0, endpoints_max),
     watch_files=st.booleans(),
     rate_limit=st.builds(
         RateLimitConfig,
@@ -64,7 +67,17 @@ ANY_SETTINGS = st.builds(
         tier3=LIMITS,
         bidirectional_window_ms=POSITIVE,
         inbox_max_bytes=POSITIVE,
-        overflow=st.sampled_from(["evict_heaviest", "reject"]),
+        overflow=st.sampled_from(["evict_least_known", "evict_heaviest", "reject"]),
+        strangers=st.none() | LIMITS,
+    ),
+    names=st.builds(
+        NamesConfig,
+        policy=st.sampled_from(["open", "reserved", "closed"]),
+        reserved=st.lists(st.sampled_from(["agent.a", "agent.ops.>", "*.b"]), max_size=3),
+        max_per_key=POSITIVE,
+        new_per_minute=POSITIVE,
+        new_per_address_minute=POSITIVE,
+        unused_expiry_ms=POSITIVE,
     ),
     housekeeping=st.builds(
         HousekeepingConfig, sweep_interval_ms=POSITIVE, segment_max_bytes=st.integers(4096, 2**53)
@@ -98,7 +111,8 @@ def value_at(document: Any, path: tuple[str, ...]) -> Any:
 
 def another(value: Any) -> Any:
     """Return a valid value that differs from the default `value`."""
-    words = {"maildir": "journal", "fsync": "async", "evict_heaviest": "reject"}
+    words = {"maildir": "journal", "fsync": "async", "evict_least_known": "reject", "all": "none"}
+    words["open"] = "closed"
     match value:
         case bool():
             return not value
@@ -108,6 +122,10 @@ def another(value: Any) -> Any:
             return value / 2
         case dict():
             return {"agent.a": 3}
+        case None:
+            return {"maxEnvelopes": 1, "maxBytes": 2}
+        case list():
+            return ["agent.a.>"]
         case _:
             return value + 1
 
@@ -306,6 +324,22 @@ NEVER_COUNT = "qos.{}.maxEnvelopes is above backpressure.maxMailboxSize and can 
                 qos=QosConfig(enabled=True), backpressure=BackpressureConfig(max_mailbox_size=1)
             ),
             [NEVER_COUNT.format(name) for name in ("tier1", "tier2", "tier3")],
+        ),
+        (
+            Settings(qos=QosConfig(enabled=True, strangers=TierLimits(999, 2**26 - 1))),
+            Settings(qos=QosConfig(enabled=True, strangers=TierLimits(1000, 2**26))),
+            [
+                "qos.strangers.maxBytes: unknown senders together can fill an inbox",
+                "qos.strangers.maxEnvelopes: unknown senders together can fill a mailbox",
+            ],
+        ),
+        (
+            Settings(qos=QosConfig(enabled=False, overflow="evict_heaviest")),
+            Settings(qos=QosConfig(enabled=True, overflow="evict_heaviest")),
+            [
+                "qos.overflow evict_heaviest: an unknown sender can evict messages of known ones;"
+                " use evict_least_known"
+            ],
         ),
         (
             Settings(qos=QosConfig(enabled=True, tier2=TierLimits(20, 2**20))),

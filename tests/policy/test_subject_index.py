@@ -54,6 +54,33 @@ def test_a_value_stored_under_rest_is_not_found_for_the_bare_prefix() -> None:
     assert index_of(["a.>"]).matching("a") == []
 
 
+def test_a_bounded_search_ends_at_the_first_value_too_many() -> None:
+    index = index_of([f"a.{number}" for number in range(1000)])
+    seen: list[int] = []
+
+    def accept(value: int) -> bool:
+        seen.append(value)
+        return True
+
+    assert index.within_bounds("a.*", accept, 10, 10_000) is None
+    assert len(seen) == 11
+    assert index.within_bounds("a.7", accept, 10, 10_000) == [7]
+
+
+def test_a_bounded_search_ends_at_the_visits_it_may_make() -> None:
+    index = index_of([f"a.{number}.b" for number in range(100)])
+    assert index.within_bounds("a.*.c", lambda value: True, 10, 50) is None
+    assert index.within_bounds("a.*.c", lambda value: True, 10, 100) == []
+
+
+@given(st.lists(SUBJECTS, unique=True, max_size=20), PATTERNS)
+def test_a_search_within_its_bounds_finds_the_same(names: list[str], pattern: str) -> None:
+    index = index_of(names)
+    expected = [value for value in index.within(pattern) if value % 3]
+    found = index.within_bounds(pattern, lambda value: value % 3 > 0, 20, 1000)
+    assert found == expected
+
+
 def test_subjects_within_a_pattern_are_in_the_order_of_addition() -> None:
     index = index_of(["a.c", "a.b.c", "b", "a.a"])
     assert index.within("a.>") == [0, 1, 3]

@@ -1,6 +1,7 @@
 """Subjects and patterns: valid names, and the names that a pattern matches."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from waypost.policy.bounds import subject_length_max_chars, subject_tokens_max
 from waypost.policy.errors import InvalidInput, InvalidSubject
 from waypost.policy.subjects import (
     is_literal,
+    is_subject,
     matches_pattern,
     validate_pattern,
     validate_subject,
@@ -217,3 +219,10 @@ def test_a_pattern_made_from_a_subject_covers_it(subject: str, data: st.DataObje
     blurred = ["*" if position in stars else token for position, token in enumerate(tokens)]
     assert matches_pattern(subject, ".".join(blurred))
     assert matches_pattern(subject, ".".join([*blurred[:cut], ">"]))
+
+
+def test_a_text_that_is_too_long_for_a_subject_is_not_remembered() -> None:
+    text = "x" * 1000
+    before = sys.getrefcount(text)
+    assert not is_subject(text)
+    assert sys.getrefcount(text) == before

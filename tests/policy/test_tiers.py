@@ -123,7 +123,11 @@ def test_the_default_window_is_seven_days() -> None:
 
 
 def test_a_full_inbox_evicts_unless_asked_to_reject() -> None:
-    assert QosConfig().overflow == "evict_heaviest"
+    assert QosConfig().overflow == "evict_least_known"
+
+
+def test_strangers_have_no_common_share_unless_asked_for() -> None:
+    assert QosConfig().strangers is None
 
 
 def test_each_tier_has_its_own_limits() -> None:

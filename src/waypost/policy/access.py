@@ -2,28 +2,41 @@
 
 Rule 1  The first matching rule decides: highest priority first, then the order of addition.
 Rule 2  Without a matching rule, access is allowed: rules restrict, and none is needed to start.
+Rule 3  A rule that names a key matches only senders with that key, whatever their names are.
 
 This module does not know where rules are stored. An unreadable rules file is the relay's concern,
 which then denies everything.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from waypost.policy.bounds import access_rules_max
 from waypost.policy.errors import InvalidRule, InvalidSubject
 from waypost.policy.subjects import matches_pattern, validate_pattern
 
 
-class AccessRule(msgspec.Struct, frozen=True, rename={"from_": "from"}, forbid_unknown_fields=True):
-    """`from_` and `to` are patterns over senders and endpoints."""
+class AccessRule(
+    msgspec.Struct,
+    frozen=True,
+    rename={"from_": "from", "from_key": "fromKey"},
+    forbid_unknown_fields=True,
+):
+    """`from_` and `to` are patterns over senders and endpoints.
+
+    With `from_key`, a public key as base64url, the rule matches only senders that authenticated
+    with that key; in an embedded relay, which authenticates no one, it matches none.
+    """
 
     from_: str
     to: str
     action: Literal["allow", "deny"]
     priority: int = 0
+    from_key: str | UnsetType = UNSET
 
 
 class AccessResult(msgspec.Struct, frozen=True):
@@ -34,6 +47,8 @@ class AccessResult(msgspec.Struct, frozen=True):
 
 
 _ALLOWED = AccessResult(True)
+_is_key = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]").fullmatch
+"""32 bytes as unpadded base64url, in the one spelling that counts."""
 _TOO_MANY = f"too many access rules: at most {access_rules_max} are allowed"
 DENY_ALL = (AccessRule(">", ">", "deny"),)
 
@@ -55,6 +70,11 @@ def validate_rule(rule: AccessRule) -> AccessRule:
         checked = msgspec.convert(msgspec.to_builtins(rule), AccessRule)
         validate_pattern(checked.from_)
         validate_pattern(checked.to)
+        if checked.from_key is not UNSET and not _is_key(checked.from_key):
+            raise InvalidRule(
+                "invalid access rule: 'fromKey' must be a public key as base64url, as shown by"
+                " 'waypost keys show'"
+            )
     except (msgspec.ValidationError, TypeError, InvalidSubject) as problem:
         raise InvalidRule(f"invalid access rule: {problem}") from None
     return checked
@@ -65,13 +85,20 @@ class AccessRules:
 
     def __init__(self, rules: Iterable[AccessRule] = ()) -> None:
         self._rules = _ordered(rules)
+        self.name_keys = any(rule.from_key is not UNSET for rule in self._rules)
+        """Whether a decision needs the sender's key."""
 
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def check_access(self, from_: str, to: str) -> AccessResult:
-        """Return whether the sender `from_` may publish to `to`, and by which rule."""
+    def check_access(self, from_: str, to: str, key: str | None = None) -> AccessResult:
+        """Return whether the sender `from_` may publish to `to`, and by which rule.
+
+        `key` is the public key of the sender, None if it has none.
+        """
         for rule in self._rules:
+            if rule.from_key is not UNSET and rule.from_key != key:
+                continue
             if matches_pattern(from_, rule.from_) and matches_pattern(to, rule.to):
                 return AccessResult(rule.action == "allow", rule)
         return _ALLOWED
@@ -81,15 +108,21 @@ class AccessRules:
         return list(self._rules)
 
     def with_rule(self, rule: AccessRule) -> "AccessRules":
-        """Return these rules with `rule`, which replaces one with the same `from_` and `to`."""
-        kept = self.without_rule(rule.from_, rule.to)._rules
+        """Return these rules with `rule`; it replaces one with the same patterns and key."""
+        key = _identity(rule)
+        kept = [one for one in self._rules if _identity(one) != key]
         if len(kept) >= access_rules_max:
             raise InvalidRule(_TOO_MANY)
         return AccessRules([*kept, validate_rule(rule)])
 
-    def without_rule(self, from_: str, to: str) -> "AccessRules":
-        """Return these rules without those from `from_` to `to`."""
-        return AccessRules(r for r in self._rules if (r.from_, r.to) != (from_, to))
+    def without_rule(self, from_: str, to: str, from_key: str | None = None) -> "AccessRules":
+        """Return these rules without the one with these patterns and this key, or no key."""
+        gone = from_, to, UNSET if from_key is None else from_key
+        return AccessRules(rule for rule in self._rules if _identity(rule) != gone)
+
+
+def _identity(rule: AccessRule) -> tuple[str, str, str | UnsetType]:
+    return rule.from_, rule.to, rule.from_key
 
 
 def _ordered(rules: Iterable[AccessRule]) -> list[AccessRule]:

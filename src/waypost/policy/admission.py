@@ -1,20 +1,24 @@
 """The order of checks for one publish. No other module knows it.
 
     1. subject and sender are valid                                    InvalidSubject
-    2. access rules, per matching endpoint                             AccessDenied
-    3. duplicate id of the same sender                                 returns the first result
-       (another sender's id in the same mailbox)                       InvalidMessage
+    2. duplicate id of the same sender                                 returns the first result
        (a full disk ends the checks here: nothing can be journaled)    storage_full
-    4. rate limit of the sender, once per publish                      admit_sender
+    3. rate limit of the sender, once per publish                      admit_sender
+    4. a pattern: the sender may use one, and it matches few enough    may_use_patterns,
+       endpoints                                                       admit_fan_out
+       access rules, per matching endpoint                             AccessDenied
+       (another sender's id in the same mailbox)                       InvalidMessage
     5. per endpoint: count cap → byte cap (overflow: reject) →
-       quota by tier → circuit breaker → budget → store                admit_delivery
+       quota by tier → share of strangers → circuit breaker → budget →
+       eviction → store                                                admit_delivery, make_room
 
-The first rejection wins. A probe slot taken by a delivery that the budget then rejects is
-released. Steps 1 to 3 need no counters; steps 4 and 5 are here, split as a replay is split: by
-sender, then by recipient.
+The first rejection wins. Nothing before step 4 looks up an endpoint, so a publish over the rate
+limit costs the same whatever its subject. A probe slot taken by a delivery that the budget then
+rejects is released. Steps 3 to 5 are here, split as a replay is split: by sender, then by
+recipient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,13 +27,19 @@ from waypost.policy.backpressure import check_backpressure
 from waypost.policy.breakers import CLOSED, CircuitBreakers, CircuitState, Transition
 from waypost.policy.budgets import Budget, overdrawn
 from waypost.policy.occupancy import Occupancy, choose_victims
-from waypost.policy.rate_limits import RateWindows, check_rate_limit, resolve_limit
+from waypost.policy.rate_limits import (
+    RateWindows,
+    check_rate_limit,
+    network_window,
+    resolve_limit,
+)
 from waypost.policy.reasons import Reason
-from waypost.policy.reserved_names import RELAY
+from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.settings import Settings
-from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, within_quota
+from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, UNKNOWN, QosConfig, within_quota
 
-INBOX_LEASED_TEXT = "backpressure: inbox bytes are all with the consumer"
+ANONYMOUS_LIMIT_TEXT = "rate limit exceeded: too many messages from senders without a key"
+INBOX_KEPT_TEXT = "backpressure: inbox bytes full, and too few may be evicted for this message"
 
 
 class Arrival(Protocol):
@@ -43,7 +53,7 @@ class Arrival(Protocol):
 
 
 class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
-    """The verdict of step 4; `reason` is None if the publish passes."""
+    """The verdict of step 3; `reason` is None if the publish passes."""
 
     reason: Reason | None
     detail: str
@@ -73,20 +83,50 @@ class DeliveryVerdict(msgspec.Struct, gc=False):
 
 
 def admit_sender(
-    sender: str, windows: RateWindows, settings: Settings, now_ms: int
+    sender: str, windows: RateWindows, settings: Settings, now_ms: int, network: str = ""
 ) -> SenderVerdict:
-    """Carry out step 4: decide whether `sender` may publish now. The caller counts the publish."""
+    """Carry out step 3: decide whether `sender` may publish now. The caller counts the publish.
+
+    With `network`, the sender is one of many that share its name.
+    """
     config = settings.rate_limit
     if not config.enabled or sender == RELAY:
         return _UNLIMITED
     window_ms = config.window_secs * 1000
-    count = windows.count(sender, now_ms, window_ms)
+    key = network_window(sender, network) if network else sender
+    count = windows.count(key, now_ms, window_ms)
     limit = resolve_limit(sender, config) if config.per_sender_overrides else config.max_per_window
-    if count < limit:
+    if count < limit and not network:
         return SenderVerdict(None, "", 0, count, limit)
-    rejected = check_rate_limit(sender, count, config)
-    wait_ms = windows.retry_after_ms(sender, now_ms, window_ms, limit)
-    return SenderVerdict(Reason.RATE_LIMITED, rejected.reason or "", wait_ms, count, limit)
+    detail = ""
+    if count >= limit:
+        detail = check_rate_limit(sender, count, config).reason or ""
+    elif network:
+        total = windows.count(sender, now_ms, window_ms)
+        if total >= config.anonymous_max_per_window:
+            key, count, limit = sender, total, config.anonymous_max_per_window
+            detail = ANONYMOUS_LIMIT_TEXT
+    if not detail:
+        return SenderVerdict(None, "", 0, count, limit)
+    wait_ms = windows.retry_after_ms(key, now_ms, window_ms, limit)
+    return SenderVerdict(Reason.RATE_LIMITED, detail, wait_ms, count, limit)
+
+
+def may_use_patterns(sender: str, settings: Settings) -> bool:
+    """Return whether `sender` may publish to patterns."""
+    allowed = settings.pattern_senders
+    return allowed == "all" or (allowed == "authenticated" and sender != ANONYMOUS)
+
+
+def admit_fan_out(endpoints: int, settings: Settings) -> str:
+    """Return why a publish to this many `endpoints` is rejected; empty if it is not.
+
+    The text does not tell how many there are: senders need not know.
+    """
+    limit = settings.max_fanout
+    if not limit or endpoints <= limit:
+        return ""
+    return f"more than {limit:,} endpoints match: use a narrower pattern (maxFanout)"
 
 
 def admit_delivery(
@@ -126,23 +166,43 @@ def admit_delivery(
 
 def make_room(
     verdict: DeliveryVerdict,
-    endpoint: str,
+    arrival: Arrival,
     pending: Sequence[tuple[str, int]],
+    tiers: Mapping[str, int],
     breakers: CircuitBreakers,
 ) -> list[int]:
     """Return the positions in `pending` (sender, bytes; oldest first) to evict for an admitted
     delivery.
 
-    If even all of `pending` is not enough, nothing is evicted and `verdict` becomes a rejection:
-    the rest of the mailbox is leased, and leased messages are not evicted.
+    `tiers` are the current ones of the senders in `pending`; empty if tiers are ignored. A message
+    of a better known sender is never evicted for that of a worse known one. If the rest is not
+    enough, nothing is evicted and `verdict` becomes a rejection. Leased messages are not in
+    `pending` and so are never evicted.
     """
-    victims = choose_victims(pending, verdict.evict_bytes)
+    ranked = [(tiers.get(sender, 0), sender, size) for sender, size in pending]
+    allowed = [at for at, (tier, _, _) in enumerate(ranked) if tier <= arrival.tier]
+    victims = choose_victims([ranked[at] for at in allowed], verdict.evict_bytes)
     if not victims:
         if verdict.probe:
-            breakers.release_probe(endpoint)
+            breakers.release_probe(arrival.endpoint)
             verdict.probe = False
-        _reject(verdict, Reason.BACKPRESSURE, INBOX_LEASED_TEXT)
-    return victims
+        _reject(verdict, Reason.BACKPRESSURE, INBOX_KEPT_TEXT)
+    return [allowed[at] for at in victims]
+
+
+def keeps_dead_letter(arrival: Arrival, rejected: Occupancy, settings: Settings) -> bool:
+    """Return whether `arrival`, rejected with a dead letter, is kept as one.
+
+    `rejected` are the dead letters of the mailbox that were rejected on arrival. With quotas on, a
+    sender may have as many of them as messages, and so may all strangers together.
+    """
+    qos = settings.qos
+    if not qos.enabled:
+        return True
+    count, held_bytes = rejected.held_by(arrival.sender)
+    if not within_quota(count, held_bytes, arrival.size, qos.limits(arrival.tier)):
+        return False
+    return arrival.tier != UNKNOWN or _fits_share(arrival, rejected, qos)
 
 
 def _fits_quota(
@@ -150,7 +210,7 @@ def _fits_quota(
 ) -> bool:
     qos, size = settings.qos, arrival.size
     if mailbox.bytes + size > qos.inbox_max_bytes:
-        if qos.overflow == "reject" or size > qos.inbox_max_bytes:
+        if not _may_evict(arrival, qos):
             full = f"backpressure: inbox bytes full ({mailbox.bytes}/{qos.inbox_max_bytes})"
             _reject(verdict, Reason.BACKPRESSURE, full)
             return False
@@ -160,7 +220,28 @@ def _fits_quota(
     if not within_quota(verdict.quota_count, verdict.quota_bytes, size, limits):
         _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)
         return False
+    if arrival.tier == UNKNOWN and not _fits_share(arrival, mailbox, qos):
+        _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)
+        return False
     return True
+
+
+def _may_evict(arrival: Arrival, qos: QosConfig) -> bool:
+    """Return whether messages may be evicted for `arrival`.
+
+    Not for the relay's own, one of which is sent for each eviction: one must not cause the next.
+    """
+    if qos.overflow == "reject" or arrival.size > qos.inbox_max_bytes:
+        return False
+    return qos.overflow == "evict_heaviest" or arrival.sender != RELAY
+
+
+def _fits_share(arrival: Arrival, mailbox: Occupancy, qos: QosConfig) -> bool:
+    """Return whether strangers, in one of their names, may add `arrival` to what they have."""
+    if qos.strangers is None:
+        return True
+    depth, held_bytes = mailbox.strangers_depth, mailbox.strangers_bytes
+    return within_quota(depth, held_bytes, arrival.size, qos.strangers)
 
 
 def _reject(verdict: DeliveryVerdict, reason: Reason, detail: str) -> DeliveryVerdict:

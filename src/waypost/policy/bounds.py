@@ -16,6 +16,9 @@ payload_max_bytes: Final = 16 * 1024 * 1024
 payload_inline_max_bytes: Final = 4096
 """Larger payloads are stored in the segment's body file."""
 
+mailbox_file_max_bytes: Final = payload_max_bytes + 1024 * 1024
+"""A larger file in a mailbox directory is not read: no message needs one."""
+
 payload_nesting_max_levels: Final = 64
 
 batch_max_bytes: Final = 4 * 1024 * 1024
@@ -26,10 +29,26 @@ batch_max_events: Final = 4096
 ballast_bytes: Final = 8 * 1024 * 1024
 """Reserved on disk, and released when the disk is full so that decisions can still be written."""
 
+history_max_events: Final = 10_000
+"""Events of one message that its history shows; the first ones."""
+
 publish_many_max_messages: Final = 10_000
+turn_max_deliveries: Final = 1024
+"""Deliveries of one `publish_many` before other tasks get their turn."""
+
+turn_max_messages: Final = 128
+"""Messages of one batch that are checked and encoded before other tasks get their turn."""
+
+names_visited_per_endpoint_max: Final = 100
+"""The search for the endpoints of a pattern visits at most this many names for each endpoint that
+`max_fanout` allows."""
+
 lease_max_messages: Final = 1000
 handler_claim_max_messages: Final = 16
 access_rules_max: Final = 10_000
+config_file_max_bytes: Final = 16 * 1024 * 1024
+"""A larger `config.json` or `access-rules.json` is invalid, and is not read."""
+
 endpoints_max: Final = 1_000_000
 subscriptions_max: Final = 1_000_000
 signal_listeners_max: Final = 10_000
@@ -45,11 +64,30 @@ wait_max_s: Final = 366 * 24 * 3600
 identities_max: Final = 100_000
 """Subjects bound to a key; above this, new ones are rejected."""
 
+crowded_identities_max: Final = 90_000
+"""Above this many bound subjects, unused ones expire after an hour."""
+
+reserved_patterns_max: Final = 1000
+"""Patterns in `names.reserved`."""
+
 challenges_max: Final = 65_536
 """Unsigned challenges; above this, the oldest is dropped."""
 
+released_before_pause_max_messages: Final = 1024
+"""Messages of one mailbox that may be released in a row, without an acknowledgement, before its
+deliveries pause."""
+
+released_per_pause_step_max_messages: Final = 256
+"""With each so many more, the pause doubles."""
+
+pauses_in_memory_max: Final = 100_000
+"""Mailboxes whose releases are counted; above this, the oldest count is dropped."""
+
 mailbox_dead_letters_max: Final = 10_000
-"""Above this, the oldest is purged."""
+"""Above this, some are purged: of strangers first, and of the sender with the most."""
+
+notice_max_messages: Final = 100
+"""Evicted messages in one notice to their sender; there are more notices if there are more."""
 
 journaled_rejections_per_sender_minute_max: Final = 1000
 """Above this, one event with a count represents the rest: a flood cannot fill the disk."""
@@ -68,10 +106,34 @@ unanswered_max_operations: Final = 1024
 unconfirmed_max_bytes: Final = 4 * 1024 * 1024
 """Bytes of unconfirmed messages that an agent may have in flight, or else one message."""
 
+rejected_pause_max_ms: Final = 1000
+"""The longest pause before the next frame or answer of a sender whose messages are rejected."""
+
 connections_max: Final = 10_000
+"""TCP connections of a served relay, and no more than there are file descriptors for."""
+
+request_head_max_bytes: Final = 64 * 1024
+"""The request line and headers of an HTTP request, and the trailers behind its body."""
+
+request_headers_max: Final = 128
+
+arriving_bodies_max_bytes: Final = 64 * 1024 * 1024
+"""Request bodies over 64 KiB that are arriving, all together; without a token, half of it."""
+
+small_frames_max: Final = 200
+"""Pings, pongs and fragments under 128 bytes of one WebSocket in 10 s."""
+
+message_fragments_max: Final = 8192
 
 duplicates_in_memory_max: Final = 50_000
+acked_in_memory_max: Final = 60_000
+"""Acknowledged messages that follow-ups find without a look into the journal."""
+
 last_seen_in_memory_max_pairs: Final = 100_000
+last_seen_max_pairs: Final = 1_000_000
+"""Above this, a tenth is forgotten: first those without an answer, and of the sender with the
+most."""
+
 payloads_in_memory_max_bytes: Final = 32 * 1024 * 1024
 waits_in_memory_max: Final = 4096
 """Waiting times of the newest acknowledged messages, for metrics."""
@@ -82,5 +144,8 @@ viewer_connections_max: Final = 64
 """Concurrent live views of one served relay."""
 
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
+assert arriving_bodies_max_bytes // 2 > payload_max_bytes + frame_overhead_max_bytes
 assert number_max * 1000 < 1 << 63
+assert crowded_identities_max < identities_max
+assert last_seen_in_memory_max_pairs <= last_seen_max_pairs
 assert handler_claim_max_messages <= lease_max_messages <= publish_many_max_messages

@@ -4,6 +4,8 @@ Rule 1  A budget only shrinks: hops and ancestors grow towards their limit, time
         towards zero, and no caller can reverse that.
 Rule 2  The checks run in this order, and the first failure wins: hops, cycle, expiry, calls.
 Rule 3  At `now == ttl` a message is not expired yet.
+Rule 4  Only deliveries enter the ancestor chain: an agent cannot name ancestors, or it could have
+        the recipient's follow-ups rejected as cycles.
 
 This module does not know the content of a message or whether it has a reader.
 """
@@ -110,6 +112,11 @@ def shrink(allowance: Budget, requested: "Budget | Mapping[str, object]") -> Bud
         ttl=min(allowance.ttl, asked.ttl),
         call_budget_remaining=min(allowance.call_budget_remaining, asked.call_budget_remaining),
     )
+
+
+def without_ancestors(requested: Mapping[str, object]) -> dict[str, object]:
+    """Return the budget that an agent requests, without an ancestor chain."""
+    return {name: value for name, value in requested.items() if name != "ancestor_chain"}
 
 
 class _Fields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -36,9 +36,9 @@ class InvalidRule(InvalidInput):
 
 
 class AccessDenied(WaypostError):
-    """Access rules deny every recipient of a publish."""
+    """Access rules deny every recipient of a publish, or settings deny publishing to patterns."""
 
-    def __init__(self, sender: str, subject: str) -> None:
-        super().__init__(f"access rules do not let {sender} publish to {subject}")
+    def __init__(self, sender: str, subject: str, text: str = "") -> None:
+        super().__init__(text or f"access rules do not let {sender} publish to {subject}")
         self.sender = sender
         self.subject = subject

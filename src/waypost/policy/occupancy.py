@@ -1,10 +1,15 @@
-"""The occupancy of one mailbox: messages and bytes, in total and by sender.
+"""The occupancy of one mailbox: messages and bytes, in total, by sender, and of strangers.
 
 Rule 1  It always equals a recount of the messages in the mailbox.
 Rule 2  A sender without messages in the mailbox takes no memory.
+Rule 3  A message counts as a stranger's if its sender was UNKNOWN when it arrived.
+Rule 4  Victims are of the lowest rank first; within a rank, of the sender that has the most.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
+
+from waypost.policy.tiers import ACTIVE, UNKNOWN
 
 _NOTHING = (0, 0)
 
@@ -12,25 +17,33 @@ _NOTHING = (0, 0)
 class Occupancy:
     """Message and byte counts of one mailbox; bytes are those of stored envelopes."""
 
-    __slots__ = ("by_sender", "bytes", "depth")
+    __slots__ = ("by_sender", "bytes", "depth", "strangers_bytes", "strangers_depth")
 
     def __init__(self) -> None:
         self.depth = 0
         self.bytes = 0
+        self.strangers_depth = 0
+        self.strangers_bytes = 0
         self.by_sender: dict[str, tuple[int, int]] = {}
 
-    def add(self, sender: str, size_bytes: int) -> None:
-        """Count a message of `sender`."""
+    def add(self, sender: str, size_bytes: int, tier: int = ACTIVE) -> None:
+        """Count a message of `sender`, which had `tier` when the message arrived."""
         self.depth += 1
         self.bytes += size_bytes
+        if tier == UNKNOWN:
+            self.strangers_depth += 1
+            self.strangers_bytes += size_bytes
         count, held = self.by_sender.get(sender, _NOTHING)
         self.by_sender[sender] = (count + 1, held + size_bytes)
 
-    def remove(self, sender: str, size_bytes: int) -> None:
-        """Stop counting a message of `sender`."""
+    def remove(self, sender: str, size_bytes: int, tier: int = ACTIVE) -> None:
+        """Stop counting a message of `sender`; the arguments are those of `add`."""
         count, held = self.by_sender[sender]
         self.depth -= 1
         self.bytes -= size_bytes
+        if tier == UNKNOWN:
+            self.strangers_depth -= 1
+            self.strangers_bytes -= size_bytes
         if count == 1:
             del self.by_sender[sender]
         else:
@@ -41,33 +54,62 @@ class Occupancy:
         return self.by_sender.get(sender, _NOTHING)
 
 
-def heaviest(bytes_by_sender: dict[str, int]) -> str:
-    """Return the sender with the most bytes; among equals, the first by name."""
-    return min(bytes_by_sender, key=lambda sender: (-bytes_by_sender[sender], sender))
+def heaviest(weights: dict[str, int]) -> str:
+    """Return the sender with the most weight; among equals, the first by name."""
+    return min(weights, key=lambda sender: (-weights[sender], sender))
 
 
-def choose_victims(evictable: Sequence[tuple[str, int]], needed_bytes: int) -> list[int]:
-    """Return the positions in `evictable` (sender, bytes; oldest first) to evict.
+def choose_victims(candidates: Sequence[tuple[int, str, int]], needed: int) -> list[int]:
+    """Return the positions in `candidates` (rank, sender, weight; oldest first) to remove.
 
-    Each victim is the oldest message of the sender with the most bytes at that point. The result
-    is empty if evicting everything would not free `needed_bytes`: then nothing is evicted.
+    Each victim is of the lowest rank that is left, and there the oldest of the sender with the
+    most weight at that point. The result is empty if all candidates together have less weight
+    than `needed`: then nothing is removed.
     """
-    if sum(size for _, size in evictable) < needed_bytes:
+    if sum(weight for _, _, weight in candidates) < needed:
         return []
-    held: dict[str, int] = {}
-    positions: dict[str, list[int]] = {}
-    for position in range(len(evictable) - 1, -1, -1):
-        sender, size = evictable[position]
-        held[sender] = held.get(sender, 0) + size
-        positions.setdefault(sender, []).append(position)
+    ranks = [rank for rank, _, _ in candidates]
+    by_rank = sorted(range(len(candidates)), key=ranks.__getitem__)
     victims: list[int] = []
-    while needed_bytes > 0:
+    for _, positions in groupby(by_rank, key=ranks.__getitem__):
+        if needed <= 0:
+            break
+        chosen = _of_one_rank(candidates, list(positions), needed)
+        needed -= sum(candidates[position][2] for position in chosen)
+        victims += chosen
+    return victims
+
+
+def choose_purges(dead: Sequence[tuple[bool, bool, str]], count: int) -> list[int]:
+    """Return the positions of `count` of `dead` (known, evicted, sender; oldest first) to purge.
+
+    Those of strangers come first, so that no number of new names displaces those of a sender that
+    the recipient knows. Among them, those that were not evicted come first: a rejected or failed
+    message is mostly its sender's or recipient's own doing.
+    """
+    return choose_victims(
+        [(2 * known + evicted, sender, 1) for known, evicted, sender in dead], count
+    )
+
+
+def _of_one_rank(
+    candidates: Sequence[tuple[int, str, int]], positions: list[int], needed: int
+) -> list[int]:
+    """Return the victims among `positions`, oldest first: enough for `needed`, or all."""
+    held: dict[str, int] = {}
+    left: dict[str, list[int]] = {}
+    for position in reversed(positions):
+        _, sender, weight = candidates[position]
+        held[sender] = held.get(sender, 0) + weight
+        left.setdefault(sender, []).append(position)
+    victims: list[int] = []
+    while needed > 0 and held:
         sender = heaviest(held)
-        position = positions[sender].pop()
-        size = evictable[position][1]
+        position = left[sender].pop()
+        weight = candidates[position][2]
         victims.append(position)
-        needed_bytes -= size
-        held[sender] -= size
-        if not positions[sender]:
+        needed -= weight
+        held[sender] -= weight
+        if not left[sender]:
             del held[sender]
     return victims

@@ -3,6 +3,8 @@
 Rule 1  A publish counts for `window_secs`; at exactly that age it no longer counts.
 Rule 2  Only publishes that pass are counted: a rejection does not prolong the wait.
 Rule 3  The times of one sender never go back; the caller ensures that.
+Rule 4  Senders without a key share a name: each network has a window of its own, and all together
+        have a larger one, so that one network cannot use it up.
 
 This module does not know endpoints: a publish counts once, whatever its fan-out.
 """
@@ -26,6 +28,7 @@ class RateLimitConfig(
     enabled: bool = True
     window_secs: PositiveInt = 60
     max_per_window: PositiveInt = 100
+    anonymous_max_per_window: PositiveInt = 1000
     per_sender_overrides: dict[str, PositiveInt] = {}
 
 
@@ -60,6 +63,11 @@ def resolve_limit(sender: str, config: RateLimitConfig) -> int:
         if len(prefix) > best and sender.startswith(prefix):
             best, limit = len(prefix), override
     return limit
+
+
+def network_window(sender: str, network: str) -> str:
+    """Return the key of the window of one network; no name has a space."""
+    return f"{sender} {network}"
 
 
 class RateWindows:

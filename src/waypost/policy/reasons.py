@@ -7,6 +7,7 @@ class Reason(StrEnum):
     """Why an arrival was rejected. Closed: every consumer handles every member."""
 
     RATE_LIMITED = "rate_limited"
+    FANOUT_EXCEEDED = "fanout_exceeded"
     BACKPRESSURE = "backpressure"
     QUOTA_EXCEEDED = "quota_exceeded"
     CIRCUIT_OPEN = "circuit_open"

@@ -13,11 +13,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from waypost.policy.backpressure import BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, payload_max_bytes
+from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
+from waypost.policy.names import NamesConfig
 from waypost.policy.rate_limits import PositiveInt, RateLimitConfig
+from waypost.policy.redelivery import RedeliveryConfig
+from waypost.policy.signal_limits import SignalsConfig
 from waypost.policy.tiers import WEEK_MS, QosConfig
 
 RELIABILITY = {
@@ -53,11 +56,16 @@ class Settings(
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
     lease_timeout_ms: PositiveInt = 30_000
+    pattern_senders: Literal["all", "authenticated", "none"] = "all"
+    max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0
     watch_files: bool = True
     rate_limit: RateLimitConfig = RateLimitConfig()
     circuit_breaker: CircuitBreakerConfig = CircuitBreakerConfig()
     backpressure: BackpressureConfig = BackpressureConfig()
     qos: QosConfig = QosConfig()
+    redelivery: RedeliveryConfig = RedeliveryConfig()
+    names: NamesConfig = NamesConfig()
+    signals: SignalsConfig = SignalsConfig()
     housekeeping: HousekeepingConfig = HousekeepingConfig()
 
 
@@ -102,7 +110,7 @@ def to_config_document(settings: Settings) -> dict[str, Any]:
 
 def lint(settings: Settings) -> list[str]:
     """Describe valid settings that cannot work as intended."""
-    return [*_lint_qos(settings), *_lint_rest(settings)]
+    return [*_lint_qos(settings), *_lint_strangers(settings), *_lint_rest(settings)]
 
 
 def _lint_qos(settings: Settings) -> list[str]:
@@ -127,6 +135,24 @@ def _lint_qos(settings: Settings) -> list[str]:
     return notes
 
 
+def _lint_strangers(settings: Settings) -> list[str]:
+    notes: list[str] = []
+    qos, cap = settings.qos, settings.backpressure
+    if not qos.enabled:
+        return notes
+    if qos.overflow == "evict_heaviest":
+        notes.append(
+            "qos.overflow evict_heaviest: an unknown sender can evict messages of known ones; use"
+            " evict_least_known"
+        )
+    share = qos.strangers
+    if share is not None and share.max_bytes >= qos.inbox_max_bytes:
+        notes.append("qos.strangers.maxBytes: unknown senders together can fill an inbox")
+    if share is not None and cap.enabled and share.max_envelopes >= cap.max_mailbox_size:
+        notes.append("qos.strangers.maxEnvelopes: unknown senders together can fill a mailbox")
+    return notes
+
+
 def _lint_rest(settings: Settings) -> list[str]:
     notes: list[str] = []
     breaker = settings.circuit_breaker
@@ -138,8 +164,15 @@ def _lint_rest(settings: Settings) -> list[str]:
         notes.append(
             "housekeeping.journalRetentionMs is below defaultTtlMs: live messages keep more"
         )
+    names = settings.names
+    if names.policy == "open" and names.reserved:
+        notes.append('names.reserved has no effect while names.policy is "open"')
+    if names.policy == "reserved" and not names.reserved:
+        notes.append('names.policy is "reserved", but names.reserved is empty: no name is reserved')
     if settings.lease_timeout_ms > settings.default_ttl_ms:
         notes.append("leaseTimeoutMs is above defaultTtlMs: messages expire while leased")
+    if settings.redelivery.first_delay_ms > settings.redelivery.max_delay_ms:
+        notes.append("redelivery.firstDelayMs is above redelivery.maxDelayMs and has no effect")
     return notes
 
 

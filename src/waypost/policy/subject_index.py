@@ -8,7 +8,7 @@ The cost depends on the length of the subject and the number of results, not on 
 stored patterns.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from waypost.policy.subjects import ONE, REST
@@ -97,6 +97,44 @@ class SubjectIndex(Generic[T]):
                 nodes = [node.below[token] for node in nodes if token in node.below]
         found = {ticket: value for node in nodes for ticket, value in node.here.items()}
         return [found[ticket] for ticket in sorted(found)]
+
+    def within_bounds(
+        self, pattern: str, accept: Callable[[T], bool], values_max: int, visits_max: int
+    ) -> list[T] | None:
+        """Return as `within` does what `accept` returns true for, or None if a bound is exceeded.
+
+        `visits_max` bounds the nodes on the way to the values.
+        """
+        found: dict[int, T] = {}
+        for visits, node in enumerate(_visits(self._root, pattern.split(".")), 1):
+            if visits > visits_max:
+                return None
+            if node is not None:
+                found |= {ticket: one for ticket, one in node.here.items() if accept(one)}
+                if len(found) > values_max:
+                    return None
+        return [found[ticket] for ticket in sorted(found)]
+
+
+def _visits(node: _Node[T], tokens: Sequence[str]) -> Iterator[_Node[T] | None]:
+    """Yield lazily every node below `node` on the way of `tokens`: None if it is only passed."""
+    if not tokens:
+        yield node
+    elif tokens[0] == REST:
+        levels = [iter(node.below.values())]
+        while levels:
+            deep = next(levels[-1], None)
+            if deep is None:
+                levels.pop()
+            else:
+                yield deep
+                levels.append(iter(deep.below.values()))
+    elif tokens[0] == ONE:
+        for below in node.below.values():
+            yield None
+            yield from _visits(below, tokens[1:])
+    elif tokens[0] in node.below:
+        yield from _visits(node.below[tokens[0]], tokens[1:])
 
 
 def _descendants(node: _Node[T]) -> Iterator[_Node[T]]:

@@ -41,13 +41,14 @@ def validate_subject(subject: str, allow_wildcards: bool = False) -> Subject:
 
 def is_subject(text: object) -> bool:
     """Return whether `text` is a literal subject."""
-    return isinstance(text, str) and _is_subject(text)
+    # The length comes first: the cache must not keep long texts of strangers.
+    return isinstance(text, str) and len(text) <= subject_length_max_chars and _is_subject(text)
 
 
 @lru_cache(maxsize=16_384)
 def _is_subject(text: str) -> bool:
     """Check a subject; cached, because the same few names occur again and again."""
-    return len(text) <= subject_length_max_chars and _literal(text) is not None
+    return _literal(text) is not None
 
 
 def validate_pattern(pattern: str) -> Pattern:

@@ -4,6 +4,8 @@ Rule 1  ACTIVE requires both directions within the window; an age equal to the w
 Rule 2  ACKNOWLEDGED requires the reverse direction at any age. Every other sender is UNKNOWN.
 Rule 3  A quota limits what is in the inbox now. A message that reaches the limit is accepted.
 Rule 4  The text of a rejection does not depend on the sender's tier.
+Rule 5  All UNKNOWN senders together have a share of the inbox; beyond it they are rejected as for
+        their own quota.
 
 This module does not know content, block lists or identities: only who wrote to whom, and when.
 """
@@ -45,7 +47,11 @@ class TierLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 class QosConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Off in an embedded relay, whose callers trust each other; on in a served one."""
+    """Off in an embedded relay, whose callers trust each other; on in a served one.
+
+    Without `strangers`, as in journals from before it existed, UNKNOWN senders have no common
+    share. `evict_heaviest` is the eviction of that time, which ignores tiers.
+    """
 
     enabled: bool = False
     tier1: TierLimits = TierLimits(20, 256 * 1024)
@@ -53,7 +59,8 @@ class QosConfig(
     tier3: TierLimits = TierLimits(500, 10 * 1024 * 1024)
     bidirectional_window_ms: PositiveInt = WEEK_MS
     inbox_max_bytes: PositiveInt = 64 * 1024 * 1024
-    overflow: Literal["evict_heaviest", "reject"] = "evict_heaviest"
+    overflow: Literal["evict_least_known", "evict_heaviest", "reject"] = "evict_least_known"
+    strangers: TierLimits | None = None
 
     def limits(self, tier: int) -> TierLimits:
         """Return the limits of a `Tier`."""
