@@ -1,15 +1,18 @@
 """The signed texts, and the encoding of keys."""
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.small_order_keys import Point, encodings, small_order_points
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.wire.handshake import (
     KEY_BYTES,
     from_text,
     proof_text,
     sealing_key_text,
+    signing_key_from,
     to_text,
     validate_agent_subject,
 )
@@ -71,6 +74,27 @@ def test_every_accepted_text_is_the_canonical_encoding_of_its_bytes(text: str) -
 def test_a_key_has_one_encoding_only(text: str) -> None:
     with pytest.raises(InvalidMessage):
         from_text(text, KEY_BYTES)
+
+
+@pytest.mark.parametrize("point", small_order_points())
+def test_a_signing_key_of_small_order_is_rejected_in_every_encoding(point: Point) -> None:
+    assert encodings(point)
+    for key in encodings(point):
+        with pytest.raises(InvalidMessage, match="small order"):
+            signing_key_from(key)
+
+
+def test_a_signing_key_has_one_encoding_only() -> None:
+    for y in range(2**255 - 19, 2**255):
+        for sign in (0, 1 << 255):
+            with pytest.raises(InvalidMessage):
+                signing_key_from(to_text((y | sign).to_bytes(32, "little")))
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_any_private_key_has_an_acceptable_public_key(seed: bytes) -> None:
+    raw = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    assert signing_key_from(to_text(raw)) == raw
 
 
 def test_an_agent_may_use_any_subject() -> None:

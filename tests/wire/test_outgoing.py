@@ -14,7 +14,7 @@ FIELDS = OutgoingMessage.__struct_fields__
 
 @pytest.mark.parametrize(
     ("form", "own_fields"),
-    [(Draft, ("sender",)), (Outgoing, ("seal_to",)), (NewMessage, ())],
+    [(Draft, ("sender", "network")), (Outgoing, ("seal_to",)), (NewMessage, ())],
 )
 def test_every_form_adds_only_its_own_fields(
     form: type[OutgoingMessage], own_fields: tuple[str, ...]

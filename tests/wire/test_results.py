@@ -23,6 +23,7 @@ def test_reasons_are_plain_strings() -> None:
     assert Rejection("", Reason.RATE_LIMITED).reason == "rate_limited"
     assert {str(reason) for reason in Reason} == {
         "rate_limited",
+        "fanout_exceeded",
         "backpressure",
         "quota_exceeded",
         "circuit_open",

@@ -38,7 +38,8 @@ class _Arrived(Event, kw_only=True, gc=False):
     """An arrival: the message's header and the counts that each check used.
 
     `budget` is the budget on arrival, before the delivery was charged to it. `size` is the size of
-    the stored envelope in bytes. `chosen_id` is true if the sender chose the id.
+    the stored envelope in bytes. `network` is a keyed hash of the network of a sender without
+    a key. `chosen_id` is true if the sender chose the id.
     """
 
     id: str
@@ -50,6 +51,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     reply_to: str | None = None
     parent: str | None = None
     chosen_id: bool = False
+    network: str = ""
     size: int = 0
     budget: Budget
     tier: int = 1
@@ -79,7 +81,8 @@ class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
 class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
     """Rejected.
 
-    With `since_us`, the line stands for `count` equal rejections of a flood since then, and `at_us`
+    `kept` is false if it would have become a dead letter, but its sender has too many. With
+    `since_us`, the line stands for `count` equal rejections of a flood since then, and `at_us`
     is when the line was written.
     """
 
@@ -88,6 +91,7 @@ class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
     retry_after_ms: int = 0
     count: int = 1
     since_us: int = 0
+    kept: bool = True
 
 
 class _About(Event, kw_only=True, gc=False):
@@ -98,7 +102,7 @@ class _About(Event, kw_only=True, gc=False):
 
 
 class Leased(_About, tag="leased", kw_only=True, gc=False):
-    """Leased until `until_us` (0: until its handler ends)."""
+    """Leased until `until_us` (0: until its handler ends). `attempt` counts its deliveries."""
 
     until_us: int = 0
     via: str = "lease"
@@ -112,10 +116,14 @@ class Acked(_About, tag="acked", kw_only=True, gc=False):
 
 
 class Returned(_About, tag="returned", kw_only=True, gc=False):
-    """Returned to the mailbox by a nack or an expired lease; pending from `not_before_us` on."""
+    """Returned to the mailbox; pending from `not_before_us` on.
+
+    `uncounted`: without a verdict, so that the delivery does not count as an attempt.
+    """
 
     reason: str
     not_before_us: int = 0
+    uncounted: bool = False
 
 
 class Failed(_About, tag="failed", kw_only=True, gc=False):
@@ -153,11 +161,15 @@ class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
 
 
 class EndpointChanged(Event, tag="endpoint", kw_only=True, gc=False):
-    """`action` is "registered" or "unregistered"; `since_us` is the first registration."""
+    """`action` is "registered" or "unregistered"; `since_us` is the first registration.
+
+    `directory` is the name of the mailbox's directory, if another subject has the usual one.
+    """
 
     endpoint: str
     action: str
     since_us: int = 0
+    directory: str = ""
 
 
 class SessionChanged(Event, tag="session", kw_only=True, gc=False):

@@ -27,7 +27,6 @@ from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal
 from waypost.wire.results import Rejection
 
@@ -160,18 +159,17 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
 
 
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The message that another follows from, and its budget at delivery."""
+    """The message that another follows from.
+
+    The relay knows its `budget`, and ignores the one given here.
+    """
 
     id: str
-    budget: Budget
+    budget: Budget | None = None
 
-    def to_envelope(self) -> Envelope:
-        """Return an envelope with the fields that a follow-up inherits. Raises
-        `InvalidMessage`."""
-        validate_message_id(self.id)
-        return Envelope(
-            id=self.id, subject="", sender="", budget=self.budget, created_at=instant(0)
-        )
+    def with_budget(self, budget: Budget) -> Envelope:
+        """Return an envelope with the fields that a follow-up inherits."""
+        return Envelope(id=self.id, subject="", sender="", budget=budget, created_at=instant(0))
 
 
 class Send(AgentOperation, tag="send", kw_only=True):
@@ -193,17 +191,22 @@ class Ack(AgentOperation, tag="ack", kw_only=True):
 
 
 class Nack(AgentOperation, tag="nack", kw_only=True):
-    """Return messages to the mailbox, to be delivered again after `delay` seconds."""
+    """Return messages to the mailbox, to be delivered again after `delay` seconds at the earliest.
+
+    The delivery counts as failed. With `release`, it does not: the messages were not processed.
+    """
 
     ids: Ids
     delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    release: bool = False
 
 
 class Fetch(AgentOperation, tag="fetch", kw_only=True):
     """With `receive: pull`, request up to `limit` messages, none larger than `max_size_bytes`.
 
     The relay waits up to `wait` seconds for the first. With `tiers`, messages carry the tier of
-    their sender.
+    their sender. With `release`, those that are unacknowledged when the connection ends are
+    released: for readers that show messages, and leave it to others to process them.
     """
 
     ref: Ref
@@ -211,6 +214,7 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
     max_size_bytes: Annotated[int, msgspec.Meta(ge=0, le=number_max)] | None = None
     wait: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
     tiers: bool = False
+    release: bool = False
 
 
 class SendSignal(AgentOperation, tag="signal", kw_only=True):

@@ -4,6 +4,8 @@ Rule 1  The relay sends a nonce; the agent signs it together with everything the
 Rule 2  A signature for one relay is worthless to another: it covers the purpose and `origin`, the
         host and port the agent connected to.
 Rule 3  Keys, nonces and signatures are unpadded base64url.
+Rule 4  A signing key must not have small order: for such a key there are signatures that are valid
+        for any text. Each key has one encoding.
 
 The client signs and the server verifies; this module holds no keys.
 """
@@ -18,6 +20,18 @@ from waypost.policy.subjects import validate_subject
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 NONCE_BYTES = 32
+
+
+_FIELD_PRIME = 2**255 - 19
+_Y_OF_ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_SMALL_ORDER_Y = {
+    0,
+    1,
+    _FIELD_PRIME - 1,
+    _FIELD_PRIME - _Y_OF_ORDER_8,
+    _Y_OF_ORDER_8,
+}
+"""The y coordinates of the eight points of Ed25519 whose order is 1, 2, 4 or 8."""
 
 
 def proof_text(*, origin: str, nonce: str, subject: str, public_key: str) -> bytes:
@@ -56,4 +70,14 @@ def from_text(text: str, length: int | None = None) -> bytes:
         raise InvalidMessage("expected unpadded base64url")
     if length is not None and len(raw) != length:
         raise InvalidMessage(f"expected {length} bytes of base64url, got {len(raw)}")
+    return raw
+
+
+def signing_key_from(text: str) -> bytes:
+    """Decode an Ed25519 public key. Raises `InvalidMessage` unless it is 32 bytes of base64url, and
+    for a key of small order or in a second encoding."""
+    raw = from_text(text, KEY_BYTES)
+    y = int.from_bytes(raw, "little") & ~(1 << 255)  # the highest bit is the sign of x
+    if y >= _FIELD_PRIME or y in _SMALL_ORDER_Y:
+        raise InvalidMessage("insecure Ed25519 key (small order): create a new one")
     return raw

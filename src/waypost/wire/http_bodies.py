@@ -114,12 +114,12 @@ class TokenResponse(msgspec.Struct, kw_only=True):
 class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
     """A budget for a message; it can only narrow what the relay allows.
 
-    `ttl` is the instant of expiry, in ms since the epoch.
+    `ttl` is the instant of expiry, in ms since the epoch. `ancestor_chain` is ignored.
     """
 
     hop_count: Number | msgspec.UnsetType = msgspec.UNSET
     max_hops: Annotated[int, msgspec.Meta(ge=1, le=number_max)] | msgspec.UnsetType = msgspec.UNSET
-    ancestor_chain: list[SubjectText] | msgspec.UnsetType = msgspec.UNSET
+    ancestor_chain: list[str] | msgspec.UnsetType = msgspec.UNSET
     ttl: Number | msgspec.UnsetType = msgspec.UNSET
     call_budget_remaining: Number | msgspec.UnsetType = msgspec.UNSET
 
@@ -127,8 +127,8 @@ class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
 class NewMessage(RequestBody, kw_only=True):
     """A message to publish. Its sender is the subject of the token.
 
-    `parent` is the message this one follows from. Publishing the same `message_id` again returns
-    the first result again.
+    `parent` is the message this one follows from, which was delivered to the sender. Publishing
+    the same `message_id` again returns the first result again.
     """
 
     subject: PatternText
@@ -216,10 +216,14 @@ class AckRequest(RequestBody, kw_only=True):
 
 
 class NackRequest(RequestBody, kw_only=True):
-    """Messages to return to their mailbox, pending again after `delay` seconds."""
+    """Messages to return to their mailbox, pending again after `delay` seconds at the earliest.
+
+    The delivery counts as failed. With `release`, it does not: the messages were not processed.
+    """
 
     ids: Ids
     delay: Seconds = 0.0
+    release: bool = False
 
 
 class CountResponse(msgspec.Struct, kw_only=True):
@@ -268,13 +272,14 @@ class PurgeRequest(RequestBody, kw_only=True):
     older_than_ms: Number | None = None
 
 
-class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from"}):
+class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from", "from_key": "fromKey"}):
     """An access rule. Rules are tried by descending priority; the first match decides."""
 
     from_: PatternText
     to: PatternText
     action: Literal["allow", "deny"]
     priority: Annotated[int, msgspec.Meta(ge=-number_max, le=number_max)] = 0
+    from_key: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RuleList(msgspec.Struct, kw_only=True):

@@ -71,10 +71,15 @@ def ulid_time_ms(identifier: str) -> int | None:
     return _decode(identifier[:10])
 
 
+def is_message_id(text: str) -> bool:
+    """Return whether `text` is a message id."""
+    return _is_message_id(text) is not None
+
+
 def validate_message_id(identifier: str) -> str:
     """Return `identifier` unchanged, or raise `InvalidMessage`. It becomes a file name."""
     given: object = identifier
-    if isinstance(given, str) and _is_message_id(given):
+    if isinstance(given, str) and is_message_id(given):
         return given
     raise InvalidMessage(
         f"invalid message id {identifier!r:.80}: expected 1 to {message_id_length_max_chars}"

@@ -1,7 +1,7 @@
 """A message to send, before it has an envelope: the one shape all senders share.
 
     OutgoingMessage       subject, payload, reply_to, budget, parent, message_id
-    ├── relay Draft       + sender
+    ├── relay Draft       + sender, network
     └── client Outgoing   + seal_to
 
 `frames.Send` and `http_bodies.NewMessage` hold the same fields as a frame and a request body do,

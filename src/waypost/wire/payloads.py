@@ -7,7 +7,7 @@ them is optional.
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -37,6 +37,27 @@ class ChannelType(StrEnum):
     GROUP = "group"
     CHANNEL = "channel"
     THREAD = "thread"
+
+
+class EvictionNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """The payload of a message from `_relay` to the sender of evicted messages."""
+
+    notice: Literal["evicted"] = "evicted"
+    text: str
+    recipient: str
+    message_ids: list[str]
+
+    @classmethod
+    def about(cls, message_ids: list[str], recipient: str) -> Self:
+        """Return the notice about messages to `recipient`."""
+        count = len(message_ids)
+        which = f"message {message_ids[0]}" if count == 1 else f"{count} messages"
+        were = "was" if count == 1 else "were"
+        text = (
+            f"your {which} to {recipient} {were} evicted unread: its inbox is full;"
+            " send again later"
+        )
+        return cls(recipient=recipient, message_ids=message_ids, text=text)
 
 
 class SignalType(StrEnum):
@@ -128,8 +149,7 @@ def encode_payload(payload: object) -> bytes:
             encoded = msgspec.json.format(encoded, indent=-1)
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise InvalidMessage(f"payload cannot be sent as JSON: {problem}") from None
-    brackets = encoded.count(b"[") + encoded.count(b"{")
-    if brackets > payload_nesting_max_levels and _too_deep(encoded):
+    if is_too_deep(encoded):
         raise InvalidMessage(
             f"payload is nested more than {payload_nesting_max_levels} levels deep: flatten it"
         )
@@ -152,9 +172,11 @@ def _is_plain(payload: object) -> bool:
     return True
 
 
-def _too_deep(encoded: bytes) -> bool:
-    """Return whether the nesting exceeds the limit: JSON decoders overflow their stack at some
-    depth, and a stored payload must be readable."""
+def is_too_deep(encoded: bytes) -> bool:
+    """Return whether the nesting of a JSON text exceeds the limit: decoders overflow their stack at
+    some depth, and a stored payload must be readable."""
+    if encoded.count(b"[") + encoded.count(b"{") <= payload_nesting_max_levels:
+        return False
     outline = _outline(encoded)
     for _ in range(payload_nesting_max_levels):  # each time, the innermost level goes
         outline = outline.replace(b"[]", b"")

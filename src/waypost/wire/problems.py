@@ -7,6 +7,7 @@ tier from it.
 import msgspec
 
 from waypost.policy.reasons import Reason
+from waypost.policy.subjects import is_literal
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
 from waypost.wire.results import PublishResult, Rejection
 
@@ -21,6 +22,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 STATUS: dict[Reason, int] = {
     Reason.RATE_LIMITED: 429,
+    Reason.FANOUT_EXCEEDED: 422,
     Reason.BACKPRESSURE: 429,
     Reason.QUOTA_EXCEEDED: 429,
     Reason.CIRCUIT_OPEN: 503,
@@ -42,12 +44,17 @@ def problem_of(rejection: Rejection, retry_after_ms: int = 0) -> Problem:
     )
 
 
-def discreet(result: PublishResult) -> PublishResult:
-    """Return a result without mailbox fill levels, which are for local callers only."""
+def discreet(result: PublishResult, subject: str) -> PublishResult:
+    """Return the result of a publish to `subject` as its sender may see it.
+
+    Mailbox fill levels are for local callers only. Of the endpoints that match a pattern, a sender
+    learns how many rejected the message and why, not which.
+    """
+    show = _discreet if is_literal(subject) else _nameless
     return PublishResult(
         message_id=result.message_id,
         delivered_to=result.delivered_to,
-        rejected=[_discreet(one) for one in result.rejected],
+        rejected=[show(one) for one in result.rejected],
         retry_after_ms=result.retry_after_ms,
     )
 
@@ -58,4 +65,18 @@ def _discreet(rejection: Rejection) -> Rejection:
     return rejection
 
 
+def _nameless(rejection: Rejection) -> Rejection:
+    """Return a rejection by one of many endpoints without its hash and its name."""
+    shown = _discreet(rejection)
+    if not shown.endpoint_hash:
+        return shown
+    detail = shown.detail
+    if shown.reason is Reason.CIRCUIT_OPEN:
+        detail = CIRCUIT_OPEN_TEXT
+    elif shown.reason is Reason.BUDGET_EXCEEDED:
+        detail = detail.partition(":")[0]  # "cycle detected", without its endpoint
+    return Rejection("", shown.reason, detail)
+
+
+CIRCUIT_OPEN_TEXT = "circuit open: deliveries to one of the recipients keep failing"
 QUEUE_FULL_TEXT = "queue full: the recipient's mailbox accepts no more messages for now"

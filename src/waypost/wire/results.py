@@ -6,7 +6,11 @@ from waypost.policy.reasons import Reason
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):
-    """The rejection by one endpoint (its hash; empty if the whole publish was rejected)."""
+    """The rejection by one endpoint, given by its hash.
+
+    It is empty if the whole publish was rejected, and if a served relay does not show which of the
+    endpoints of a pattern it was.
+    """
 
     endpoint_hash: str
     reason: Reason
