@@ -26,6 +26,7 @@ from waypost import (
     HousekeepingConfig,
     PublishResult,
     RateLimitConfig,
+    RedeliveryConfig,
     Relay,
     Settings,
 )
@@ -45,6 +46,7 @@ def settings(storage: str) -> Settings:
         rate_limit=RateLimitConfig(enabled=False),
         backpressure=BackpressureConfig(enabled=False),
         circuit_breaker=CircuitBreakerConfig(enabled=False),
+        redelivery=RedeliveryConfig(max_deliveries=0, first_delay_ms=1, max_delay_ms=1),
         housekeeping=HousekeepingConfig(segment_max_bytes=48 * 1024),
     )
 

@@ -146,6 +146,9 @@ def _arrived(total: Sum, event: Event) -> None:
     at_ms, endpoint = event["at_us"] // 1000, event.get("endpoint", "")
     if event.get("part", 0) == 0:
         total.sent_ms.setdefault(event["sender"], []).append(at_ms)
+        if event.get("network"):
+            key = f"{event['sender']} {event['network']}"
+            total.sent_ms.setdefault(key, []).append(at_ms)
     if endpoint:
         total.last_seen[event["sender"], endpoint] = at_ms
     if event.get("chosen_id"):
@@ -168,7 +171,7 @@ def _accepted(total: Sum, event: Event) -> None:
 
 def _rejected(total: Sum, event: Event) -> None:
     _arrived(total, event)
-    if event["reason"] == "budget_exceeded":
+    if event["reason"] == "budget_exceeded" and event.get("kept", True):
         box = total.box(event["endpoint"])
         box.arrive(event)
         box.dead[event["id"]] = event["detail"]

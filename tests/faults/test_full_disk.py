@@ -237,19 +237,19 @@ async def test_maintenance_continues_while_the_disk_is_full(disk: Disk, storage:
 async def test_a_disk_too_full_for_a_new_name_makes_room_for_it(
     tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, rejected = os.open, []
+    real, rejected = os.rename, []
 
-    def open_unless_full(path: str, *arguments: Any, **more: Any) -> int:
+    def rename_unless_full(source: Any, path: Any, **more: Any) -> None:
         ballast = tmp_path / "journal" / "ballast"
         if str(path).endswith((".open", ".bodies")) and ballast.exists():
             rejected.append(path)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(path, *arguments, **more)
+        real(source, path, **more)
 
     async with Relay(tmp_path, settings=settings(storage)) as relay:
         relay.register_endpoint("agent.a")
         await relay.seal_journal()
-        monkeypatch.setattr(os, "open", open_unless_full)
+        monkeypatch.setattr(os, "rename", rename_unless_full)
         assert (await publish(relay)).delivered_to == 1
         assert rejected
         assert is_full(await publish(relay))

@@ -11,6 +11,7 @@ LIMITS = {
     "defaultCallBudget": 3,
     "maxHops": 3,
     "leaseTimeoutMs": 4_000,
+    "redelivery": {"maxDeliveries": 3, "firstDelayMs": 500},
     "reliability": {
         "rateLimit": {"windowSecs": 10, "maxPerWindow": 9},
         "circuitBreaker": {"failureThreshold": 2, "cooldownMs": 3_000},
@@ -36,7 +37,9 @@ CHANGES: list[dict[str, Any]] = [
     {"qos": {"overflow": "reject"}},
     {"qos": {"inboxMaxBytes": 1_200}},
     {"defaultTtlMs": 2_000, "leaseTimeoutMs": 1_000},
+    {"redelivery": {"maxDeliveries": 1}},
     {"maxHops": 1},
+    {"maxFanout": 2},
     {"maxHops": "many"},  # bad, so it is ignored whole
 ]
 BUDGETS: list[dict[str, Any] | None] = [

@@ -1,20 +1,27 @@
 """A model of a relay in plain lists, fed only with the results that its callers get."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.faults.plain_journal import hash_of
-from waypost import InvalidMessage, PublishResult, Reason, Rejection, Signal
+from tests.faults.plain_journal import Event, hash_of
+from tests.model_based.recount import RELAY
+from waypost import InvalidMessage, PublishResult, Reason, RedeliveryConfig, Rejection, Signal
+from waypost.policy.redelivery import decide_redelivery
 
 
 @dataclass
 class ModelMessage:
-    """One message in one mailbox; `until_us` is the end of its lease, 0 while pending."""
+    """One message in one mailbox; `until_us` is the end of its lease, 0 while pending.
+
+    `deliveries` counts its leases, except those that a restart ended.
+    """
 
     id: str
     sender: str
     ttl_ms: int
     until_us: int = 0
     not_before_us: int = 0
+    deliveries: int = 0
 
     def alive(self, now_us: int) -> bool:
         """Return whether it must still exist; an expired one may be removed unless leased."""
@@ -36,6 +43,7 @@ class Model:
     handled: list[tuple[str, str]] = field(default_factory=list)
     first: dict[tuple[str, str], tuple[int, PublishResult]] = field(default_factory=dict)
     evicted: list[tuple[str, str]] = field(default_factory=list)
+    redelivery: RedeliveryConfig = field(default_factory=RedeliveryConfig)
 
     def box(self, endpoint: str) -> list[ModelMessage]:
         return self.boxes.setdefault(endpoint, [])
@@ -47,16 +55,29 @@ class Model:
     def find(self, endpoint: str, message_id: str) -> ModelMessage | None:
         return next((one for one in self.box(endpoint) if one.id == message_id), None)
 
-    def published(self, result: PublishResult, subject: str, sender: str, ttl_ms: int) -> None:
-        """Follow the result of a publish."""
+    def published(
+        self,
+        result: PublishResult,
+        subject: str,
+        sender: str,
+        ttl_ms: int,
+        journal: Sequence[Event] = (),
+    ) -> None:
+        """Follow the result of a publish; whether it kept a dead letter, only `journal` tells."""
         rejected = {one.endpoint_hash: one for one in result.rejected}
         if not result.message_id:
             assert list(rejected) == [""], result
             return
         recipients = self.recipients(subject)
         assert len(recipients) == result.delivered_to + len(rejected), result
+        kept = {
+            event.get("endpoint"): event.get("kept", True)  # the last of several attempts
+            for event in journal
+            if event["kind"] in ("accepted", "rejected") and event["id"] == result.message_id
+        }
         for endpoint in recipients:
-            self._arrived(endpoint, ModelMessage(result.message_id, sender, ttl_ms), rejected)
+            if kept.get(endpoint, True):
+                self._arrived(endpoint, ModelMessage(result.message_id, sender, ttl_ms), rejected)
 
     def _arrived(
         self, endpoint: str, message: ModelMessage, rejected: dict[str, Rejection]
@@ -92,6 +113,7 @@ class Model:
         assert ids == [one.id for one in ready[:limit]]
         for message in ready[:limit]:
             message.until_us = until_us
+            message.deliveries += 1
 
     def acked(self, endpoint: str, ids: list[str]) -> int:
         """Return how many of `ids` existed."""
@@ -99,16 +121,39 @@ class Model:
         self.boxes[endpoint] = [one for one in before if one.id not in ids]
         return len(before) - len(self.boxes[endpoint])
 
-    def nacked(self, endpoint: str, ids: list[str], not_before_us: int) -> int:
+    def nacked(self, endpoint: str, ids: list[str], now_us: int, delay_us: int) -> int:
         found = [one for one in self.box(endpoint) if one.id in ids and one.until_us]
         for message in found:
-            message.until_us, message.not_before_us = 0, not_before_us
+            self._failed(endpoint, message, now_us, delay_us)
         return len(found)
+
+    def _failed(self, endpoint: str, message: ModelMessage, now_us: int, delay_us: int) -> None:
+        """Follow a failed delivery: it is due again later, or a dead letter."""
+        verdict = decide_redelivery(message.id, message.deliveries, self.redelivery)
+        if verdict.reason is not None:
+            self.dead_letter(endpoint, message.id)
+            return
+        delay_us = max(delay_us, verdict.delay_ms * 1000)
+        message.until_us, message.not_before_us = 0, now_us + delay_us if delay_us else 0
 
     def signalled(self, subject: str, signal: Signal) -> None:
         """Follow an eviction; its publish may not have returned yet."""
         if signal.state == "evicted":
             self.evicted.append((signal.endpoint_subject, signal.data["message_id"]))
+
+    def notified(self, events: Sequence[Event], known: int) -> None:
+        """Follow notices of evictions, which no result mentions, among `events[known:]`."""
+        order = {
+            (event["endpoint"], event["id"]): event["seq"]
+            for event in events
+            if event["kind"] in ("accepted", "redriven") and event.get("endpoint")
+        }
+        for event in events[known:]:
+            if event["kind"] == "accepted" and event["sender"] == RELAY:
+                endpoint, box = event["endpoint"], self.box(event["endpoint"])
+                notice = ModelMessage(event["id"], RELAY, event["budget"]["ttl"])
+                later = [order[endpoint, one.id] > event["seq"] for one in box]
+                box.insert(later.index(True) if True in later else len(box), notice)
 
     def dead_letter(self, endpoint: str, message_id: str) -> None:
         message = self.find(endpoint, message_id)
@@ -118,16 +163,18 @@ class Model:
         self.dead.setdefault(endpoint, {})[message_id] = message
 
     def redriven(self, endpoint: str, message_id: str) -> None:
-        self.box(endpoint).append(self.dead[endpoint].pop(message_id))
+        message = self.dead[endpoint].pop(message_id)
+        message.deliveries = 0
+        self.box(endpoint).append(message)
 
     def apply_due(self, now_us: int) -> None:
         """Return timed-out leases, drop expired messages, run handlers on ready ones."""
         while self.evicted:
             self.dead_letter(*self.evicted.pop())
         for endpoint, box in self.boxes.items():
-            for message in box:
+            for message in list(box):
                 if message.until_us and message.until_us <= now_us:
-                    message.until_us = message.not_before_us = 0
+                    self._failed(endpoint, message, message.until_us, 0)
             box[:] = [message for message in box if message.alive(now_us)]
             outcomes = [
                 fails for pattern, fails in self.handlers.values() if covers(pattern, endpoint)
@@ -150,6 +197,7 @@ class Model:
             for message in box:
                 if message.until_us:
                     message.until_us = message.not_before_us = 0
+                    message.deliveries -= 1
 
 
 def covers(pattern: str, subject: str) -> bool:

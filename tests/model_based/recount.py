@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.faults.plain_journal import Event, Sum, add_event
 
+RELAY = "_relay"
+
 
 class Recount:
     """Follows a journal event by event; `check` fails if an event contradicts the count."""
@@ -22,6 +24,7 @@ class Recount:
         self._just_evicted: dict[str, list[Event]] = {}
         self._rate_of: dict[str, int] = {}
         self._budgets: dict[str, dict[str, Any]] = {}
+        self._deliveries: Counter[tuple[str, str]] = Counter()
 
     def follow(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -47,9 +50,27 @@ class Recount:
         elif kind == "evicted":
             message = self.total.box(event["endpoint"]).live[event["id"]]
             self._just_evicted.setdefault(event["endpoint"], []).append(message)
+        self._delivery(event)
         if kind in ("acked", "failed", "expired", "evicted", "redriven"):
             self.ends["purged" if event.get("was") == "dead" else kind] += 1
         add_event(self.total, event)
+
+    def _delivery(self, event: Event) -> None:
+        """Count deliveries; each may fail, and the last allowed one ends in a dead letter."""
+        key, limit = (event.get("endpoint", ""), event.get("id", "")), 0
+        if self._settings:
+            limit = self._settings["redelivery"]["maxDeliveries"]
+        if event["kind"] in ("accepted", "redriven"):
+            del self._deliveries[key]
+        elif event["kind"] == "leased":
+            self._deliveries[key] += 1
+            assert event.get("attempt", 1) == self._deliveries[key]
+        elif event["kind"] == "returned":
+            assert event.get("uncounted") or self._deliveries[key] < limit
+            self._deliveries[key] -= bool(event.get("uncounted"))
+        elif event["kind"] == "failed" and "max deliveries" in event["reason"]:
+            assert self._deliveries[key] >= limit
+            assert event["via"] != "handler"
 
     # What was known when a message arrived
 
@@ -78,7 +99,7 @@ class Recount:
 
     def _rate(self, event: Event) -> None:
         config = self._settings["reliability"]["rateLimit"]
-        if not config["enabled"]:
+        if not config["enabled"] or event["sender"] == RELAY:
             assert not event.get("rate_limit")
             return
         since = event["at_us"] // 1000 - config["windowSecs"] * 1000
@@ -92,6 +113,8 @@ class Recount:
         assert limited == (count >= config["maxPerWindow"])
 
     def _tier(self, event: Event) -> int:
+        if event["sender"] == RELAY:
+            return 3
         now_ms = event["at_us"] // 1000
         reverse = self.total.last_seen.get((event["endpoint"], event["sender"]))
         if reverse is None:

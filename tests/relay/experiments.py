@@ -12,6 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.relay.experiments_with_senders import (
+    accepted_of_a_network,
+    senders_of_patterns,
+    signal_max_bytes,
+    signals_admitted,
+)
 from tests.relay.observing import DAY_MS, UNLIMITED, pending, segments, send
 from waypost import (
     BackpressureConfig,
@@ -21,6 +27,7 @@ from waypost import (
     InvalidMessage,
     QosConfig,
     RateLimitConfig,
+    RedeliveryConfig,
     Relay,
     Settings,
     TierLimits,
@@ -198,6 +205,17 @@ async def breakers_after_five_seconds(bench: Bench) -> int:
     return len(bench.relay.metrics().breakers)
 
 
+async def deliveries_in_a_minute(bench: Bench) -> int:
+    await send(bench.relay, message_id="m")
+    deliveries = 0
+    for _ in range(60):
+        for envelope in await bench.relay.lease("agent.a"):
+            deliveries += 1
+            await bench.relay.nack("agent.a", envelope.id)
+        bench.clock.advance_ms(1_000)
+    return deliveries
+
+
 async def dead_letters_after_five_seconds(bench: Bench) -> int:
     await send(bench.relay, budget={"call_budget_remaining": 0})
     bench.clock.advance_ms(5_000)
@@ -255,6 +273,10 @@ SMALL_INBOX = qos(inbox_max_bytes=4200)
 FIVE_OR_SO = BackpressureConfig(max_mailbox_size=5)
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "signals.window_secs": Experiment(signals_admitted, [(1, 300), (10, 100)]),
+    "signals.max_per_window": Experiment(signals_admitted, [(200, 100), (7, 7)]),
+    "signals.max_per_pair": Experiment(signals_admitted, [(50, 100), (7, 14)]),
+    "signals.max_bytes": Experiment(signal_max_bytes, [(4096, 4096), (7, 7)]),
     "storage": Experiment(has_files, [("maildir", True), ("journal", False)]),
     "durability": Experiment(syncs_of_a_publish, [("fsync", 1), ("async", 0)]),
     "max_hops": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
@@ -262,6 +284,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "default_call_budget": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
     "max_payload_bytes": Experiment(ten_characters_are_taken, [(11, False), (12, True)]),
     "lease_timeout_ms": Experiment(leased_again_after_a_second, [(1000, 1), (1001, 0)]),
+    "pattern_senders": Experiment(
+        senders_of_patterns, [("all", 2), ("authenticated", 1), ("none", 0)]
+    ),
+    "max_fanout": Experiment(senders_of_patterns, [(0, 2), (1, 0)]),
     "watch_files": Experiment(is_watching, [(True, True), (False, False)]),
     "rate_limit.enabled": Experiment(
         accepted_of_five,
@@ -274,6 +300,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Settings(rate_limit=RateLimitConfig(max_per_window=1)),
     ),
     "rate_limit.max_per_window": Experiment(accepted_of_five, [(2, 2), (3, 3)]),
+    "rate_limit.anonymous_max_per_window": Experiment(accepted_of_a_network, [(2, 2), (3, 3)]),
     "rate_limit.per_sender_overrides": Experiment(
         accepted_of_five, [({"agent.b": 1, "agent": 2}, 1), ({"agent": 2}, 2), ({}, 5)]
     ),
@@ -321,7 +348,19 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "qos.inbox_max_bytes": Experiment(evicted_by_five, [(4200, 2), (WIDE, 0)], qos()),
     "qos.overflow": Experiment(
-        evicted_by_five, [("evict_heaviest", 2), ("reject", 0)], SMALL_INBOX
+        evicted_by_five,
+        [("evict_least_known", 2), ("reject", 0)],
+        SMALL_INBOX,
+    ),
+    "qos.strangers": Experiment(
+        accepted_of_five, [(TierLimits(2, WIDE), 2), (TierLimits(9, 1), 0), (None, 5)], qos()
+    ),
+    "redelivery.max_deliveries": Experiment(deliveries_in_a_minute, [(1, 1), (3, 3), (0, 7)]),
+    "redelivery.first_delay_ms": Experiment(deliveries_in_a_minute, [(1, 5), (60_000, 3)]),
+    "redelivery.max_delay_ms": Experiment(
+        deliveries_in_a_minute,
+        [(1, 60), (300_000, 7)],
+        given(redelivery=RedeliveryConfig(max_deliveries=0)),
     ),
     "housekeeping.sweep_interval_ms": Experiment(
         still_counted_after_five_seconds, [(5_000, 0), (5_001, 1)], keeping()

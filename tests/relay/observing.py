@@ -75,7 +75,8 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 def write(path: Path, content: object) -> None:
     """Write text unchanged, or anything else as JSON, to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for directory in reversed(path.parents):
+        directory.mkdir(mode=0o700, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 

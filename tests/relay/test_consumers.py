@@ -232,7 +232,7 @@ async def test_closing_the_relay_gives_everything_back(
     consumer.detach()
     assert [envelope.payload for envelope in await relay.lease("agent.a")] == list(range(5))
     returned = [event["reason"] for event in events(data, "returned")]
-    assert returned == ["the connection ended"] * 3
+    assert returned == ["the relay stopped"] * 3
 
 
 async def test_coming_and_going_are_written_down(relay: Relay, data: Path) -> None:

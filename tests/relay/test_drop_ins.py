@@ -173,6 +173,34 @@ async def test_a_directory_among_the_files_is_left_alone(start, endpoint: Endpoi
     assert len(await relay.lease("agent.a")) == 1
 
 
+@pytest.mark.parametrize("watching", [True, False])
+async def test_links_pipes_and_huge_files_are_neither_read_nor_waited_for(
+    start, tmp_path: Path, watching: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(json.dumps({"sender": "agent.b", "payload": "secret"}))
+    relay: Relay = await start(watch_files=watching)
+    endpoint = relay.register_endpoint("agent.a")
+    assert endpoint.maildir_path is not None
+    await relay.idle()
+    tmp, new = endpoint.maildir_path / "tmp", endpoint.maildir_path / "new"
+    os.symlink(secret, tmp / "a-link")
+    os.mkfifo(tmp / "b-pipe")
+    (tmp / "c-huge").touch()
+    os.truncate(tmp / "c-huge", 1 << 40)
+    for name in ("a-link", "b-pipe", "c-huge"):
+        os.rename(tmp / name, new / name)
+    drop(endpoint, "d-good", DROPPED)
+    if not watching:
+        relay = await start()
+    await eventually(lambda: relay.metrics().by_status["pending"], "the good one")
+    await relay.idle()
+    assert payloads(await relay.lease("agent.a")) == [{"n": 1}]
+    assert files(endpoint)["failed"] == ["c-huge"]
+    assert secret.exists()
+    assert "'c-huge' for agent.a not read: larger than" in caplog.text
+
+
 async def test_a_dropped_message_is_rate_limited_like_any_other(start, endpoint: Endpoint) -> None:
     for name in ("first", "second"):
         drop(endpoint, name, DROPPED)

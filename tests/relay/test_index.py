@@ -8,6 +8,8 @@ import pytest
 
 from tests.relay.observing import payloads, send, write
 from waypost import QosConfig, Relay
+from waypost.relay.data_dir import DataDir
+from waypost.relay.verify.verify import verify
 
 TABLES = ("endpoints", "messages", "last_seen", "duplicates")
 
@@ -149,3 +151,32 @@ async def test_a_problem_with_the_index_ends_when_it_can_be_written_again(
         assert busy.metrics().problems == ["index not written: disk I/O error"]
     await busy.rebuild_index()
     assert busy.metrics().problems == []
+
+
+async def test_an_index_of_the_format_before_tiers_is_taken_over(
+    start, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay: Relay = await start(qos=QosConfig(enabled=True))
+    relay.register_endpoint("agent.a")
+    await send(relay, "pending")
+    await send(relay, "dead", budget={"call_budget_remaining": 0})
+    await relay.close()
+    before = contents(data)
+    for statement in (
+        "alter table messages drop column tier",
+        "alter table messages drop column cause",
+        "alter table endpoints drop column directory",
+        "update position set format = 2",
+    ):
+        change(data, statement)
+    relay = await start(qos=QosConfig(enabled=True))
+    assert "index" not in caplog.text
+    assert payloads(await relay.lease("agent.a")) == ["pending"]
+    assert relay._runtime.ledger.state.mailboxes["agent.a"].occupancy.strangers_depth == 0
+    await relay.close()
+    after = contents(data)
+    assert after["last_seen"] == before["last_seen"]
+    assert sorted(row[:3] for row in after["messages"]) == sorted(
+        row[:3] for row in before["messages"]
+    )
+    assert not verify(DataDir(data)).findings

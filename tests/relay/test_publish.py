@@ -325,3 +325,22 @@ async def test_one_cancelled_publisher_does_not_cancel_others(relay: Relay) -> N
     assert (await patient).delivered_to == 1
     await relay.idle()
     assert payloads(await relay.lease("agent.a")) == ["impatient", "patient"]
+
+
+async def test_a_reply_address_must_be_one_that_the_sender_may_publish_to(relay: Relay) -> None:
+    relay.access.add_rule(AccessRule("agent.b", "agent.secret", "deny"))
+    with pytest.raises(AccessDenied, match=r"name agent\.secret as the reply address"):
+        await send(relay, reply_to="agent.secret")
+    for allowed in ("agent.b", "agent.c", None):
+        assert (await send(relay, reply_to=allowed)).delivered_to == 1
+
+
+async def test_a_request_needs_no_rule_for_its_own_reply_address(relay: Relay) -> None:
+    relay.access.add_rule(AccessRule("agent.b", "_reply.>", "deny"))
+
+    async def answer(question: Envelope) -> None:
+        assert question.reply_to is not None
+        await relay.publish(question.reply_to, "here", sender="agent.a")
+
+    relay.subscribe("agent.a", answer)
+    assert (await relay.request("agent.a", "where?", sender="agent.b")).payload == "here"

@@ -359,3 +359,19 @@ async def test_a_message_evicted_before_it_was_durable_is_a_complete_dead_letter
     assert files(endpoint)["failed"] == sorted(
         dead_letter.envelope.id for dead_letter in dead_letters
     )
+
+
+async def test_evict_heaviest_ignores_tiers_as_in_older_journals(start) -> None:
+    relay = await start(
+        qos=QosConfig(
+            enabled=True,
+            tier1=TierLimits(100, WIDE),
+            inbox_max_bytes=4200,
+            overflow="evict_heaviest",
+        )
+    )
+    relay.register_endpoint("agent.a")
+    await send(relay, "hello", to="agent.greedy", sender="agent.a")
+    await fill(relay)
+    assert (await send(relay, "y" * 1000)).delivered_to == 1
+    assert [one.envelope.sender for one in await relay.dead_letters()] == ["agent.greedy"]

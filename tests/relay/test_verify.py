@@ -259,6 +259,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def write_tree(files: dict[str, bytes], data: Path) -> None:
+    data.mkdir(mode=0o700)
     for name, content in files.items():
         path = data / name
         path.parent.mkdir(parents=True, exist_ok=True)

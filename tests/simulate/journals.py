@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from waypost.policy.reserved_names import RELAY
 from waypost.simulate import SimulationOptions, Summary, simulate
 
 Event = dict[str, Any]
@@ -37,9 +38,10 @@ def rejected(data: Path, reason: str) -> list[Event]:
 
 
 def publishes(data: Path) -> int:
-    """Count the publishes in the journal."""
+    """Count the publishes of agents in the journal."""
     arrivals = events(data, "accepted", "rejected")
-    return sum(one.get("count", 1) for one in arrivals if one.get("part", 0) == 0)
+    own = [one for one in arrivals if one["sender"] != RELAY and one.get("part", 0) == 0]
+    return sum(one.get("count", 1) for one in own)
 
 
 def decisions(data: Path) -> list[Event]:
@@ -48,6 +50,8 @@ def decisions(data: Path) -> list[Event]:
     found = lines(data)
     for line in found:
         line.pop("crc", None)  # of lines that hold ids
+        if line.get("sender") == RELAY:
+            line.pop("payload", None)  # names the ids of evicted messages
         for field in ("id", "parent"):
             if line.get(field):
                 line[field] = names.setdefault(line[field], len(names))

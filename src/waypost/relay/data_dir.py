@@ -39,12 +39,21 @@ class DataDir:
         self.incoming = self.root / "incoming"
 
     def create(self) -> None:
-        """Create missing directories, accessible to the owner only."""
+        """Create missing directories, accessible to the owner only.
+
+        Raises `DataDirUnusable` if that is not possible, or if other users can enter the directory.
+        """
         try:
-            for directory in (self.root, self.journal, self.mailboxes, self.incoming):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(self.root, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied", str(self.root))
+            if self.root.stat().st_mode & 0o077:
+                raise DataDirUnusable(
+                    f"{self.root} is accessible to other users, and holds messages and secrets:"
+                    f" run: chmod 700 {self.root}"
+                )
+            for directory in (self.journal, self.mailboxes, self.incoming):
+                directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as problem:
             raise DataDirUnusable(
                 f"cannot use {self.root} as a data directory: {problem.strerror};"
@@ -137,5 +146,10 @@ def sync_directory(directory: Path) -> None:
 
 
 def endpoint_hash(subject: str) -> str:
-    """Return the name of an endpoint's mailbox directory: 12 hex digits of SHA-256."""
-    return hashlib.sha256(subject.encode()).hexdigest()[:12]
+    """Return the usual name of an endpoint's mailbox directory: 12 hex digits of SHA-256."""
+    return long_endpoint_hash(subject)[:12]
+
+
+def long_endpoint_hash(subject: str) -> str:
+    """Return the name of the directory if another endpoint has the usual one: all 64 digits."""
+    return hashlib.sha256(subject.encode()).hexdigest()

@@ -21,6 +21,7 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
@@ -36,11 +37,10 @@ from waypost.relay.inspection.dead_letters import (
     group_dead_letters,
     list_dead_letters,
 )
-from waypost.relay.inspection.history import MessageHistory, read_history
+from waypost.relay.inspection.history import MessageHistory, describe_history
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import Metrics
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
-from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -158,19 +158,8 @@ class Relay:
         `parent` is the message this one follows from. Publishing the same `message_id` again
         returns the first result.
         """
-        runtime = self._runtime
         draft = Draft(subject, payload, reply_to, budget, parent, message_id, sender=sender)
-        result = runtime.publishing.publish(draft)
-        if not result.message_id:
-            await asyncio.sleep(0)  # a rejected flood must not starve other tasks
-            return result
-        waiting = runtime.journal.barrier()
-        if waiting is not None:
-            try:
-                await waiting
-            except RelayStopped as stopped:
-                return storage_failed_result(stopped)
-        return result
+        return await self._runtime.publishing.publish_durably(draft)
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -184,7 +173,7 @@ class Relay:
         wanted = [one if isinstance(one, Draft) else draft_from(one) for one in drafts]
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        results = runtime.publishing.publish_many(wanted)
+        results = await runtime.publishing.publish_many(wanted)
         try:
             await runtime.journal.sync()
         except RelayStopped as stopped:
@@ -280,6 +269,10 @@ class Relay:
         """
         return self._runtime.consumers.attach(subject, on_arrival)
 
+    async def publish_draft(self, draft: Draft) -> PublishResult:
+        """Publish as `publish` does."""
+        return await self._runtime.publishing.publish_durably(draft)
+
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """Publish without waiting; the decision is durable once `durable()` is done.
 
@@ -299,9 +292,10 @@ class Relay:
         leases = self._runtime.leases
         return await leases.lease(subject, limit, max_size_bytes, wait, max_bytes, leases.read)
 
-    def submit_ack(self, subject: str, ids: Iterable[str]) -> list[Message]:
-        """Acknowledge without waiting (see `durable`); return the messages still there."""
-        return self._runtime.claims.ack(subject, ids)
+    @property
+    def claims(self) -> Claims:
+        """Leased messages: `ack`, `nack` and `release` them without waiting (see `durable`)."""
+        return self._runtime.claims
 
     async def sync(self) -> None:
         """Wait until every decision so far is durable."""
@@ -372,8 +366,7 @@ class Relay:
 
     async def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message: each check, each delivery, each outcome."""
-        await self._runtime.ledger.sync()
-        return await asyncio.to_thread(read_history, self._runtime.data.journal, message_id)
+        return describe_history(message_id, await self.inspect().events_of(message_id))
 
     async def rebuild_index(self) -> int:
         """Rewrite the index from the state; return how many messages it holds."""

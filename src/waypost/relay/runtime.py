@@ -22,11 +22,14 @@ from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.parents import Parents
+from waypost.relay.journal.history import Histories
 from waypost.relay.journal.journal import CommitListeners, Journal
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
@@ -37,6 +40,7 @@ from waypost.relay.maintenance.sweeper import Sweeper
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.recent import RecentlyAcked
 from waypost.relay.state.recovery import Recovered, recover
 from waypost.wire.events import RulesChanged, SettingsChanged
 
@@ -61,11 +65,14 @@ class Runtime:
         self.index, self.report = recovered.index, recovered.report
         self._build_state(recovered, clock)
         self._build_delivery(create_mailbox)
+        histories = Histories(data.journal)
         self.inspector = Inspector(
             self.ledger,
             settings,
             self.breaker_feedback.breakers,
             data,
+            histories,
+            Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
             checked=(settings, access, self.checkpoints),
             damaged=recovered.report.damaged,
         )
@@ -109,11 +116,15 @@ class Runtime:
         self.publishing = Publishing(
             self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
         )
-        self.claims = Claims(self.ledger, self.transitions, self.timers)
+        self.returns = Returns(self.ledger, self.transitions, self.timers, get)
+        self.claims = Claims(self.ledger, self.transitions, self.returns)
         self.leases = Leases(
             self.ledger, self.claims, self.transitions, self.payloads, self.timers, get
         )
-        self.consumers = Consumers(self.ledger, self.claims, self.transitions, self.payloads)
+        self.acked = RecentlyAcked()
+        self.consumers = Consumers(
+            self.ledger, self.claims, self.transitions, self.payloads, self.acked
+        )
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
         )
@@ -151,7 +162,7 @@ class Runtime:
                 reason = "interrupted: the relay stopped while its handler may have been running"
                 self.transitions.fail(message, reason, via="restart")
             else:
-                self.transitions.release(message, "the relay restarted")
+                self.transitions.release(message, "the relay restarted", uncounted=True)
 
     def _make_mirror(self) -> MailboxMirror:
         if not self.uses_files:
@@ -218,7 +229,7 @@ async def _start(
         _journal_config(runtime)
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
-        runtime.claims.resume_delays()
+        runtime.returns.resume_delays()
         await runtime.ledger.sync()
         runtime.sweeper.start()
         if settings.current.watch_files:
@@ -238,6 +249,7 @@ async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
         runtime.sweeper.stop()
         await runtime.handlers.stop(HANDLER_GRACE_S)
         runtime.leases.stop()
+        runtime.returns.stop()
         runtime.consumers.detach_all()
         runtime.subscriptions.detach_all()
         runtime.signals.detach_all()

@@ -2,8 +2,8 @@
 
 Failures and answers:
   no file                    no rules: every publish is allowed
-  unreadable, or one bad     every publish is denied, and the file is not overwritten, until it
-  entry                      is repaired or deleted
+  unreadable, one bad entry  every publish is denied, and the file is not overwritten, until it
+  a pipe, a device, huge     is repaired or deleted; opening a pipe does not wait
   crash while writing        the old file or the new one, never a partial one
 """
 
@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from waypost.files import is_transient, read_file
 from waypost.policy.access import DENY_ALL, AccessResult, AccessRule, AccessRules, parse_rules
+from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidRule
 from waypost.relay.data_dir import DataDir, replace_file
 from waypost.relay.errors import RulesFileBroken
@@ -30,32 +32,44 @@ class AccessFile:
         """Whether there is at least one rule."""
         self.problem = ""
         self.on_change: Callable[[], None] = lambda: None
+        self.key_of: Callable[[str], str | None] = lambda sender: None
+        """Returns the public key of a sender; a server that authenticates senders sets it."""
         self.reload()
 
     def check_access(self, from_: str, to: str) -> AccessResult:
         """Return whether the sender `from_` may publish to `to`, and by which rule."""
-        return self._rules.check_access(from_, to)
+        key = self.key_of(from_) if self._rules.name_keys else None
+        return self._rules.check_access(from_, to, key)
 
     def list_rules(self) -> list[AccessRule]:
         """Return the rules in the order in which they are tried."""
         return self._rules.list_rules()
 
     def add_rule(self, rule: AccessRule) -> None:
-        """Add `rule`, replacing one with the same `from_` and `to`."""
+        """Add `rule`, replacing one with the same patterns and key."""
         self._save(self._rules.with_rule(rule))
 
-    def remove_rule(self, from_: str, to: str) -> None:
-        """Remove the rules from `from_` to `to`, if there are any."""
-        self._save(self._rules.without_rule(from_, to))
+    def remove_rule(self, from_: str, to: str, from_key: str | None = None) -> bool:
+        """Remove the rule with these patterns and this key, or no key; return if there was one."""
+        kept = self._rules.without_rule(from_, to, from_key)
+        found = len(kept.list_rules()) < len(self._rules.list_rules())
+        self._save(kept)
+        return found
 
     def reload(self) -> bool:
-        """Read the file again; return whether anything changed."""
+        """Read the file again; return whether anything changed.
+
+        Raises `OSError` if it cannot be opened now, for want of descriptors: try again.
+        """
         before = (self._rules.list_rules(), self.problem)
         try:
-            self._rules, self.problem = AccessRules(parse_rules(self._path.read_bytes())), ""
+            content = read_file(self._path, config_file_max_bytes)
+            self._rules, self.problem = AccessRules(parse_rules(content)), ""
         except FileNotFoundError:
             self._rules, self.problem = AccessRules(), ""
         except (OSError, InvalidRule) as problem:
+            if is_transient(problem):
+                raise
             self._rules = AccessRules(DENY_ALL)
             self.problem = (
                 f"{self._path} is invalid, so every publish is denied: {problem};"

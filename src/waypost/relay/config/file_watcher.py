@@ -14,6 +14,7 @@ log = logging.getLogger("waypost.relay")
 
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
+_RETRY_MS = 5000
 
 
 class DropInScanner(Protocol):
@@ -58,31 +59,50 @@ class FileWatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_files(self) -> None:
+        due: set[str] = set()
         async for changes in awatch(
             self._data.root,
             watch_filter=lambda change, path: path in self._on_file,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
             recursive=False,
+            rust_timeout=_RETRY_MS,
+            yield_on_timeout=True,
             stop_event=self._stop,
         ):
-            for path in {path for _, path in changes}:
-                self._on_file[path]()
+            due |= {path for _, path in changes}
+            due = {path for path in due if not _attempt(self._on_file[path])}
 
     async def _watch_mailboxes(self, drop_ins: DropInScanner) -> None:
+        due: set[str] = set()
         async for changes in awatch(
             self._data.incoming,
             watch_filter=_matters,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,
+            rust_timeout=_RETRY_MS,
+            yield_on_timeout=True,
             stop_event=self._stop,
         ):
+            due = {hash_ for hash_ in due if not _attempt(drop_ins.scan, hash_)}
             for change, path in sorted(changes, key=lambda item: item[1]):
                 before, last = path.rsplit("/", 1)
                 if change is Change.deleted:
-                    drop_ins.check(before.rsplit("/", 1)[1], last)
-                elif before == str(self._data.incoming):
-                    drop_ins.scan(last)
+                    hash_ = before.rsplit("/", 1)[1]
+                    if not _attempt(drop_ins.check, hash_, last):
+                        due.add(hash_)
+                elif before == str(self._data.incoming) and not _attempt(drop_ins.scan, last):
+                    due.add(last)
+
+
+def _attempt(act: Callable[..., object], *arguments: str) -> bool:
+    """Call `act`; return False if a file could not be opened, so that it must be called again."""
+    try:
+        act(*arguments)
+    except OSError as problem:
+        log.warning("a changed file is read again later: %s", problem)
+        return False
+    return True
 
 
 def _matters(change: Change, path: str) -> bool:

@@ -4,6 +4,8 @@ Failures and answers:
   no file           the caller's settings
   one bad value     the whole file is ignored, the last good settings stay, and the problem is
                     logged and shown in the metrics
+  a pipe, a device  the same; opening it does not wait
+  or a huge file
   storage changed   rejected until the next start: mailboxes cannot change their storage while
                     the relay runs
 """
@@ -11,6 +13,8 @@ Failures and answers:
 import logging
 from collections.abc import Callable
 
+from waypost.files import is_transient, read_file
+from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, validate_settings
 from waypost.relay.data_dir import DataDir, replace_file
@@ -40,7 +44,7 @@ class SettingsFile:
     def read(self) -> bytes | None:
         """Return the content of the file, or None."""
         try:
-            return self._path.read_bytes()
+            return read_file(self._path, config_file_max_bytes)
         except FileNotFoundError:
             return None
 
@@ -58,13 +62,19 @@ class SettingsFile:
         self.reload()
 
     def reload(self) -> bool:
-        """Read the file again; return whether anything changed."""
+        """Read the file again; return whether anything changed.
+
+        Raises `OSError` if it cannot be opened now, for want of descriptors: try again.
+        """
         before = (self.current, self.problem)
         try:
-            self.current, self.problem = self.consider(self._path.read_bytes()), ""
+            content = read_file(self._path, config_file_max_bytes)
+            self.current, self.problem = self.consider(content), ""
         except FileNotFoundError:
             self.current, self.problem = self._given, ""
         except (OSError, InvalidSettings) as problem:
+            if is_transient(problem):
+                raise
             self.problem = f"{self._path} is ignored: {problem}"
             log.error("%s", self.problem)
         changed = (self.current, self.problem) != before

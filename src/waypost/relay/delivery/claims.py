@@ -5,25 +5,29 @@ Leases, attached consumers and handlers all take messages this way; `via` record
 Rule 1  Messages are claimed in the order of the mailbox, once they are durable.
 Rule 2  Expired messages found on the way are expired, not claimed.
 Rule 3  A returned message keeps its id and its queue position.
+Rule 4  While the deliveries of a mailbox pause, only handlers claim its messages.
 """
 
 from collections.abc import Iterable
 
-from waypost.relay.clock import Timers, to_microseconds
+from waypost.files import is_transient
+from waypost.relay.clock import to_microseconds
+from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import UnknownEndpoint
-from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
+
+_RETRY_S = 1.0
 
 
 class Claims:
     """Claims messages for consumers of every kind."""
 
-    def __init__(self, ledger: Ledger, transitions: Transitions, timers: Timers) -> None:
+    def __init__(self, ledger: Ledger, transitions: Transitions, returns: Returns) -> None:
         self._ledger = ledger
         self._transitions = transitions
-        self._timers = timers
+        self.returns = returns
 
     def mailbox(self, subject: str) -> Mailbox:
         """Return the mailbox of an endpoint that is registered or still holds messages."""
@@ -51,7 +55,7 @@ class Claims:
         Messages larger than `max_size_bytes` are passed over; the claim ends early once it has
         `enough_bytes`.
         """
-        if not mailbox.queue:
+        if not mailbox.queue or (via != "handler" and self.returns.is_paused(mailbox.subject)):
             return []
         now_us = self._ledger.now_us()
         committed = self._ledger.journal.committed.seq
@@ -66,32 +70,44 @@ class Claims:
         mailbox = self.mailbox(subject)
         messages = _live(mailbox, ids)
         self._transitions.ack(mailbox, messages, via)
+        if messages:
+            self.returns.on_acked(subject)
         return messages
 
-    def nack(self, subject: str, ids: str | Iterable[str], delay_s: float) -> list[Message]:
-        """Return leased messages to the queue, to be delivered after `delay_s` at the earliest."""
+    def nack(
+        self, subject: str, ids: str | Iterable[str], delay_s: float, via: str = "lease"
+    ) -> list[Message]:
+        """Return leased messages whose delivery failed, for `delay_s` at least.
+
+        One that was delivered too often becomes a dead letter.
+        """
         delay_us = to_microseconds("delay", delay_s)
-        not_before_us = self._ledger.now_us() + delay_us if delay_us else 0
-        messages = [m for m in _live(self.mailbox(subject), ids) if m.state is LEASED]
+        messages = self._leased(subject, ids)
         for message in messages:
-            self._transitions.release(message, "nack", not_before_us)
-        if messages and not_before_us:
-            self._notify_at(subject, not_before_us)
+            self.returns.fail(message, "nack", via, delay_us)
         return messages
 
-    def resume_delays(self) -> None:
-        """Set the timers of messages that were delayed before the relay was opened."""
-        now_us = self._ledger.now_us()
-        delays = {
-            (message.endpoint, message.not_before_us)
-            for message in all_messages(self._ledger.state)
-            if message.not_before_us > now_us
-        }
-        for subject, not_before_us in delays:
-            self._notify_at(subject, not_before_us)
+    def release(
+        self, subject: str, ids: str | Iterable[str], delay_s: float = 0.0
+    ) -> list[Message]:
+        """Return leased messages without a verdict, for `delay_s` at least."""
+        delay_us = to_microseconds("delay", delay_s)
+        messages = self._leased(subject, ids)
+        self.returns.release(messages, "released", delay_us)
+        return messages
 
-    def _notify_at(self, subject: str, at_us: int) -> None:
-        self._timers.call_at(at_us, lambda: self._ledger.listeners.visible(subject))
+    def on_unreadable(self, message: Message, problem: Exception, via: str) -> None:
+        """Turn an unreadable message into a dead letter, unless it can be read later.
+
+        It can if only a descriptor was missing; then it returns to its queue for a moment.
+        """
+        if is_transient(problem):
+            self.release(message.endpoint, message.id, _RETRY_S)
+        else:
+            self._transitions.fail(message, f"unreadable: {problem}", via=via)
+
+    def _leased(self, subject: str, ids: str | Iterable[str]) -> list[Message]:
+        return [one for one in _live(self.mailbox(subject), ids) if one.state is LEASED]
 
 
 def _live(mailbox: Mailbox, ids: str | Iterable[str]) -> list[Message]:

@@ -7,7 +7,7 @@ Rule 3  It gets messages in the order of the mailbox, once they are durable.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
@@ -17,6 +17,7 @@ from waypost.relay.errors import MailboxTaken, RelayError, UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore, envelope_of
+from waypost.relay.state.recent import RecentlyAcked
 from waypost.wire.envelopes import Envelope
 from waypost.wire.events import SessionChanged
 
@@ -84,16 +85,25 @@ class Consumer:
         for one in wanted:
             self.in_flight.pop(one, None)
         try:
-            return self._consumers.claims.ack(self.subject, wanted, VIA)
+            acked = self._consumers.claims.ack(self.subject, wanted, VIA)
         except UnknownEndpoint:
             return []
+        self._consumers.acked.add(acked)
+        return acked
 
     def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
-        """Return messages in flight to the queue for at least `delay_s`; ignore other ids."""
-        mine = [one for one in ids if self.in_flight.pop(one, None) is not None]
+        """Return messages in flight whose delivery failed, as `Claims.nack`; ignore other ids."""
+        mine = self._drop(ids)
         if self._mailbox() is None:
             return []
-        return self._consumers.claims.nack(self.subject, mine, delay_s)
+        return self._consumers.claims.nack(self.subject, mine, delay_s, VIA)
+
+    def release(self, ids: Iterable[str], delay_s: float) -> list[Message]:
+        """Return messages in flight without a verdict for at least `delay_s`; ignore other ids."""
+        mine = self._drop(ids)
+        if self._mailbox() is None:
+            return []
+        return self._consumers.claims.release(self.subject, mine, delay_s)
 
     def fail(self, message_id: str, reason: str) -> None:
         """Turn a message in flight that can never be delivered into a dead letter."""
@@ -108,13 +118,35 @@ class Consumer:
             del self.in_flight[one]
         return gone
 
-    def detach(self) -> None:
-        """Return the messages in flight to the queue; a second call does nothing."""
-        if self._consumers.remove(self):
-            in_flight, self.in_flight = self.in_flight, {}
-            for message in sorted(in_flight.values(), key=lambda one: -one.order):
-                if message.state is LEASED:
-                    self._consumers.transitions.release(message, "the connection ended")
+    def detach(self, *, stopping: bool = False, shown: Container[str] = ()) -> None:
+        """Return the messages in flight; a second call does nothing.
+
+        With `stopping`, the relay has ended the connection because it stops. The ids `shown` are
+        of messages that were not to be processed: they are released.
+        """
+        if not self._consumers.remove(self):
+            return
+        in_flight, self.in_flight = self.in_flight.values(), {}
+        leased = sorted(
+            (one for one in in_flight if one.state is LEASED), key=lambda one: one.order
+        )
+        if stopping:
+            for message in reversed(leased):
+                self._consumers.transitions.release(message, "the relay stopped", uncounted=True)
+            return
+        returns, reason = self._consumers.claims.returns, "the connection ended"
+        returns.release([one for one in reversed(leased) if one.id in shown], reason)
+        worked_on = [one for one in leased if one.id not in shown]
+        if worked_on:
+            returns.disconnect(worked_on, reason, VIA)
+
+    def is_paused(self) -> bool:
+        """Return whether the deliveries of the mailbox pause."""
+        return self._consumers.claims.returns.is_paused(self.subject)
+
+    def _drop(self, ids: Iterable[str]) -> list[str]:
+        """Remove messages from `in_flight`; return the ids that were there."""
+        return [one for one in ids if self.in_flight.pop(one, None) is not None]
 
     def _mailbox(self) -> Mailbox | None:
         """Return the mailbox; None if the endpoint was unregistered and its mailbox empty."""
@@ -127,7 +159,7 @@ class Consumer:
         try:
             event, content = self._consumers.payloads.read(message)
         except (RelayError, OSError) as problem:
-            self._consumers.transitions.fail(message, f"unreadable: {problem}", via=VIA)
+            self._consumers.claims.on_unreadable(message, problem, VIA)
             return None
         self.in_flight[message.id] = message
         envelope = envelope_of(event, msgspec.Raw(content))
@@ -138,9 +170,15 @@ class Consumers:
     """The attached consumers of all mailboxes."""
 
     def __init__(
-        self, ledger: Ledger, claims: Claims, transitions: Transitions, payloads: PayloadStore
+        self,
+        ledger: Ledger,
+        claims: Claims,
+        transitions: Transitions,
+        payloads: PayloadStore,
+        acked: RecentlyAcked,
     ) -> None:
         self.claims = claims
+        self.acked = acked
         self.transitions = transitions
         self.payloads = payloads
         self._ledger = ledger
@@ -180,9 +218,9 @@ class Consumers:
             log.exception("delivery to the consumer of %s failed", subject)
 
     def detach_all(self) -> None:
-        """Detach every consumer."""
+        """Detach every consumer, because the relay stops."""
         for consumer, _ in list(self._attached.values()):
-            consumer.detach()
+            consumer.detach(stopping=True)
 
     def _record(self, subject: str, action: str) -> None:
         now_us = self._ledger.now_us()

@@ -1,21 +1,36 @@
 """Delivery of one message to one mailbox: decide, then store, dead-letter or reject."""
 
+import secrets
+from collections.abc import Iterator, Sequence
+
 import msgspec
 
-from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
+from waypost.policy.admission import (
+    DeliveryVerdict,
+    admit_delivery,
+    admit_sender,
+    keeps_dead_letter,
+    make_room,
+)
+from waypost.policy.bounds import notice_max_messages
 from waypost.policy.breakers import CLOSED
 from waypost.policy.reasons import DEAD_LETTERED, Reason
+from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
-from waypost.relay.delivery.drafts import PreparedMessage
+from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
-from waypost.relay.state.mailbox import Mailbox
+from waypost.relay.state.mailbox import Mailbox, Message
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
+from waypost.wire.identifiers import UlidFactory
+from waypost.wire.payloads import EvictionNotice
+
+EVICTED_TEXT = "evicted: its sender held the most bytes of the inbox"
 
 
 class Deliverer:
@@ -36,6 +51,7 @@ class Deliverer:
         self._rejections = rejections
         self._pressure_signals = pressure_signals
         self._handlers = subscriptions.handlers
+        self._make_id = UlidFactory(secrets.token_bytes).make
 
     def deliver(
         self, prepared: PreparedMessage, mailbox: Mailbox, part: tuple[int, int], settings: Settings
@@ -52,8 +68,7 @@ class Deliverer:
         verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
             self._breaker_feedback.record_transition(verdict.transition, prepared.at_us)
-        if verdict.evict_bytes:
-            self._make_room(mailbox, verdict, prepared.at_us)
+        evicted = self._make_room(mailbox, event, verdict, settings) if verdict.evict_bytes else ()
         event.depth = verdict.depth
         event.depth_bytes = verdict.depth_bytes
         event.quota_count = verdict.quota_count
@@ -72,22 +87,68 @@ class Deliverer:
             if self._handlers(mailbox.subject):
                 event.deferred = True
             self._transitions.store(mailbox, event, prepared.content)
+            if evicted:
+                self._notify_senders(evicted, prepared, settings)
             return verdict
         rejected = _as_rejected(event, verdict, verdict.reason)
         if rejected.reason in DEAD_LETTERED:
-            self._transitions.store_rejected(mailbox, rejected, prepared.content)
-        else:
-            self._rejections.record(rejected)
+            rejected.kept = keeps_dead_letter(event, mailbox.rejected, settings)
+            if rejected.kept:
+                self._transitions.store_rejected(mailbox, rejected, prepared.content)
+                return verdict
+        self._rejections.record(rejected)
         return verdict
 
-    def _make_room(self, mailbox: Mailbox, verdict: DeliveryVerdict, at_us: int) -> None:
+    def _make_room(
+        self, mailbox: Mailbox, arrival: Accepted, verdict: DeliveryVerdict, settings: Settings
+    ) -> Sequence[Message]:
+        """Evict messages for an admitted arrival, and return them, or reject it."""
         pending = list(mailbox.pending())
         sizes = [(message.sender, message.size) for message in pending]
+        tiers: dict[str, int] = {}
+        if settings.qos.overflow == "evict_least_known":
+            now_ms, window_ms = arrival.at_us // 1000, settings.qos.bidirectional_window_ms
+            senders = {sender for sender, _ in sizes}
+            tiers = self._state.tiers(senders, mailbox.subject, now_ms, window_ms)
         breakers = self._breaker_feedback.breakers
-        for position in make_room(verdict, mailbox.subject, sizes, breakers):
-            message = pending[position]
-            self._transitions.evict(message, "evicted: its sender held the most bytes of the inbox")
-            self._pressure_signals.evicted(message, at_us)
+        evicted = [pending[at] for at in make_room(verdict, arrival, sizes, tiers, breakers)]
+        for message in evicted:
+            self._transitions.evict(message, EVICTED_TEXT)
+            self._pressure_signals.evicted(message, arrival.at_us)
+        return evicted
+
+    def _notify_senders(
+        self, evicted: Sequence[Message], cause: PreparedMessage, settings: Settings
+    ) -> None:
+        """Store a notice for each sender of `evicted` that has a mailbox, in the same commit.
+
+        A notice evicts nothing, so it causes no other. If its mailbox is full, it is rejected.
+        """
+        if settings.qos.overflow != "evict_least_known":
+            return
+        at_us, at_ms = cause.at_us, cause.at_ms
+        for sender, notice in _eviction_notices(evicted):
+            mailbox = self._state.mailboxes.get(sender)
+            if is_reserved(sender) or mailbox is None or not mailbox.registered:
+                continue
+            draft = Draft(sender, notice, sender=RELAY)
+            content = encode_draft(draft, settings)
+            budget = initial_budget(draft, settings, at_ms)
+            rate = admit_sender(RELAY, self._state.windows, settings, at_ms)
+            message_id = self._make_id(at_ms)
+            prepared = PreparedMessage(draft, message_id, content, budget, at_us, at_ms, rate)
+            self.deliver(prepared, mailbox, (0, 1), settings)
+
+
+def _eviction_notices(evicted: Sequence[Message]) -> Iterator[tuple[str, EvictionNotice]]:
+    """Yield for each sender the notices about its messages, which are all of one mailbox."""
+    ids: dict[str, list[str]] = {}
+    for message in evicted:
+        ids.setdefault(message.sender, []).append(message.id)
+    recipient = evicted[0].endpoint
+    for sender, own in ids.items():
+        for begin in range(0, len(own), notice_max_messages):
+            yield sender, EvictionNotice.about(own[begin : begin + notice_max_messages], recipient)
 
 
 def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) -> Accepted:
@@ -111,6 +172,8 @@ def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) ->
         event.parent = draft.parent.id
     if draft.message_id is not None:
         event.chosen_id = True
+    if draft.network:
+        event.network = draft.network
     event.size = stored_size(event, budget, endpoint, len(prepared.content))
     return event
 

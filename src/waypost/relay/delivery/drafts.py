@@ -16,9 +16,13 @@ from waypost.wire.payloads import encode_payload
 
 
 class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
-    """A message to publish, with its sender."""
+    """A message to publish, with its sender.
+
+    `network` stands for the network of a sender that shares its name with others.
+    """
 
     sender: str
+    network: str = ""
 
 
 class PreparedMessage(msgspec.Struct, gc=False):

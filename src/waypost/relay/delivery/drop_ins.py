@@ -3,8 +3,11 @@
 Write a file to `tmp/`, then rename it to `new/`. Its content is a JSON object with at least
 `sender` and `payload`; `subject`, `reply_to` and `budget` are optional. The relay admits it like
 any publish; a rejected file is moved to `failed/` with the reason.
+
+Only regular files of bounded size are read: a link is not followed, a pipe not waited for.
 """
 
+import errno
 import hashlib
 import logging
 import os
@@ -14,6 +17,7 @@ from functools import partial
 
 import msgspec
 
+from waypost.files import is_transient
 from waypost.policy.errors import InvalidMessage, WaypostError
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.delivery.publish import Publishing
@@ -80,8 +84,13 @@ class DropIns:
     def _publish(self, mailbox: Mailbox, name: str) -> None:
         try:
             content = self._maildir.read(mailbox.hash, "new", name)
-        except (FileNotFoundError, IsADirectoryError):
-            return  # the relay's own and consumed meanwhile, or not a message
+        except FileNotFoundError:
+            return  # the relay's own, and consumed meanwhile
+        except OSError as problem:
+            if is_transient(problem):
+                raise
+            self._pass_over(mailbox, name, problem)
+            return
         message_id = _message_id(name, content)
         is_dead_letter = name in mailbox.dead
         try:
@@ -105,6 +114,14 @@ class DropIns:
             self._reject(mailbox, name, content, reason, is_dead_letter=is_dead_letter)
         elif message_id != name:
             self._remove_once_durable(mailbox, name)
+
+    def _pass_over(self, mailbox: Mailbox, name: str, problem: OSError) -> None:
+        """Move a file that is too large to `failed/` as it is; leave links, pipes and the like."""
+        log.warning(
+            "drop-in %r for %s not read: %s", name, mailbox.subject, problem.strerror or problem
+        )
+        if problem.errno == errno.EFBIG:
+            self._maildir.move(mailbox.hash, name, "new", "failed")
 
     def _remove_once_durable(self, mailbox: Mailbox, name: str) -> None:
         """Remove the file last: after a crash, the file or the message must exist."""

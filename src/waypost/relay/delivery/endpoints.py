@@ -11,6 +11,7 @@ from waypost.policy.subjects import validate_subject
 from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.maildir.mirror import MailboxMirror
+from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import instant
@@ -42,7 +43,7 @@ class Endpoints:
             if len(self._state.endpoints) >= endpoints_max:
                 raise InvalidInput(f"too many endpoints: at most {endpoints_max:,} are allowed")
             self._mirror.on_registered(mailbox)
-            self._record(subject, "registered")
+            self._record(subject, "registered", journaled_directory(mailbox))
         return self._describe(mailbox)
 
     def unregister(self, subject: str) -> None:
@@ -73,6 +74,8 @@ class Endpoints:
         path = self._mirror.path(mailbox)
         return Endpoint(mailbox.subject, mailbox.hash, path, instant(mailbox.since_us))
 
-    def _record(self, subject: str, action: str) -> None:
+    def _record(self, subject: str, action: str, directory: str = "") -> None:
         at_us = self._ledger.now_us()
-        self._ledger.record(EndpointChanged(at_us=at_us, endpoint=subject, action=action))
+        self._ledger.record(
+            EndpointChanged(at_us=at_us, endpoint=subject, action=action, directory=directory)
+        )

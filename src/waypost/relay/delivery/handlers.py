@@ -100,7 +100,8 @@ class HandlerRunner:
 
     def _release(self, claimed: list[Message]) -> None:
         for message in reversed(claimed):
-            self._transitions.release(message, "its handler was removed before it ran")
+            reason = "its handler was removed before it ran"
+            self._transitions.release(message, reason, uncounted=True)
 
     async def _handle(
         self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]

@@ -1,7 +1,7 @@
 """Leases: messages delivered with a deadline by which they must be acknowledged.
 
 At least once: a lease that is not acknowledged in time, or that was open when the relay stopped,
-returns to its queue position under the same id.
+returns to its queue position under the same id, until it was delivered too often.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Leases:
         self._payloads = payloads
         self._timers = timers
         self._settings = settings
-        self._deadlines: list[tuple[int, str, str, int]] = []
+        self._deadlines: list[tuple[int, str, str]] = []
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
@@ -94,13 +94,13 @@ class Leases:
         return LeasedMessage(envelope, event.parent, message.size)
 
     def time_out(self) -> None:
-        """Return every leased message whose deadline has passed to its queue."""
+        """Return every leased message whose deadline has passed."""
         now_us = self._ledger.now_us()
         while self._deadlines and self._deadlines[0][0] <= now_us:
-            _, endpoint, message_id, attempt = heapq.heappop(self._deadlines)
+            until_us, endpoint, message_id = heapq.heappop(self._deadlines)
             message = self._ledger.state.leased.get((endpoint, message_id))
-            if message is not None and message.attempt == attempt and message.until_us:
-                self._transitions.release(message, "lease timed out")
+            if message is not None and message.until_us == until_us:
+                self._claims.returns.fail(message, "lease timed out", VIA)
         self._timer_at_us = 0
         self._set_timer()
 
@@ -133,13 +133,13 @@ class Leases:
             try:
                 leased.append(read(message))
             except (RelayError, OSError) as problem:
-                self._transitions.fail(message, f"unreadable: {problem}", via=VIA)
+                self._claims.on_unreadable(message, problem, VIA)
         return leased
 
     def _add_deadlines(self, claimed: list[Message]) -> None:
         deadlines, push = self._deadlines, heapq.heappush
         for message in claimed:
-            push(deadlines, (message.until_us, message.endpoint, message.id, message.attempt))
+            push(deadlines, (message.until_us, message.endpoint, message.id))
         self._set_timer()
 
     def _set_timer(self) -> None:

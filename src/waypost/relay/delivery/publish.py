@@ -4,10 +4,23 @@ Crash points, from top to bottom: before `record`, nothing has happened; before 
 nothing was confirmed; after the commit, recovery finds everything.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 
-from waypost.policy.admission import SenderVerdict, admit_sender
+import msgspec
+
+from waypost.policy.admission import (
+    SenderVerdict,
+    admit_fan_out,
+    admit_sender,
+    may_use_patterns,
+)
+from waypost.policy.bounds import (
+    names_visited_per_endpoint_max,
+    turn_max_deliveries,
+    turn_max_messages,
+)
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reasons import Reason
@@ -27,6 +40,12 @@ from waypost.wire.envelopes import stored_size
 from waypost.wire.events import Accepted, Rejected
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.results import PublishResult, Rejection
+
+Claims = dict[tuple[str, str], str]
+"""Chosen ids that are about to be published: by mailbox and id, their sender."""
+
+_PATTERN_WORK = 128
+"""A publish to a pattern counts as this many deliveries: finding its endpoints takes time, too."""
 
 
 class Publishing:
@@ -51,6 +70,7 @@ class Publishing:
         self._rejections = rejections
         self._make_id = UlidFactory(secrets.token_bytes).make
         self._create_mailbox = create_mailbox
+        self._claims: list[Claims] = []
 
     def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
@@ -66,102 +86,237 @@ class Publishing:
         now_ms = now_us // 1000
         if budget is None:
             budget = initial_budget(draft, settings, now_ms)
-        recipients = self._recipients(draft, now_us)
         if draft.message_id is not None:
-            first = self._first_result(draft.sender, draft.message_id, recipients)
+            first = self._first_result(draft.sender, draft.message_id, now_us)
             if first is not None:
                 return first
         if self._ledger.journal.full:
-            return rejected_result(Reason.STORAGE_FULL, "the disk of the relay is full")
-        rate = admit_sender(draft.sender, self._state.windows, settings, now_ms)
+            return rejected_result(Reason.STORAGE_FULL, self._ledger.journal.full_because)
+        rate = admit_sender(draft.sender, self._state.windows, settings, now_ms, draft.network)
         if rate.reason is not None:
-            self._rejections.record(_rate_limited(draft, rate, budget, content, now_us))
-            return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
+            return self._reject(draft, rate, budget, content, now_us)
+        recipients = self._recipients(draft, settings, now_us)
+        if recipients is None:
+            detail = admit_fan_out(settings.max_fanout + 1, settings)
+            rate = msgspec.structs.replace(rate, reason=Reason.FANOUT_EXCEEDED, detail=detail)
+            return self._reject(draft, rate, budget, content, now_us)
+        if draft.message_id is not None:
+            self._reject_taken(draft.sender, draft.message_id, recipients)
+            holders = sum(mailbox.holds(draft.message_id, now_ms) for mailbox in recipients)
+            if holders:
+                return PublishResult(message_id=draft.message_id, delivered_to=holders)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
         if not recipients and self._create_mailbox(draft.subject):
-            recipients = self._recipients(draft, now_us)
+            recipients = self._recipients(draft, settings, now_us) or ()
             self._reject_taken(draft.sender, message_id, recipients)
         if not recipients:
             return self._no_recipient(prepared)
         return self._fan_out(prepared, recipients, settings)
 
-    def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
-        """Decide about many drafts; if one is invalid, raise before any decision."""
-        settings, now_ms = self._settings(), self._ledger.now_us() // 1000
-        contents = [encode_draft(draft, settings) for draft in drafts]
-        owners: dict[tuple[str, str], str] = {}
-        budgets = [initial_budget(draft, settings, now_ms) for draft in drafts]
-        for draft in drafts:
-            if draft.message_id is not None:
-                self._claim_id(draft, draft.message_id, owners)
-        results = []
-        for draft, content, budget in zip(drafts, contents, budgets, strict=True):
+    async def publish_durably(self, draft: Draft) -> PublishResult:
+        """Publish a draft, and wait until the decision is durable; not for a rejected publish."""
+        result = self.publish(draft)
+        if not result.message_id:
+            await asyncio.sleep(0)  # a rejected flood must not starve other tasks
+            return result
+        waiting = self._ledger.journal.barrier()
+        if waiting is not None:
             try:
-                results.append(self.publish(draft, content, budget))
-            except AccessDenied as denied:
-                results.append(rejected_result(Reason.ACCESS_DENIED, str(denied)))
+                await waiting
+            except RelayStopped as stopped:
+                return storage_failed_result(stopped)
+        return result
+
+    async def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
+        """Decide about many drafts; if one is invalid, raise before any decision.
+
+        Other tasks get their turn in between.
+        """
+        settings, now_ms = self._settings(), self._ledger.now_us() // 1000
+        contents: list[bytes] = []
+        for draft in drafts:
+            if len(contents) % turn_max_messages == turn_max_messages - 1:
+                await asyncio.sleep(0)
+            contents.append(encode_draft(draft, settings))
+        budgets = [initial_budget(draft, settings, now_ms) for draft in drafts]
+        claims = self._claim_ids(drafts, settings, now_ms)
+        results: list[PublishResult] = []
+        work = 0
+        self._claims.append(claims)
+        try:
+            for draft, content, budget in zip(drafts, contents, budgets, strict=True):
+                if work >= turn_max_deliveries:
+                    await asyncio.sleep(0)
+                    work = 0
+                try:
+                    result = self.publish(draft, content, budget)
+                except AccessDenied as denied:
+                    result = rejected_result(Reason.ACCESS_DENIED, str(denied))
+                results.append(result)
+                work += 1
+                if not is_literal(draft.subject):
+                    work += max(result.delivered_to + len(result.rejected), _PATTERN_WORK)
+        finally:
+            self._claims = [one for one in self._claims if one is not claims]
         return results
 
-    def _recipients(self, draft: Draft, now_us: int) -> Sequence[Mailbox]:
-        """Carry out steps 1 and 2: return the mailboxes that the sender may publish to."""
+    def _recipients(
+        self, draft: Draft, settings: Settings, now_us: int
+    ) -> Sequence[Mailbox] | None:
+        """Carry out step 4: return the mailboxes that the sender may publish to.
+
+        None if the subject is a pattern that matches more than `max_fanout` of them.
+        """
         subject, sender = draft.subject, draft.sender
-        found = self._match(subject)
-        if not self._access.restricts or sender == RELAY:
+        mailbox = self._state.mailboxes.get(subject)
+        found: Sequence[Mailbox] | None = None
+        if mailbox is not None:
+            found = (mailbox,) if mailbox.registered else ()
+        elif is_literal(subject):
+            found = ()
+        else:
+            if not may_use_patterns(sender, settings):
+                raise self._denied(draft, now_us, _NO_PATTERNS_TEXT)
+            found = self._match_pattern(subject, settings.max_fanout)
+        if found is None or not self._access.restricts or sender == RELAY:
             return found  # access rules do not apply to the relay itself
         allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
         if not allowed and (found or not self._access.check_access(sender, subject).allowed):
-            self._rejections.record_denied(draft.message_id or "", sender, subject, now_us)
-            raise AccessDenied(sender, subject)
+            raise self._denied(draft, now_us)
+        if not self._may_name_reply_address(draft):
+            text = f"access rules do not let {sender} name {draft.reply_to} as the reply address"
+            raise self._denied(draft, now_us, text)
         return allowed
 
-    def _match(self, subject: str) -> Sequence[Mailbox]:
-        """Return the mailboxes of registered endpoints that a subject or pattern matches."""
+    def _may_name_reply_address(self, draft: Draft) -> bool:
+        """Return whether the sender may publish to its reply address.
+
+        Otherwise the recipient would send there for it.
+        """
+        sender, reply_to = draft.sender, draft.reply_to
+        if reply_to is None or reply_to == sender or reply_to.startswith(REPLY_PREFIX):
+            return True
+        return self._access.check_access(sender, reply_to).allowed
+
+    def _denied(self, draft: Draft, now_us: int, text: str = "") -> AccessDenied:
+        """Journal that a publish is denied; return the error."""
+        message_id, sender, subject = draft.message_id or "", draft.sender, draft.subject
+        self._rejections.record_denied(message_id, sender, subject, now_us)
+        return AccessDenied(sender, subject, text)
+
+    def _match(self, subject: str) -> Sequence[Mailbox] | None:
+        """Return the mailbox of a registered endpoint, if there is one; None for a pattern."""
         mailbox = self._state.mailboxes.get(subject)
         if mailbox is not None:
             return (mailbox,) if mailbox.registered else ()
-        return () if is_literal(subject) else self._match_pattern(subject)
+        return () if is_literal(subject) else None
 
-    def _match_pattern(self, pattern: str) -> list[Mailbox]:
-        """Return the endpoints that match a pattern.
+    def _match_pattern(self, pattern: str, limit: int) -> list[Mailbox] | None:
+        """Return the endpoints that match a pattern; None if they are more than `limit`, or so
+        many names have to be tried.
 
         Reply subjects match only a pattern with their prefix: a broadcast is not a reply.
         """
-        found = self._state.endpoints.within(pattern)
-        if pattern.startswith(REPLY_PREFIX):
-            return found
-        return [mailbox for mailbox in found if not mailbox.subject.startswith(REPLY_PREFIX)]
 
-    def _first_result(
-        self, sender: str, message_id: str, recipients: Sequence[Mailbox]
-    ) -> PublishResult | None:
-        """Carry out step 3: return the first result of this id, or None if it may be published.
+        def accept(mailbox: Mailbox) -> bool:
+            return replies or not mailbox.subject.startswith(REPLY_PREFIX)
 
-        An id that was stored nowhere may be retried. Each sender has its own ids; a mailbox that
-        holds another sender's message with this id cannot accept this one.
+        endpoints, replies = self._state.endpoints, pattern.startswith(REPLY_PREFIX)
+        if limit:
+            visits_max = limit * names_visited_per_endpoint_max
+            return endpoints.within_bounds(pattern, accept, limit, visits_max)
+        return [mailbox for mailbox in endpoints.within(pattern) if accept(mailbox)]
+
+    def _first_result(self, sender: str, message_id: str, now_us: int) -> PublishResult | None:
+        """Carry out step 2: return the first result of this id, or None if it may be published.
+
+        An id that was stored nowhere may be retried. Each sender has its own ids.
         """
         first = self._state.duplicates.get(duplicate_key(sender, message_id))
+        if first is None or not first.result.delivered_to:
+            return None
         window_us = self._settings().housekeeping.duplicate_window_ms * 1000
-        recent = first is not None and first.at_us >= self._ledger.now_us() - window_us
-        if first is not None and recent and first.result.delivered_to:
-            return first.result
-        self._reject_taken(sender, message_id, recipients)
-        now_ms = self._ledger.now_us() // 1000
-        holders = sum(mailbox.holds(message_id, now_ms) for mailbox in recipients)
-        return PublishResult(message_id=message_id, delivered_to=holders) if holders else None
+        return first.result if first.at_us >= now_us - window_us else None
 
     def _reject_taken(self, sender: str, message_id: str, recipients: Sequence[Mailbox]) -> None:
-        """Raise `InvalidMessage` if a mailbox holds another sender's message with this id."""
-        if any(mailbox.holds_from_other_sender(message_id, sender) for mailbox in recipients):
-            raise InvalidMessage(f"message id {message_id} is taken: choose another")
-
-    def _claim_id(self, draft: Draft, message_id: str, owners: dict[tuple[str, str], str]) -> None:
-        """Reserve an id of one draft of many in each of its mailboxes."""
-        for mailbox in self._match(draft.subject):
-            self._reject_taken(draft.sender, message_id, (mailbox,))
-            owner = owners.setdefault((mailbox.subject, message_id), draft.sender)
-            if owner != draft.sender:
+        """Raise `InvalidMessage` if a mailbox holds another sender's message with this id, or is
+        about to."""
+        for mailbox in recipients:
+            key = (mailbox.subject, message_id)
+            if mailbox.holds_from_other_sender(message_id, sender) or any(
+                claims.get(key, sender) != sender for claims in self._claims
+            ):
                 raise InvalidMessage(f"message id {message_id} is taken: choose another")
+
+    def _claim_ids(self, drafts: Sequence[Draft], settings: Settings, now_ms: int) -> Claims:
+        """Return the chosen ids of `drafts`, or raise `InvalidMessage` if one is taken.
+
+        Patterns that the rate limit rejects are not looked up.
+        """
+        claims: Claims = {}
+        left: dict[str, int] = {}
+        for draft in drafts:
+            sender, message_id = draft.sender, draft.message_id
+            if message_id is None:
+                continue
+            mailboxes = self._match(draft.subject)
+            if mailboxes is None:
+                if sender not in left:
+                    windows = self._state.windows
+                    rate = admit_sender(sender, windows, settings, now_ms, draft.network)
+                    left[sender] = rate.limit - rate.count if rate.limit else len(drafts)
+                mailboxes = self._match_within_rate(draft, left, settings, now_ms)
+            self._reject_taken(sender, message_id, mailboxes)
+            for mailbox in mailboxes:
+                if claims.setdefault((mailbox.subject, message_id), sender) != sender:
+                    raise InvalidMessage(f"message id {message_id} is taken: choose another")
+        return claims
+
+    def _match_within_rate(
+        self, draft: Draft, left: dict[str, int], settings: Settings, now_ms: int
+    ) -> Sequence[Mailbox]:
+        """Return the mailboxes of a publish to a pattern; none if it will be rejected whole.
+
+        `left` is how many publishes of each sender the rate limit lets pass; those that will
+        count are subtracted.
+        """
+        sender, message_id = draft.sender, draft.message_id or ""
+        if left[sender] <= 0 or not may_use_patterns(sender, settings):
+            return ()
+        found = self._match_pattern(draft.subject, settings.max_fanout)
+        if found is None:
+            left[sender] -= 1
+            return ()
+        reaches = not self._access.restricts or any(
+            self._access.check_access(sender, to.subject).allowed for to in found
+        )
+        if reaches and not any(mailbox.holds(message_id, now_ms) for mailbox in found):
+            left[sender] -= 1
+        return found
+
+    def _reject(
+        self, draft: Draft, rate: SenderVerdict, budget: Budget, content: bytes, now_us: int
+    ) -> PublishResult:
+        """Record the rejection of a whole publish; its size is that of a delivery to its
+        subject."""
+        assert rate.reason is not None
+        event = Rejected(
+            at_us=now_us,
+            id=draft.message_id or "",
+            sender=draft.sender,
+            subject=draft.subject,
+            network=draft.network,
+            budget=budget,
+            rate_count=rate.count,
+            rate_limit=rate.limit,
+            reason=rate.reason,
+            detail=rate.detail,
+            retry_after_ms=rate.retry_after_ms,
+        )
+        event.size = stored_size(event, budget, draft.subject, len(content))
+        self._rejections.record(event)
+        return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
 
     def _no_recipient(self, prepared: PreparedMessage) -> PublishResult:
         draft = prepared.draft
@@ -173,6 +328,7 @@ class Publishing:
                 subject=draft.subject,
                 parts=0,
                 chosen_id=draft.message_id is not None,
+                network=draft.network,
                 budget=prepared.budget,
                 rate_count=prepared.rate.count,
                 rate_limit=prepared.rate.limit,
@@ -198,26 +354,6 @@ class Publishing:
         return result
 
 
-def _rate_limited(
-    draft: Draft, rate: SenderVerdict, budget: Budget, content: bytes, now_us: int
-) -> Rejected:
-    """Return the rejection of a whole publish; its size is that of a delivery to its subject."""
-    event = Rejected(
-        at_us=now_us,
-        id=draft.message_id or "",
-        sender=draft.sender,
-        subject=draft.subject,
-        budget=budget,
-        rate_count=rate.count,
-        rate_limit=rate.limit,
-        reason=Reason.RATE_LIMITED,
-        detail=rate.detail,
-        retry_after_ms=rate.retry_after_ms,
-    )
-    event.size = stored_size(event, budget, draft.subject, len(content))
-    return event
-
-
 def storage_failed_result(stopped: RelayStopped) -> PublishResult:
     """Return the rejection for a full disk; raise any other failure of the journal."""
     if not stopped.full:
@@ -233,3 +369,8 @@ def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> Pub
         rejected=[Rejection("", reason, detail)],
         retry_after_ms=retry_after_ms,
     )
+
+
+_NO_PATTERNS_TEXT = (
+    "this sender may not publish to patterns: name one recipient, or authenticate (patternSenders)"
+)

@@ -7,10 +7,11 @@ decision to make it is up to the caller.
 from collections.abc import Sequence
 
 from waypost.policy.bounds import mailbox_dead_letters_max
+from waypost.policy.occupancy import choose_purges
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.relay.state.mailbox import EVICTED, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire import events
 
@@ -78,7 +79,9 @@ class Transitions:
             self._ledger.record_all(acked)
         self._mirror_events(mailbox, acked)
 
-    def release(self, message: Message, reason: str, not_before_us: int = 0) -> None:
+    def release(
+        self, message: Message, reason: str, not_before_us: int = 0, *, uncounted: bool = False
+    ) -> None:
         """Return a leased message to its queue position."""
         self._record(
             events.Returned(
@@ -87,6 +90,7 @@ class Transitions:
                 id=message.id,
                 reason=reason,
                 not_before_us=not_before_us,
+                uncounted=uncounted,
             )
         )
         self._ledger.wake(message.endpoint)
@@ -156,10 +160,20 @@ class Transitions:
         self._ledger.wake(message.endpoint)
 
     def _mirror_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
-        """Mirror a new dead letter; purge the oldest while there are too many."""
+        """Mirror a new dead letter; purge some if there are too many."""
         self._mirror.on_dead_lettered(mailbox, message)
-        while len(mailbox.dead) > mailbox_dead_letters_max:
-            self.purge(next(iter(mailbox.dead.values())), "too many dead letters")
+        surplus = len(mailbox.dead) - mailbox_dead_letters_max
+        if surplus > 0:
+            # A few more, because choosing takes long.
+            self._purge_surplus(mailbox, surplus + mailbox_dead_letters_max // 100)
+
+    def _purge_surplus(self, mailbox: Mailbox, count: int) -> None:
+        has_contact = self._ledger.state.has_contact
+        dead = list(mailbox.dead.values())
+        known = {one: has_contact(mailbox.subject, one) for one in {one.sender for one in dead}}
+        candidates = [(known[one.sender], one.cause is EVICTED, one.sender) for one in dead]
+        for position in choose_purges(candidates, count):
+            self.purge(dead[position], "too many dead letters")
 
     def _record(self, event: events.MailboxEvent) -> None:
         mailbox = self._ledger.state.mailboxes[event.endpoint]

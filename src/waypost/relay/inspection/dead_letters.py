@@ -5,7 +5,6 @@ from datetime import datetime
 import msgspec
 
 from waypost.policy.budgets import Budget
-from waypost.relay.data_dir import endpoint_hash
 from waypost.relay.state.mailbox import Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
@@ -40,7 +39,8 @@ def list_dead_letters(
 
     One with a damaged payload is listed without it; its reason names the damage.
     """
-    return [_dead_letter(payloads, message) for message in state.dead_messages(subject)[:limit]]
+    found = state.dead_messages(subject)[:limit]
+    return [_dead_letter(payloads, one, state.mailboxes[one.endpoint].hash) for one in found]
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:
@@ -62,12 +62,11 @@ def group_dead_letters(state: RelayState, subject: str | None = None) -> list[De
     return sorted(found, key=lambda one: -one.count)
 
 
-def _dead_letter(payloads: PayloadStore, message: Message) -> DeadLetter:
+def _dead_letter(payloads: PayloadStore, message: Message, hash_: str) -> DeadLetter:
     problem = payloads.read_problem(message)
     reason = f"{message.reason} (payload lost: {problem})" if problem else message.reason
     envelope = _header(message) if problem else payloads.decoded_envelope(message)
     failed_at = instant(message.failed_at_us)
-    hash_ = endpoint_hash(message.endpoint)
     return DeadLetter(envelope, reason, failed_at, message.endpoint, hash_)
 
 

@@ -1,6 +1,6 @@
 """The history of one message: every check and every transition, from the journal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,9 +28,13 @@ class MessageHistory(msgspec.Struct, frozen=True):
 
 
 def read_history(directory: Path, message_id: str) -> MessageHistory:
-    """Read the history of `message_id` from the journal in `directory`."""
-    steps = [step for event in find_events(directory, message_id) for step in _steps(event)]
-    return MessageHistory(message_id, steps)
+    """Read the history of `message_id` from the journal in `directory`, which may be in use."""
+    return describe_history(message_id, find_events(directory, message_id))
+
+
+def describe_history(message_id: str, events: Iterable[AnyEvent]) -> MessageHistory:
+    """Return the history of a message with these events."""
+    return MessageHistory(message_id, [step for event in events for step in _steps(event)])
 
 
 def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:

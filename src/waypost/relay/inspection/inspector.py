@@ -18,6 +18,7 @@ from waypost.policy.tiers import Tier
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.inspection.parents import Parents
 from waypost.relay.inspection.search import (
     SearchQuery,
     SearchResult,
@@ -34,7 +35,7 @@ from waypost.relay.inspection.stats import (
     totals_of,
 )
 from waypost.relay.inspection.usage import measure_usage
-from waypost.relay.journal.history import find_events
+from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
 from waypost.wire.events import AnyEvent, BreakerMoved
 from waypost.wire.http_bodies import InboxUsage
@@ -54,14 +55,16 @@ class HasProblem(Protocol):
 
 
 class Inspector:
-    """Reads the state of one open relay."""
+    """Reads the state of one open relay. `parents` finds the parents of follow-ups."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what an inspector reads
         self,
         ledger: Ledger,
         settings: SettingsFile,
         breakers: CircuitBreakers,
         data: DataDir,
+        histories: Histories,
+        parents: Parents,
         checked: Sequence[HasProblem],
         damaged: Collection[object],
     ) -> None:
@@ -70,6 +73,8 @@ class Inspector:
         self._settings = settings
         self._breakers = breakers
         self._data = data
+        self._histories = histories
+        self.parents = parents
         self._checked = checked
         self._damaged = damaged
 
@@ -127,11 +132,18 @@ class Inspector:
         found += [f"journal damage set aside: {one}" for one in self._damaged]
         return [problem for problem in found if problem]
 
+    async def journal_failure(self) -> str:
+        """Wait until the journal fails for good; return why."""
+        await self._ledger.journal.failed.wait()
+        return str(self._ledger.journal.failure)
+
     def journal(self) -> JournalStatus:
         """Return the position and the health of the journal."""
         journal = self._ledger.journal
         failure = "" if journal.failure is None else str(journal.failure)
-        return JournalStatus(self._state.seq, journal.commits, journal.full, failure)
+        return JournalStatus(
+            self._state.seq, journal.commits, journal.full, failure, journal.full_because
+        )
 
     def breakers(self) -> dict[str, CircuitBreakerState]:
         """Return the circuit breakers that are not at rest, by endpoint."""
@@ -225,4 +237,4 @@ class Inspector:
     async def events_of(self, message_id: str) -> list[AnyEvent]:
         """Return the events about one message, in the order of the journal."""
         await self._ledger.sync()
-        return await asyncio.to_thread(lambda: list(find_events(self._data.journal, message_id)))
+        return await asyncio.to_thread(self._histories.find, message_id)

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
+from waypost.files import read_file
+from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings
 from waypost.relay.config.access_file import AccessFile
@@ -154,7 +156,7 @@ def directory_settings(data: DataDir, given: Settings | None = None) -> tuple[Se
     """
     start = given or starting_settings(data)
     try:
-        return merge_settings(start, data.config.read_bytes()), ""
+        return merge_settings(start, read_file(data.config, config_file_max_bytes)), ""
     except FileNotFoundError:
         return start, ""
     except (OSError, InvalidSettings) as problem:

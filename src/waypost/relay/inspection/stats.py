@@ -57,14 +57,15 @@ class Totals(msgspec.Struct, frozen=True):
 class JournalStatus(msgspec.Struct, frozen=True):
     """The last event number, the number of commits, and whether the journal can be written.
 
-    `full`: the disk is full, and writing resumes when there is space. `failure`: why the journal
-    stopped for good, empty while it works.
+    `full`: the disk is full, or no descriptor is free (`full_because`), and writing resumes when
+    there is room. `failure`: why the journal stopped for good, empty while it works.
     """
 
     seq: int
     commits: int
     full: bool
     failure: str
+    full_because: str = ""
 
 
 class Metrics(msgspec.Struct, frozen=True):

@@ -1,29 +1,138 @@
-"""Finding the events of one message in the journal."""
+"""The events of one message in the journal, found by an index of each segment.
 
-from collections.abc import Iterator
+A sealed segment is indexed once, when a history is first looked up in it, and the index is kept in
+a file beside it. The open segment is indexed in memory, up to its end at each look-up. So each byte
+of the journal is searched about once, however many histories are read.
+
+Failures and answers:
+  an index is missing, damaged or outdated   it is rebuilt
+  it cannot be written                       the segment is indexed again at the next look-up
+  a segment is deleted meanwhile             its events are left out
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+import msgspec
+
+from waypost.policy.bounds import history_max_events
+from waypost.relay.journal.line_index import LineIndex, index_lines, load_index, save_index
 from waypost.relay.journal.segments import (
     Batch,
+    decode_line,
     last_commit,
     list_segments,
     read_segment,
     segment_bytes,
 )
-from waypost.wire.events import AnyEvent, Commit
+from waypost.wire.events import AnyEvent
 from waypost.wire.identifiers import ulid_time_ms
+
+log = logging.getLogger("waypost.relay")
 
 _CLOCK_SLACK_MS = 24 * 3_600_000
 """Ids contain the time of the relay's clock, which may have been set back since."""
 
+_UNKNOWN_US = 1 << 63
+"""The end of a segment that is still written, or has no commit line: in the future."""
 
 Segments = list[tuple[int, Path]]
 
 
+class Histories:
+    """Looks up histories in the journal of an open relay. Thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._trusted: set[int] = set()
+        """Sealed segments whose index file had a valid checksum."""
+        self._ends_us: dict[int, int] = {}
+        """The time of the last event of each sealed segment."""
+        self._open_segment = 0
+        self._open_indexes: list[LineIndex] = []
+        """Of consecutive parts of the open segment, each smaller than half of the one before."""
+
+    def find(self, message_id: str) -> list[AnyEvent]:
+        """Return the committed events of one message, in order."""
+        with self._lock:
+            segments = list(list_segments(self._directory).items())
+            self._forget_deleted(segments)
+            since = _since(segments, message_id, self._end_us)
+            found = self._find_in(since, message_id)
+            if not found:  # an id chosen by its sender may contain a time in the future
+                found = self._find_in([one for one in segments if one not in since], message_id)
+            return found
+
+    def _find_in(self, segments: Segments, message_id: str) -> list[AnyEvent]:
+        found: list[AnyEvent] = []
+        for first_seq, path in segments:
+            try:
+                if path.suffix == ".open":
+                    offsets = self._find_in_open(first_seq, path, message_id)
+                else:
+                    offsets = self._index_of(first_seq, path).find(message_id)
+                found += _read_lines(path, offsets[:history_max_events], message_id)
+            except FileNotFoundError:
+                continue  # deleted since the list was made
+            if len(found) >= history_max_events:
+                break
+        return found[:history_max_events]
+
+    def _index_of(self, first_seq: int, path: Path) -> LineIndex:
+        """Return the index of a sealed segment; build it if it has none."""
+        index = load_index(path, trusted=first_seq in self._trusted)
+        if index is None:
+            index = index_lines(path.read_bytes())
+            try:
+                save_index(path, index)
+            except OSError as problem:
+                log.warning("journal: index of %s not written: %s", path.name, problem)
+                return index
+        self._trusted.add(first_seq)
+        return index
+
+    def _find_in_open(self, first_seq: int, path: Path, message_id: str) -> list[int]:
+        """Return the offsets of the lines in the open segment, after indexing its new part."""
+        if first_seq != self._open_segment:
+            self._open_segment, self._open_indexes = first_seq, []
+        indexes = self._open_indexes
+        start = indexes[-1].end if indexes else 0
+        with _open_segment(path) as file:
+            file.seek(start)
+            new = index_lines(file.read(), start)
+        if new.end > start:
+            indexes.append(new)
+        while len(indexes) > 1 and 2 * len(indexes[-1]) >= len(indexes[-2]):
+            later = indexes.pop()
+            indexes[-1] = indexes[-1].merged_with(later)
+        return [offset for index in indexes for offset in index.find(message_id)]
+
+    def _end_us(self, first_seq: int, path: Path) -> int:
+        if first_seq not in self._ends_us:
+            end_us = _end_us(first_seq, path)
+            if end_us == _UNKNOWN_US:
+                return end_us
+            self._ends_us[first_seq] = end_us
+        return self._ends_us[first_seq]
+
+    def _forget_deleted(self, segments: Segments) -> None:
+        known = {first_seq for first_seq, _ in segments}
+        self._trusted &= known
+        for first_seq in self._ends_us.keys() - known:
+            del self._ends_us[first_seq]
+
+
 def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
-    """Yield the committed events of one message, in order."""
+    """Yield the committed events of one message, in order, without changing the directory.
+
+    Segments without an index are searched.
+    """
     segments = list(list_segments(directory).items())
-    since = _since(segments, ulid_time_ms(message_id))
+    since = _since(segments, message_id, _end_us)
     found = False
     for event in _search(since, message_id):
         found = True
@@ -33,31 +142,63 @@ def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
 
 
 def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
-    needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
     for first_seq, path in segments:
         try:
-            found = needle in segment_bytes(path)
-            pieces = list(read_segment(path, first_seq)) if found else []
+            index = load_index(path) if path.suffix == ".jsonl" else None
+            if index is None:
+                yield from _search_lines(first_seq, path, message_id)
+            else:
+                yield from _read_lines(path, index.find(message_id), message_id)
         except FileNotFoundError:
             continue  # deleted since the list was made
-        for piece in pieces:
-            if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
-                for event, _ in piece.events():
-                    if getattr(event, "id", None) == message_id:
-                        yield event
 
 
-def _since(segments: Segments, created_ms: int | None) -> Segments:
-    """Return the segments that may hold events of a message created at `created_ms`."""
+def _search_lines(first_seq: int, path: Path, message_id: str) -> Iterator[AnyEvent]:
+    needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
+    pieces = list(read_segment(path, first_seq)) if needle in segment_bytes(path) else []
+    for piece in pieces:
+        if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
+            for event, _ in piece.events():
+                if getattr(event, "id", None) == message_id:
+                    yield event
+
+
+def _read_lines(path: Path, offsets: Iterable[int], message_id: str) -> Iterator[AnyEvent]:
+    """Yield the events at `offsets` that have this id."""
+    with _open_segment(path) as file:
+        for offset in offsets:
+            file.seek(offset)
+            try:
+                event = decode_line(file.readline())
+            except msgspec.DecodeError:
+                continue  # damaged since it was indexed
+            if getattr(event, "id", None) == message_id:
+                yield event
+
+
+def _open_segment(path: Path) -> BinaryIO:
+    """Open a segment, even if its owner seals it at that moment."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        if path.suffix != ".open":
+            raise
+        return path.with_suffix(".jsonl").open("rb")
+
+
+def _since(segments: Segments, message_id: str, end_us: Callable[[int, Path], int]) -> Segments:
+    """Return the segments that may hold events of a message, by the time in its id."""
+    created_ms = ulid_time_ms(message_id)
     if created_ms is None:
         return segments
     cutoff_us = (created_ms - _CLOCK_SLACK_MS) * 1000
-    ends = ((first, path, _last_commit(path)) for first, path in segments)
-    return [(first, path) for first, path, end in ends if end is None or end.at_us >= cutoff_us]
+    return [one for one in segments if end_us(*one) >= cutoff_us]
 
 
-def _last_commit(path: Path) -> Commit | None:
+def _end_us(first_seq: int, path: Path) -> int:
+    """Return the time of the last event of a sealed segment."""
     try:
-        return last_commit(path)
+        commit = last_commit(path) if path.suffix == ".jsonl" else None
     except FileNotFoundError:
-        return None  # sealed or deleted since the list was made
+        return _UNKNOWN_US  # deleted since the list was made
+    return _UNKNOWN_US if commit is None else commit.at_us

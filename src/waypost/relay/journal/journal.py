@@ -26,6 +26,9 @@ from waypost.wire.events import (
     encode_event_into,
 )
 
+_DISK_FULL = "the disk of the relay is full"
+_NO_DESCRIPTOR = "the relay has no free file descriptor: try again later"
+
 
 class PendingBatch:
     """Events that will be written together, and the futures waiting for them.
@@ -112,7 +115,10 @@ class Journal:
         self.settings = settings
         self.listeners = listeners
         self.full = False
+        """Whether publishes are rejected: the disk is full, or no descriptor is free."""
+        self.full_because = ""
         self.failure: RelayStopped | None = None
+        self.failed = asyncio.Event()
         self.committed = position
         self.commits = 0
         self._directory = directory
@@ -129,8 +135,9 @@ class Journal:
         self._flush_scheduled = False
         self._inline_result: tuple[asyncio.Handle, WriteJob, OSError | None] | None = None
         """The result of a batch written in this thread, until `_done` is called with it."""
-        self._writer = JournalWriter(directory, self._done_in_thread)
-        self.full = not self._writer.ballast.restore()
+        self._writer = JournalWriter(directory, self._done_in_thread, self._waiting_in_thread)
+        self._disk_full = not self._writer.ballast.restore()
+        self._set_full(waiting=False)
 
     def append(self, event: AnyEvent, body: bytes | None = None) -> Location:
         """Number and queue an event; return the location its line will have.
@@ -226,9 +233,11 @@ class Journal:
 
     def restore_ballast(self) -> bool:
         """Restore the ballast after a full disk; return whether there was room for it."""
-        if self._writer.ballast.restore():
-            self.full = False
-        return not self.full
+        if not self._disk_full or not self._writer.ballast.restore():
+            return False
+        self._disk_full = False
+        self._set_full(waiting=self._waiting)
+        return True
 
     async def close(self) -> None:
         """Make every event durable, and close the files."""
@@ -328,6 +337,15 @@ class Journal:
         else:
             self._writer.submit(job)
 
+    def _waiting_in_thread(self) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._set_full(waiting=True))
+
+    def _set_full(self, *, waiting: bool) -> None:
+        """Reject publishes while the disk is full or the writer waits for a descriptor."""
+        self._waiting = waiting
+        self.full = waiting or self._disk_full
+        self.full_because = _NO_DESCRIPTOR if waiting else _DISK_FULL if self.full else ""
+
     def _done_in_thread(self, job: WriteJob, problem: OSError | None) -> None:
         self._loop.call_soon_threadsafe(self._done, job, problem)
 
@@ -338,7 +356,9 @@ class Journal:
         if problem is not None:
             self._fail(batch, problem)
             return
-        self.full = self.full or job.disk_was_full
+        if job.disk_was_full or job.has_waited:
+            self._disk_full = self._disk_full or job.disk_was_full
+            self._set_full(waiting=False)
         self.committed = batch.position
         self.commits += 1
         for waiter in batch.waiters:
@@ -362,6 +382,7 @@ class Journal:
                     waiter.set_exception(self.failure)
         self._closed.clear()
         self._batch = None
+        self.failed.set()
 
     def _bodies_size(self) -> int:
         path = bodies_path(self._directory, self._segment)

@@ -6,6 +6,8 @@ is only copied to the page cache. The event loop does that itself: waking a thre
 Failures and answers:
   disk full      the ballast is released and the write completed, so no decision is lost; the
                  journal reports that it is `full` until there is room again
+  no descriptor  or no memory to open a file: the batch waits until there is one, and publishes
+                 are rejected meanwhile; files for the next segment are opened ahead of time
   still full     the batch is cut off the file and the relay stops: nothing is half-written
   sync failed    the same; a sync is never retried, because it could succeed without the data
   seal failed    the batch before it was durable and is confirmed; the relay stops at the next one
@@ -22,12 +24,14 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.bounds import ballast_bytes
-from waypost.relay.data_dir import sync_directory, sync_file
-from waypost.relay.journal.segments import bodies_path, segment_path
+from waypost.relay.data_dir import sync_file
+from waypost.relay.journal.segment_files import NoDescriptor, SegmentFiles
 
 log = logging.getLogger("waypost.relay")
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_RETRY_S = 0.1
 
 OnDone = Callable[["WriteJob", OSError | None], None]
 
@@ -36,7 +40,7 @@ class WriteJob(msgspec.Struct):
     """One batch to write. The offsets are those of its first bytes in the two files.
 
     `after` runs in the writer thread once the batch is durable. `disk_was_full` is set if the
-    ballast had to be released.
+    ballast had to be released, `has_waited` if no descriptor was free.
     """
 
     segment: int
@@ -48,18 +52,22 @@ class WriteJob(msgspec.Struct):
     seal: bool
     after: list[Callable[[], None]]
     disk_was_full: bool = False
+    has_waited: bool = False
 
 
 class JournalWriter:
-    """Performs jobs one by one, in order, and calls `on_done` in the writer thread."""
+    """Performs jobs one by one, in order.
 
-    def __init__(self, directory: Path, on_done: OnDone) -> None:
-        self._directory = directory
+    `on_done` is called in the writer thread after each, `on_waiting` when one has to wait for a
+    descriptor.
+    """
+
+    def __init__(self, directory: Path, on_done: OnDone, on_waiting: Callable[[], None]) -> None:
         self._on_done = on_done
+        self._on_waiting = on_waiting
         self._jobs: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
-        self._segment = -1
-        self._lines_fd = -1
-        self._bodies_fd = -1
+        self._stopping = threading.Event()
+        self._files = SegmentFiles(directory)
         self._failure: OSError | None = None
         self.ballast = Ballast(directory / "ballast")
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
@@ -74,8 +82,8 @@ class JournalWriter:
 
         Call it only while no job is queued.
         """
-        waits = job.sync or job.seal or job.after or job.segment != self._segment
-        return not waits and (not job.bodies or self._bodies_fd >= 0)
+        waits = job.sync or job.seal or job.after or job.segment != self._files.segment
+        return not waits and (not job.bodies or self._files.bodies >= 0)
 
     def perform(self, job: WriteJob) -> OSError | None:
         """Perform a job in the calling thread; return the error, if any."""
@@ -88,6 +96,7 @@ class JournalWriter:
 
     def stop(self) -> None:
         """Finish the queued jobs, then close the files."""
+        self._stopping.set()
         self._jobs.put(None)
         self._thread.join()
 
@@ -95,9 +104,10 @@ class JournalWriter:
         while (job := self._jobs.get()) is not None:
             self._on_done(job, self.perform(job))
         try:
-            self._close_files(sync=self._failure is None)
+            self._files.close(sync=self._failure is None)
         except OSError as problem:
             log.error("journal: final sync failed: %s", problem)
+        self._files.close_spares()
 
     def _perform(self, job: WriteJob) -> None:
         if self._failure is not None:
@@ -114,28 +124,33 @@ class JournalWriter:
                 log.exception("journal: a callback after a commit failed")
         if job.seal:
             try:
-                self._seal()
+                self._files.seal()
             except OSError as problem:
                 if not job.lines:
                     raise
                 self._failure = problem
+        self._files.replenish()
 
     def _write(self, job: WriteJob) -> None:
-        self._open(job)
+        files = self._files
+        if files.segment != job.segment:
+            self._open(job, lambda: files.open(job.segment))
         if job.bodies:
-            self._append(job, self._bodies(job), job.bodies, job.bodies_offset)
+            self._open(job, files.open_bodies)
+            self._append(job, files.bodies, job.bodies, job.bodies_offset)
             if job.sync:
-                sync_file(self._bodies_fd)
+                sync_file(files.bodies)
         if job.lines:
-            self._append(job, self._lines_fd, job.lines, job.offset)
+            self._append(job, files.lines, job.lines, job.offset)
             if job.sync:
-                sync_file(self._lines_fd)
+                sync_file(files.lines)
 
     def _truncate(self, job: WriteJob) -> None:
         """Remove a batch that will not be confirmed from the files."""
-        ends = ((self._lines_fd, job.offset), (self._bodies_fd, job.bodies_offset))
+        files = self._files
+        ends = ((files.lines, job.offset), (files.bodies, job.bodies_offset))
         for descriptor, end in ends:
-            if descriptor >= 0 and self._segment == job.segment:
+            if descriptor >= 0 and files.segment == job.segment:
                 try:
                     os.ftruncate(descriptor, end)
                 except OSError as problem:
@@ -155,47 +170,21 @@ class JournalWriter:
             raise problem
         job.disk_was_full = True
 
-    def _open(self, job: WriteJob) -> None:
-        if job.segment == self._segment:
-            return
-        self._close_files(sync=True)
-        path = segment_path(self._directory, job.segment, sealed=False)
-        is_new = not path.exists()
-        self._lines_fd = self._open_file(job, path)
-        self._segment = job.segment
-        if is_new:
-            sync_directory(self._directory)
-
-    def _bodies(self, job: WriteJob) -> int:
-        if self._bodies_fd < 0:
-            path = bodies_path(self._directory, self._segment)
-            self._bodies_fd = self._open_file(job, path)
-            sync_directory(self._directory)
-        return self._bodies_fd
-
-    def _open_file(self, job: WriteJob, path: Path) -> int:
-        try:
-            return _open_file(path)
-        except OSError as problem:  # a new directory entry may need room too
-            self._make_room(job, problem)
-            return _open_file(path)
-
-    def _seal(self) -> None:
-        self._close_files(sync=True)
-        os.rename(
-            segment_path(self._directory, self._segment, sealed=False),
-            segment_path(self._directory, self._segment, sealed=True),
-        )
-        sync_directory(self._directory)
-        self._segment = -1
-
-    def _close_files(self, *, sync: bool) -> None:
-        for descriptor in (self._bodies_fd, self._lines_fd):
-            if descriptor >= 0:
-                if sync:
-                    sync_file(descriptor)
-                os.close(descriptor)
-        self._bodies_fd = self._lines_fd = -1
+    def _open(self, job: WriteJob, open_files: Callable[[], None]) -> None:
+        """Open files; wait while the process has no descriptor for them."""
+        while True:
+            try:
+                open_files()
+                return
+            except NoDescriptor as problem:
+                if not job.has_waited:
+                    job.has_waited = True
+                    log.error("journal: waiting until a file can be opened: %s", problem)
+                    self._on_waiting()
+                if self._stopping.wait(_RETRY_S):
+                    raise
+            except OSError as problem:  # a new directory entry may need room too
+                self._make_room(job, problem)
 
 
 class Ballast:

@@ -64,11 +64,13 @@ class FilePool:
         """Write `content` to a pooled file and rename it to `target`; return False if none fits."""
         if not self._ready or len(content) > _SIZE_MAX_BYTES:
             return False
-        path, size = self._ready.pop()
+        path, size = self._ready[-1]
         try:
-            descriptor = os.open(path, os.O_WRONLY)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:  # deleted by another process
+            self._ready.pop()
             return False
+        self._ready.pop()
         try:
             if os.pwrite(descriptor, content, 0) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)

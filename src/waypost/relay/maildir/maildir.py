@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.files import read_file
+from waypost.policy.bounds import mailbox_file_max_bytes
 from waypost.relay.maildir.file_pool import FilePool
 from waypost.wire.envelopes import Envelope
 
@@ -72,9 +74,10 @@ class Maildir:
 
     def ensure(self, hash_: str) -> None:
         """Create the folders of a mailbox."""
-        for folder in FOLDERS:
-            os.makedirs(f"{self._root}/{hash_}/{folder}", mode=0o700, exist_ok=True)
-        os.makedirs(f"{self._incoming}/{hash_}", mode=0o700, exist_ok=True)
+        base = f"{self._root}/{hash_}"
+        folders = [f"{base}/{folder}" for folder in FOLDERS]
+        for directory in (base, *folders, f"{self._incoming}/{hash_}"):
+            _make_directory(directory)
         try:
             os.symlink(f"../../{INCOMING}/{hash_}", self._tmp(hash_))
         except FileExistsError:
@@ -170,7 +173,7 @@ class Maildir:
                 return {
                     entry.name: entry.stat().st_size
                     for entry in entries
-                    if not entry.name.startswith(".") and entry.is_file()
+                    if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False)
                 }
         except (FileNotFoundError, NotADirectoryError):
             return {}
@@ -181,8 +184,23 @@ class Maildir:
             return f'"id":"{name}"'.encode() in file.read(_HEAD_BYTES)
 
     def read(self, hash_: str, folder: str, name: str) -> bytes:
-        """Return the content of one file."""
-        return Path(self._root, hash_, folder, name).read_bytes()
+        """Return the content of one file; raise `UnsuitableFile` for one that is no message.
+
+        Links are not followed, and pipes not waited for.
+        """
+        path = f"{self._root}/{hash_}/{folder}/{name}"
+        return read_file(path, mailbox_file_max_bytes, follow_links=False)
+
+
+def _make_directory(path: str) -> None:
+    """Create a directory and the missing one above, unlike `os.makedirs` both with mode 0700."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.mkdir(os.path.dirname(path), 0o700)
+        os.mkdir(path, 0o700)
 
 
 def _write(descriptor: int, content: bytes) -> None:

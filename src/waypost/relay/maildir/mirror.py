@@ -4,22 +4,27 @@ A mirror follows the journal's events after they are durable; messages are never
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from waypost.files import is_transient
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import DeadLetterFile, Maildir
 from waypost.relay.state.mailbox import Mailbox, Message
-from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.payloads import PayloadStore, envelope_of
 from waypost.wire import events
 from waypost.wire.envelopes import Envelope, encode_envelope, instant
 
 log = logging.getLogger("waypost.relay")
+
+_UNFINISHED_MAX = 10_000
 
 
 class MailboxMirror(Protocol):
@@ -72,7 +77,11 @@ class MaildirFiles:
 
     A file that cannot be written is no loss, because the journal has the message. In that case
     `on_outcome(endpoint, False)` is called in the writer thread, and `on_outcome(endpoint, True)`
-    once a file can be written again.
+    once a file can be written again. While no descriptor is free, changes wait in their order for
+    the next commit.
+
+    Files are encoded by the writer thread, one after the other: the messages of a fan-out share one
+    payload in memory until then.
     """
 
     def __init__(
@@ -86,7 +95,8 @@ class MaildirFiles:
         self._journal = journal
         self._payloads = payloads
         self.leaving: set[tuple[str, str]] = set()
-        """Mailbox hash and name of files that are about to be removed."""
+        """Mailbox hash and name of files that are to be removed, and may still exist."""
+        self._unfinished: deque[_Change] = deque()
         self._on_outcome = on_outcome
         self._failing: set[str] = set()
         self._open: set[str] = set()
@@ -107,8 +117,8 @@ class MaildirFiles:
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
         """Write the message to `new/`."""
-        content = encode_envelope(self._payloads.stored_envelope(message))
-        self._later(mailbox, self._maildir.deliver, mailbox.hash, message.id, content)
+        event, payload = self._payloads.read(message)
+        self._later(mailbox, self._write, mailbox.hash, message.id, event, payload)
         if was_dead:
             self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
@@ -116,13 +126,15 @@ class MaildirFiles:
         """Write the message to `failed/`, with its reason."""
         maildir, hash_ = self._maildir, mailbox.hash
         try:
-            content = dead_letter_file(self._payloads.stored_envelope(message), message)
+            event, payload = self._payloads.read(message)
         except (RelayError, OSError) as problem:
             # The file may be the last good copy: keep it, but not where drop-ins are read.
             log.error("dead letter %s is unreadable: %s", message.id, problem)
             self._later(mailbox, maildir.move, hash_, message.id, "new", "cur")
             return
-        self._leaving(mailbox, message.id, maildir.deliver, hash_, message.id, content, "failed")
+        died = (message.reason, instant(message.failed_at_us))
+        self.leaving.add((hash_, message.id))
+        self._later(mailbox, self._write, hash_, message.id, event, payload, died)
         self._leaving(mailbox, message.id, maildir.remove, hash_, message.id, "cur", "new")
 
     def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
@@ -135,32 +147,74 @@ class MaildirFiles:
                 remove = self._maildir.remove
                 self._leaving(mailbox, event.id, remove, mailbox.hash, event.id, *folders)
 
+    def _write(
+        self,
+        hash_: str,
+        name: str,
+        event: events.Accepted | events.Rejected,
+        payload: bytes,
+        died: tuple[str, datetime] | None = None,
+    ) -> None:
+        """Write a message to `new/`, or with reason and time of its failure to `failed/`."""
+        envelope = envelope_of(event, msgspec.Raw(payload))
+        if died is None:
+            self._maildir.deliver(hash_, name, encode_envelope(envelope))
+        else:
+            content = msgspec.json.encode(DeadLetterFile(envelope, *died))
+            self._maildir.deliver(hash_, name, content, "failed")
+
     def _remove_if_closed(self, hash_: str) -> None:
         if hash_ not in self._open:
             self._maildir.remove_mailbox(hash_)
 
     def _later(self, mailbox: Mailbox, act: Callable[..., None], *arguments: Any) -> None:
-        self._journal.after_commit(partial(self._attempt, mailbox.subject, act, arguments))
+        change = _Change(mailbox.subject, act, arguments)
+        self._journal.after_commit(partial(self._attempt, change))
 
     def _leaving(
         self, mailbox: Mailbox, name: str, act: Callable[..., None], *arguments: Any
     ) -> None:
-        """Call `act` later; until then, the file in `new/` is not taken for a drop-in."""
+        """Remove a file later; until then, it is not taken for a drop-in."""
         self.leaving.add((mailbox.hash, name))
-        self._later(mailbox, act, *arguments)
-        self._journal.after_commit(partial(self.leaving.discard, (mailbox.hash, name)))
+        change = _Change(mailbox.subject, act, arguments, leaves=(mailbox.hash, name))
+        self._journal.after_commit(partial(self._attempt, change))
 
-    def _attempt(self, endpoint: str, act: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        try:
-            act(*arguments)
-        except OSError as problem:
-            log.warning("mailbox files of %s are not up to date: %s", endpoint, problem)
-            self._failing.add(endpoint)
-            self._on_outcome(endpoint, False)
-            return
-        if endpoint in self._failing and act == self._maildir.deliver:
-            self._failing.discard(endpoint)
-            self._on_outcome(endpoint, True)
+    def _attempt(self, change: "_Change") -> None:
+        """Carry out the changes that waited for a descriptor, then this one."""
+        waiting = self._unfinished
+        waiting.append(change)
+        while waiting:
+            first = waiting[0]
+            try:
+                first.act(*first.arguments)
+            except OSError as problem:
+                if is_transient(problem) and len(waiting) < _UNFINISHED_MAX:
+                    return
+                self._failed(first.endpoint, problem)
+            else:
+                self._succeeded(first)
+            waiting.popleft()
+
+    def _failed(self, endpoint: str, problem: OSError) -> None:
+        log.warning("mailbox files of %s are not up to date: %s", endpoint, problem)
+        self._failing.add(endpoint)
+        self._on_outcome(endpoint, False)
+
+    def _succeeded(self, change: "_Change") -> None:
+        if change.leaves is not None:
+            self.leaving.discard(change.leaves)
+        if change.endpoint in self._failing and change.act == self._write:
+            self._failing.discard(change.endpoint)
+            self._on_outcome(change.endpoint, True)
+
+
+class _Change(msgspec.Struct, frozen=True, gc=False):
+    """A change of the files of `endpoint`; `leaves` is the file that is gone after it."""
+
+    endpoint: str
+    act: Callable[..., None]
+    arguments: tuple[Any, ...]
+    leaves: tuple[str, str] | None = None
 
 
 def dead_letter_file(envelope: Envelope, message: Message) -> bytes:

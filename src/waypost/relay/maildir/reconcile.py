@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.reasons import DEAD_LETTERED
+from waypost.relay.data_dir import endpoint_hash
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.history import find_events
 from waypost.relay.maildir.maildir import DropInFile, Maildir
@@ -118,14 +119,17 @@ def _is_retried_drop_in(mailbox: Mailbox, maildir: Maildir, name: str, size: int
 
 
 def _is_leftover(mailbox: Mailbox, journal: Path, name: str) -> bool:
-    """Return whether a misplaced file is the relay's own, not a drop-in or a rejected one."""
+    """Return whether a misplaced file is the relay's own, not a drop-in or a rejected one.
+
+    It may be that of another mailbox which had this directory before.
+    """
     if name in mailbox.live or name in mailbox.dead:
         return True
     return any(
-        event.endpoint == mailbox.subject
+        event.endpoint == mailbox.subject or endpoint_hash(event.endpoint) == mailbox.hash
         for event in find_events(journal, name)
         if isinstance(event, Accepted | MailboxEvent)
-        or (isinstance(event, Rejected) and event.reason in DEAD_LETTERED)
+        or (isinstance(event, Rejected) and event.reason in DEAD_LETTERED and event.kept)
     )
 
 

@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from waypost.policy.settings import Settings
+from waypost.relay.journal.line_index import index_path
 from waypost.relay.journal.segments import bodies_path, last_commit, list_segments
 from waypost.relay.state.checkpoints import Checkpoints
+from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.wire.events import EndpointChanged
@@ -71,6 +73,7 @@ class JournalTasks:
                     endpoint=mailbox.subject,
                     action="registered",
                     since_us=mailbox.since_us,
+                    directory=journaled_directory(mailbox),
                 )
             )
         return bool(old)
@@ -103,4 +106,5 @@ def _delete(segments: list[Path]) -> None:
     for path in segments:
         path.unlink(missing_ok=True)
         bodies_path(path.parent, int(path.stem)).unlink(missing_ok=True)
+        index_path(path).unlink(missing_ok=True)
         log.info("journal: deleted segment %s, past its retention", path.name)

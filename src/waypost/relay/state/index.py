@@ -8,6 +8,7 @@ Failures and answers:
 """
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -17,9 +18,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from waypost.policy.bounds import last_seen_max_pairs
 from waypost.relay.journal.segments import Location, Position
+from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.duplicates import Duplicate
-from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, Message
+from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, DeadLetterCause, Message
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.results import PublishResult
 
@@ -28,7 +31,7 @@ log = logging.getLogger("waypost.relay")
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors of a damaged file: SQLite's messages quote its bytes, which may not be valid text."""
 
-FORMAT = 2
+FORMAT = 3
 _ROWS_PER_STATEMENT = 200
 
 _STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed"}
@@ -50,6 +53,8 @@ _COLUMNS = (
     "via",
     "reason",
     "failed_at_us",
+    "tier",
+    "cause",
 )
 
 
@@ -57,7 +62,7 @@ class Changes(msgspec.Struct):
     """The content of one checkpoint."""
 
     position: Position
-    endpoints: list[tuple[str, int | None]]
+    endpoints: list[tuple[str, int | None, str]]
     messages: list[tuple[str | int, ...]]
     gone: list[int]
     last_seen: Mapping[tuple[str, str], int]
@@ -72,16 +77,20 @@ class Index:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         in_memory = str(path) == ":memory:"
+        if not in_memory and not read_only:
+            # SQLite gives its other files the mode of this one.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            path.chmod(0o600)
         target = _read_only_uri(path) if read_only else str(path)
         self._connection = _connect(target, uri=read_only)
         self._read_only = read_only
+        self._pairs_most = 0
+        """Never less than the number of last-seen pairs, if the file is written."""
         try:
             self._begin()
         except DAMAGED:
             self._connection.close()
             raise
-        if not in_memory and not read_only:
-            path.chmod(0o600)
         # Lookups run while another thread writes a checkpoint.
         self._reader = self._connection if in_memory else _connect(target, uri=read_only)
 
@@ -95,6 +104,10 @@ class Index:
         if not self._connection.execute("select count(*) from sqlite_master").fetchone()[0]:
             # Only in a new file: a table missing from an old file must not look empty.
             self._connection.executescript(_statement("schema.sql"))
+        elif self._connection.execute("select 1 from position where format = 2").fetchone():
+            # Not rebuilt from the journal, which may no longer have all last-seen pairs.
+            self._connection.executescript(_statement("from_format_2.sql"))
+        self._pairs_most = self._count_pairs()
 
     def close(self) -> None:
         """Merge the write-ahead log into the file, and close it."""
@@ -121,15 +134,15 @@ class Index:
 
     def load(self, state: RelayState) -> None:
         """Fill an empty state with endpoints and messages."""
-        for subject, since_us in self._connection.execute(
-            "select subject, since_us from endpoints order by since_us, subject"
+        for row in self._connection.execute(
+            "select subject, since_us, directory from endpoints order by since_us, subject"
         ):
-            state.restore_endpoint(subject, since_us)
+            state.restore_endpoint(*row)
         for row in self._connection.execute("select * from messages order by ordering"):
             message = from_row(row)
             mailbox = state.mailbox(message.endpoint)
             if message.state is DEAD:
-                mailbox.dead[message.id] = message
+                mailbox.add_dead(message)
             else:
                 mailbox.add(message)
             if message.state is LEASED:
@@ -171,12 +184,15 @@ class Index:
             if changes.replace_all:
                 run("delete from endpoints")
                 run("delete from messages")
-            self._delete("endpoints", "subject", [s for s, at in changes.endpoints if at is None])
+            ended = [subject for subject, at_us, _ in changes.endpoints if at_us is None]
+            self._delete("endpoints", "subject", ended)
             self._put("endpoints", [row for row in changes.endpoints if row[1] is not None])
             self._delete("messages", "ordering", changes.gone)
             self._put("messages", changes.messages)
             seen = changes.last_seen.items()
             self._put("last_seen", [(*pair, at_ms) for pair, at_ms in seen])
+            self._pairs_most += len(seen)
+            self._forget_surplus_pairs()
             firsts = changes.duplicates.items()
             self._put(
                 "duplicates",
@@ -190,6 +206,20 @@ class Index:
         except BaseException:
             run("rollback")
             raise
+
+    def _forget_surplus_pairs(self) -> None:
+        """Forget some last-seen pairs if there are too many; a tenth at once, as it takes long."""
+        if self._pairs_most <= last_seen_max_pairs:
+            return
+        self._pairs_most = self._count_pairs()
+        if self._pairs_most > last_seen_max_pairs:
+            surplus = self._pairs_most - least_remembered_pairs()
+            self._connection.execute(_statement("forget_pairs.sql"), (surplus,))
+            self._pairs_most -= surplus
+            log.info("index: %d last-seen pairs forgotten", surplus)
+
+    def _count_pairs(self) -> int:
+        return int(self._connection.execute("select count(*) from last_seen").fetchone()[0])
 
     def _put(self, table: str, rows: Sequence[tuple[str | int | None, ...]]) -> None:
         """Insert or replace rows, many per statement.
@@ -219,6 +249,11 @@ class Index:
         return sorted(self._connection.execute(f"select * from {table}").fetchall())
 
 
+def least_remembered_pairs() -> int:
+    """Return how many last-seen pairs are left when some were forgotten."""
+    return last_seen_max_pairs - last_seen_max_pairs // 10
+
+
 def take_changes(state: RelayState, position: Position, *, replace_all: bool = False) -> Changes:
     """Take the changes of `state` since the last checkpoint, and mark them as taken.
 
@@ -234,11 +269,13 @@ def take_changes(state: RelayState, position: Position, *, replace_all: bool = F
             gone.append(order)
         else:
             messages.append(to_row(message))
-    endpoints: list[tuple[str, int | None]] = []
+    endpoints: list[tuple[str, int | None, str]] = []
     for subject in state.dirty_endpoints:
         mailbox = state.mailboxes.get(subject)
-        since_us = mailbox.since_us if mailbox is not None and mailbox.registered else None
-        endpoints.append((subject, since_us))
+        if mailbox is not None and mailbox.registered:
+            endpoints.append((subject, mailbox.since_us, journaled_directory(mailbox)))
+        else:
+            endpoints.append((subject, None, ""))
     state.dirty = {}
     state.dirty_endpoints = set()
     state.indexed_seq = position.seq
@@ -281,6 +318,8 @@ def to_row(m: Message) -> tuple[str | int, ...]:
         m.via,
         m.reason,
         m.failed_at_us,
+        m.tier,
+        m.cause.value,
     )
 
 
@@ -288,8 +327,8 @@ def from_row(row: tuple[object, ...]) -> Message:
     """Return the message of a row of the table `messages`."""
     fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     location = Location(*(fields.pop(name) for name in ("segment", "offset", "length")))
-    state = _STATE[fields.pop("state")]
-    return Message(location=location, state=state, **fields)
+    state, cause = _STATE[fields.pop("state")], DeadLetterCause(fields.pop("cause"))
+    return Message(location=location, state=state, cause=cause, **fields)
 
 
 def _duplicate(at_us: int, result: str) -> Duplicate:

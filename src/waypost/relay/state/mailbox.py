@@ -7,7 +7,7 @@ Rule 3  A returned message keeps its queue position.
 
 from collections import deque
 from collections.abc import Iterable
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 
@@ -32,11 +32,23 @@ PENDING, LEASED, DEAD, GONE = MessageState
 """Module-level aliases: attribute access on an Enum class is slow, and this runs per message."""
 
 
+class DeadLetterCause(StrEnum):
+    """What made a message a dead letter."""
+
+    NOT_DEAD = ""
+    REJECTED = "rejected"
+    FAILED = "failed"
+    EVICTED = "evicted"
+
+
+NOT_DEAD, REJECTED, FAILED, EVICTED = DeadLetterCause
+
+
 class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
-    `probe`: a half-open breaker waits for its outcome. `cached` holds its arrival and its payload
-    as JSON, or None.
+    `tier` is that of its sender on arrival. `probe`: a half-open breaker waits for its outcome.
+    `cause` is that of a dead letter. `cached` holds its arrival and its payload as JSON, or None.
     """
 
     id: str
@@ -47,6 +59,7 @@ class Message(msgspec.Struct, gc=False):
     ttl: int
     at_us: int
     location: Location
+    tier: int
     state: MessageState = PENDING
     queued: bool = True
     attempt: int = 0
@@ -56,6 +69,7 @@ class Message(msgspec.Struct, gc=False):
     probe: bool = False
     reason: str = ""
     failed_at_us: int = 0
+    cause: DeadLetterCause = NOT_DEAD
     cached: tuple[Accepted | Rejected, bytes] | None = None
 
 
@@ -70,6 +84,7 @@ def message_from_event(event: Accepted | Rejected, location: Location) -> Messag
         ttl=event.budget.ttl,
         at_us=event.at_us,
         location=location,
+        tier=event.tier,
     )
 
 
@@ -86,6 +101,7 @@ class Mailbox:
         "queue",
         "registered",
         "registered_seq",
+        "rejected",
         "since_us",
         "subject",
     )
@@ -100,6 +116,8 @@ class Mailbox:
         self.leased_count = 0
         self.live: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
+        self.rejected = Occupancy()
+        """Of the dead letters, those that were rejected on arrival."""
         self.queue: deque[Message] = deque()
         self.earliest_ttl = NO_LIMIT
         """No pending message expires before this; it may be too early, never too late."""
@@ -126,7 +144,7 @@ class Mailbox:
             self.leased_count += 1
         self.queue.append(message)
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
-        self.occupancy.add(message.sender, message.size)
+        self.occupancy.add(message.sender, message.size, message.tier)
 
     def requeue(self, message: Message) -> None:
         """Return a leased message to its queue position."""
@@ -152,17 +170,33 @@ class Mailbox:
             self.leased_count -= 1
         message.state = GONE
         del self.live[message.id]
-        self.occupancy.remove(message.sender, message.size)
+        self.occupancy.remove(message.sender, message.size, message.tier)
         if message.queued and len(self.queue) > 2 * len(self.live) + _STALE_QUEUE_ENTRIES_MAX:
             self._compact_queue()
 
-    def dead_letter(self, message: Message, reason: str, at_us: int) -> None:
+    def dead_letter(
+        self, message: Message, cause: DeadLetterCause, reason: str, at_us: int
+    ) -> None:
         """Turn a live message into a dead letter."""
         self.remove(message)
         message.state = DEAD
+        message.cause = cause
         message.reason = reason
         message.failed_at_us = at_us
+        self.add_dead(message)
+
+    def add_dead(self, message: Message) -> None:
+        """Add a dead letter."""
         self.dead[message.id] = message
+        if message.cause is REJECTED:
+            self.rejected.add(message.sender, message.size, message.tier)
+
+    def remove_dead(self, message_id: str) -> Message | None:
+        """Remove a dead letter, and return it if there is one with this id."""
+        message = self.dead.pop(message_id, None)
+        if message is not None and message.cause is REJECTED:
+            self.rejected.remove(message.sender, message.size, message.tier)
+        return message
 
     def take(
         self,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.files import is_transient
 from waypost.policy.bounds import payloads_in_memory_max_bytes
 from waypost.policy.budgets import spend
 from waypost.relay.errors import RelayError
@@ -17,6 +18,7 @@ from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.events import Accepted, Rejected
 
 _OPEN_FILES_MAX = 16
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
 
 class PayloadStore:
@@ -27,7 +29,8 @@ class PayloadStore:
         self._committed_seq = committed_seq
         self._cached: deque[Message] = deque()
         self._cached_bytes = 0
-        self._files: dict[Path, int] = {}
+        # Never empty, so that there is always a descriptor to use again.
+        self._files: dict[Path, int] = {directory: os.open(directory, _FLAGS)}
 
     def cache(self, message: Message, event: Accepted | Rejected, content: bytes) -> None:
         """Cache the arrival and the payload of a message just stored."""
@@ -104,9 +107,22 @@ class PayloadStore:
         descriptor = self._files.get(path)
         if descriptor is None:
             if len(self._files) >= _OPEN_FILES_MAX:
-                os.close(self._files.pop(next(iter(self._files))))
-            descriptor = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._close_oldest()
+            descriptor = self._files[path] = self._open(path)
         return os.pread(descriptor, length, offset)
+
+    def _open(self, path: Path) -> int:
+        """Open a file; if the process has no descriptor left, in place of another open file."""
+        try:
+            return os.open(path, _FLAGS)
+        except OSError as problem:
+            if not is_transient(problem) or not self._files:
+                raise
+        self._close_oldest()
+        return os.open(path, _FLAGS)
+
+    def _close_oldest(self) -> None:
+        os.close(self._files.pop(next(iter(self._files))))
 
 
 def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:

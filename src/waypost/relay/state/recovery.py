@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.relay.data_dir import DataDir, sync_directory
+from waypost.relay.data_dir import DataDir, replace_file, sync_directory
 from waypost.relay.journal.segments import (
     Batch,
     Damage,
@@ -198,5 +198,5 @@ def set_aside(data: DataDir, path: Path, damage: Damage) -> None:
     data.damaged.mkdir(mode=0o700, exist_ok=True)
     copy = damaged_copy(data, path, damage)
     if not copy.exists():
-        copy.write_bytes(path.read_bytes()[damage.start : damage.end])
+        replace_file(copy, path.read_bytes()[damage.start : damage.end])
         log.error("journal: damaged bytes of %s set aside as %s", path.name, copy)

@@ -6,7 +6,7 @@ Rule 3  Breakers are not part of the state; they start closed.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,18 +17,23 @@ from waypost.policy.bounds import (
     last_seen_in_memory_max_pairs,
     waits_in_memory_max,
 )
-from waypost.policy.rate_limits import RateWindows
+from waypost.policy.rate_limits import RateWindows, network_window
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 from waypost.policy.subject_index import SubjectIndex
-from waypost.policy.tiers import Tier, sender_tier
-from waypost.relay.data_dir import endpoint_hash
+from waypost.policy.tiers import UNKNOWN, Tier, sender_tier
 from waypost.relay.journal.segments import Location
+from waypost.relay.state.directories import Directories
 from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_result
 from waypost.relay.state.mailbox import (
     DEAD,
+    EVICTED,
+    FAILED,
     GONE,
     LEASED,
+    NOT_DEAD,
     PENDING,
+    REJECTED,
+    DeadLetterCause,
     Mailbox,
     Message,
     message_from_event,
@@ -47,6 +52,7 @@ class RelayState:
         self.seq = 0
         self.at_us = 0
         self.mailboxes: dict[str, Mailbox] = {}
+        self._directories = Directories()
         self.endpoints: SubjectIndex[Mailbox] = SubjectIndex()
         self.windows = RateWindows()
         self.last_seen: WriteBehind[tuple[str, str], int] = WriteBehind(
@@ -99,16 +105,17 @@ class RelayState:
         """Return the mailbox of `subject`; create it if it is new."""
         mailbox = self.mailboxes.get(subject)
         if mailbox is None:
-            mailbox = self.mailboxes[subject] = Mailbox(subject, endpoint_hash(subject))
+            mailbox = self.mailboxes[subject] = self._directories.create_mailbox(subject)
         return mailbox
 
     def registered(self) -> Iterator[Mailbox]:
         """Return the mailboxes of registered endpoints, in order of registration."""
         return (self.mailboxes[subject] for subject in self._tickets)
 
-    def restore_endpoint(self, subject: str, since_us: int) -> None:
-        """Register an endpoint as of `since_us`."""
+    def restore_endpoint(self, subject: str, since_us: int, directory: str = "") -> None:
+        """Register an endpoint as of `since_us`; `directory` is as journaled."""
         mailbox = self.mailbox(subject)
+        self._directories.restore(mailbox, directory)
         mailbox.since_us = since_us
         if not mailbox.registered:
             mailbox.registered = True
@@ -139,16 +146,32 @@ class RelayState:
         received_ms = self.last_seen.get((recipient, sender))
         return sender_tier(sender, now_ms, received_ms, now_ms, window_ms)
 
+    def tiers(
+        self, senders: Iterable[str], recipient: str, now_ms: int, window_ms: int
+    ) -> dict[str, int]:
+        """Return the `tier` of each of `senders`, as if it sent a message now."""
+        return {sender: self.tier(sender, recipient, now_ms, window_ms) for sender in senders}
+
+    def has_contact(self, recipient: str, sender: str) -> bool:
+        """Return whether `recipient` ever wrote to `sender`, which then is no stranger to it."""
+        received_ms = self.last_seen.get((recipient, sender))
+        return sender_tier(sender, None, received_ms, 0, 0) is not UNKNOWN
+
     def count_publish(self, event: events.Accepted | events.Rejected) -> None:
         """Count a publish in its sender's rate window, once, if it passed the rate limit."""
         if event.part == 0 and _passed_rate_limit(event):
-            self.windows.record(event.sender, event.at_us // 1000)
+            at_ms = event.at_us // 1000
+            self.windows.record(event.sender, at_ms)
+            if event.network:
+                self.windows.record(network_window(event.sender, event.network), at_ms)
 
     def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
         """Update rate window, last-seen pair and duplicate id of an arrival."""
         at_ms = event.at_us // 1000
         if event.part == 0:
             self.windows.record(event.sender, at_ms)
+            if event.network:
+                self.windows.record(network_window(event.sender, event.network), at_ms)
         if event.endpoint:
             self.last_seen.put((event.sender, event.endpoint), at_ms)
         if event.chosen_id:
@@ -180,16 +203,17 @@ class RelayState:
         self.counts[f"rejected.{event.reason}"] += event.count
         if _passed_rate_limit(event):
             self._note_arrival(event)
-        if event.reason not in DEAD_LETTERED:
+        if event.reason not in DEAD_LETTERED or not event.kept:
             return None
         mailbox = self.mailbox(event.endpoint)
         message = message_from_event(event, location)
         message.state = DEAD
         message.queued = False
+        message.cause = REJECTED
         message.reason = event.detail
         message.failed_at_us = event.at_us
         self._forget_dead(mailbox, event.id)
-        mailbox.dead[event.id] = message
+        mailbox.add_dead(message)
         self.dirty[event.seq] = message
         return message
 
@@ -197,6 +221,7 @@ class RelayState:
         """Remove the mailbox of an unregistered endpoint after its last message."""
         if not mailbox.registered and mailbox.empty:
             self.mailboxes.pop(mailbox.subject, None)
+            self._directories.remove(mailbox)
 
     def _find_live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
         mailbox = self.mailbox(event.endpoint)
@@ -213,7 +238,7 @@ class RelayState:
             self.dirty[message.order] = message
 
     def _forget_dead(self, mailbox: Mailbox, message_id: str) -> Message | None:
-        message = mailbox.dead.pop(message_id, None)
+        message = mailbox.remove_dead(message_id)
         if message is not None:
             message.state = GONE
             self._mark_removed(message)
@@ -250,22 +275,24 @@ class RelayState:
         if message is not None:
             self.dirty[message.order] = message
             message.not_before_us = event.not_before_us
+            if event.uncounted and message.attempt:
+                message.attempt -= 1
             mailbox.requeue(message)
 
     def _failed(self, event: events.Failed, location: Location) -> None:
         self.counts["failed"] += 1
-        self._dead_letter(event, event.reason)
+        self._dead_letter(event, FAILED)
 
     def _evicted(self, event: events.Evicted, location: Location) -> None:
         self.counts["evicted"] += 1
-        self._dead_letter(event, event.reason)
+        self._dead_letter(event, EVICTED)
 
-    def _dead_letter(self, event: events.Failed | events.Evicted, reason: str) -> None:
+    def _dead_letter(self, event: events.Failed | events.Evicted, cause: DeadLetterCause) -> None:
         mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
             self.dirty[message.order] = message
-            mailbox.dead_letter(message, reason, event.at_us)
+            mailbox.dead_letter(message, cause, event.reason, event.at_us)
 
     def _expired(self, event: events.Expired, location: Location) -> None:
         self.counts["purged" if event.was == "dead" else "expired"] += 1
@@ -290,8 +317,11 @@ class RelayState:
             state=PENDING,
             queued=True,
             probe=False,
+            attempt=0,
+            not_before_us=0,
             reason="",
             failed_at_us=0,
+            cause=NOT_DEAD,
         )
         mailbox.add(message)
         self.dirty[message.order] = message
@@ -308,7 +338,7 @@ class RelayState:
     def _endpoint_changed(self, event: events.EndpointChanged, location: Location) -> None:
         self.dirty_endpoints.add(event.endpoint)
         if event.action == "registered":
-            self.restore_endpoint(event.endpoint, event.since_us or event.at_us)
+            self.restore_endpoint(event.endpoint, event.since_us or event.at_us, event.directory)
             self.mailboxes[event.endpoint].registered_seq = event.seq
             return
         mailbox = self.mailbox(event.endpoint)

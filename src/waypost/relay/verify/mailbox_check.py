@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 
 import msgspec
 
-from waypost.relay.data_dir import DataDir, endpoint_hash
+from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.segments import Damage, Location, bodies_path
 from waypost.relay.maildir.maildir import Maildir
@@ -97,7 +97,7 @@ class MailboxCheck:
         payloads.close()
 
     def _content(self, message: Message, payloads: PayloadStore) -> Iterator[Finding]:
-        hash_, folder = endpoint_hash(message.endpoint), FOLDER[message.state]
+        hash_, folder = self._state.mailboxes[message.endpoint].hash, FOLDER[message.state]
         try:
             envelope = payloads.stored_envelope(message)
             found = self._maildir.read(hash_, folder, message.id)
@@ -132,7 +132,7 @@ class MailboxCheck:
 
     def _payload_in_file(self, message: Message) -> bytes:
         """Return the payload in the message's mailbox file, or b"" if there is none."""
-        hash_ = endpoint_hash(message.endpoint)
+        hash_ = self._state.mailboxes[message.endpoint].hash
         for folder in ("new", "cur", "failed"):
             try:
                 content = self._maildir.read(hash_, folder, message.id)

@@ -12,7 +12,8 @@ create table if not exists position (
 
 create table if not exists endpoints (
     subject   text primary key,
-    since_us  integer not null
+    since_us  integer not null,
+    directory text not null
 ) without rowid;
 
 -- One row for each message and endpoint: live ones ('new', 'cur') and dead letters ('failed').
@@ -33,7 +34,9 @@ create table if not exists messages (
     not_before_us integer not null,
     via           text not null,
     reason        text not null,
-    failed_at_us  integer not null
+    failed_at_us  integer not null,
+    tier          integer not null,
+    cause         text not null
 );
 
 -- When each sender last wrote to each recipient.

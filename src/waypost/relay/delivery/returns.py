@@ -1,0 +1,160 @@
+"""Returns: messages that were not acknowledged go back to their queues, and not endlessly.
+
+Rule 1  A nack or a timeout is a failed delivery. The policy decides when the message is delivered
+        again, and whether.
+Rule 2  When a consumer disconnects, only the delivery of its oldest message in flight has failed:
+        probably the agent was working on it. Its delay pauses the whole mailbox, so that the order
+        holds. The others were fetched ahead, and are released.
+Rule 3  A release is without a verdict and does not count. A mailbox with many releases pauses.
+Rule 4  While a mailbox pauses, neither leases nor consumers get its messages. An acknowledgement
+        ends the pause.
+Rule 5  When the relay itself stops, nothing counts and nothing pauses.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from waypost.policy.bounds import pauses_in_memory_max
+from waypost.policy.redelivery import decide_redelivery, mailbox_pause_ms
+from waypost.policy.settings import Settings
+from waypost.relay.clock import Cancel, Timers
+from waypost.relay.delivery.transitions import Transitions
+from waypost.relay.state.index import all_messages
+from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Message
+
+
+class Releases(msgspec.Struct):
+    """Releases of one mailbox since its last acknowledgement, and the end of its pause."""
+
+    count: int = 0
+    paused_until_us: int = 0
+
+
+class Returns:
+    """Returns messages, and notifies their consumers when a delay or a pause ends."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        transitions: Transitions,
+        timers: Timers,
+        settings: Callable[[], Settings],
+    ) -> None:
+        self._ledger = ledger
+        self._transitions = transitions
+        self._timers = timers
+        self._settings = settings
+        self._releases: dict[str, Releases] = {}
+        self._due: list[tuple[int, str]] = []
+        self._cancel_timer: Cancel | None = None
+        self._timer_at_us = 0
+
+    def fail(self, message: Message, reason: str, via: str, delay_us: int = 0) -> None:
+        """Return a message whose delivery failed, for `delay_us` at least, or dead-letter it."""
+        verdict = decide_redelivery(message.id, message.attempt, self._settings().redelivery)
+        if verdict.reason is not None:
+            self._transitions.fail(message, verdict.reason, via=via)
+            return
+        not_before_us = self._after(max(delay_us, verdict.delay_ms * 1000))
+        self._transitions.release(message, reason, not_before_us)
+        self._notify_at(message.endpoint, not_before_us)
+
+    def release(self, messages: Iterable[Message], reason: str, delay_us: int = 0) -> None:
+        """Return messages of one mailbox without a verdict, for `delay_us` at least."""
+        not_before_us, message = self._after(delay_us), None
+        for message in messages:
+            self._transitions.release(message, reason, not_before_us, uncounted=True)
+            self._count_release(message.endpoint)
+        if message is not None:
+            self._notify_at(message.endpoint, not_before_us)
+
+    def disconnect(self, in_flight: Sequence[Message], reason: str, via: str) -> None:
+        """Return the messages of a consumer that has disconnected, given in order."""
+        self.release(reversed(in_flight[1:]), reason)
+        oldest = in_flight[0]
+        verdict = decide_redelivery(oldest.id, oldest.attempt, self._settings().redelivery)
+        if verdict.reason is not None:
+            self._transitions.fail(oldest, verdict.reason, via=via)
+            return
+        self._transitions.release(oldest, reason)
+        if verdict.delay_ms:
+            self._pause(oldest.endpoint, verdict.delay_ms)
+
+    def is_paused(self, subject: str) -> bool:
+        """Return whether the deliveries of a mailbox pause."""
+        if not self._releases:
+            return False
+        releases = self._releases.get(subject)
+        return releases is not None and releases.paused_until_us > self._ledger.now_us()
+
+    def on_acked(self, subject: str) -> None:
+        """Forget the releases of a mailbox, and end its pause."""
+        if self._releases and self._releases.pop(subject, None) is not None:
+            self._ledger.wake(subject)
+
+    def resume_delays(self) -> None:
+        """Set the timer for messages that were delayed before the relay was opened."""
+        now_us = self._ledger.now_us()
+        delays = {
+            (message.not_before_us, message.endpoint)
+            for message in all_messages(self._ledger.state)
+            if message.not_before_us > now_us
+        }
+        for not_before_us, subject in delays:
+            self._notify_at(subject, not_before_us)
+
+    def stop(self) -> None:
+        """Set no more timers."""
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+
+    def _after(self, delay_us: int) -> int:
+        return self._ledger.now_us() + delay_us if delay_us else 0
+
+    def _count_release(self, subject: str) -> None:
+        releases = self._releases_of(subject)
+        releases.count += 1
+        pause_ms = mailbox_pause_ms(releases.count)
+        if pause_ms:
+            self._pause(subject, pause_ms)
+
+    def _pause(self, subject: str, pause_ms: int) -> None:
+        releases, until_us = self._releases_of(subject), self._after(pause_ms * 1000)
+        if until_us > releases.paused_until_us:
+            releases.paused_until_us = until_us
+            self._notify_at(subject, until_us)
+
+    def _releases_of(self, subject: str) -> Releases:
+        releases = self._releases.get(subject)
+        if releases is None:
+            if len(self._releases) >= pauses_in_memory_max:
+                del self._releases[next(iter(self._releases))]
+            releases = self._releases[subject] = Releases()
+        return releases
+
+    def _notify_at(self, subject: str, at_us: int) -> None:
+        """Notify the consumers of `subject` at `at_us`, unless that is 0."""
+        if at_us:
+            heapq.heappush(self._due, (at_us, subject))
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self._due or 0 < self._timer_at_us <= self._due[0][0]:
+            return
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+        self._timer_at_us = self._due[0][0]
+        self._cancel_timer = self._timers.call_at(self._timer_at_us, self._notify_due)
+
+    def _notify_due(self) -> None:
+        now_us = self._ledger.now_us()
+        subjects: dict[str, None] = {}
+        while self._due and self._due[0][0] <= now_us:
+            subjects[heapq.heappop(self._due)[1]] = None
+        self._timer_at_us = 0
+        self._set_timer()
+        for subject in subjects:
+            self._ledger.listeners.visible(subject)

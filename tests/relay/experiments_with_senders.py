@@ -1,0 +1,29 @@
+"""Experiments about limits of senders; `experiments` lists them with their outcomes."""
+
+from typing import TYPE_CHECKING
+
+from waypost import Draft
+from waypost.policy.signal_limits import SignalWindows
+
+if TYPE_CHECKING:
+    from tests.relay.experiments import Bench
+
+
+async def senders_of_patterns(bench: "Bench") -> int:
+    drafts = [Draft("agent.*", 1, sender=sender) for sender in ("agent.c", "_anonymous")]
+    return sum(one.delivered_to == 2 for one in await bench.relay.publish_many(drafts))
+
+
+async def signals_admitted(bench: "Bench") -> int:
+    admit, limits = SignalWindows().admit, bench.relay.settings.signals
+    signals = [("agent.b", "agent.c")[number % 2] for number in range(300)]
+    return [admit("agent.a", to, at * 10, limits) for at, to in enumerate(signals)].count("")
+
+
+async def signal_max_bytes(bench: "Bench") -> int:
+    return bench.relay.settings.signals.max_bytes
+
+
+async def accepted_of_a_network(bench: "Bench") -> int:
+    drafts = [Draft("agent.a", 1, sender="_anonymous", network="n1")] * 5
+    return sum(one.delivered_to for one in await bench.relay.publish_many(drafts))
