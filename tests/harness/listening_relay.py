@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from waypost import RateLimitConfig, Settings
+from waypost.policy.names import NamesConfig
 from waypost.server.context import ServeOptions, ServerContext
 from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
 
@@ -21,6 +22,7 @@ def served_settings(**fields: Any) -> Settings:
         "durability": "async",  # these tests are not about power cuts
         "watch_files": False,
         "rate_limit": RateLimitConfig(enabled=False),
+        "names": NamesConfig(new_per_minute=100_000, new_per_address_minute=100_000),
     }
     return msgspec.structs.replace(SERVED_SETTINGS, **{**defaults, **fields})
 
@@ -31,8 +33,9 @@ class ListeningRelay:
     def __init__(self, data_dir: Path, settings: Settings) -> None:
         self.settings = settings
         self.options = ServeOptions()
+        self.listen = Listen(port=0)
         self.url = ""
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._stack = AsyncExitStack()
         self._context: ServerContext | None = None
         self._task: asyncio.Task[None] | None = None
@@ -52,10 +55,10 @@ class ListeningRelay:
         return int(self.url.rpartition(":")[2] or 0)
 
     async def start(self) -> None:
-        opening = open_context(self._data_dir, self.options, settings=self.settings)
+        opening = open_context(self.data_dir, self.options, settings=self.settings)
         self._context = await self._stack.enter_async_context(opening)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        listen = Listen(port=self.port)
+        listen = msgspec.structs.replace(self.listen, port=self.port)
         self._task = asyncio.create_task(serve(self.context, listen, ready.set_result))
         await asyncio.wait([ready, self._task], return_when=asyncio.FIRST_COMPLETED)
         self.url = ready.result()
@@ -87,9 +90,12 @@ def sigterm_ignored() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def listening(data_dir: Path, **fields: Any) -> AsyncIterator[ListeningRelay]:
+async def listening(
+    data_dir: Path, *, listen: Listen | None = None, **fields: Any
+) -> AsyncIterator[ListeningRelay]:
     """Serve the relay of `data_dir` until the block ends; keywords are fields of `Settings`."""
     relay = ListeningRelay(data_dir, served_settings(**fields))
+    relay.listen = listen or relay.listen
     with sigterm_ignored():
         try:
             await relay.start()

@@ -13,6 +13,7 @@ from tests.server.sessions.memory_server import MemoryServer, ServerLauncher
 from tests.server.sessions.raw_agent import RawAgent
 from tests.server.sessions.transports import MemoryTransport, SocketTransport
 from waypost.client.identity import Identity
+from waypost.server.server import Listen
 from waypost.testing import ManualClock
 from waypost.wire.frames import JSON_PROTOCOL
 
@@ -87,10 +88,11 @@ async def serving(data: Path) -> AsyncIterator[ServeRelay]:
     """Give a function that serves the relay of `data`; its keywords are fields of `Settings`."""
     started: list[SocketRelay] = []
 
-    async def start(**fields: Any) -> SocketRelay:
+    async def start(listen: Listen | None = None, **fields: Any) -> SocketRelay:
         while started:
             await started.pop().stop()
         relay = SocketRelay(data, served_settings(**fields))
+        relay.listen = listen or relay.listen
         started.append(relay)
         await relay.start()
         return relay

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from waypost.server.logs import JsonLines, PlainLines, configure_logs
+from waypost.server.logs import (
+    KINDS_MAX,
+    REPEATS_MAX,
+    BoundedHandler,
+    JsonLines,
+    PlainLines,
+    configure_logs,
+)
 
 
 def record(message: str = "hello %s", *args: object, **extra: Any) -> logging.LogRecord:
@@ -76,3 +83,34 @@ def test_the_format_depends_on_the_stream(terminal: bool, first: str) -> None:
     [line] = stream.getvalue().splitlines()
     assert line.startswith(first)
     assert "heard" in line
+
+
+def lines_of(stream: io.StringIO) -> list[str]:
+    return [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
+
+
+def test_equal_lines_are_bounded_in_a_minute_and_counted() -> None:
+    stream = io.StringIO()
+    handler = BoundedHandler(stream)
+    handler.setFormatter(JsonLines())
+    for number in range(100):
+        handler.handle(record("bad frame of %s", number))
+        if number % 50 == 0:
+            handler.handle(record("another"))
+    expected = ["bad frame of 0", "another", *(f"bad frame of {number}" for number in range(1, 10))]
+    assert lines_of(stream) == [*expected, "another"]
+    later = record("bad frame of %s", "later")
+    later.created += 61
+    handler.handle(later)
+    assert lines_of(stream)[-2:] == [
+        "90 more lines like this: bad frame of 99",
+        "bad frame of later",
+    ]
+
+
+def test_texts_that_are_all_different_are_bounded_together() -> None:
+    stream = io.StringIO()
+    handler = BoundedHandler(stream)
+    for number in range(5000):
+        handler.handle(record(f"text {number}"))
+    assert len(stream.getvalue().splitlines()) == KINDS_MAX + REPEATS_MAX

@@ -3,17 +3,18 @@
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-from waypost.policy.bounds import payload_max_bytes
+from waypost.policy.bounds import connections_max, payload_max_bytes
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
+from waypost.server.names import Names
 from waypost.server.sessions.hub import Hub
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -23,13 +24,15 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Options of serving a relay; its decisions about messages follow from `Settings`.
 
     `anonymous`: allow publishing without a token. `show_pressure`: show senders how full
-    mailboxes are. `batch`: the default number of messages in one response. `unconfirmed_max`:
-    messages sent to a connected agent before it acknowledges any. `lake`: the directory of the
-    pipeline's tables and report; None is `lake` in the data directory.
+    mailboxes are. `metrics`: who may read `/metrics`, anyone or only the operator. `batch`: the
+    default number of messages in one response. `unconfirmed_max`: messages sent to a connected
+    agent before it acknowledges any. `lake`: the directory of the pipeline's tables and report;
+    None is `lake` in the data directory.
     """
 
     anonymous: bool = True
     show_pressure: bool = False
+    metrics: Literal["open", "operator"] = "open"
     mailboxes_made_max: Positive = 100_000
     batch: Positive = 50
     unconfirmed_max: Positive = 256
@@ -37,7 +40,16 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The limit of a request with messages: the largest payload fits, with its header."""
     answer_max_bytes: Positive = 16 * 1024 * 1024
     """The limit of messages in one response, unless it holds a single message."""
+    connections_max: Positive = connections_max
+    """TCP connections at once; fewer if the process may not open that many files."""
     lake: Path | None = None
+
+
+@dataclass
+class ArrivingBodies:
+    """The bytes of request bodies that are not complete yet."""
+
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +60,12 @@ class ServerContext:
     authenticator: Authenticator
     hub: Hub
     mailboxes: MailboxFactory
+    names: Names
     options: ServeOptions
     http_metrics: HttpMetrics
     sampler: Sampler
     lake: Path
     clock: Clock = system_clock
+    arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     """Held while the journal is read for one caller, so that no caller occupies the disk alone."""

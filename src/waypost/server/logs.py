@@ -1,15 +1,19 @@
 """Logs of a served relay: one JSON object per line, or plain text on a terminal.
 
 Fields given as `extra` are added to `time`, `level`, `logger` and `message`. No content of a
-message can start a new line.
+message can start a new line. Of one kind of line, `REPEATS_MAX` are written in a minute: what a
+client can repeat does not fill the disk.
 """
 
 import logging
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import msgspec
+
+from waypost.wire.printable import printable
 
 _STANDARD = {
     *vars(logging.makeLogRecord({})),
@@ -18,6 +22,14 @@ _STANDARD = {
     "color_message",
     "taskName",
 }
+
+
+MINUTE_S = 60.0
+REPEATS_MAX = 10
+"""Lines of one kind in a minute; the rest is counted."""
+KINDS_MAX = 500
+_Kind = tuple[str, int, str]
+_OTHER: _Kind = ("", 0, "")
 
 
 class JsonLines(logging.Formatter):
@@ -43,9 +55,45 @@ class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line; the traceback of an exception follows."""
         extra = "".join(f" {name}={value}" for name, value in _extra(record).items())
-        message = record.getMessage().replace("\n", "\\n")
-        line = f"{_instant(record)} {record.levelname.lower():7} {message}{extra}"
+        text = printable(record.getMessage() + extra)
+        line = f"{_instant(record)} {record.levelname.lower():7} {text}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class BoundedHandler(logging.StreamHandler[TextIO]):
+    """Writes `REPEATS_MAX` lines of a kind in a minute, and later how many more there were.
+
+    Lines are of one kind if logger, level and text are equal, apart from values in the text. The
+    number of omitted lines is written before the next line that is logged after the minute.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._began = 0.0
+        self._counts: Counter[_Kind] = Counter()
+        self._omitted: dict[_Kind, logging.LogRecord] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, or count it."""
+        if record.created - self._began >= MINUTE_S or record.created < self._began:
+            self._begin_minute(record.created)
+        kind = (record.name, record.levelno, str(record.msg))
+        if kind not in self._counts and len(self._counts) >= KINDS_MAX:
+            kind = _OTHER
+        self._counts[kind] += 1
+        if self._counts[kind] <= REPEATS_MAX:
+            super().emit(record)
+        else:
+            self._omitted[kind] = record
+
+    def _begin_minute(self, now: float) -> None:
+        counts, omitted = self._counts, self._omitted
+        self._began, self._counts, self._omitted = now, Counter(), {}
+        for kind, last in omitted.items():
+            more = counts[kind] - REPEATS_MAX
+            fields = {"name": last.name, "levelno": last.levelno, "levelname": last.levelname}
+            text = {"msg": "%d more lines like this: %s", "args": (more, last.getMessage())}
+            super().emit(logging.makeLogRecord({**fields, **text}))
 
 
 def configure_logs(level: str = "info", stream: TextIO | None = None, form: str = "auto") -> None:
@@ -57,7 +105,7 @@ def configure_logs(level: str = "info", stream: TextIO | None = None, form: str 
     stream = stream or sys.stderr
     if form == "auto":
         form = "text" if stream.isatty() else "json"
-    handler = logging.StreamHandler(stream)
+    handler = BoundedHandler(stream)
     handler.setFormatter(PlainLines() if form == "text" else JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("uvicorn.access").disabled = True

@@ -8,7 +8,7 @@ Rule 2  A scrape costs one pass over the mailboxes, and nothing is counted twice
 Counters start at zero with the process.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -60,19 +60,20 @@ class HttpMetrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(self, relay: Relay, connections: int) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+    def render(self, relay: Relay, connections: int, signals: Mapping[str, int]) -> bytes:
+        """Return all metrics in the text format of Prometheus; `signals` are by outcome."""
         registry = CollectorRegistry()
-        registry.register(_RelayCollector(relay, connections))
+        registry.register(_RelayCollector(relay, connections, signals))
         return generate_latest(registry) + generate_latest(self._registry)
 
 
 class _RelayCollector:
     """Reads the metrics of a relay at each scrape."""
 
-    def __init__(self, relay: Relay, connections: int) -> None:
+    def __init__(self, relay: Relay, connections: int, signals: Mapping[str, int]) -> None:
         self._relay = relay
         self._connections = connections
+        self._signals = signals
 
     def describe(self) -> list[Metric]:
         """Return nothing: the registry is created for one scrape."""
@@ -98,6 +99,12 @@ class _RelayCollector:
             "Agents connected by WebSocket.",
             value=self._connections,
         )
+        family = CounterMetricFamily(
+            "waypost_signals", "Signals of agents, by outcome.", labels=["outcome"]
+        )
+        for outcome, count in self._signals.items():
+            family.add_metric([outcome], count)
+        yield family
 
 
 def _by_reason(count: Callable[[str], int]) -> Metric:

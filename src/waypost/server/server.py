@@ -6,52 +6,78 @@ confirmed to a caller was on disk before.
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from waypost.policy.bounds import frame_overhead_max_bytes, payload_max_bytes
+from waypost.policy.bounds import frame_overhead_max_bytes
 from waypost.policy.settings import HousekeepingConfig, Settings
-from waypost.policy.tiers import WEEK_MS, QosConfig
+from waypost.policy.tiers import WEEK_MS, QosConfig, TierLimits
 from waypost.relay.clock import Clock, system_clock
+from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
 from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.gate import Gate
 from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
+from waypost.server.names import Names, names_in_force
+from waypost.server.origins import own_origins, parse_origin
+from waypost.server.proxies import TrustedProxies
 from waypost.server.sessions.hub import Hub
+from waypost.server.sockets.acceptor import Acceptor
+from waypost.server.sockets.http import BoundedHttp
+from waypost.server.sockets.open_files import connections_allowed
+from waypost.server.sockets.websocket import BoundedWebSocket
 from waypost.server.websocket import Connection
+
+log = logging.getLogger("waypost.server")
 
 SERVED_SETTINGS = Settings(
     default_ttl_ms=WEEK_MS,
-    qos=QosConfig(enabled=True),
+    pattern_senders="authenticated",
+    max_fanout=100,
+    qos=QosConfig(enabled=True, strangers=TierLimits(500, 32 * 1024 * 1024)),
     housekeeping=HousekeepingConfig(sweep_interval_ms=5 * 60_000),
 )
 """The defaults of a served relay; `config.json` overrides them."""
 
 SHUTDOWN_WAIT_S = 2.0
 """The time that connected agents have to disconnect."""
-CLOSE_DEADLINE_S = 5.0
-"""The time that a peer has to read the rest and to close its side."""
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
-    """Address to listen on; port 0 is any free port. With `certificate` and `key`, TLS."""
+    """Address to listen on; port 0 is any free port. With `certificate` and `key`, TLS.
+
+    `origins`: the names of the relay, as URLs or HOST[:PORT]; empty stands for the defaults of
+    `own_origins`. `trusted_proxies`: addresses and networks whose `X-Forwarded-For` headers are
+    believed.
+    """
 
     host: str = "127.0.0.1"
     port: int = 7171
     certificate: Path | None = None
     key: Path | None = None
+    origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check origins and proxies. Raises `InvalidInput`."""
+        TrustedProxies(self.trusted_proxies)
+        for one in self.origins:
+            parse_origin(one, self.port or 1)
 
     @property
     def scheme(self) -> str:
@@ -76,19 +102,23 @@ async def open_context(
     async with Relay(
         data_dir, settings=settings, clock=clock, create_mailbox=create_mailbox
     ) as relay:
-        authenticator = Authenticator.open(Path(data_dir), lambda: clock() // 1000)
+        authenticator = Authenticator.open(
+            Path(data_dir), lambda: relay.now_us() // 1000, lambda: names_in_force(relay)
+        )
         try:
             mailboxes = MailboxFactory(
                 relay, options.mailboxes_made_max, authenticator.has_authenticated
             )
+            relay.access.key_of = authenticator.key_of
             hub = Hub(relay, mailboxes)
-            sampler = Sampler(relay, hub)
+            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub)
             try:
                 yield ServerContext(
                     relay=relay,
                     authenticator=authenticator,
                     hub=hub,
                     mailboxes=mailboxes,
+                    names=names,
                     options=options,
                     http_metrics=HttpMetrics(),
                     sampler=sampler,
@@ -96,6 +126,7 @@ async def open_context(
                     clock=clock,
                 )
             finally:
+                await names.close()
                 await sampler.close()
         finally:
             authenticator.close()
@@ -113,34 +144,6 @@ def make_app(context: ServerContext) -> Starlette:
     return app
 
 
-class DeadlineWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol with a hard deadline on close.
-
-    A transport that is closed normally first sends its buffer. To a peer that stays connected and
-    does not read, that takes for ever: the connection would keep its subject occupied.
-    """
-
-    _abort_timer: asyncio.TimerHandle | None = None
-
-    def keepalive_timeout(self) -> None:
-        """Abort the connection of a peer that does not answer pings."""
-        super().keepalive_timeout()
-        self.transport.abort()
-
-    async def run_asgi(self) -> None:
-        """Serve the connection; abort it `CLOSE_DEADLINE_S` after the end if it is still open."""
-        await super().run_asgi()
-        if not self.disconnected:
-            self._abort_timer = self.loop.call_later(CLOSE_DEADLINE_S, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline."""
-        super().connection_lost(exc)
-        if self._abort_timer is not None:
-            self._abort_timer.cancel()
-            self._abort_timer = None
-
-
 class _Server(uvicorn.Server):
     """Reports when it is ready, and disconnects agents and viewers before it stops."""
 
@@ -151,12 +154,35 @@ class _Server(uvicorn.Server):
         self._hub = context.hub
         self._sampler = context.sampler
         self._on_ready = on_ready
+        self._acceptors: list[Acceptor] = []
+        self._connections_max = connections_allowed(context.options.connections_max)
+        self._hub.sessions_max = self._connections_max - self._connections_max // 8
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then report that requests are accepted."""
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
+        await super().startup([])
+        for listener in sockets or []:
+            acceptor = Acceptor(
+                listener,
+                self._make_protocol,
+                self.server_state.connections,
+                connections_max=self._connections_max,
+                tls=self.config.ssl,
+            )
+            acceptor.start(self.config.backlog)
+            self._acceptors.append(acceptor)
+            self.servers.append(cast(asyncio.Server, acceptor))
+        self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """End connections that are past their deadline, once a second."""
+        if counter % 10 == 0:
+            for acceptor in self._acceptors:
+                await acceptor.sweep()
+        return await super().on_tick(counter)
+
+    def _make_protocol(self) -> BoundedHttp:
+        return BoundedHttp(self.config, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Disconnect agents and viewers, then shut down."""
@@ -175,18 +201,48 @@ class _Server(uvicorn.Server):
 async def serve(
     context: ServerContext, listen: Listen, on_ready: Callable[[str], None] = lambda url: None
 ) -> None:
-    """Serve until a stop signal; call `on_ready` with the URL once requests are accepted."""
+    """Serve until a stop signal; call `on_ready` with the URL once requests are accepted.
+
+    The URL has the first name of the relay. Raises `OSError` if it cannot listen, and
+    `RelayStopped` if the journal failed for good.
+    """
     with _bind(listen) as listener:
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        url = f"{listen.scheme}://{shown}:{port}"
-        server = _Server(_config(context, listen), context, lambda: on_ready(url))
-        await server.serve(sockets=[listener])
+        origins = own_origins((host, port), listen.origins, listen.certificate)
+        url = _url(listen, host, port)
+        gate = Gate(make_app(context), origins, TrustedProxies(listen.trusted_proxies))
+        log.info("accepting requests and proofs for %s", origins)
+        server = _Server(_config(gate, listen), context, lambda: on_ready(url))
+        watching = asyncio.create_task(_stop_on_failure(server, context))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            watching.cancel()
+    failure = context.relay.inspect().journal().failure
+    if failure:
+        raise RelayStopped(failure)
+
+
+async def _stop_on_failure(server: _Server, context: ServerContext) -> None:
+    """Stop serving when the journal has failed for good: a new process can recover it."""
+    failure = await context.relay.inspect().journal_failure()
+    log.critical("stopping: %s", failure)
+    server.should_exit = True
+
+
+def _url(listen: Listen, host: str, port: int) -> str:
+    """Return a URL under which the relay accepts requests of this machine."""
+    if listen.origins:
+        return parse_origin(listen.origins[0], port, (listen.scheme,)).url
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = f"[{local}]" if ":" in local else local
+    return f"{listen.scheme}://{shown}:{port}"
 
 
 def _bind(listen: Listen) -> socket.socket:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) only on sockets that name their protocol.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((listen.host, listen.port))
@@ -196,13 +252,13 @@ def _bind(listen: Listen) -> socket.socket:
     return listener
 
 
-def _config(context: ServerContext, listen: Listen) -> uvicorn.Config:
+def _config(app: ASGIApp, listen: Listen) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(context),
+        app,
         loop="none",
-        http="httptools",
-        ws=DeadlineWebSocket,
-        ws_max_size=payload_max_bytes + 2 * frame_overhead_max_bytes,
+        http=BoundedHttp,
+        ws=BoundedWebSocket,
+        ws_max_size=frame_overhead_max_bytes,
         ws_per_message_deflate=False,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
@@ -210,6 +266,7 @@ def _config(context: ServerContext, listen: Listen) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,  # uvicorn would believe every caller on this machine
         backlog=4096,
         timeout_graceful_shutdown=10,
         ssl_certfile=listen.certificate,

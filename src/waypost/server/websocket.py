@@ -8,6 +8,7 @@ Rule 3  No connection waits for another: each has its own reader and writer. The
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,12 +17,24 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from waypost.policy.bounds import (
     frame_max_operations,
     frame_overhead_max_bytes,
+    rejected_pause_max_ms,
     unanswered_max_operations,
 )
 from waypost.policy.errors import WaypostError
 from waypost.relay.errors import MailboxTaken, RelayStopped
 from waypost.server.context import ServerContext
-from waypost.server.identity.errors import IdentitiesNotSaved, SubjectTaken, TooManyIdentities
+from waypost.server.identity.errors import (
+    IdentitiesNotSaved,
+    NameReserved,
+    NewNamesPaused,
+    NotAuthenticated,
+    SubjectTaken,
+    TooManyIdentities,
+    TooManyNames,
+    TooManyNewNames,
+)
+from waypost.server.origins import origins_of
+from waypost.server.proxies import plain_address
 from waypost.server.sessions.deliveries import DeliveryLimits
 from waypost.server.sessions.errors import (
     AlreadyConnected,
@@ -38,8 +51,6 @@ log = logging.getLogger("waypost.server")
 AUTH_TIMEOUT_S = 10.0
 TURN_OPERATIONS = 32
 """Operations of one agent that are carried out before the event loop gets its turn."""
-REJECTED_PAUSE_MAX_S = 0.1
-"""The longest pause between two frames of an agent whose sends are rejected."""
 BROKEN_FRAMES_MAX = 20
 """Broken frames in a row after which the connection ends."""
 CLOSE_TIMEOUT_S = 2.0
@@ -101,13 +112,19 @@ class Connection:
             public_key=auth.public_key,
             signature=auth.signature,
             nonce=nonce,
-            origin=websocket.headers.get("host", ""),
+            origins=origins_of(websocket.scope),
             sealing_key=auth.sealing_key,
             sealing_signature=auth.sealing_signature,
+            address=plain_address(websocket.client.host) if websocket.client else "",
+            now_ms=context.relay.now_us() // 1000,
         )
+        if not context.authenticator.holds(auth.subject, auth.public_key):
+            raise NotAuthenticated  # freed meanwhile
         session = self._make_session(auth)
         settings, options = context.relay.settings, context.options
         self._frame_max_bytes += settings.max_payload_bytes
+        if allow := websocket.scope.get("state", {}).get("on_authenticated"):
+            allow(self._frame_max_bytes)  # the socket reads little before this
         session.outbox.put(
             frames.Welcome(
                 subject=grant.subject,
@@ -177,7 +194,7 @@ class Connection:
         return None
 
     async def _read(self, session: Session) -> None:
-        broken = 0
+        broken, is_new = 0, True
         while True:
             try:
                 operations = await self._receive()
@@ -189,8 +206,18 @@ class Connection:
                 await asyncio.sleep(0)
                 continue
             broken = 0
-            for begin in range(0, len(operations) or 1, TURN_OPERATIONS):
-                session.handle(operations[begin : begin + TURN_OPERATIONS])
+            if is_new:  # an agent that does more than to connect uses its name
+                self._context.authenticator.bindings.note_use(session.subject)
+                is_new = False
+            done = 0
+            while done < len(operations):
+                turn = operations[done : done + TURN_OPERATIONS]
+                if _has_parents(turn):
+                    await session.recall(turn)
+                handled = session.handle(turn)
+                done += handled
+                if handled < len(turn):  # a send reached many
+                    await self._slow_down(session)
                 await asyncio.sleep(0)
             await self._slow_down(session)
 
@@ -198,7 +225,7 @@ class Connection:
         """Delay the next read of an agent that floods: it costs no other agent time."""
         rejected = session.rejected_in_a_row
         if rejected:
-            await asyncio.sleep(min(rejected / 1000, REJECTED_PAUSE_MAX_S))
+            await asyncio.sleep(min(rejected, rejected_pause_max_ms) / 1000)
         while session.unanswered > unanswered_max_operations:
             waiting = self._context.relay.durable()
             if waiting is None:
@@ -232,6 +259,8 @@ class Connection:
             operations = self._codec.from_agent(frame)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise BrokenFrame(f"not a valid {self._codec.protocol} frame: {problem}") from None
+        if not operations:
+            raise BrokenFrame("empty frame: send at least one operation")
         if len(operations) > frame_max_operations:
             raise BrokenFrame(f"too many operations in a frame: at most {frame_max_operations}")
         return operations
@@ -263,8 +292,12 @@ class Connection:
             self._dismissed.set_result((code, reason))
 
 
+def _has_parents(operations: Sequence[FromAgent]) -> bool:
+    return any(type(one) is frames.Send and one.parent is not None for one in operations)
+
+
 def _address(websocket: WebSocket) -> str:
-    """Return the address of the peer; behind a proxy, the proxy's."""
+    """Return address and port of the peer; the port is 0 behind a trusted proxy."""
     peer = websocket.client
     if peer is None:
         return ""
@@ -281,6 +314,10 @@ CLOSE_INTERNAL_ERROR = 1011
 CLOSE_TRY_LATER = 1013
 CLOSE_CODES: dict[type[Exception], int] = {
     SubjectTaken: frames.CLOSE_FORBIDDEN,
+    NameReserved: frames.CLOSE_FORBIDDEN,
+    TooManyNames: frames.CLOSE_FORBIDDEN,
+    TooManyNewNames: CLOSE_TRY_LATER,
+    NewNamesPaused: CLOSE_TRY_LATER,
     TimeoutError: frames.CLOSE_TOO_SLOW,
     AlreadyConnected: frames.CLOSE_ALREADY_CONNECTED,
     MailboxTaken: frames.CLOSE_ALREADY_CONNECTED,

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.http.http_relay import ORIGIN, HttpRelay
+from tests.server.http.http_relay import ORIGIN, HttpRelay, behind_gate
 from waypost import Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig
 from waypost.server.context import ServeOptions
@@ -42,7 +42,8 @@ async def serve(data: Path, clock: ManualClock) -> AsyncIterator[Serve]:
             app = make_app(context)
             client = await stack.enter_async_context(
                 httpx.AsyncClient(
-                    transport=httpx.ASGITransport(app=app), base_url=f"http://{ORIGIN}"
+                    transport=httpx.ASGITransport(app=behind_gate(app)),
+                    base_url=f"http://{ORIGIN}",
                 )
             )
             operator = (data / "operator-token").read_text().strip()

@@ -7,9 +7,16 @@ from starlette.applications import Starlette
 
 from waypost.client.identity import Identity
 from waypost.server.context import ServerContext
+from waypost.server.gate import Gate
+from waypost.server.origins import Origins, parse_origin
 from waypost.testing import ManualClock
 
 ORIGIN = "relay.test:8080"
+
+
+def behind_gate(app: Starlette) -> Gate:
+    """Return `app` as served under the name of these tests."""
+    return Gate(app, Origins([parse_origin(ORIGIN, 8080)]))
 
 
 class HttpRelay:

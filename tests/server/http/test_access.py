@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests.server.http.http_relay import HttpRelay
+from waypost.client.identity import Identity
 from waypost.server.http.operations import OPERATIONS
 
+KEY = Identity.new("agent.b").public_key
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/messages"): {"subject": "agent.b", "payload": 1},
     ("POST", "/v1/inbox/batch"): {"inboxes": [{"subject": "agent.b"}]},
@@ -16,6 +18,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/dead-letters/purge"): {},
     ("POST", "/v1/rules"): {"from": "a", "to": "b", "action": "allow"},
     ("PUT", "/v1/config"): {},
+    ("PUT", "/v1/names/{subject}"): {"public_key": KEY, "replace": True},
     ("POST", "/v1/auth/token"): {
         **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
     },
@@ -49,6 +52,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("DELETE", "/v1/endpoints/{subject}"): OPERATOR,
     ("GET", "/v1/endpoints/{subject}/card"): (401, 401, 401, 200, 200, 200),
     ("GET", "/v1/endpoints/{subject}/usage"): OPERATOR,
+    ("GET", "/v1/names"): OPERATOR,
+    ("PUT", "/v1/names/{subject}"): OPERATOR,
+    ("DELETE", "/v1/names/{subject}"): OPERATOR,
     ("GET", "/v1/dead-letters"): OPERATOR,
     ("POST", "/v1/dead-letters/redrive"): OPERATOR,
     ("POST", "/v1/dead-letters/purge"): OPERATOR,

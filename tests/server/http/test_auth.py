@@ -28,9 +28,9 @@ async def test_a_replayed_challenge_is_rejected(served: HttpRelay) -> None:
 async def test_a_proof_for_another_relay_is_rejected(served: HttpRelay) -> None:
     identity = Identity.new("agent.a")
     challenge = await served.call("POST", "/v1/auth/challenge")
-    proof = served.proof(identity, challenge)
-    there = {"Host": "elsewhere.test:8080"}
-    rejected = await served.call("POST", "/v1/auth/token", json=proof, headers=there)
+    there = identity.prove(challenge.json()["nonce"], "elsewhere.test:8080")
+    proof = {**served.proof(identity, challenge), "signature": there.signature}
+    rejected = await served.call("POST", "/v1/auth/token", json=proof)
     assert rejected.status_code == 401
 
 

@@ -18,7 +18,7 @@ import requests
 import schemathesis
 from schemathesis import checks
 
-from tests.server.http.http_relay import ORIGIN, HttpRelay
+from tests.server.http.http_relay import ORIGIN, HttpRelay, behind_gate
 from waypost import Settings
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.subjects import is_subject
@@ -82,7 +82,7 @@ async def serve(data: Path) -> AsyncIterator[HttpRelay]:
     )
     async with open_context(data, settings=settings, clock=clock) as context:
         app = make_app(context)
-        transport = httpx.ASGITransport(app=app)
+        transport = httpx.ASGITransport(app=behind_gate(app))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{ORIGIN}") as client:
             operator = (data / "operator-token").read_text().strip()
             served = HttpRelay(app, context, clock, client, operator)

@@ -1,7 +1,9 @@
 """Liveness, readiness and metrics over HTTP."""
 
+from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
 from waypost.relay.errors import RelayStopped
+from waypost.server.context import ServeOptions
 
 
 async def test_the_process_is_up_before_the_relay_is_open(served: HttpRelay) -> None:
@@ -38,3 +40,18 @@ async def test_a_closed_relay_is_up_but_not_ready(served: HttpRelay) -> None:
 
 async def test_an_unexpected_query_is_ignored(served: HttpRelay) -> None:
     assert (await served.call("GET", "/healthz?_=123&_=124")).status_code == 200
+
+
+async def test_metrics_may_be_for_the_operator_alone(serve: Serve) -> None:
+    served = await serve(ServeOptions(metrics="operator"))
+    answers = {
+        "anyone": await served.call("GET", "/metrics"),
+        "agent": await served.call("GET", "/metrics", token=await served.token("agent.a")),
+        "operator": await served.call("GET", "/metrics", token=served.operator),
+    }
+    assert {name: one.status_code for name, one in answers.items()} == {
+        "anyone": 401,
+        "agent": 403,
+        "operator": 200,
+    }
+    assert "waypost_" not in answers["anyone"].text + answers["agent"].text

@@ -291,3 +291,41 @@ async def test_if_one_of_several_inboxes_is_forbidden_none_is_read(served: HttpR
 
 async def test_an_inbox_may_be_called_batch(served: HttpRelay) -> None:
     assert await served.read("batch", token=await served.token("batch")) == []
+
+
+async def nack(served: HttpRelay, ids: list[str], token: str, **more: Any) -> None:
+    body = {"ids": ids, **more}
+    answer = await served.call("POST", "/v1/inbox/agent.b/nack", token=token, json=body)
+    assert answer.json() == {"count": len(ids)}
+
+
+async def test_a_message_nacked_five_times_is_a_dead_letter(served: HttpRelay) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b", "poison")
+    for _ in range(5):
+        [got] = await served.read("agent.b", token=token)
+        await nack(served, [got["id"]], token)
+        served.clock.advance_ms(60_000)
+    assert await served.read("agent.b", token=token) == []
+    answer = await served.call("GET", "/v1/dead-letters", token=served.operator)
+    [dead] = answer.json()["dead_letters"]
+    assert dead["reason"] == "max deliveries exceeded (5/5)"
+
+
+async def test_a_message_nacked_repeatedly_is_not_delivered_at_once(served: HttpRelay) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b", "poison")
+    for _ in range(2):
+        [got] = await served.read("agent.b", token=token)
+        await nack(served, [got["id"]], token)
+    assert await served.read("agent.b", token=token) == []
+    served.clock.advance_ms(1_000)
+    assert len(await served.read("agent.b", token=token)) == 1
+
+
+async def test_releasing_a_message_does_not_count(served: HttpRelay) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b", "shown")
+    for _ in range(10):
+        [got] = await served.read("agent.b", token=token)
+        await nack(served, [got["id"]], token, release=True)

@@ -231,3 +231,24 @@ async def test_a_response_is_json_that_must_not_be_cached(served: HttpRelay) -> 
     assert answered.headers["content-type"] == "application/json"
     assert answered.headers["cache-control"] == "no-store"
     assert json.loads(answered.content)["delivered_to"] == 1
+
+
+async def test_a_claimed_budget_of_a_parent_is_ignored(served: HttpRelay) -> None:
+    token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
+    await served.publish("agent.b", "ping", token=token_a)
+    [ping] = await served.read("agent.b", token=token_b)
+    await served.ack("agent.b", [ping["id"]], token=token_b)
+    fresh = {"id": ping["id"], "budget": {"ttl": 1 << 52, "max_hops": 99}}
+    rejected = await served.publish("agent.b", "loop", token=token_b, parent=fresh)
+    assert rejected.json()["error"] == "cycle detected: agent.b already in chain"
+
+
+async def test_claimed_ancestors_and_foreign_parents_are_ignored(served: HttpRelay) -> None:
+    token_a, token_b = await served.token("agent.a"), await served.token("agent.b")
+    chain = {"ttl": 1 << 52, "ancestor_chain": ["agent.helper"]}
+    await served.publish("agent.b", token=token_a, budget={"ancestor_chain": ["agent.helper"]})
+    await served.publish("agent.b", token=token_a, parent={"id": "other", "budget": chain})
+    await served.publish("agent.b", parent={"id": "other", "budget": chain})
+    got = await served.read("agent.b", token=token_b)
+    assert [one["budget"]["ancestor_chain"] for one in got] == [["agent.b"]] * 3
+    assert [one["parent"] for one in got] == [None] * 3

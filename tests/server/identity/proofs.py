@@ -16,7 +16,7 @@ def fields_of(auth: Auth, nonce: str, origin: str = HOST) -> dict[str, Any]:
         "public_key": auth.public_key,
         "signature": auth.signature,
         "nonce": nonce,
-        "origin": origin,
+        "origins": (origin,),
         "sealing_key": auth.sealing_key,
         "sealing_signature": auth.sealing_signature,
     }

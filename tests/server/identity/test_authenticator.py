@@ -95,10 +95,9 @@ def test_a_failed_attempt_uses_up_its_challenge(
     [
         {"subject": "agent.bob"},
         {"public_key": MALLORY.public_key},
-        {"origin": "elsewhere.example:7000"},
-        {"origin": "relay.example:7001"},
-        {"origin": "relay.example"},
-        {"origin": ""},
+        {"origins": ["elsewhere.example:7000"]},
+        {"origins": ["relay.example:7001", "relay.example"]},
+        {"origins": []},
         {"signature": MALLORY.sign(b"something else")},
     ],
 )
@@ -123,7 +122,7 @@ def test_a_signature_over_the_challenge_alone_is_no_proof(authenticator: Authent
 
 def test_every_failed_proof_has_the_same_error(authenticator: Authenticator) -> None:
     texts = set()
-    for instead in ({"origin": "x:1"}, {"nonce": to_text(bytes(32))}, {"subject": "agent.x"}):
+    for instead in ({"origins": ["x:1"]}, {"nonce": to_text(bytes(32))}, {"subject": "agent.x"}):
         with pytest.raises(NotAuthenticated) as rejected:
             log_in(authenticator, ALICE, **instead)
         texts.add(str(rejected.value))
@@ -169,7 +168,7 @@ def test_reserved_names_cannot_be_bound_even_with_a_valid_signature(
             public_key=public_key,
             signature=to_text(key.sign(text)),
             nonce=nonce,
-            origin=HOST,
+            origins=[HOST],
         )
 
 
@@ -251,14 +250,12 @@ def test_a_sealing_key_signed_for_another_subject_is_rejected(authenticator: Aut
         log_in(authenticator, ALICE, **stolen)
 
 
-def test_a_host_header_without_a_port_means_the_default_ports(
-    authenticator: Authenticator,
-) -> None:
+def test_a_proof_may_name_any_of_the_given_origins(authenticator: Authenticator) -> None:
     for port in ("80", "443"):
         nonce = authenticator.challenge()
-        proof = ALICE.prove(nonce, f"Relay.Example:{port}")
-        grant = authenticator.authenticate(**fields_of(proof, nonce, "relay.EXAMPLE"))
-        assert grant.subject == "agent.alice"
+        proof = fields_of(ALICE.prove(nonce, f"Relay.Example:{port}"), nonce)
+        both = {"origins": ("relay.example:80", "relay.example:443")}
+        assert authenticator.authenticate(**proof | both).subject == "agent.alice"
 
 
 def test_a_closed_authenticator_binds_no_new_subject(authenticator: Authenticator) -> None:

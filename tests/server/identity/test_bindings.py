@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.faults.syncs import install_syncs
-from waypost.server.identity.bindings import REPLACED_LINES_MAX, Binding, BindingFile, Bindings
+from waypost.server.identity.binding_file import (
+    REPLACED_LINES_MAX,
+    Binding,
+    BindingFile,
+    read_bindings,
+)
+from waypost.server.identity.bindings import Bindings
 from waypost.server.identity.errors import (
     IdentitiesDamaged,
     IdentitiesNotSaved,
+    NameNotBound,
     SubjectTaken,
     TooManyIdentities,
 )
@@ -198,6 +205,111 @@ def test_an_operator_may_free_a_subject_by_removing_its_line(path: Path) -> None
     path.write_bytes(lines[0] + lines[2])
     with opened(path) as bindings:
         assert bindings.bind("agent.1", "another", 9).public_key == "another"
+
+
+def test_a_freed_subject_goes_to_the_next_key(path: Path) -> None:
+    with opened(path) as bindings:
+        bindings.bind("agent.a", "old", 1)
+        assert bindings.unbind("agent.a").public_key == "old"
+        assert bindings.get("agent.a") is None
+        with pytest.raises(NameNotBound):
+            bindings.unbind("agent.a")
+    with opened(path) as bindings:
+        assert bindings.get("agent.a") is None
+        bindings.bind("agent.a", "new", 2)
+    with opened(path) as bindings:
+        binding = bindings.get("agent.a")
+        assert binding is not None
+        assert binding.public_key == "new"
+    assert read_bindings(path) == {"agent.a": binding}
+
+
+def test_a_file_with_changed_owners_cut_anywhere_never_has_a_wrong_owner(path: Path) -> None:
+    with opened(path) as bindings:
+        bindings.bind("agent.a", "one", 1)
+        bindings.bind_by_operator("agent.a", "two", 2, replace=True)
+        bindings.unbind("agent.a")
+        bindings.bind("agent.a", "three", 3)
+    whole = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
+    owners = [None, "one", "two", None, "three"]
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        confirmed = sum(end <= cut for end in ends)
+        with opened(path) as bindings:
+            found = bindings.get("agent.a")
+        # The line break alone may be missing: then the line is complete.
+        owner = None if found is None else found.public_key
+        assert owner in owners[confirmed : confirmed + 2], f"cut at {cut}"
+
+
+@pytest.mark.parametrize("lines", [[1], [0, 0, 1, 1], [0, 2], [0, 1, 0, 3]])
+def test_changes_of_owners_that_do_not_follow_each_other_are_damage(
+    path: Path, lines: list[int]
+) -> None:
+    with opened(path) as bindings:
+        bindings.bind("agent.a", "one", 1)
+        bindings.unbind("agent.a")
+        bindings.bind("agent.a", "two", 2)
+        bindings.bind_by_operator("agent.a", "three", 3, replace=True)
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[one] for one in lines))
+    with pytest.raises(IdentitiesDamaged):
+        Bindings.open(path)
+
+
+def test_the_operator_confirms_and_replaces_the_key_of_a_subject(path: Path) -> None:
+    with opened(path) as bindings:
+        bindings.bind("agent.a", "one", 1, "seal", "signature")
+        confirmed = bindings.bind_by_operator("agent.a", "one", 2)
+        assert (confirmed.by_operator, confirmed.sealing_key, confirmed.at_ms) == (True, "seal", 1)
+        with pytest.raises(SubjectTaken):
+            bindings.bind_by_operator("agent.a", "two", 3)
+        replaced = bindings.bind_by_operator("agent.a", "two", 3, replace=True)
+        assert (replaced.public_key, replaced.sealing_key) == ("two", None)
+        assert bindings.bind("agent.a", "two", 4, "new").by_operator
+
+
+def test_endless_changes_of_owners_do_not_fill_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)  # thousands of syncs are slow
+    with opened(path) as bindings:
+        bindings.bind("agent.other", "key", 0)
+        for n in range(REPLACED_LINES_MAX):
+            bindings.bind("agent.a", f"key-{n}", n)
+            bindings.unbind("agent.a")
+            assert path.read_bytes().count(b"\n") <= REPLACED_LINES_MAX + 4
+    with opened(path) as bindings:
+        assert len(bindings) == 1
+
+
+def test_only_unused_subjects_are_freed_when_they_expire(path: Path) -> None:
+    with opened(path) as bindings:
+        for subject in ("agent.a", "agent.b", "agent.c", "agent.d"):
+            bindings.bind(subject, "key", 1)
+        bindings.note_use("agent.b")
+        bindings.bind("agent.c", "key", 2)  # authenticates again
+        bindings.unbind("agent.d")
+        everyone = ["agent.a", "agent.b", "agent.c", "agent.d", "agent.unknown"]
+        assert bindings.expire(everyone) == ["agent.a"]
+        bindings.save_uses()
+    with opened(path) as bindings:
+        assert bindings.expire(everyone) == []
+        assert [one.subject for one in bindings.page("", 9)] == ["agent.b", "agent.c"]
+        assert bindings.unused(0, 9) == []
+
+
+def test_uses_that_cannot_be_written_are_written_later(path: Path) -> None:
+    with opened(path) as bindings:
+        bindings.bind("agent.a", "key", 1)
+        bindings.note_use("agent.a")
+        with files_at_most(path.stat().st_size), pytest.raises(IdentitiesNotSaved):
+            bindings.save_uses()
+        assert bindings.has_unsaved_uses
+        assert bindings.expire(["agent.a"]) == []
+        bindings.save_uses()
+        assert not bindings.has_unsaved_uses
 
 
 def test_a_binding_is_synced_before_it_is_valid(

@@ -51,6 +51,17 @@ def test_a_file_accessible_to_others_is_rejected_with_the_fix(path: Path, mode: 
         OperatorToken.open(path)
 
 
+def test_a_pipe_or_a_large_file_is_rejected_without_waiting(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+    with pytest.raises(SecretUnusable, match="not a regular file"):
+        OperatorToken.open(path)
+    path.unlink()
+    path.touch(mode=0o600)
+    os.truncate(path, 1 << 40)
+    with pytest.raises(SecretUnusable, match="larger than"):
+        OperatorToken.open(path)
+
+
 @pytest.mark.parametrize("content", ["", "\n", "short", "a" * 31, "two words " * 10, "é" * 40])
 def test_a_file_without_a_valid_secret_is_rejected(path: Path, content: str) -> None:
     path.touch(mode=0o600)

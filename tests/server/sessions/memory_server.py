@@ -52,7 +52,9 @@ class ConnectedAgent:
         return [one for one in await self.read() if isinstance(one, frames.Message)]
 
     def send_frame(self, *operations: FromAgent) -> None:
-        self.session.handle(operations)
+        done = 0
+        while done < len(operations):
+            done += self.session.handle(operations[done:])
 
     def ack(self, messages: Iterable[frames.Message]) -> None:
         self.send_frame(frames.Ack(ids=[one.envelope.id for one in messages]))

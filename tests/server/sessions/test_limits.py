@@ -37,8 +37,9 @@ async def rejections(agent: ConnectedAgent, subject: str, count: int) -> list[st
 
 
 async def test_beyond_a_thousand_pending_a_send_is_rejected_with_queue_full(
-    server: MemoryServer,
+    launcher: ServerLauncher,
 ) -> None:
+    server = await launcher.open(qos=QosConfig(enabled=True))
     server.store(1000)
     sent, full = await server.connect("agent.b").send("agent.a", "one too many")
     assert rejected_with(sent) == "backpressure"

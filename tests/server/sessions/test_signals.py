@@ -9,9 +9,12 @@ from tests.faults.plain_journal import committed
 from tests.server.sessions.memory_server import MemoryServer, ServerLauncher, kinds, numbers
 from waypost import AccessRule, Signal
 from waypost.policy.bounds import outbox_max_operations
+from waypost.policy.signal_limits import SignalsConfig
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
+
+NO_LIMITS = SignalsConfig(max_per_window=1 << 40, max_per_pair=1 << 40, max_bytes=1 << 40)
 
 
 def typing(data: Any = None) -> Signal:
@@ -81,7 +84,10 @@ async def test_a_signal_goes_to_exactly_one_subject(server: MemoryServer, subjec
     assert await agent.read() == []
 
 
-async def test_a_slow_reader_loses_signals_long_before_its_connection(server: MemoryServer) -> None:
+async def test_a_slow_reader_loses_signals_long_before_its_connection(
+    launcher: ServerLauncher,
+) -> None:
+    server = await launcher.open(signals=NO_LIMITS)
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     for _ in range(outbox_max_operations * 2):
@@ -93,7 +99,10 @@ async def test_a_slow_reader_loses_signals_long_before_its_connection(server: Me
     assert numbers(read) == [0]
 
 
-async def test_large_signals_are_dropped_before_they_use_much_memory(server: MemoryServer) -> None:
+async def test_large_signals_are_dropped_before_they_use_much_memory(
+    launcher: ServerLauncher,
+) -> None:
+    server = await launcher.open(signals=NO_LIMITS)
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     for _ in range(20):

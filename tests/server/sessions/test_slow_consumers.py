@@ -119,3 +119,28 @@ async def test_a_rejected_flood_is_read_more_slowly_and_delays_no_other(
     assert (await flooder.send("agent.echo", "quick again")).ref is not None
     await flooder.disconnect()
     await other.disconnect()
+
+
+async def test_sends_that_reach_many_leave_others_their_turn(launcher: ServerLauncher) -> None:
+    server = await launcher.open(**LIMITLESS)
+    for number in range(40):
+        server.connect(f"team.number-{number}")
+    sender = server.connect("agent.a").session
+    send = frames.Send(ref=1, subject="team.*", payload=msgspec.Raw(b"1"))
+    assert sender.handle([send] * 256) == 2
+    literal = frames.Send(ref=1, subject="team.number-1", payload=msgspec.Raw(b"1"))
+    assert sender.handle([literal] * 32) == 32
+
+
+async def test_acks_of_nothing_are_read_more_slowly(launcher: ServerLauncher) -> None:
+    server = await launcher.open(**LIMITLESS)
+    agent = server.connect("agent.a")
+    agent.send_frame(*[frames.Ack(ids=[])] * 5)
+    assert agent.session.rejected_in_a_row == 5
+    await agent.send("agent.a", "to myself")
+    assert agent.session.rejected_in_a_row == 0
+    agent.send_frame(frames.Ack(ids=["unknown"]))
+    assert agent.session.rejected_in_a_row == 1
+    server.store(1)
+    agent.ack(await agent.read_messages())
+    assert agent.session.rejected_in_a_row == 0

@@ -17,8 +17,12 @@ from tests.server.sessions.raw_agent import RawAgent, payload_of
 from tests.server.sessions.transports import ConnectionEnded, SocketTransport
 from waypost import BackpressureConfig, QosConfig, Signal
 from waypost.client.identity import Identity
-from waypost.server import server as server_module
+from waypost.policy.signal_limits import SignalsConfig
+from waypost.server.gate import Gate
+from waypost.server.origins import own_origins
 from waypost.server.server import make_app
+from waypost.server.sockets import websocket as websocket_module
+from waypost.server.sockets.websocket import BoundedWebSocket
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import SignalType
@@ -26,6 +30,7 @@ from waypost.wire.payloads import SignalType
 LIMITLESS = {
     "qos": QosConfig(enabled=False),
     "backpressure": BackpressureConfig(enabled=False),
+    "signals": SignalsConfig(max_per_window=1 << 40, max_per_pair=1 << 40, max_bytes=1 << 40),
 }
 UPGRADE = b"GET /v1/connect HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
 DEAF = {"max_queue": 1, "ping_interval": None}
@@ -120,8 +125,9 @@ async def test_a_disconnected_agent_may_reconnect_at_once(served: SocketRelay) -
 
 
 async def test_a_frame_over_the_protocol_limit_ends_only_its_connection(
-    served: SocketRelay,
+    served: SocketRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(websocket_module, "CLOSE_DEADLINE_S", 0.2)
     agent, other = await served.connect("agent.a"), await served.connect("agent.b")
     try:
         await agent.transport.write("x" * (17 * 1024 * 1024))
@@ -175,20 +181,20 @@ def small_socket(address: str) -> socket.socket:
 def watch_lost(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that collects lost connections of the relay."""
     gone: list[object] = []
-    before = server_module.DeadlineWebSocket.connection_lost
+    before = BoundedWebSocket.connection_lost
 
-    def connection_lost(self: server_module.DeadlineWebSocket, problem: Exception | None) -> None:
+    def connection_lost(self: BoundedWebSocket, problem: Exception | None) -> None:
         gone.append(self)
         before(self, problem)
 
-    monkeypatch.setattr(server_module.DeadlineWebSocket, "connection_lost", connection_lost)
+    monkeypatch.setattr(BoundedWebSocket, "connection_lost", connection_lost)
     return gone
 
 
 async def test_a_slow_consumer_delays_no_other_and_loses_its_connection(
     serve_relay: ServeRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "CLOSE_DEADLINE_S", 0.1)
+    monkeypatch.setattr(websocket_module, "CLOSE_DEADLINE_S", 0.1)
     monkeypatch.setattr("waypost.server.websocket.CLOSE_TIMEOUT_S", 0.1)
     lost = watch_lost(monkeypatch)
     relay = await serve_relay(**LIMITLESS)
@@ -214,11 +220,11 @@ async def test_an_agent_that_ignores_pings_is_disconnected_with_a_full_buffer(
     serve_relay: ServeRelay,
 ) -> None:
     relay = await serve_relay(**LIMITLESS)
+    listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(relay.context),
-            port=0,
-            ws=server_module.DeadlineWebSocket,
+            Gate(make_app(relay.context), own_origins(listener.getsockname())),
+            ws=BoundedWebSocket,
             ws_ping_interval=0.2,
             ws_ping_timeout=0.2,
             lifespan="off",
@@ -226,7 +232,6 @@ async def test_an_agent_that_ignores_pings_is_disconnected_with_a_full_buffer(
             timeout_graceful_shutdown=2,
         )
     )
-    listener = socket.create_server(("127.0.0.1", 0))
     task = asyncio.create_task(server._serve([listener]))
     try:
         address = f"127.0.0.1:{listener.getsockname()[1]}"

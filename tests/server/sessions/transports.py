@@ -8,6 +8,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from waypost.server.context import ServerContext
+from waypost.server.origins import put_origins
 from waypost.server.websocket import Connection
 
 HOST = "relay.test:7171"
@@ -83,6 +84,7 @@ class MemoryTransport:
             "headers": [(b"host", origin.encode())],
             "subprotocols": [protocol] if protocol else [],
         }
+        put_origins(scope, (HOST,))
         self._to_relay.put_nowait({"type": "websocket.connect"})
         websocket = WebSocket(scope, receive=self._to_relay.get, send=self._take)
         self.task = asyncio.create_task(Connection(websocket, context).run())

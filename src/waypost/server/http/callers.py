@@ -1,13 +1,15 @@
-"""The caller of a request, identified by its token, and what it may call."""
+"""The caller of a request: its token, its network address, and what it may call."""
 
 from enum import StrEnum
 
 import msgspec
 from starlette.requests import Request
+from starlette.types import Scope
 
 from waypost.policy.reserved_names import ANONYMOUS, OPERATOR
 from waypost.server.context import ServerContext
 from waypost.server.http.errors import HttpError
+from waypost.server.proxies import plain_address
 
 
 class Access(StrEnum):
@@ -15,6 +17,7 @@ class Access(StrEnum):
 
     ANYONE = "anyone"
     PUBLISHER = "an agent, the operator, or anyone if the relay accepts anonymous messages"
+    SCRAPER = "the operator, or anyone if the relay's metrics are open"
     AGENT = "an agent, for its own data, or the operator"
     OPERATOR = "the operator"
 
@@ -38,6 +41,8 @@ ANONYMOUS_CALLER = Caller(ANONYMOUS)
 
 def identify(request: Request, context: ServerContext, access: Access) -> Caller:
     """Return the caller. Raises `HttpError`: 401 without a valid token, 403 if it is not enough."""
+    if access is Access.SCRAPER:
+        access = Access.ANYONE if context.options.metrics == "open" else Access.OPERATOR
     if access is Access.ANYONE:
         return ANONYMOUS_CALLER
     header = request.headers.get("authorization")
@@ -62,3 +67,12 @@ def identify(request: Request, context: ServerContext, access: Access) -> Caller
 def unauthorised(text: str) -> HttpError:
     """Return a 401 error that asks for a token."""
     return HttpError(401, text, headers={"WWW-Authenticate": "Bearer"})
+
+
+def client_address(scope: Scope) -> str:
+    """Return the network address of the caller, without its port; "" if it is unknown.
+
+    Behind a trusted proxy it is the address of the proxy's client (`server.gate` puts it there).
+    """
+    client = scope.get("client")
+    return plain_address(client[0]) if client else ""

@@ -111,6 +111,8 @@ class Operation(Generic[P, B]):
     rejections: Mapping[int, str] = field(default_factory=dict)
     needs_relay: bool = True
     """False: the operation works while the relay is not open; its call has no context."""
+    any_host: bool = False
+    """True: the Host header of the request need not name the relay."""
 
     @property
     def name(self) -> str:
@@ -131,13 +133,13 @@ class Operation(Generic[P, B]):
         return dict(sorted(found.items()))
 
     def _implied_rejections(self) -> dict[int, str]:
-        implied = [500, 503] if self.needs_relay else [500]
+        implied = [403, 500, 503] if self.needs_relay else [403, 500]
+        if not self.any_host:
+            implied.append(421)
         if self.parameters is not NoParameters or self.body.read is not None:
             implied.append(400)
         if self.access is not Access.ANYONE:
             implied.append(401)
-        if self.access is Access.OPERATOR:
-            implied.append(403)
         if self.path_names:
             implied.append(404)
         if self.body.read is not None:

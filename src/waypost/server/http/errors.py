@@ -2,10 +2,12 @@
 
 400 invalid                   the request is malformed; sending it again is of no use
 401 not_authenticated         a missing or invalid token
-403 forbidden, subject_taken, access_denied
+403 forbidden, subject_taken, name_reserved, too_many_names, access_denied
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
+421 misdirected               the Host header does not name this relay
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
+429 rate_limited              too many new names
 500 internal                  a bug in the relay; see its log
 503 stopped, storage_full, full
 """
@@ -32,9 +34,14 @@ from waypost.relay.errors import (
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
     IdentityError,
+    NameNotBound,
+    NameReserved,
+    NewNamesPaused,
     NotAuthenticated,
     SubjectTaken,
     TooManyIdentities,
+    TooManyNames,
+    TooManyNewNames,
 )
 from waypost.wire.problems import Problem
 
@@ -48,6 +55,7 @@ REASONS = {
     409: "conflict",
     413: "too_large",
     415: "unsupported_media_type",
+    421: "misdirected",
     500: "internal",
     503: "stopped",
 }
@@ -60,6 +68,11 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (NotAuthenticated, 401, ""),
     (AccessDenied, 403, Reason.ACCESS_DENIED),
     (SubjectTaken, 403, "subject_taken"),
+    (NameReserved, 403, "name_reserved"),
+    (TooManyNames, 403, "too_many_names"),
+    (NameNotBound, 404, ""),
+    (TooManyNewNames, 429, Reason.RATE_LIMITED),
+    (NewNamesPaused, 503, ""),
     (UnknownEndpoint, 404, ""),
     (RulesFileBroken, 409, ""),
     (MailboxTaken, 409, ""),
@@ -115,7 +128,8 @@ def rejection_of(problem: Exception) -> HttpError:
         full = isinstance(problem, RelayStopped) and problem.full
         code = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        return HttpError(status, text, reason=code, headers=headers)
+        wait_ms = problem.retry_after_ms if isinstance(problem, TooManyNewNames) else 0
+        return HttpError(status, text, reason=code, retry_after_ms=wait_ms, headers=headers)
     return HttpError(500, "internal error; the relay's log has the details")
 
 

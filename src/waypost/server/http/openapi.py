@@ -146,6 +146,7 @@ def _describe(operation: AnyOperation, kinds: _Kinds) -> dict[str, Any]:
 _SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.ANYONE: [],
     Access.PUBLISHER: [{}, {"token": []}, {"operator": []}],
+    Access.SCRAPER: [{}, {"operator": []}],
     Access.AGENT: [{"token": []}, {"operator": []}],
     Access.OPERATOR: [{"operator": []}],
 }

@@ -21,8 +21,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route
 
-from waypost.server.context import ServeOptions, ServerContext
-from waypost.server.http.callers import Access, identify
+from waypost.policy.bounds import arriving_bodies_max_bytes
+from waypost.server.context import ArrivingBodies, ServerContext
+from waypost.server.http.callers import ANONYMOUS_CALLER, Access, Caller, identify
 from waypost.server.http.contract import JSON, AnyOperation, Body, Call, NoParameters, Reply
 from waypost.server.http.errors import HttpError, rejection_of
 from waypost.server.http.openapi import ApiDocuments
@@ -34,6 +35,9 @@ T = TypeVar("T")
 
 SMALL_BODY_MAX_BYTES = 1024 * 1024
 """The size limit of requests without messages."""
+
+SHORT_BODY_BYTES = 64 * 1024
+"""A body up to this size is read however many others are arriving."""
 
 BODY_WAIT_MAX_S = 30.0
 
@@ -70,10 +74,13 @@ def _served(
     return answer
 
 
+_OPEN = (Access.ANYONE, Access.SCRAPER)
+
+
 def _select(operations: Mapping[str, AnyOperation], method: str) -> AnyOperation:
     """Return the operation of a method. HEAD is GET, except where GET has side effects."""
     operation = operations.get("GET" if method == "HEAD" else method)
-    if operation is None or (method == "HEAD" and operation.access is not Access.ANYONE):
+    if operation is None or (method == "HEAD" and operation.access not in _OPEN):
         raise HTTPException(405)
     return operation
 
@@ -83,7 +90,7 @@ async def _answer(operation: AnyOperation, request: Request, context: ServerCont
         caller = identify(request, context, operation.access)
         parameters = read_parameters(request, operation.parameters)
         reads = operation.body.read is not None
-        body = await read_body(request, operation.body, context.options) if reads else None
+        body = await read_body(request, operation.body, caller, context) if reads else None
         call = Call(context, caller, parameters, body, request)
         return respond(await operation.handler(call))
     except Exception as problem:
@@ -105,7 +112,7 @@ def read_parameters(request: Request, kind: type[T]) -> T:
     return msgspec.convert(given, kind, strict=False)
 
 
-async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T:
+async def read_body(request: Request, body: Body[T], caller: Caller, context: ServerContext) -> T:
     """Read and decode the body."""
     assert body.read is not None
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -113,10 +120,10 @@ async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T
         raise HttpError(
             415, f"unsupported media type {media_type!r:.80}: expected 'Content-Type: {JSON}'"
         )
-    max_bytes = options.body_max_bytes if body.carries_messages else SMALL_BODY_MAX_BYTES
+    max_bytes = context.options.body_max_bytes if body.carries_messages else SMALL_BODY_MAX_BYTES
     try:
         async with asyncio.timeout(BODY_WAIT_MAX_S):
-            content = await _read_all(request, max_bytes)
+            content = await _read_all(request, max_bytes, caller, context.arriving)
     except TimeoutError:
         raise HttpError(
             408, f"timeout: the body did not arrive within {BODY_WAIT_MAX_S:g} s"
@@ -126,17 +133,26 @@ async def read_body(request: Request, body: Body[T], options: ServeOptions) -> T
     return body.read(content)
 
 
-async def _read_all(request: Request, max_bytes: int) -> bytes:
+async def _read_all(
+    request: Request, max_bytes: int, caller: Caller, arriving: ArrivingBodies
+) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
+    share = arriving_bodies_max_bytes // (2 if caller is ANONYMOUS_CALLER else 1)
     pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        pieces.append(piece)
-    return b"".join(pieces)
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            arriving.held_bytes += len(piece)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            if size > SHORT_BODY_BYTES and arriving.held_bytes > share:
+                raise HttpError(503, "too many long requests at once; try again", reason="full")
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        arriving.held_bytes -= size
 
 
 def _too_large(max_bytes: int) -> HttpError:

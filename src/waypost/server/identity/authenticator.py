@@ -1,22 +1,34 @@
 """Authentication of agents and of the operator, for HTTP and WebSocket.
 
 Rule 1  A proof is valid once: its nonce is used up, whatever the outcome.
-Rule 2  A proof is for this relay: it includes the origin that the agent connected to.
-Rule 3  A subject belongs to the first key that authenticated as it.
+Rule 2  A proof is for this relay: it names one of the relay's own origins, the one that the agent
+        connected to.
+Rule 3  A subject belongs to the first key that authenticated as it, or to the one that the
+        operator bound; `policy.names` decides which names need the operator.
+Rule 4  A token ends with the binding it was issued for.
 
 Files in the data directory, accessible to the owner only: `identities.jsonl`, `token-secret` and
 `operator-token`. The caller owns the directory (the relay holds its lock).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from waypost.policy.errors import InvalidMessage
+from waypost.policy.names import NamesConfig, NewNames, needs_operator
+from waypost.server.identity.binding_file import Binding
 from waypost.server.identity.bindings import Bindings
-from waypost.server.identity.challenges import Challenges, is_signed_by, possible_origins
-from waypost.server.identity.errors import NotAuthenticated
+from waypost.server.identity.challenges import Challenges, is_signed_by
+from waypost.server.identity.errors import (
+    NameReserved,
+    NewNamesPaused,
+    NotAuthenticated,
+    TooManyNames,
+    TooManyNewNames,
+)
 from waypost.server.identity.tokens import OperatorToken, Tokens
 from waypost.wire.handshake import (
     KEY_BYTES,
@@ -24,6 +36,7 @@ from waypost.wire.handshake import (
     from_text,
     proof_text,
     sealing_key_text,
+    signing_key_from,
     validate_agent_subject,
 )
 from waypost.wire.sealing import Card
@@ -41,7 +54,8 @@ class Authenticator:
     """Authenticate agents by key or token, and the operator by token.
 
     Safe to use from several threads: `authenticate` waits for the disk when a subject
-    authenticates for the first time.
+    authenticates for the first time. `names` returns the settings of names in force, None while
+    they are unknown: then no new name is bound.
     """
 
     def __init__(
@@ -50,15 +64,23 @@ class Authenticator:
         tokens: Tokens,
         operator: OperatorToken,
         clock_ms: Callable[[], int],
+        names: Callable[[], NamesConfig | None] = NamesConfig,
     ) -> None:
-        self._bindings = bindings
+        self.bindings = bindings
+        self._names = names
+        self._new_names = NewNames()
         self._tokens = tokens
         self._operator = operator
         self._clock_ms = clock_ms
         self._challenges = Challenges()
 
     @classmethod
-    def open(cls, data_dir: Path, clock_ms: Callable[[], int]) -> "Authenticator":
+    def open(
+        cls,
+        data_dir: Path,
+        clock_ms: Callable[[], int],
+        names: Callable[[], NamesConfig | None] = NamesConfig,
+    ) -> "Authenticator":
         """Open the identities of a data directory, creating missing files.
 
         Raises `IdentitiesDamaged` or `SecretUnusable`; the relay must not be served then.
@@ -66,11 +88,16 @@ class Authenticator:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         operator = OperatorToken.open(data_dir / "operator-token")
         tokens = Tokens.open(data_dir / "token-secret")
-        return cls(Bindings.open(data_dir / "identities.jsonl"), tokens, operator, clock_ms)
+        bindings = Bindings.open(data_dir / "identities.jsonl")
+        return cls(bindings, tokens, operator, clock_ms, names)
 
     def close(self) -> None:
         """Close the files. New subjects are rejected from now on."""
-        self._bindings.close()
+        self.bindings.close()
+
+    def network_key(self, address: str) -> str:
+        """Return a keyed hash of the network of `address`, which cannot be computed elsewhere."""
+        return self._tokens.network_key(address)
 
     def challenge(self) -> str:
         """Return a nonce to be signed once, within a minute."""
@@ -83,54 +110,114 @@ class Authenticator:
         public_key: str,
         signature: str,
         nonce: str,
-        origin: str,
+        origins: Collection[str],
         sealing_key: str | None = None,
         sealing_signature: str | None = None,
+        address: str = "",
+        now_ms: int | None = None,
     ) -> Grant:
-        """Authenticate an agent that signed `nonce`. `origin` is the Host header of its request.
+        """Authenticate an agent that signed `nonce` for one of `origins`, names of this relay.
 
-        Raises `InvalidInput` for a malformed or reserved subject, key or signature;
-        `NotAuthenticated`; `SubjectTaken`; `TooManyIdentities` or `IdentitiesNotSaved`.
+        `address` is that of the caller, if it is known. A caller on another thread than the
+        clock's gives the time. Raises `InvalidInput` for a malformed or reserved subject, key or
+        signature, and any `IdentityError` but those about files.
         """
-        now_ms = self._clock_ms()
+        now_ms = self._clock_ms() if now_ms is None else now_ms
         is_fresh = self._challenges.redeem(nonce, now_ms)
         validate_agent_subject(subject)
-        key = from_text(public_key, KEY_BYTES)
+        key = signing_key_from(public_key)
         signed = from_text(signature, SIGNATURE_BYTES)
         texts = [
             proof_text(origin=one, nonce=nonce, subject=subject, public_key=public_key)
-            for one in possible_origins(origin)
+            for one in origins
         ]
         if not is_fresh or not any(is_signed_by(key, signed, text) for text in texts):
             raise NotAuthenticated
         _check_sealing_key(subject, key, sealing_key, sealing_signature)
-        self._bindings.bind(subject, public_key, now_ms, sealing_key, sealing_signature)
-        token, expires_at = self._tokens.issue(subject, now_ms)
+        self.bindings.bind(
+            subject,
+            public_key,
+            now_ms,
+            sealing_key,
+            sealing_signature,
+            admit=partial(self._admit, subject, public_key, address, now_ms),
+        )
+        token, expires_at = self._tokens.issue(subject, public_key, now_ms)
         return Grant(subject=subject, token=token, expires_at=expires_at)
 
     def subject_of_token(self, token: str) -> str | None:
-        """Return the subject of a token; None if it has expired or was not issued here."""
-        return self._tokens.subject_of(token, self._clock_ms())
+        """Return the subject of a token; None if it is not valid, or not any more."""
+        holder = self._tokens.holder_of(token, self._clock_ms())
+        if holder is None or not self.holds(*holder):
+            return None
+        self.bindings.note_use(holder.subject)
+        return holder.subject
+
+    def holds(self, subject: str, public_key: str) -> bool:
+        """Return whether `subject` belongs to this key, and may be used with it."""
+        binding = self.bindings.get(subject)
+        return binding is not None and binding.public_key == public_key and self.admits(binding)
+
+    def admits(self, binding: Binding) -> bool:
+        """Return whether the settings let its agent authenticate."""
+        names = self._names()
+        return binding.by_operator or names is None or not needs_operator(binding.subject, names)
 
     def is_operator(self, token: str) -> bool:
         """Return whether `token` is the operator's."""
         return self._operator.matches(token)
 
     def has_authenticated(self, subject: str) -> bool:
-        """Return whether an agent has ever authenticated as `subject`."""
-        return self._bindings.get(subject) is not None
+        """Return whether `subject` belongs to a key."""
+        return self.bindings.get(subject) is not None
+
+    def key_of(self, subject: str) -> str | None:
+        """Return the public key that `subject` belongs to; None if it is free."""
+        binding = self.bindings.get(subject)
+        return None if binding is None else binding.public_key
 
     def card(self, subject: str) -> Card | None:
-        """Return the public keys of `subject`; None if it has never authenticated here."""
-        binding = self._bindings.get(subject)
+        """Return the public keys of `subject`; None if it belongs to no key.
+
+        The name counts as used: the caller may rely on its key from now on.
+        """
+        binding = self.bindings.get(subject)
         if binding is None:
             return None
+        self.bindings.note_use(subject)
         return Card(
             subject=subject,
             public_key=binding.public_key,
             sealing_key=binding.sealing_key,
             sealing_signature=binding.sealing_signature,
         )
+
+    def _admit(
+        self,
+        subject: str,
+        public_key: str,
+        address: str,
+        now_ms: int,
+        known: Binding | None,
+        held: int,
+    ) -> None:
+        """Raise an error unless the settings let this key use `subject`."""
+        names = self._names()
+        if known is not None:
+            if not self.admits(known):
+                raise NameReserved(subject, public_key)
+            return
+        if names is None:
+            raise NewNamesPaused
+        if needs_operator(subject, names):
+            raise NameReserved(subject, public_key)
+        verdict = self._new_names.check(held, address, names, now_ms)
+        if verdict.allowed:
+            self._new_names.record(address, now_ms)
+        elif verdict.retry_after_ms:
+            raise TooManyNewNames(verdict.detail, verdict.retry_after_ms)
+        else:
+            raise TooManyNames(verdict.detail)
 
 
 def _check_sealing_key(

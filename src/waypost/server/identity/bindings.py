@@ -1,66 +1,44 @@
-"""Bindings of subjects to keys, and their file `<data>/identities.jsonl`.
+"""Bindings of subjects to keys; their file is in `binding_file`.
 
-Rule 1  The first key that authenticates as a subject owns it from then on.
-Rule 2  A binding is valid once it is on disk, and `bind` returns no earlier.
-Rule 3  Only changes are written: an agent that returns every day costs nothing.
-
-The file holds one JSON object per line; the newest line of a subject is valid.
-
-Failures and answers:
-  crash in a write      an unfinished last line was never confirmed: it is cut off
-  damage elsewhere      the relay does not start: a lost binding would free a subject for another
-                        key. Each line has a checksum, so a changed key is found too
-  disk full             the binding is rejected, the file unchanged
-  sync failed           the binding is rejected, and so is every later one until a restart: the
-                        content of the disk is unknown
-  keys changed forever  the file is rewritten once most of its lines have been replaced by newer
+Rule 1  The first key that authenticates as a subject owns it, unless the operator bound another
+        before. It stays the owner until the operator frees the subject, or it expires unused.
+Rule 2  A change is valid once it is on disk, and no call returns earlier.
+Rule 3  Only changes are written: an agent that returns every day costs nothing. That a subject is
+        in use is written once, by `save_uses`.
 """
 
-import logging
-import os
+import heapq
 import threading
-import zlib
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from waypost.policy.bounds import identities_max
-from waypost.relay.data_dir import replace_file, sync_directory, sync_file
-from waypost.server.identity.errors import (
-    IdentitiesDamaged,
-    IdentitiesNotSaved,
-    SubjectTaken,
-    TooManyIdentities,
-)
+from waypost.server.identity.binding_file import Binding, BindingFile
+from waypost.server.identity.errors import NameNotBound, SubjectTaken, TooManyIdentities
 
-log = logging.getLogger("waypost.server")
-
-REPLACED_LINES_MAX = 1000
-"""With this many lines more than twice the bindings, the file is rewritten."""
+Admit = Callable[[Binding | None, int], None]
+"""Is given the binding of a subject, if any, and the number of names that the key holds."""
 
 
-class Binding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`subject` belongs to `public_key` since `at_ms`. Keys and signature are base64url."""
-
-    subject: str
-    public_key: str
-    at_ms: int
-    sealing_key: str | None = None
-    sealing_signature: str | None = None
-
-
-class _Line(Binding, frozen=True, kw_only=True, omit_defaults=True):
-    crc: int
+def _admit_all(known: Binding | None, held: int) -> None:
+    """Reject nothing."""
 
 
 class Bindings:
     """The bindings of one relay. Safe to use from several threads."""
 
-    def __init__(self, file: "BindingFile", limit: int = identities_max) -> None:
+    def __init__(self, file: BindingFile, limit: int = identities_max) -> None:
         self._file = file
         self._limit = limit
         self._bindings = file.read()
+        self._held = Counter(one.public_key for one in self._bindings.values())
+        # The oldest first; `_noted` have been used since, which is not written yet.
+        self._unused = dict.fromkeys(s for s, one in self._bindings.items() if one.unused)
+        self._noted: set[str] = set()
         self._lock = threading.Lock()
 
     @classmethod
@@ -80,6 +58,12 @@ class Bindings:
         """Return the binding of `subject`, or None."""
         return self._bindings.get(subject)
 
+    def page(self, after: str, limit: int) -> list[Binding]:
+        """Return up to `limit` bindings of subjects behind `after`, sorted by subject."""
+        with self._lock:
+            subjects = heapq.nsmallest(limit, (one for one in self._bindings if one > after))
+            return [self._bindings[one] for one in subjects]
+
     def bind(
         self,
         subject: str,
@@ -87,35 +71,106 @@ class Bindings:
         at_ms: int,
         sealing_key: str | None = None,
         sealing_signature: str | None = None,
+        *,
+        admit: Admit = _admit_all,
     ) -> Binding:
         """Bind `subject` to `public_key`, unless it is bound already. Keep the newest sealing key.
 
-        Does not validate keys or signature. The binding is on disk on return. Raises
-        `SubjectTaken`, `TooManyIdentities` or `IdentitiesNotSaved`.
+        Does not validate keys or signature. `admit` may raise. The binding is on disk on return.
+        Raises `SubjectTaken`, `TooManyIdentities` or `IdentitiesNotSaved`.
         """
         with self._lock:
             known = self._bindings.get(subject)
+            if known is not None and known.public_key != public_key:
+                raise SubjectTaken(subject)
             if known is None:
                 self._require_room()
-            elif known.public_key != public_key:
-                raise SubjectTaken(subject)
-            if known is not None and sealing_key is None:
-                return known
+            admit(known, self._held[public_key])
+            if known is not None:
+                self.note_use(subject)
+                if sealing_key is None:
+                    return known
             binding = Binding(
                 subject=subject,
                 public_key=public_key,
                 at_ms=at_ms if known is None else known.at_ms,
                 sealing_key=sealing_key,
                 sealing_signature=sealing_signature,
+                by_operator=known is not None and known.by_operator,
+                unused=known is None or known.unused,
             )
             if binding != known:
-                self._file.append(binding)
-                self._bindings[subject] = binding
-                self._file.drop_replaced_lines(self._bindings.values())
+                self._save([binding])
             return binding
 
+    def bind_by_operator(
+        self, subject: str, public_key: str, at_ms: int, *, replace: bool = False
+    ) -> Binding:
+        """Bind `subject` to the key that the operator chose, or confirm its binding.
+
+        With `replace`, it is taken from another key in the same step. Raises `SubjectTaken`,
+        `TooManyIdentities` or `IdentitiesNotSaved`.
+        """
+        with self._lock:
+            known = self._bindings.get(subject)
+            if known is None:
+                self._require_room()
+            elif known.public_key != public_key and not replace:
+                raise SubjectTaken(subject, "to take it from that key, use --replace")
+            if known is not None and known.public_key == public_key:
+                binding = msgspec.structs.replace(known, by_operator=True, unused=False)
+                changes = [binding] if binding != known else []
+            else:
+                binding = Binding(
+                    subject=subject,
+                    public_key=public_key,
+                    at_ms=at_ms,
+                    by_operator=True,
+                    replaces=None if known is None else known.public_key,
+                )
+                changes = [binding]
+            self._save(changes)
+            return binding
+
+    def unbind(self, subject: str) -> Binding:
+        """Free `subject`; return its last binding. Raises `NameNotBound`, `IdentitiesNotSaved`."""
+        with self._lock:
+            known = self._bindings.get(subject)
+            if known is None:
+                raise NameNotBound(subject)
+            self._save([_freed(known)])
+            return known
+
+    def note_use(self, subject: str) -> None:
+        """Remember that `subject` is in use, so that it does not expire."""
+        if subject in self._unused:
+            self._noted.add(subject)
+
+    def unused(self, after: int, limit: int) -> list[Binding]:
+        """Return up to `limit` unused bindings, the oldest first, without the first `after`."""
+        with self._lock:
+            return [self._bindings[one] for one in islice(self._unused, after, after + limit)]
+
+    @property
+    def has_unsaved_uses(self) -> bool:
+        """Whether there is anything for `save_uses` to write."""
+        return bool(self._noted)
+
+    def save_uses(self) -> None:
+        """Write which subjects have been used since. Raises `IdentitiesNotSaved`."""
+        with self._lock:
+            known = [self._bindings[one] for one in list(self._noted) if one in self._unused]
+            self._save([msgspec.structs.replace(one, unused=False) for one in known])
+
+    def expire(self, subjects: Iterable[str]) -> list[str]:
+        """Free those of `subjects` that are still unused; return them."""
+        with self._lock:
+            found = [one for one in subjects if one in self._unused and one not in self._noted]
+            self._save([_freed(self._bindings[one]) for one in found])
+            return found
+
     def close(self) -> None:
-        """Close the file. Later bindings fail."""
+        """Close the file. Later changes fail."""
         with self._lock:
             self._file.close()
 
@@ -125,138 +180,36 @@ class Bindings:
                 f"too many identities: this relay binds at most {self._limit:,} subjects to keys"
             )
 
-
-class BindingFile:
-    """The open file, created if missing, accessible to the owner only."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor = _open_file(path)
-        os.fchmod(self._descriptor, 0o600)
-        sync_directory(path.parent)
-        self._end = 0
-        self._lines = 0
-        self._failure = ""
-
-    def read(self) -> dict[str, Binding]:
-        """Return all bindings by subject; drop an unfinished line. Raises `IdentitiesDamaged`."""
-        content = self._path.read_bytes()
-        *lines, tail = content.split(b"\n")
-        if b"}" in tail:  # a complete line of which at most the line break is missing
-            lines.append(tail)
-        bindings: dict[str, Binding] = {}
-        for number, line in enumerate(lines, start=1):
-            binding = _parse_line(line)
-            known = bindings.get(binding.subject, binding) if binding else None
-            if binding is None or known is None or known.public_key != binding.public_key:
-                raise IdentitiesDamaged(self._damage(number))
-            bindings[binding.subject] = binding
-        self._lines = len(lines)
-        self._end = sum(len(line) + 1 for line in lines)
-        self._repair_end(len(content))
-        self.drop_replaced_lines(bindings.values())
-        return bindings
-
-    def append(self, binding: Binding) -> None:
-        """Write `binding`; it is on disk on return. Raises `IdentitiesNotSaved`."""
-        if self._failure:
-            raise IdentitiesNotSaved(f"{binding.subject} cannot be bound: {self._failure}")
-        line = _format_line(binding)
-        try:
-            self._write(line)
-        except OSError as problem:
-            self._cut_off()
-            raise IdentitiesNotSaved(
-                f"{binding.subject} cannot be bound: {self._path} could not be written"
-                f" ({problem.strerror})"
-            ) from None
-        self._end += len(line)
-        self._lines += 1
-
-    def drop_replaced_lines(self, bindings: Collection[Binding]) -> None:
-        """Rewrite the file with `bindings` alone, if most of its lines are outdated."""
-        if self._lines < 2 * len(bindings) + REPLACED_LINES_MAX:
+    def _save(self, changes: list[Binding]) -> None:
+        """Write `changes` and apply them. Raises `IdentitiesNotSaved`; nothing is changed then."""
+        if not changes:
             return
-        content = b"".join(_format_line(one) for one in bindings)
-        try:
-            replace_file(self._path, content)
-        except OSError as problem:  # the old file is unchanged
-            log.warning("%s could not be rewritten: %s", self._path, problem)
-            return
-        try:
-            sync_directory(self._path.parent)
-            descriptor = _open_file(self._path)
-        except OSError as problem:
-            self._failure = (
-                f"{self._path} was rewritten but cannot be opened again ({problem.strerror})"
-            )
-            log.error("%s", self._failure)
-            return
-        os.close(self._descriptor)
-        self._descriptor = descriptor
-        self._end, self._lines = len(content), len(bindings)
+        self._file.append(changes)
+        for one in changes:
+            self._count(one)
+            if one.freed:
+                del self._bindings[one.subject]
+            else:
+                self._bindings[one.subject] = one
+            if one.unused:
+                self._unused[one.subject] = None
+            else:
+                self._unused.pop(one.subject, None)
+                self._noted.discard(one.subject)
+        self._file.drop_replaced_lines(self._bindings.values())
 
-    def close(self) -> None:
-        """Close the file. Later appends fail."""
-        self._failure = "the relay is closed"
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _write(self, line: bytes) -> None:
-        done = 0
-        while done < len(line):
-            done += os.pwrite(self._descriptor, line[done:], self._end + done)
-        try:
-            sync_file(self._descriptor)
-        except OSError as problem:
-            self._failure = f"{self._path} could not be synced ({problem.strerror})"
-            raise
-
-    def _cut_off(self) -> None:
-        """Remove the rest of a line that was not confirmed."""
-        try:
-            os.ftruncate(self._descriptor, self._end)
-        except OSError as problem:
-            self._failure = f"{self._path} could not be truncated ({problem.strerror})"
-
-    def _repair_end(self, length: int) -> None:
-        if length == self._end:
-            return
-        if length > self._end:
-            log.warning("%s: cut off an unfinished line that was never confirmed", self._path)
-            os.ftruncate(self._descriptor, self._end)
-        else:
-            os.pwrite(self._descriptor, b"\n", length)
-        sync_file(self._descriptor)
-
-    def _damage(self, number: int) -> str:
-        return (
-            f"{self._path}, line {number} is damaged, so the owner of a subject is unknown:"
-            " restore the file from a backup. Removing the line would free its subject for the"
-            " first key that authenticates"
-        )
+    def _count(self, change: Binding) -> None:
+        """Count the names of the keys that `change` concerns."""
+        before = self._bindings.get(change.subject)
+        if before is not None:
+            self._held[before.public_key] -= 1
+            if not self._held[before.public_key]:
+                del self._held[before.public_key]
+        if not change.freed:
+            self._held[change.public_key] += 1
 
 
-def _format_line(binding: Binding) -> bytes:
-    content = _encode(binding)
-    return b'%b,"crc":%d}\n' % (content[:-1], zlib.crc32(content))
-
-
-def _parse_line(line: bytes) -> Binding | None:
-    """Return the binding of a line exactly as it was written, or None."""
-    try:
-        found = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    fields = {name: getattr(found, name) for name in Binding.__struct_fields__}
-    binding = Binding(**fields)
-    return binding if _format_line(binding) == line + b"\n" else None
-
-
-def _open_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Line).decode
+def _freed(known: Binding) -> Binding:
+    return Binding(
+        subject=known.subject, public_key=known.public_key, at_ms=known.at_ms, freed=True
+    )

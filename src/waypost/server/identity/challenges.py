@@ -3,12 +3,8 @@
 Rule 1  A nonce is redeemed at most once, whatever the outcome.
 Rule 2  It is valid for a minute, the last millisecond included.
 Rule 3  At the bound, the oldest nonce is dropped first: a flood of requests cannot grow memory.
-
-Agents sign `host:port` in lower case. A Host header may omit the port that its scheme implies;
-behind a proxy the scheme is unknown here, so both 80 and 443 are accepted.
 """
 
-import re
 import secrets
 import threading
 
@@ -19,9 +15,6 @@ from waypost.policy.bounds import challenges_max
 from waypost.wire.handshake import NONCE_BYTES, to_text
 
 CHALLENGE_ALIVE_MS = 60_000
-
-_match_host = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:\[\]/@]+)(?::([0-9]{1,5}))?").fullmatch
-_IMPLIED_PORTS = ("80", "443")
 
 
 class Challenges:
@@ -56,15 +49,6 @@ class Challenges:
             if not is_expired and len(self._issued_at) < self._limit:
                 return
             del self._issued_at[oldest]
-
-
-def possible_origins(host: str) -> list[str]:
-    """Return the origins, as agents sign them, that the Host header `host` may mean."""
-    found = _match_host(host.strip().lower())
-    if found is None:
-        return []
-    name, port = found.groups()
-    return [f"{name}:{one}" for one in ((port,) if port else _IMPLIED_PORTS)]
 
 
 def is_signed_by(public_key: bytes, signature: bytes, text: bytes) -> bool:

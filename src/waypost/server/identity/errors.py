@@ -4,6 +4,11 @@ WaypostError
 └── IdentityError
     ├── NotAuthenticated      the proof is invalid; the text never names the invalid part
     ├── SubjectTaken          the subject is bound to another key
+    ├── NameReserved          only a key that the operator bound may use the subject
+    ├── NameNotBound          the subject belongs to no key
+    ├── TooManyNames          the key holds as many names as one key may
+    ├── TooManyNewNames       too many names were bound within a minute
+    ├── NewNamesPaused        no name can be bound while the settings are unknown
     ├── TooManyIdentities     no further subject can be bound
     ├── IdentitiesDamaged     identities.jsonl cannot be trusted; the relay must not start
     ├── IdentitiesNotSaved    a binding could not be made durable, so it is not valid
@@ -27,9 +32,50 @@ class NotAuthenticated(IdentityError):
 class SubjectTaken(IdentityError):
     """The subject is bound to another key."""
 
-    def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject} belongs to another key; choose another subject")
+    def __init__(self, subject: str, advice: str = "choose another subject") -> None:
+        super().__init__(f"{subject} belongs to another key; {advice}")
         self.subject = subject
+
+
+class NameReserved(IdentityError):
+    """Only a key that the operator bound may use the subject."""
+
+    def __init__(self, subject: str, public_key: str) -> None:
+        super().__init__(
+            f"{subject} is reserved: ask the operator to run"
+            f" 'waypost names bind {subject} {public_key}'"
+        )
+        self.subject = subject
+
+
+class NameNotBound(IdentityError):
+    """The subject belongs to no key."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} is bound to no key; 'waypost names list' shows all names")
+        self.subject = subject
+
+
+class TooManyNames(IdentityError):
+    """The key holds as many names as one key may."""
+
+
+class TooManyNewNames(IdentityError):
+    """Too many names were bound within a minute; try again after `retry_after_ms`."""
+
+    def __init__(self, text: str, retry_after_ms: int) -> None:
+        super().__init__(text)
+        self.retry_after_ms = retry_after_ms
+
+
+class NewNamesPaused(IdentityError):
+    """No name can be bound while the settings are unknown."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no new name can be bound: the config.json of this relay is invalid, so its name"
+            " policy is unknown; ask the operator to repair it"
+        )
 
 
 class TooManyIdentities(IdentityError):

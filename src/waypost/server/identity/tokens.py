@@ -1,7 +1,8 @@
 """Bearer tokens of agents, the operator's token, and the secrets behind both.
 
-Rule 1  An agent's token is valid for 15 minutes, the last millisecond included. The relay keeps
-        no list of tokens, so none can be revoked; they are short-lived instead.
+Rule 1  An agent's token is valid for 15 minutes, the last millisecond included, and not before it
+        was issued. It is for a subject and a key: the caller rejects it once the subject belongs
+        to another key. The relay keeps no list of tokens, so none can be revoked alone.
 Rule 2  The signing secret is in the data directory: tokens survive a restart.
 Rule 3  An invalid token belongs to no subject; it is never an error.
 Rule 4  A caller with the content of `<data>/operator-token` is the operator. To change it, put
@@ -12,6 +13,7 @@ Failures and answers, for the files of secrets:
                            even for a moment
   crash while creating it  the next start creates another: the first was never used
   readable by others       rejected, with the command to fix it: the secret may have leaked
+  no regular file, large   rejected, without waiting
   too short, not text      rejected: a secret that can be guessed is worse than none
 """
 
@@ -19,23 +21,33 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 from pathlib import Path
+from typing import NamedTuple
 
+from waypost.files import ExposedFile, UnsuitableFile, read_secret
 from waypost.policy.bounds import subject_length_max_chars
 from waypost.policy.errors import InvalidInput
+from waypost.policy.names import network_of
 from waypost.policy.subjects import is_subject
 from waypost.relay.data_dir import sync_directory
 from waypost.server.identity.errors import SecretUnusable
 from waypost.wire.handshake import from_text, to_text
 
 TOKEN_ALIVE_MS = 15 * 60_000
-TOKEN_MAX_CHARS = 2 * subject_length_max_chars + 100
+TOKEN_MAX_CHARS = 2 * subject_length_max_chars + 200
 SECRET_BYTES = 32
 SECRET_MIN_CHARS = 32
+NETWORK_KEY_BYTES = 8
 
-_PURPOSE = b"waypost-token-1\n"
-_READ_MAX_BYTES = 4096
+_PURPOSE = b"waypost-token-2\n"
+_NETWORK_PURPOSE = b"waypost-network-1\n"
+
+
+class Holder(NamedTuple):
+    """The subject and the public key that a token was issued for."""
+
+    subject: str
+    public_key: str
 
 
 class Tokens:
@@ -49,14 +61,14 @@ class Tokens:
         """Use the secret in `path`, created at the first start. Raises `SecretUnusable`."""
         return cls(load_secret(path).encode())
 
-    def issue(self, subject: str, now_ms: int) -> tuple[str, int]:
-        """Return a token for `subject`, and its expiry (ms since the epoch)."""
+    def issue(self, subject: str, public_key: str, now_ms: int) -> tuple[str, int]:
+        """Return a token for `subject` with that key, and its expiry (ms since the epoch)."""
         expires_at = now_ms + TOKEN_ALIVE_MS
-        claim = f"{subject}\n{expires_at}".encode()
+        claim = f"{subject}\n{public_key}\n{expires_at}".encode()
         return f"{to_text(claim)}.{to_text(self._mac(claim))}", expires_at
 
-    def subject_of(self, token: str, now_ms: int) -> str | None:
-        """Return the subject of a token; None if it has expired or was not issued here."""
+    def holder_of(self, token: str, now_ms: int) -> Holder | None:
+        """Return whom a token is for; None if it is not valid now or was not issued here."""
         given: object = token
         if not isinstance(given, str) or len(given) > TOKEN_MAX_CHARS:
             return None
@@ -67,8 +79,14 @@ class Tokens:
             return None
         if not hmac.compare_digest(mac, self._mac(claim)):
             return None
-        subject, _, expires_at = claim.decode().partition("\n")
-        return subject if now_ms <= int(expires_at) and is_subject(subject) else None
+        subject, public_key, expires_at = claim.decode().split("\n")
+        valid = 0 <= int(expires_at) - now_ms <= TOKEN_ALIVE_MS and is_subject(subject)
+        return Holder(subject, public_key) if valid else None
+
+    def network_key(self, address: str) -> str:
+        """Return what stands for the network of `address` in the journal: a keyed hash."""
+        text = _NETWORK_PURPOSE + network_of(address).encode()
+        return hmac.digest(self._secret, text, hashlib.sha256)[:NETWORK_KEY_BYTES].hex()
 
     def _mac(self, claim: bytes) -> bytes:
         return hmac.digest(self._secret, _PURPOSE + claim, hashlib.sha256)
@@ -96,17 +114,18 @@ class OperatorToken:
 def load_secret(path: Path) -> str:
     """Return the secret in `path`, creating it if there is none. Raises `SecretUnusable`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return _parse_secret(read_secret(path), path)
     except FileNotFoundError:
         return _create(path)
+    except ExposedFile:
+        raise SecretUnusable(
+            f"{path} is accessible to other users: delete it and restart to create a new secret,"
+            f" or, if it has not leaked, run: chmod 600 {path}"
+        ) from None
+    except UnsuitableFile as problem:
+        raise SecretUnusable(f"{path} is {problem.strerror}") from None
     except OSError as problem:
         raise SecretUnusable(f"{path} cannot be read: {problem.strerror}") from None
-    try:
-        _require_private(descriptor, path)
-        content = os.read(descriptor, _READ_MAX_BYTES)
-    finally:
-        os.close(descriptor)
-    return _parse_secret(content, path)
 
 
 def _create(path: Path) -> str:
@@ -123,17 +142,6 @@ def _create(path: Path) -> str:
     os.replace(unfinished, path)
     sync_directory(path.parent)
     return secret
-
-
-def _require_private(descriptor: int, path: Path) -> None:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise SecretUnusable(f"{path} is not a regular file")
-    if status.st_mode & 0o077:
-        raise SecretUnusable(
-            f"{path} is accessible to other users: delete it and restart to create a new secret,"
-            f" or, if it has not leaked, run: chmod 600 {path}"
-        )
 
 
 def _parse_secret(content: bytes, path: Path) -> str:

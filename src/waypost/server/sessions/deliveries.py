@@ -61,6 +61,7 @@ class Deliveries:
         self._bytes_in_flight = 0
         self._sizes: dict[str, int] = {}
         self._stored: set[str] = set()
+        self._shown: set[str] = set()
         self._fetch: tuple[frames.Fetch, asyncio.TimerHandle] | None = None
 
     @property
@@ -75,8 +76,8 @@ class Deliveries:
             return
         consumer = self._consumer
         if self._flushing:
-            if self._is_blocked(1):
-                return  # a batch is not acknowledged yet
+            if self._is_blocked(1) or consumer.is_paused():
+                return  # a batch is not acknowledged yet, or none may be delivered yet
             if self._deliver(consumer.take(self._limits.batch, None, unconfirmed_max_bytes)):
                 return
             if consumer.committed_seq() < self._stored_until:
@@ -110,16 +111,20 @@ class Deliveries:
         return [AckedMessage(one.id, one.sender, was_stored[one.id]) for one in acked]
 
     def nack(self, request: frames.Nack) -> None:
-        """Return messages to the queue, due after the requested delay."""
-        for message in self._consumer.nack(request.ids, request.delay):
+        """Return messages to the queue, due after the requested delay at the earliest."""
+        give_back = self._consumer.release if request.release else self._consumer.nack
+        for message in give_back(request.ids, request.delay):
             self._forget(message.id)
 
-    def stop(self) -> None:
-        """Detach from the mailbox; unacknowledged messages return to the queue."""
+    def stop(self, *, stopping: bool) -> None:
+        """Detach from the mailbox; unacknowledged messages return to the queue.
+
+        `stopping` is whether the relay stops.
+        """
         if self._fetch is not None:
             self._fetch[1].cancel()
             self._fetch = None
-        self._consumer.detach()
+        self._consumer.detach(stopping=stopping, shown=self._shown)
 
     def _is_blocked(self, messages_max: int) -> bool:
         """Return whether so many messages, or too many bytes, are unacknowledged."""
@@ -132,6 +137,7 @@ class Deliveries:
 
     def _forget(self, message_id: str) -> None:
         self._stored.discard(message_id)
+        self._shown.discard(message_id)
         self._bytes_in_flight -= self._sizes.pop(message_id, 0)
 
     def _deliver(self, deliveries: list[Delivery]) -> bool:
@@ -183,6 +189,8 @@ class Deliveries:
         for one in deliveries:
             for operation in self._encode(one):
                 if isinstance(operation, frames.Message):
+                    if request.release:
+                        self._shown.add(operation.envelope.id)
                     if request.tiers:
                         operation.tier = self._tier_of(operation.envelope.sender)
                     messages.append(operation)

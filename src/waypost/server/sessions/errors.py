@@ -3,6 +3,7 @@
 WaypostError
 ├── AlreadyConnected      the subject has a live connection, which stays
 ├── TooManyConnections    the relay is at its limit
+├── SignalDropped         a signal over a rate
 └── BrokenFrame           a malformed frame, or one that is not allowed at this point
 """
 
@@ -23,6 +24,10 @@ class TooManyConnections(WaypostError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"too many connections: the relay is at its limit of {limit:,}; try later")
+
+
+class SignalDropped(WaypostError):
+    """A signal over the rate of its sender, or of its sender to one agent."""
 
 
 class BrokenFrame(WaypostError):

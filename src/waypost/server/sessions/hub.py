@@ -6,15 +6,18 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from waypost.policy.bounds import connections_max
-from waypost.policy.errors import AccessDenied
+from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reserved_names import reject_reserved
+from waypost.policy.signal_limits import SignalWindows
 from waypost.policy.subjects import validate_subject
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
-from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
+from waypost.server.sessions.errors import AlreadyConnected, SignalDropped, TooManyConnections
 from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
-from waypost.wire.frames import FrameOperation, Signalled
+from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
@@ -40,11 +43,11 @@ class AgentSession(Protocol):
     def unsent(self) -> int: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
-    def disconnect(self, reason: str) -> None: ...
+    def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
 
 
 class Hub:
-    """The agents connected to one relay."""
+    """The agents connected to one relay. `stopping` is true once it disconnects all of them."""
 
     def __init__(self, relay: Relay, mailboxes: MailboxFactory) -> None:
         self._relay = relay
@@ -52,7 +55,13 @@ class Hub:
         self._sessions: dict[str, AgentSession] = {}
         self.receipts = Receipts(relay, self._sessions.__contains__)
         self._emptied = asyncio.Event()
+        self._signal_windows = SignalWindows()
+        self.signals = {"admitted": 0, "dropped": 0}
+        """Signals of agents since the start, by outcome."""
         self._handshakes = 0
+        self.stopping = False
+        self.sessions_max = connections_max
+        """Set below the number of connections, so that some are left for other callers."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -85,8 +94,9 @@ class Hub:
         """Add a session. Raises `AlreadyConnected` or `TooManyConnections`."""
         if session.subject in self._sessions:
             raise AlreadyConnected(session.subject)
-        if len(self._sessions) >= connections_max:
-            raise TooManyConnections(connections_max)
+        bound = min(connections_max, self.sessions_max)
+        if len(self._sessions) >= bound:
+            raise TooManyConnections(bound)
         self._mailboxes.open_for(session.subject)
         self._sessions[session.subject] = session
 
@@ -109,14 +119,37 @@ class Hub:
         return self._relay.submit(draft)
 
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
-        """Send a signal to the agent of `subject` if it is connected. Raises as `publish` does."""
+        """Send a signal to the agent of `subject` if it is connected.
+
+        Raises as `publish` does, `InvalidMessage` if it is too large, and `SignalDropped`.
+        """
         validate_subject(subject)
         reject_reserved(subject)
+        self._admit_signal(sender, subject, signal)
         if not self._relay.access.check_access(sender, subject).allowed:
             raise AccessDenied(sender, subject)
         session = self._sessions.get(subject)
         if session is not None:
             session.send_lossy(Signalled(subject=subject, signal=signal, sender=sender))
+
+    def _admit_signal(self, sender: str, subject: str, signal: Signal) -> None:
+        limits = self._relay.settings.signals
+        size = len(msgspec.json.encode(signal))
+        try:
+            if size > limits.max_bytes:
+                raise InvalidMessage(
+                    f"signal of {size:,} bytes is over the limit of {limits.max_bytes:,} bytes"
+                    " (signals.maxBytes)"
+                )
+            problem = self._signal_windows.admit(
+                sender, subject, self._relay.now_us() // 1000, limits
+            )
+            if problem:
+                raise SignalDropped(problem)
+        except (InvalidMessage, SignalDropped):
+            self.signals["dropped"] += 1
+            raise
+        self.signals["admitted"] += 1
 
     def confirm(self, recipient: str, acked: Iterable[tuple[str, str]]) -> None:
         """Create receipts for messages leased over HTTP, given as pairs of id and sender."""
@@ -141,8 +174,15 @@ class Hub:
         for recipient, acked in missed.items():
             self.receipts.create(recipient, acked)
 
+    def disconnect(self, subject: str, code: int, reason: str) -> None:
+        """Disconnect the agent of `subject`, if it is connected."""
+        session = self._sessions.get(subject)
+        if session is not None:
+            session.disconnect(reason, code)
+
     def disconnect_all(self, reason: str) -> None:
-        """Disconnect all agents."""
+        """Disconnect all agents, because the relay stops."""
+        self.stopping = True
         for session in list(self._sessions.values()):
             session.disconnect(reason)
 

@@ -9,17 +9,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from waypost.policy.bounds import outbox_max_operations
+from waypost.policy.budgets import Budget, without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Draft, Relay
 from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
-from waypost.server.sessions.errors import brief
+from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import LiveReceipts
 from waypost.wire import frames
+from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Codec, FrameOperation, FromAgent
+from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
@@ -27,15 +30,17 @@ from waypost.wire.results import PublishResult
 SLOW_CONSUMER_TEXT = (
     f"slow consumer: outbound queue full ({outbox_max_operations:,} operations); read faster"
 )
+TURN_DELIVERIES = 64
+"""Deliveries of one agent that are decided before the event loop gets its turn."""
 RELAY_FAILED_TEXT = "internal error of the relay; connect again"
 
 
 class Session:
     """For an authenticated agent: `start` once, `end` once.
 
-    `rejected_in_a_row` counts its latest sends that were all rejected, `unanswered` the responses
-    that wait for the disk. `on_dismissed` is called with a close code and a reason when the relay
-    ends the connection.
+    `rejected_in_a_row` counts rejections since an operation had an effect, `unanswered` the
+    responses that wait for the disk. `on_dismissed` is called with a close code and a reason when
+    the relay ends the connection.
     """
 
     def __init__(  # noqa: PLR0913 - what a session is made of
@@ -57,6 +62,7 @@ class Session:
         self.since_us = relay.now_us()
         self.outbox = Outbox(self._on_overflow)
         self.rejected_in_a_row = 0
+        self._turn_deliveries = 0
         self.unanswered = 0
         self._on_dismissed = on_dismissed
         self._hub = hub
@@ -65,6 +71,7 @@ class Session:
         self._limits = limits
         self._show_pressure = show_pressure
         self._deliveries: Deliveries | None = None
+        self._recalled: dict[str, Budget] = {}
         self._stop_signals: Callable[[], None] = lambda: None
 
     @property
@@ -117,14 +124,14 @@ class Session:
             if isinstance(one, frames.DeliveryConfirm) and one.id is None
         ]
         try:
-            deliveries.stop()
+            deliveries.stop(stopping=self._hub.stopping)
             self._hub.send_receipts(unsent)
         except RelayStopped:
             pass  # recovery returns what the relay cannot record now
 
-    def disconnect(self, reason: str) -> None:
+    def disconnect(self, reason: str, code: int = frames.CLOSE_GOING_AWAY) -> None:
         """End the connection from the relay's side."""
-        self._on_dismissed(frames.CLOSE_GOING_AWAY, reason)
+        self._on_dismissed(code, reason)
 
     def send(self, operation: FrameOperation) -> None:
         """Queue an operation for the agent."""
@@ -138,19 +145,27 @@ class Session:
             return
         self.outbox.put_lossy(operation, size)
 
-    def handle(self, operations: Sequence[FromAgent]) -> None:
-        """Carry out the operations of one frame; responses follow in the outbox."""
+    def handle(self, operations: Sequence[FromAgent]) -> int:
+        """Carry out operations until one completes `TURN_DELIVERIES`; return how many those are.
+
+        Responses follow in the outbox.
+        """
         deliveries = self._deliveries
         if deliveries is None:
-            return
+            return len(operations)
         responses: list[FrameOperation] = []
         receipts: LiveReceipts = []
+        done = self._turn_deliveries = 0
         for operation in operations:
+            done += 1
             match operation:
                 case frames.Send():
                     responses += self._publish(operation)
+                    if self._turn_deliveries >= TURN_DELIVERIES:
+                        break
                 case frames.Ack():
                     acked = deliveries.ack(operation.ids)
+                    self.rejected_in_a_row = 0 if acked else self.rejected_in_a_row + 1
                     receipts += self._hub.receipts.create(self.subject, acked)
                 case frames.Nack():
                     deliveries.nack(operation)
@@ -159,9 +174,28 @@ class Session:
                 case frames.SendSignal():
                     responses += self._signal(operation)
                 case frames.Auth():
+                    self.rejected_in_a_row += 1
                     responses.append(frames.Error(error="already authenticated", reason="invalid"))
         self._respond(responses, receipts)
         deliveries.fill()
+        return done
+
+    async def recall(self, operations: Sequence[FromAgent]) -> None:
+        """Look up the parents of messages to publish; `handle` gets the same operations next."""
+        parents, self._recalled = self._relay.inspect().parents, {}
+        for operation in operations:
+            if isinstance(operation, frames.Send) and operation.parent is not None:
+                parent_id = operation.parent.id
+                budget = await parents.search(self.subject, parent_id)
+                if budget is not None:
+                    self._recalled[parent_id] = budget
+
+    def _parent(self, parent: frames.Parent) -> Envelope | None:
+        """Return the parent of a message; None if it was not delivered to this agent."""
+        validate_message_id(parent.id)
+        known = self._relay.inspect().parents.find(self.subject, parent.id)
+        found = known or self._recalled.get(parent.id)
+        return None if found is None else parent.with_budget(found)
 
     def _publish(self, request: frames.Send) -> list[FrameOperation]:
         try:
@@ -169,8 +203,8 @@ class Session:
                 request.subject,
                 self._codec.payload_to_json(request.payload),
                 request.reply_to,
-                request.budget,
-                None if request.parent is None else request.parent.to_envelope(),
+                None if request.budget is None else without_ancestors(request.budget),
+                None if request.parent is None else self._parent(request.parent),
                 request.message_id,
                 sender=self.subject,
             )
@@ -184,14 +218,15 @@ class Session:
             return [frames.Error(ref=request.ref, error=brief(problem), reason="invalid")]
         except RelayStopped as stopped:
             return [frames.Error(ref=request.ref, error=str(stopped), reason="stopped")]
+        self._turn_deliveries += result.delivered_to + len(result.rejected)
         if result.rejected and not result.delivered_to:
-            self.rejected_in_a_row += 1
+            self.rejected_in_a_row += len(result.rejected)
         else:
             self.rejected_in_a_row = 0
         return self._send_responses(request, result)
 
     def _send_responses(self, request: frames.Send, result: PublishResult) -> list[FrameOperation]:
-        shown = result if self._show_pressure else discreet(result)
+        shown = result if self._show_pressure else discreet(result, request.subject)
         responses: list[FrameOperation] = [
             frames.SendResult(
                 ref=request.ref,
@@ -213,6 +248,9 @@ class Session:
         try:
             encode_payload(request.signal.data)  # data must be valid as a payload
             self._hub.signal(self.subject, request.subject, validate_signal(request.signal))
+        except SignalDropped as dropped:
+            self.rejected_in_a_row += 1
+            return [frames.Error(error=str(dropped), reason=str(Reason.RATE_LIMITED))]
         except AccessDenied as denied:
             return [frames.Error(error=str(denied), reason=str(Reason.ACCESS_DENIED))]
         except InvalidInput as problem:

@@ -67,6 +67,7 @@ export const microseconds = (text) => Date.parse(text) * 1000;
 
 export const REASONS = {
   rate_limited: "rate limit",
+  fanout_exceeded: "too many recipients",
   backpressure: "mailbox full",
   quota_exceeded: "sender quota",
   circuit_open: "breaker open",

@@ -48,7 +48,7 @@ export function show(main) {
     if (!rule.from || !rule.to) return setText(verdict, "");
     try {
       const { rules } = await send("POST", "/v1/rules?dry_run=true", rule);
-      const at = rules.findIndex((one) => one.from === rule.from && one.to === rule.to);
+      const at = rules.findIndex((one) => one.from === rule.from && one.to === rule.to && !one.fromKey);
       verdict.className = "verdict good";
       setText(verdict, `Valid: it would be rule ${at + 1} of ${count(rules.length)}.`);
       save.disabled = false;
@@ -91,7 +91,7 @@ function rulesTable(rules, draw) {
   const numbered = rules.map((rule, at) => ({ ...rule, at: at + 1 }));
   return plainTable("Access rules, in the order of their application", [
     { label: "Tried", kind: "number", cell: (one) => count(one.at) },
-    { label: "From", cell: (one) => h("code", {}, one.from) },
+    { label: "From", cell: (one) => h("span", {}, h("code", {}, one.from), one.fromKey ? ` with key ${one.fromKey}` : "") },
     { label: "To", cell: (one) => h("code", {}, one.to) },
     { label: "Action", cell: (one) => h("span", { class: `badge ${one.action}` }, one.action) },
     { label: "Priority", kind: "number", cell: (one) => String(one.priority) },
@@ -100,11 +100,12 @@ function rulesTable(rules, draw) {
 }
 
 function askRemove(rule, draw) {
-  const path = `/v1/rules?${new URLSearchParams({ from: rule.from, to: rule.to })}`;
+  const key = rule.fromKey ? { fromKey: rule.fromKey } : {};
+  const path = `/v1/rules?${new URLSearchParams({ from: rule.from, to: rule.to, ...key })}`;
   return askFirst({
     title: "Remove this rule?", danger: true, action: "Remove",
     body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. Messages that it ${rule.action === "deny" ? "denied" : "allowed"} are then decided by the rules below it.`)],
-    command: () => command("rules", "remove", rule.from, rule.to),
+    command: () => command("rules", "remove", rule.from, rule.to, ...(rule.fromKey ? ["--from-key", rule.fromKey] : [])),
     act: async () => {
       draw(await send("DELETE", path));
       notice("Rule removed.");

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from waypost.server.http.callers import Access
+from waypost.server.http.callers import Access, client_address
 from waypost.server.http.contract import (
     NO_BODY,
     Answer,
@@ -14,6 +14,7 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
+from waypost.server.origins import origins_of
 from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
 
 
@@ -31,9 +32,11 @@ async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
         public_key=request.public_key,
         signature=request.signature,
         nonce=request.nonce,
-        origin=call.request.headers.get("host", ""),
+        origins=origins_of(call.request.scope),
         sealing_key=request.sealing_key,
         sealing_signature=request.sealing_signature,
+        address=client_address(call.request.scope),
+        now_ms=call.context.relay.now_us() // 1000,
     )
     grant = await asyncio.to_thread(authenticate)
     call.context.mailboxes.open_for(grant.subject)  # it must exist before receipts for the agent do
@@ -61,9 +64,10 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.ANYONE,
         summary="Exchange a signed challenge for a token",
         description=(
-            "Sign the lines `waypost-auth-1`, origin (the `host:port` you connect to), nonce,"
-            " subject and public key, joined by line feeds, with your Ed25519 key. A subject"
-            " belongs to the first key that authenticates as it."
+            "Sign the lines `waypost-auth-1`, origin (the `host:port` you connect to, a name of the"
+            " relay), nonce, subject and public key, joined by line feeds, with your Ed25519 key. A"
+            " subject belongs to the first key that authenticates as it, or to the one that the"
+            " operator bound. A token is valid for 15 minutes, and ends when the subject is freed."
         ),
         tag="auth",
         handler=give_token,
@@ -72,7 +76,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         answer=Answer(TokenResponse),
         rejections={
             401: "The signature is invalid, or its challenge has expired or was used.",
-            403: "The subject belongs to another key.",
+            403: "The subject belongs to another key, or needs the operator; or the key holds as"
+            " many names as it may.",
+            429: "Too many new names at once; see `retry_after_ms`.",
         },
     ),
 )

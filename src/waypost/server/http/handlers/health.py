@@ -26,16 +26,14 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
     if journal.failure:
         raise HttpError(503, f"journal failed: {journal.failure}")
     if journal.full:
-        raise HttpError(
-            503, "storage full: the relay's disk has no space left", reason="storage_full"
-        )
+        raise HttpError(503, f"storage full: {journal.full_because}", reason="storage_full")
     return Reply(Health(status="ready"))
 
 
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Return metrics for Prometheus."""
     context = call.context
-    content = context.http_metrics.render(context.relay, len(context.hub))
+    content = context.http_metrics.render(context.relay, len(context.hub), context.hub.signals)
     return Reply(content, media_type=CONTENT_TYPE)
 
 
@@ -51,6 +49,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=NoParameters,
         body=NO_BODY,
         answer=Answer(Health),
+        any_host=True,
         needs_relay=False,
     ),
     Operation(
@@ -58,19 +57,26 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/readyz",
         access=Access.ANYONE,
         summary="Readiness",
-        description="503 with the reason while the relay is not open or cannot write its journal.",
+        description=(
+            "503 with the reason while the relay is not open or cannot write its journal: the disk"
+            " is full, no file descriptor is free, or a write has failed for good."
+        ),
         tag="health",
         handler=ready,
         parameters=NoParameters,
         body=NO_BODY,
         answer=Answer(Health),
+        any_host=True,
     ),
     Operation(
         method="GET",
         path="/metrics",
-        access=Access.ANYONE,
+        access=Access.SCRAPER,
         summary="Metrics",
-        description="For Prometheus. No label holds a name chosen by an agent.",
+        description=(
+            "For Prometheus. No label holds a name chosen by an agent. With `--metrics operator`,"
+            " it needs the operator's token."
+        ),
         tag="health",
         handler=metrics,
         parameters=NoParameters,

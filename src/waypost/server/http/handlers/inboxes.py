@@ -3,6 +3,7 @@
 Rule 1  One answer holds at most `answer_max_bytes` of messages, or else one message.
 Rule 2  A caller that disconnects while waiting gets no messages: those just leased for it are
         released at once.
+Rule 3  So it is for a caller whose name went to another key while it was waiting.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from waypost.policy.subjects import validate_subject
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.relay import LeasedMessage, Relay
 from waypost.server.context import ServerContext
-from waypost.server.http.callers import Access, Caller
+from waypost.server.http.callers import Access, Caller, unauthorised
 from waypost.server.http.contract import (
     NO_BODY,
     Answer,
@@ -69,9 +70,13 @@ async def read_inbox(call: Call[InboxRead, None]) -> Reply:
         max_size_bytes=None if query.max_size_bytes is msgspec.UNSET else query.max_size_bytes,
     )
     max_bytes = context.options.answer_max_bytes
+    owner = context.authenticator.key_of(query.subject)
     leased = await _lease(context.relay, lease, max_bytes)
     if not leased and query.wait:
         leased = await _lease_waiting(context.relay, lease, max_bytes, query.wait, call.request)
+    if not call.caller.is_operator and context.authenticator.key_of(query.subject) != owner:
+        await context.relay.nack(query.subject, [one.envelope.id for one in leased])
+        raise unauthorised("this name went to another key while you were waiting")
     return Reply(_inbox(query.subject, leased))
 
 
@@ -92,7 +97,8 @@ async def ack(call: Call[InboxPath, AckRequest]) -> Reply:
     """Acknowledge messages; their senders get receipts."""
     subject, relay = call.parameters.subject, call.context.relay
     _require(call.context, call.caller, subject)
-    acked = relay.submit_ack(subject, call.body.ids)
+    acked = relay.claims.ack(subject, call.body.ids)
+    relay.inspect().parents.remember(acked)
     # Before the sync: acknowledgements and receipts belong to one commit.
     call.context.hub.confirm(subject, [(one.id, one.sender) for one in acked])
     await relay.sync()
@@ -101,10 +107,12 @@ async def ack(call: Call[InboxPath, AckRequest]) -> Reply:
 
 async def nack(call: Call[InboxPath, NackRequest]) -> Reply:
     """Return messages to the queue."""
-    subject = call.parameters.subject
+    subject, relay = call.parameters.subject, call.context.relay
     _require(call.context, call.caller, subject)
-    count = await call.context.relay.nack(subject, call.body.ids, call.body.delay)
-    return Reply(CountResponse(count=count))
+    give_back = relay.claims.release if call.body.release else relay.claims.nack
+    returned = give_back(subject, call.body.ids, call.body.delay)
+    await relay.sync()
+    return Reply(CountResponse(count=len(returned)))
 
 
 async def _lease(
@@ -144,7 +152,8 @@ async def _release(
     if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
         leased = waiting.result()
         if leased:
-            await relay.nack(subject, [one.envelope.id for one in leased])
+            relay.claims.release(subject, [one.envelope.id for one in leased])
+            await relay.sync()
 
 
 def _inbox(subject: str, leased: Iterable[LeasedMessage]) -> LeasedInbox:
@@ -240,7 +249,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/inbox/{subject}/nack",
         access=Access.AGENT,
         summary="Return messages to the queue",
-        description="They become pending again after `delay` seconds.",
+        description=(
+            "They become pending again after `delay` seconds, or later if they were delivered"
+            " repeatedly; after too many deliveries they become dead letters. With `release`, the"
+            " delivery does not count."
+        ),
         tag="inboxes",
         handler=nack,
         parameters=InboxPath,

@@ -4,18 +4,25 @@ Rule 1  The operator sees every check with its figures.
 Rule 2  A sender sees the outcome of what it sent. A recipient sees what happened in its mailbox.
         No other agent learns that the message exists.
 Rule 3  Agents see neither checks nor figures: these would reveal a sender's tier and how full a
-        mailbox is.
+        mailbox is. The sender of a message to a pattern does not see which endpoints match.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from waypost.policy.bounds import publish_many_max_messages
+from waypost.policy.bounds import (
+    publish_many_max_messages,
+    rejected_pause_max_ms,
+    turn_max_messages,
+)
+from waypost.policy.budgets import without_ancestors
 from waypost.policy.reasons import Reason
-from waypost.policy.reserved_names import reject_reserved
-from waypost.relay.relay import Draft
-from waypost.server.http.callers import Access
+from waypost.policy.reserved_names import ANONYMOUS, reject_reserved
+from waypost.policy.subjects import is_literal
+from waypost.relay.relay import Draft, Relay
+from waypost.server.http.callers import Access, client_address
 from waypost.server.http.contract import (
     NO_BODY,
     Answer,
@@ -50,24 +57,26 @@ class MessagePath(msgspec.Struct, forbid_unknown_fields=True):
 async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     """Publish one message and return its result or error, or many and return their results."""
     relay, sender = call.context.relay, call.caller.subject
+    network = ""
+    if sender == ANONYMOUS:  # many callers share this name
+        network = call.context.authenticator.network_key(client_address(call.request.scope))
     show = call.context.options.show_pressure
     if isinstance(call.body, NewMessages):
-        drafts = [_draft(one, sender) for one in call.body.messages]
+        drafts: list[Draft] = []
+        for one in call.body.messages:
+            if len(drafts) % turn_max_messages == turn_max_messages - 1:
+                await asyncio.sleep(0)
+            drafts.append(await _draft(relay, one, sender, network))
         results = await relay.publish_many(drafts)
-        return Reply(
-            PublishResults(results=results if show else [discreet(one) for one in results])
-        )
-    draft = _draft(call.body, sender)
-    result = await relay.publish(
-        draft.subject,
-        draft.payload,
-        sender=sender,
-        reply_to=draft.reply_to,
-        budget=draft.budget,
-        parent=draft.parent,
-        message_id=draft.message_id,
-    )
-    shown = result if show else discreet(result)
+        if all(one.rejected and not one.delivered_to for one in results):
+            await asyncio.sleep(min(len(results) // 5, rejected_pause_max_ms) / 1000)
+        if not show:
+            both = zip(results, drafts, strict=True)
+            results = [discreet(one, draft.subject) for one, draft in both]
+        return Reply(PublishResults(results=results))
+    draft = await _draft(relay, call.body, sender, network)
+    result = await relay.publish_draft(draft)
+    shown = result if show else discreet(result, draft.subject)
     if shown.rejected and not shown.delivered_to:
         raise _rejection(shown)
     return Reply(shown)
@@ -93,20 +102,20 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
 
 def _visible_steps(agent: str, events: Iterable[AnyEvent]) -> Iterator[HistoryItem]:
     """Yield what `agent` may see. Senders choose ids: another may have used the same."""
-    visible = {agent}
+    shown_as = {agent: agent}
     for event in events:
         endpoint = str(getattr(event, "endpoint", ""))
         if isinstance(event, Accepted | Rejected):
             if event.sender == agent:
-                visible.add(endpoint)
+                is_own = endpoint == agent or is_literal(event.subject)
+                shown_as[endpoint] = endpoint if is_own else event.subject
             elif endpoint != agent:
-                visible.discard(endpoint)
+                shown_as.pop(endpoint, None)
                 continue
-        if endpoint in visible:
+        if endpoint in shown_as:
             kind = str(type(event).__struct_config__.tag)
-            yield HistoryItem(
-                at_us=event.at_us, kind=kind, endpoint=endpoint, text=_describe(event)
-            )
+            shown = shown_as[endpoint]
+            yield HistoryItem(at_us=event.at_us, kind=kind, endpoint=shown, text=_describe(event))
 
 
 def _describe(event: AnyEvent) -> str:
@@ -130,16 +139,24 @@ def _rejection(result: PublishResult) -> HttpError:
     )
 
 
-def _draft(message: NewMessage, sender: str) -> Draft:
+async def _draft(relay: Relay, message: NewMessage, sender: str, network: str) -> Draft:
     reject_reserved(message.subject, message.reply_to)
-    budget = None if message.budget is None else msgspec.to_builtins(message.budget)
+    budget = None
+    if message.budget is not None:
+        budget = without_ancestors(msgspec.to_builtins(message.budget))
+    parent = None
+    if message.parent is not None:
+        validate_message_id(message.parent.id)
+        left = await relay.inspect().parents.search(sender, message.parent.id)
+        parent = None if left is None else message.parent.with_budget(left)
     return Draft(
         subject=message.subject,
         payload=message.payload,
         sender=sender,
+        network=network,
         reply_to=message.reply_to,
         budget=budget,
-        parent=None if message.parent is None else message.parent.to_envelope(),
+        parent=parent,
         message_id=message.message_id,
     )
 
@@ -169,7 +186,10 @@ def _read(content: bytes) -> NewMessage | NewMessages:
 
 _REJECTIONS = {
     STATUS[Reason.ACCESS_DENIED]: "An access rule forbids it.",
-    STATUS[Reason.BUDGET_EXCEEDED]: "Its budget does not allow the delivery; it is a dead letter.",
+    STATUS[Reason.BUDGET_EXCEEDED]: (
+        "Its budget does not allow the delivery, and it is a dead letter; or its pattern matches"
+        " more than `maxFanout` endpoints."
+    ),
     STATUS[Reason.RATE_LIMITED]: (
         "Over the sender's rate limit (with `Retry-After`), mailbox full, or over the sender's"
         " quota in that inbox; the text is the same in every tier."
@@ -185,7 +205,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         summary="Publish messages",
         description=(
             'One message, or `{"messages": [...]}` with up to'
-            f" {publish_many_max_messages:,} of them in one commit. On disk when the response"
+            f" {publish_many_max_messages:,} of them at once. On disk when the response"
             " arrives. Many always return their results; one message that was not stored anywhere"
             " returns the status of its rejection."
         ),

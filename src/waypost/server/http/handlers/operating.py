@@ -27,11 +27,16 @@ class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class RuleKey(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
-    """The patterns of a rule; no two rules have the same."""
+class RuleKey(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    rename={"from_": "from", "from_key": "fromKey"},
+):
+    """The patterns of a rule, and its key; no two rules have the same."""
 
     from_: PatternText
     to: PatternText
+    from_key: str | msgspec.UnsetType = msgspec.UNSET
 
 
 async def list_rules(call: Call[NoParameters, None]) -> Reply:
@@ -40,9 +45,9 @@ async def list_rules(call: Call[NoParameters, None]) -> Reply:
 
 
 async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
-    """Add a rule, replacing one with the same patterns; or return the rules with it."""
+    """Add a rule, replacing one with the same patterns and key; or return the rules with it."""
     request, access = call.body, call.context.relay.access
-    rule = AccessRule(request.from_, request.to, request.action, request.priority)
+    rule = AccessRule(request.from_, request.to, request.action, request.priority, request.from_key)
     if call.parameters.dry_run:
         would_be = AccessRules(access.list_rules()).with_rule(rule)
         return Reply(RuleList(rules=would_be.list_rules(), problem=access.problem))
@@ -53,10 +58,9 @@ async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
 async def remove_rule(call: Call[RuleKey, None]) -> Reply:
     """Remove a rule."""
     query, access = call.parameters, call.context.relay.access
-    known = {(rule.from_, rule.to) for rule in access.list_rules()}
-    if not access.problem and (query.from_, query.to) not in known:
+    key = None if query.from_key is msgspec.UNSET else query.from_key
+    if not access.remove_rule(query.from_, query.to, key):
         raise HttpError(404, "not found: no rule with these patterns")
-    access.remove_rule(query.from_, query.to)
     return Reply(_rules(call.context.relay))
 
 
@@ -131,8 +135,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Add an access rule",
         description=(
-            "Replaces a rule with the same `from` and `to`. On disk when the response arrives."
-            " With `dry_run=true` nothing is changed."
+            "Replaces a rule with the same `from`, `to` and `fromKey`. On disk when the response"
+            " arrives. With `dry_run=true` nothing is changed."
         ),
         tag="rules",
         handler=add_rule,
@@ -146,7 +150,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/rules",
         access=Access.OPERATOR,
         summary="Remove an access rule",
-        description="Removes the rule with these `from` and `to`.",
+        description="Removes the rule with these `from`, `to` and `fromKey`, or without a key.",
         tag="rules",
         handler=remove_rule,
         parameters=RuleKey,

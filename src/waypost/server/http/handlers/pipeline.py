@@ -4,11 +4,13 @@ The pipeline is another program; its files in the lake are served unchanged.
 """
 
 import asyncio
+import stat
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from waypost.files import read_file
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -61,10 +63,11 @@ async def get_report(call: Call[NoParameters, None]) -> Reply:
     """Return the report."""
     path = call.context.lake / REPORT
     try:
-        content = await asyncio.to_thread(_read, path)
-    except OSError:
+        content = await asyncio.to_thread(read_file, path, FILE_MAX_BYTES)
+    except OSError as problem:
+        why = "" if isinstance(problem, FileNotFoundError) else f" ({problem.strerror})"
         raise HttpError(
-            404, f"no report at {path}: create it with 'waypost pipeline run'"
+            404, f"no report at {path}{why}: create it with 'waypost pipeline run'"
         ) from None
     return Reply(content, media_type=_HTML, headers={"Content-Security-Policy": _POLICY})
 
@@ -77,10 +80,13 @@ def _inspect(lake: Path, journal: Path) -> PipelineState:
         backtest_file=_file(lake / BACKTEST),
         backtest={},
     )
+    if state.report is not None:
+        state.problem = _problem(lake / REPORT)
     if state.backtest_file is not None:
         try:
-            state.backtest = msgspec.json.decode(_read(lake / BACKTEST), type=dict[str, Any])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+            content = read_file(lake / BACKTEST, FILE_MAX_BYTES)
+            state.backtest = msgspec.json.decode(content, type=dict[str, Any])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             state.problem = f"{BACKTEST} cannot be read: {problem}"
     return state
 
@@ -93,11 +99,14 @@ def _file(path: Path) -> LakeFile | None:
     return LakeFile(path=str(path.absolute()), at_us=found.st_mtime_ns // 1000, bytes=found.st_size)
 
 
-def _read(path: Path) -> bytes:
-    """Return the content of a file. Raises `OSError` if it is too large."""
-    if path.stat().st_size > FILE_MAX_BYTES:
-        raise OSError(f"{path} is larger than {FILE_MAX_BYTES:,} bytes")
-    return path.read_bytes()
+def _problem(path: Path) -> str:
+    """Return why an existing file cannot be read; empty if it can."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return f"{path.name} cannot be read: not a regular file"
+    if found.st_size > FILE_MAX_BYTES:
+        return f"{path.name} cannot be read: larger than {FILE_MAX_BYTES:,} bytes"
+    return ""
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (

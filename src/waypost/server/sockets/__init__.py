@@ -1,0 +1,1 @@
+"""TCP connections of a served relay: accepted up to a limit, bounded in bytes and in time."""
