@@ -1,6 +1,7 @@
 """A relay on a port, a proxy in front of it that can cut connections, and connected agents."""
 
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,30 @@ from tests.client.tcp_proxy import TcpProxy
 from tests.harness.listening_relay import ListeningRelay, listening
 from waypost import QosConfig
 from waypost.client import Agent, ClientOptions, Identity, connect
+from waypost.server.server import Listen
 
 WITHOUT_TIERS = {"qos": QosConfig(enabled=False)}
 Dial = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 @pytest.fixture
-async def relay(tmp_path: Path) -> AsyncIterator[ListeningRelay]:
-    async with listening(tmp_path / "data", **WITHOUT_TIERS) as running:
+def proxy_listener() -> Iterator[socket.socket]:
+    """The listening socket of the proxy: the relay must know its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.fixture
+async def relay(tmp_path: Path, proxy_listener: socket.socket) -> AsyncIterator[ListeningRelay]:
+    port = proxy_listener.getsockname()[1]
+    listen = Listen(origins=("127.0.0.1", f"127.0.0.1:{port}"))
+    async with listening(tmp_path / "data", listen=listen, **WITHOUT_TIERS) as running:
         yield running
 
 
 @pytest.fixture
-async def proxy(relay: ListeningRelay) -> AsyncIterator[TcpProxy]:
-    opened = TcpProxy(relay)
+async def proxy(relay: ListeningRelay, proxy_listener: socket.socket) -> AsyncIterator[TcpProxy]:
+    opened = TcpProxy(relay, proxy_listener)
     await opened.open()
     yield opened
     await opened.close()

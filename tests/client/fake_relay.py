@@ -28,6 +28,19 @@ class FakeConnection:
         for operation in operations:
             await self.websocket.send(CODEC.encode(operation).decode())
 
+    async def send_together(self, *operations: frames.FrameOperation) -> None:
+        """Send all operations in one frame."""
+        await self.websocket.send(CODEC.encode(operations).decode())
+
+    async def send_text(self, frame: str) -> None:
+        """Send a frame that no codec of ours would encode."""
+        await self.websocket.send(frame)
+
+    async def send_bytes(self, raw: bytes) -> None:
+        """Send bytes below the WebSocket library, in the order of its frames."""
+        self.websocket.transport.write(raw)
+        await self.websocket.drain()
+
     async def receive_frame(self) -> list[frames.FromAgent]:
         return CODEC.from_agent(await self.websocket.recv())
 

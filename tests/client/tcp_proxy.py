@@ -1,6 +1,7 @@
 """A TCP proxy in front of a relay, whose connections a test can cut."""
 
 import asyncio
+import socket
 
 from tests.harness.listening_relay import ListeningRelay
 
@@ -11,8 +12,9 @@ class TcpProxy:
     `connections` and `rejected` count attempts to connect, `carried` counts bytes both ways.
     """
 
-    def __init__(self, relay: ListeningRelay) -> None:
+    def __init__(self, relay: ListeningRelay, listener: socket.socket) -> None:
         self._relay = relay
+        self._listener = listener
         self._ends: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self.is_closed = False
@@ -22,11 +24,10 @@ class TcpProxy:
 
     @property
     def url(self) -> str:
-        assert self._server is not None
-        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"ws://127.0.0.1:{self._listener.getsockname()[1]}"
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, sock=self._listener)
 
     async def close(self) -> None:
         self.cut()

@@ -264,10 +264,16 @@ async def test_signals_reach_sync_and_async_handlers_even_if_one_raises(
 async def test_messages_of_a_blocked_sender_are_dropped_without_its_notice(
     ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
+    first = await ann.send("agent.bob", "before")
+    before = await bob.receive(5)
     bob.block("agent.ann")
     sent = await ann.send("agent.bob", "buy now")
+    await eventually(lambda: bob.blocked_count == 1, "the message to arrive")
+    await bob.send("agent.void", "after any ack")
+    assert relay.waiting("agent.bob") == 2  # like one that is being processed
+    await before.ack()
+    await ann.delivered(first.message_id, timeout=5)
     await ann.delivered(sent.message_id, timeout=5)
-    assert bob.blocked_count == 1
     assert relay.waiting("agent.bob") == 0
     bob.unblock("agent.ann")
     await ann.send("agent.bob", "sorry")

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.harness.listening_relay import listening
+from tests.harness.small_order_keys import IDENTITY
 from waypost import InvalidMessage
 from waypost.client import Agent, Identity, connect
 from waypost.client.sealing import seal
+from waypost.client.websocket import now_ms
+from waypost.wire.sealing import Card, Circumstances
 
 SECRET = {"secret": "the launch is on Tuesday"}
 
@@ -37,7 +40,10 @@ async def test_a_sealed_request_gets_a_sealed_reply(ann: Agent, bob: Agent) -> N
 async def test_a_seal_for_another_message_is_reported_and_its_content_withheld(
     ann: Agent, bob: Agent
 ) -> None:
-    replayed = seal(SECRET, to=bob.identity.card, by=ann.identity, message_id="another")
+    under = Circumstances(sealed_at=now_ms())
+    replayed = seal(
+        SECRET, to=bob.identity.card, by=ann.identity, message_id="another", under=under
+    )
     await ann.send("agent.bob", replayed)
     message = await bob.receive(5)
     assert message.payload is None
@@ -62,6 +68,34 @@ async def test_a_trusted_sender_must_seal_with_the_trusted_key(ann: Agent, bob: 
     bob.trust(ann.identity.card)
     await ann.send("agent.bob", SECRET, seal_to=bob.identity.card)
     assert (await bob.receive(5)).payload == SECRET
+
+
+async def test_a_key_of_small_order_cannot_be_trusted(bob: Agent) -> None:
+    with pytest.raises(InvalidMessage, match="small order"):
+        bob.trust(Card(subject="agent.ann", public_key=IDENTITY))
+
+
+async def test_an_unsealed_message_of_a_trusted_sender_is_reported_and_withheld(
+    ann: Agent, bob: Agent
+) -> None:
+    bob.trust(ann.identity.card)
+    await ann.send("agent.bob", SECRET)
+    message = await bob.receive(5)
+    assert message.payload is None
+    assert "not sealed, although agent.ann is trusted" in (message.problem or "")
+    assert message.sealed_by is None
+
+
+async def test_a_sealed_reply_keeps_its_reply_address_and_its_parent(
+    ann: Agent, bob: Agent
+) -> None:
+    await ann.send("agent.bob", SECRET, seal_to=bob.identity.card, reply_to="agent.ann")
+    question = await bob.receive(5)
+    assert (question.payload, question.reply_to) == (SECRET, "agent.ann")
+    await question.reply("understood", seal_to=ann.identity.card)
+    answer = await ann.receive(5)
+    assert (answer.payload, answer.parent) == ("understood", question.id)
+    assert answer.sealed_at is not None
 
 
 async def test_a_message_sealed_to_one_agent_cannot_be_sent_to_another(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client.session_harness import NOW_MS, SessionHarness
-from waypost.client.protocol.session import BACKOFF_RESET_MS, Backoff
+from waypost.client.protocol.backoff import BACKOFF_RESET_MS, Backoff
 
 
 def test_delays_double_up_to_half_a_minute() -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.conftest import Dial
-from tests.eventually import eventually
+from tests.eventually import eventually, eventually_blocking
 from tests.harness.listening_relay import ListeningRelay
 from waypost.client import (
     Agent,
@@ -161,11 +161,15 @@ async def test_signals_blocks_and_confirmations(relay: ListeningRelay) -> None:
             assert heard.wait(5)
             stop()
             assert "own thread" in str(problems[0])
+            ann.send("agent.bob", "wanted")
+            wanted = bob.receive(5)
             bob.block("agent.ann")
             confirmations = ann.confirmations()
             sent = ann.send("agent.bob", "unwanted")
+            eventually_blocking(lambda: bob.blocked_count == 1, "the message to arrive")
+            wanted.ack()
+            next(confirmations)
             assert next(confirmations).message_id == sent.message_id
-            assert bob.blocked_count == 1
             bob.unblock("agent.ann")
             bob.trust(ANN.card)
             ann.send("agent.bob", "sealed", seal_to=BOB.card)

@@ -152,6 +152,18 @@ def test_a_file_readable_by_others_is_rejected_with_the_command_to_fix_it(
         Identity.load(file)
 
 
+def test_a_pipe_a_device_or_a_large_file_is_rejected_without_waiting(file: Path) -> None:
+    os.mkfifo(file, 0o600)
+    for path in (file, Path("/dev/zero")):
+        with pytest.raises(KeyFileInvalid, match="not a regular file"):
+            Identity.load(path)
+    large = file.with_name("large")
+    large.touch(mode=0o600)
+    os.truncate(large, 1 << 40)
+    with pytest.raises(KeyFileInvalid, match="larger than"):
+        Identity.load(large)
+
+
 def test_a_stricter_mode_is_fine(alice: Identity, file: Path) -> None:
     alice.save(file)
     file.chmod(0o400)

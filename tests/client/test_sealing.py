@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.harness.small_order_keys import ANY_TEXT_SIGNATURE, IDENTITY
 from waypost import InvalidMessage
+from waypost.client import sealing
 from waypost.client.identity import Identity
 from waypost.client.sealing import (
     CardInvalid,
@@ -23,13 +25,38 @@ from waypost.client.sealing import (
 )
 from waypost.wire.handshake import from_text, sealing_key_text, to_text
 from waypost.wire.payloads import encode_payload
-from waypost.wire.sealing import Card, Parties, Sealed, context_text, signed_text
+from waypost.wire.sealing import (
+    MARK,
+    Card,
+    Circumstances,
+    Parties,
+    Sealed,
+    context_text,
+    signed_text,
+)
 
 ALICE = Identity.new("agent.alice")
 BOBS_KEYS = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
 BOB = Identity("agent.bob", *BOBS_KEYS)
 MALLORY = Identity.new("agent.mallory")
 ID = "message-1"
+NOW_MS = 1_700_000_000_000
+UNDER = Circumstances(sealed_at=NOW_MS, reply_to="agent.alice.replies", parent="message-0")
+
+KEPT_BOB = Identity(
+    "agent.bob",
+    Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32),
+    X25519PrivateKey.from_private_bytes(bytes([4]) * 32),
+)
+KEPT = {
+    "waypost": "sealed-1",
+    "by": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
+    "ephemeral": "HHOa_VNMPfwTMdbpw9wSDo-A73i3_uJPJcntNiSMdGw",
+    "content": "k5wPCmQUXV-PG4TtmFgvWs5gXSX7xT7zR1N7JYQdwtU",
+    "signature": "QJSrWGG3wFLhN0p98dbR-lARapviNSofyTS-lEW6Fi0b"
+    "YBqXmbhrNDLqFUK68UC9Nq5siKeNMJHK1x8a6LddCQ",
+}
+"""A payload that version 1 sealed to `KEPT_BOB`."""
 
 json_values = st.recursive(
     st.none()
@@ -46,7 +73,7 @@ json_values = st.recursive(
 
 
 def sealed_for_bob(payload: object = "secret", message_id: str = ID) -> dict[str, Any]:
-    return seal(payload, to=BOB.card, by=ALICE, message_id=message_id)
+    return seal(payload, to=BOB.card, by=ALICE, message_id=message_id, under=UNDER)
 
 
 def opened_by_bob(payload: object, **instead: Any) -> Any:
@@ -63,9 +90,25 @@ def signed_by(sender: Identity, ephemeral: str, content: str) -> dict[str, Any]:
         recipient="agent.bob",
         recipient_key=BOB.sealing_key,
     )
-    signature = sender.sign(signed_text(context_text(parties, ephemeral), content))
-    sealed = Sealed(by=sender.public_key, ephemeral=ephemeral, content=content, signature=signature)
-    return msgspec.structs.asdict(sealed)
+    under = Circumstances(sealed_at=NOW_MS)
+    signature = sender.sign(signed_text(context_text(parties, ephemeral, under), content))
+    sealed = Sealed(
+        waypost=MARK,
+        by=sender.public_key,
+        ephemeral=ephemeral,
+        sealed_at=NOW_MS,
+        content=content,
+        signature=signature,
+    )
+    fields: dict[str, Any] = msgspec.to_builtins(sealed)
+    return fields
+
+
+def sealed_with_content(content: str) -> dict[str, Any]:
+    """Seal a text that `seal` itself would reject."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealing, "encode_payload", lambda payload: payload.encode())
+        return sealed_for_bob(content)
 
 
 @given(payload=json_values)
@@ -113,9 +156,44 @@ def test_a_changed_byte_breaks_the_seal(field: str, position: int, change: int) 
 
 @pytest.mark.parametrize("field", ["by", "ephemeral", "content", "signature"])
 def test_a_part_of_another_seal_breaks_the_seal(field: str) -> None:
-    other = seal("other", to=BOB.card, by=MALLORY, message_id=ID)
+    other = seal("other", to=BOB.card, by=MALLORY, message_id=ID, under=UNDER)
     with pytest.raises(SealBroken):
         opened_by_bob(sealed_for_bob() | {field: other[field]})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sealed_at": NOW_MS + 1},
+        {"reply_to": "agent.mallory"},
+        {"reply_to": None},
+        {"parent": "message-00"},
+        {"parent": None},
+        {"reply_to": "message-0", "parent": "agent.alice.replies"},
+        {"waypost": "sealed-1"},
+    ],
+    ids=str,
+)
+def test_reply_address_parent_and_time_are_part_of_the_seal(change: dict[str, Any]) -> None:
+    sealed = sealed_for_bob()
+    assert opened_by_bob(sealed) == "secret"
+    with pytest.raises(SealBroken):
+        opened_by_bob(sealed | change)
+
+
+def test_a_seal_of_version_2_is_not_one_of_version_1() -> None:
+    sealed = sealed_for_bob()
+    older = {name: sealed[name] for name in ("by", "ephemeral", "content", "signature")}
+    with pytest.raises(SealBroken):
+        opened_by_bob({"waypost": "sealed-1", **older})
+
+
+def test_a_deeply_nested_sealed_payload_does_not_open() -> None:
+    deep = "[" * 60 + "]" * 60
+    assert opened_by_bob(sealed_for_bob(msgspec.Raw(deep.encode()))) == json.loads(deep)
+    sealed = sealed_with_content("[" * 500 + "]" * 500)
+    with pytest.raises(SealBroken, match="nested too deeply"):
+        opened_by_bob(sealed)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +234,13 @@ def test_the_key_of_the_sealer_is_returned() -> None:
 
 def test_a_forged_key_is_detected_with_the_card_of_the_sender() -> None:
     impostor = Identity.new("agent.alice")
-    sealed = seal("trust me", to=BOB.card, by=impostor, message_id=ID)
+    sealed = seal("trust me", to=BOB.card, by=impostor, message_id=ID, under=UNDER)
     assert sealer_of(sealed) != ALICE.public_key
     with pytest.raises(SealBroken, match="another key"):
         opened_by_bob(sealed, sender_key=ALICE.card.public_key)
 
 
-@pytest.mark.parametrize("payload", [None, 1, "text", [], {}, {"waypost": "sealed-2"}], ids=str)
+@pytest.mark.parametrize("payload", [None, 1, "text", [], {}, {"waypost": "sealed-3"}], ids=str)
 def test_an_unsealed_payload_is_recognized_and_rejected(payload: object) -> None:
     assert not is_sealed(payload)
     with pytest.raises(SealBroken):
@@ -173,7 +251,7 @@ def test_an_unsealed_payload_is_recognized_and_rejected(payload: object) -> None
 
 @given(
     payload=st.fixed_dictionaries(
-        {"waypost": st.just("sealed-1")},
+        {"waypost": st.sampled_from(["sealed-1", "sealed-2"])},
         optional=dict.fromkeys(("by", "ephemeral", "content", "signature", "x"), json_values),
     )
 )
@@ -227,7 +305,7 @@ def test_the_card_of_an_identity_is_valid() -> None:
 def test_a_card_with_a_replaced_part_is_rejected(change: dict[str, Any]) -> None:
     card = msgspec.structs.replace(BOB.card, **change)
     with pytest.raises(CardInvalid):
-        seal("secret", to=card, by=ALICE, message_id=ID)
+        seal("secret", to=card, by=ALICE, message_id=ID, under=UNDER)
 
 
 def test_a_signed_low_order_sealing_key_is_rejected() -> None:
@@ -239,21 +317,31 @@ def test_a_signed_low_order_sealing_key_is_rejected() -> None:
         sealing_signature=MALLORY.sign(sealing_key_text(subject="agent.mallory", sealing_key=zero)),
     )
     with pytest.raises(CardInvalid, match="low order"):
-        seal("secret", to=card, by=ALICE, message_id=ID)
+        seal("secret", to=card, by=ALICE, message_id=ID, under=UNDER)
 
 
 def test_a_payload_sealed_by_an_earlier_version_can_be_unsealed() -> None:
-    bob = Identity(
-        "agent.bob",
-        Ed25519PrivateKey.from_private_bytes(bytes([3]) * 32),
-        X25519PrivateKey.from_private_bytes(bytes([4]) * 32),
+    assert opened_by_bob(KEPT, as_=KEPT_BOB) == {"text": "hello"}
+
+
+def test_a_card_with_a_key_of_small_order_is_invalid() -> None:
+    forged = Card(
+        subject="agent.bob",
+        public_key=IDENTITY,
+        sealing_key=MALLORY.sealing_key,
+        sealing_signature=ANY_TEXT_SIGNATURE,
     )
-    kept = {
-        "waypost": "sealed-1",
-        "by": "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w",
-        "ephemeral": "HHOa_VNMPfwTMdbpw9wSDo-A73i3_uJPJcntNiSMdGw",
-        "content": "k5wPCmQUXV-PG4TtmFgvWs5gXSX7xT7zR1N7JYQdwtU",
-        "signature": "QJSrWGG3wFLhN0p98dbR-lARapviNSofyTS-lEW6Fi0b"
-        "YBqXmbhrNDLqFUK68UC9Nq5siKeNMJHK1x8a6LddCQ",
-    }
-    assert opened_by_bob(kept, as_=bob) == {"text": "hello"}
+    with pytest.raises(CardInvalid, match="not signed by its owner"):
+        check_card(forged)
+
+
+def test_a_seal_by_a_key_of_small_order_does_not_open() -> None:
+    class Forger(Identity):
+        def sign(self, text: bytes) -> str:
+            return ANY_TEXT_SIGNATURE
+
+    forger = Forger("agent.alice", Ed25519PrivateKey.generate(), X25519PrivateKey.generate())
+    forger.public_key = IDENTITY
+    sealed = seal("forged", to=BOB.card, by=forger, message_id=ID, under=UNDER)
+    with pytest.raises(SealBroken, match="small order"):
+        opened_by_bob(sealed)

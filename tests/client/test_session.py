@@ -318,12 +318,12 @@ def test_fetched_messages_that_were_acked_before_are_acked_again(connected: Sess
     assert connected.written() == [frames.Ack(ids=["m-1"])]
 
 
-def test_messages_of_a_withdrawn_fetch_are_nacked(connected: SessionHarness) -> None:
+def test_messages_of_a_withdrawn_fetch_are_released(connected: SessionHarness) -> None:
     ref = connected.session.fetch(10, None, 0.0)
     connected.written()
     connected.session.withdraw(ref)
     assert connected.receive_frame(frames.FetchedMessages(ref=ref, messages=[message("m-1")])) == []
-    assert connected.written() == [frames.Nack(ids=["m-1"])]
+    assert connected.written() == [frames.Nack(ids=["m-1"], release=True)]
 
 
 def test_the_limits_come_from_the_welcome(harness: SessionHarness) -> None:

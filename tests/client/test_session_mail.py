@@ -6,7 +6,8 @@ import pytest
 
 from tests.client.session_harness import ME, SessionHarness, message
 from waypost.client.options import ClientOptions
-from waypost.client.protocol.outbox import LOSSY_MAX
+from waypost.client.protocol.inbox import UNWRITTEN_ACKS_MAX, WITHHELD_ACKS_MAX
+from waypost.client.protocol.outbox import LOSSY_MAX, ONE_WAY_MAX
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.wire import frames
 from waypost.wire.payloads import Signal, SignalType
@@ -129,17 +130,54 @@ def test_a_limited_number_of_ids_is_remembered_and_the_oldest_is_dropped_first()
     assert harness.receive_frame(message("m-1")) == [message("m-1")]
 
 
+def test_acks_that_the_relay_does_not_read_are_bounded_and_the_newest_are_kept(
+    harness: SessionHarness,
+) -> None:
+    for number in range(UNWRITTEN_ACKS_MAX + 10):
+        harness.receive_frame(message(f"m-{number}"))
+        harness.session.ack(f"m-{number}")
+    assert acked(harness) == [f"m-{10 + number}" for number in range(UNWRITTEN_ACKS_MAX)]
+
+
+def test_nacks_that_a_relay_provokes_and_does_not_read_are_bounded(
+    harness: SessionHarness,
+) -> None:
+    for number in range(0, ONE_WAY_MAX + 1000, 1000):
+        unasked = [message(f"m-{number + one}") for one in range(1000)]
+        assert harness.receive_frame(frames.FetchedMessages(ref=7, messages=unasked)) == []
+    assert len(harness.written()) == ONE_WAY_MAX
+
+
 # --- The block list ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pattern", ["agent.spam", "agent.*", "agent.>"])
-def test_messages_of_a_blocked_sender_are_acked_and_counted_not_emitted(
+def test_messages_of_a_blocked_sender_are_counted_not_emitted_and_acked_with_the_next(
     harness: SessionHarness, pattern: str
 ) -> None:
+    harness.receive_frame(message("m-0", sender="agent.friend"))
     harness.session.block_list.add(pattern)
     assert harness.receive_frame(message("m-1", sender="agent.spam")) == []
-    assert acked(harness) == ["m-1"]
     assert harness.session.block_list.count == 1
+    assert not harness.session.has_unwritten
+    harness.session.ack("m-0")
+    assert acked(harness) == ["m-0", "m-1"]
+
+
+def test_a_blocked_message_that_is_delivered_again_is_acked_at_once(
+    harness: SessionHarness,
+) -> None:
+    harness.session.block_list.add("agent.spam")
+    harness.receive_frame(message("m-1", sender="agent.spam"))
+    assert harness.receive_frame(message("m-1", sender="agent.spam")) == []
+    assert acked(harness) == ["m-1"]
+
+
+def test_few_blocked_messages_wait_for_their_ack(harness: SessionHarness) -> None:
+    harness.session.block_list.add("agent.spam")
+    for number in range(WITHHELD_ACKS_MAX + 2):
+        harness.receive_frame(message(f"m-{number}", sender="agent.spam"))
+    assert acked(harness) == ["m-0", "m-1"]
 
 
 def test_a_block_does_not_affect_other_senders(harness: SessionHarness) -> None:

@@ -7,6 +7,9 @@ import msgspec
 from waypost.policy.errors import InvalidInput
 
 CONNECT_PATH = "/v1/connect"
+MISDIRECTED = 421
+"""The HTTP status of a request to a name that is not the relay's."""
+
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _PORTS = {"ws": 80, "wss": 443}
 
@@ -16,6 +19,14 @@ class Address(msgspec.Struct, frozen=True):
 
     uri: str
     origin: str
+
+    def not_its_name(self) -> str:
+        """Return the error for a relay that rejects this address (`MISDIRECTED`)."""
+        return (
+            f"the relay at {self.uri.removesuffix(CONNECT_PATH)} does not know itself as"
+            f" {self.origin}: connect to it under a name of its own, or start it with --origin"
+            f" {self.origin}"
+        )
 
 
 def parse_address(url: str) -> Address:

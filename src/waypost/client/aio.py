@@ -12,6 +12,7 @@ event loop on which the agent was opened.
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from waypost.client.address import Address, parse_address
@@ -20,7 +21,9 @@ from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
 from waypost.client.identity import Identity
 from waypost.client.message import Message, Outgoing, open_payload
 from waypost.client.options import ClientOptions
+from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
+from waypost.client.websocket import now_ms
 from waypost.policy.bounds import lease_max_messages, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
@@ -62,8 +65,12 @@ class Agent:
     def __init__(self, address: Address, identity: Identity, options: ClientOptions) -> None:
         self.identity = identity
         self._options = options
-        self._connection = RelayConnection(address, identity, options, self._to_message)
-        self._trusted: dict[str, str] = {}
+        self._seals = SealMemory(
+            Path(options.seal_memory) if options.seal_memory else identity.file
+        )
+        self._connection = RelayConnection(
+            address, identity, options, self._seals, self._to_message
+        )
 
     async def open(self) -> None:
         """Connect; `connect` does this for you. Raises `CannotConnect`."""
@@ -230,7 +237,7 @@ class Agent:
                         yield messages.pop(0)
                 finally:
                     for message in messages:  # the caller stopped iterating: return the rest
-                        message.nack_nowait()
+                        message.nack_nowait(release=True)
 
     def block(self, pattern: str) -> None:
         """Block senders under `pattern`: their messages are acked and dropped."""
@@ -246,21 +253,29 @@ class Agent:
         return self._connection.session.block_list.count
 
     def trust(self, card: Card) -> None:
-        """Accept sealed payloads of `card.subject` only if sealed with the key on this card."""
-        self._trusted[card.subject] = card.public_key
+        """Accept payloads of `card.subject` only if sealed with the key on this card.
+
+        An unsealed message of that sender, too, has a `problem` and no payload. The key replaces
+        the one that was known of it. Raises `InvalidMessage` for a key that is invalid or insecure.
+        """
+        self._seals.trust(card.subject, card.public_key)
 
     # Called by this agent's messages
+
+    def mark_opened(self, seal: str) -> None:
+        """Record that a sealed message was acknowledged: its seal does not open again."""
+        self._seals.mark_opened(seal)
 
     def ack(self, message_id: str) -> None:
         """Acknowledge a message; see `Message.ack`."""
         self._connection.session.ack(message_id)
         self._connection.wake()
 
-    def nack(self, message_id: str, delay: float) -> None:
+    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
         """Return a message to the relay; see `Message.nack`."""
         if not 0 <= delay <= wait_max_s:
             raise InvalidInput(f"delay must be 0 to {wait_max_s:,} seconds, not {delay!r:.40}")
-        self._connection.session.nack(message_id, delay)
+        self._connection.session.nack(message_id, delay, release=release)
         self._connection.wake()
 
     def release(self, message_id: str) -> None:
@@ -281,8 +296,14 @@ class Agent:
         return [self._to_message(one) for one in fetched.messages], fetched.total
 
     def _to_message(self, delivered: frames.Message) -> Message:
-        trusted = self._trusted.get(delivered.envelope.sender)
-        return Message(self, delivered, open_payload(delivered.envelope, self.identity, trusted))
+        opened = open_payload(
+            delivered,
+            self.identity,
+            self._seals,
+            clock=now_ms,
+            max_age_s=self._options.sealed_max_age_s,
+        )
+        return Message(self, delivered, opened)
 
     def _require_mode(self, mode: str, hint: str) -> None:
         if self._options.receive != mode:

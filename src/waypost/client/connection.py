@@ -2,7 +2,8 @@
 
 Rule 1  Events are handled without waiting, so that reading continues.
 Rule 2  Reading pauses only while the application has too many unread messages, and not even then
-        while a caller waits for an answer that is still to be read.
+        while a caller waits for an answer that is still to be read, unless there are more than an
+        honest relay has in flight.
 Rule 3  When the connection ends, for whatever reason, every waiting caller gets the cause.
 """
 
@@ -24,6 +25,7 @@ from waypost.client.protocol.events import Answered, Fetched, OperationFailed, R
 from waypost.client.protocol.session import Session
 from waypost.client.receive_queue import ReceiveQueue
 from waypost.client.requests import GuardedRequests
+from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandlers
 from waypost.client.websocket import WebSocketLink
 from waypost.wire import frames
@@ -32,13 +34,15 @@ log = logging.getLogger("waypost.client")
 
 
 class RelayConnection:
-    """One agent's connection. `to_message` turns a delivered frame into the application's value."""
+    """One agent's connection. `to_message` turns a delivered frame into the application's value;
+    `seals` has the keys of recipients."""
 
     def __init__(
         self,
         address: Address,
         identity: Identity,
         options: ClientOptions,
+        seals: SealMemory,
         to_message: Callable[[frames.Message], Message],
     ) -> None:
         self._options = options
@@ -52,7 +56,7 @@ class RelayConnection:
         self._link = WebSocketLink(
             address, self.session, options, self._handle, self._wait_for_room
         )
-        self.operations = Operations(identity, self.session, options, self.wake)
+        self.operations = Operations(identity, self.session, options, seals, self.wake)
         self.requests = GuardedRequests(
             identity.subject, self.session, self.operations, options.guard
         )
@@ -64,6 +68,7 @@ class RelayConnection:
         self._task: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
         self._problem: Exception | None = None
+        self._error_count = 0
 
     async def open(self) -> None:
         """Connect. Raises `CannotConnect`."""
@@ -121,16 +126,20 @@ class RelayConnection:
         self._started.set()
 
     async def _wait_for_room(self) -> None:
-        while self.receive_queue.is_full and not self._awaits_answers:
+        while self.receive_queue.is_full and not self._reads_on:
             self.receive_queue.changed.clear()
             await self.receive_queue.changed.wait()
 
     @property
-    def _awaits_answers(self) -> bool:
-        return self.session.awaits_answers or self.confirmations.is_awaited
+    def _reads_on(self) -> bool:
+        """Return whether to read in spite of a full queue, because a caller awaits an answer."""
+        if not self.session.awaits_answers and not self.confirmations.is_awaited:
+            return False
+        welcome = self.session.welcome
+        return not self.receive_queue.is_overfull(welcome.unconfirmed_max if welcome else 0)
 
-    def _handle(self, events: list[SessionEvent], frame_bytes: int) -> None:
-        size = frame_bytes // len(events)
+    def _handle(self, events: list[SessionEvent], memory_bytes: int) -> None:
+        size = memory_bytes // len(events)
         for event in events:
             match event:
                 case frames.Message():
@@ -142,7 +151,7 @@ class RelayConnection:
                 case frames.DeliveryConfirm():
                     self.confirmations.add(event)
                 case frames.Signalled():
-                    self.signals.call(event)
+                    self.signals.call(event, size)
                 case frames.QueueStatus(pending=pending):
                     self.stored_count = pending
                 case frames.Live():
@@ -151,8 +160,15 @@ class RelayConnection:
                     self.is_live = False
                     self._started.set()
                 case frames.QueueFull():
-                    log.info("not stored for %s: %s", event.recipient, event.reason)
+                    log.info("not stored for %.255r: %.255r", event.recipient, event.reason)
                 case frames.Error():
-                    log.warning("error from the relay: %s", event.error)
+                    self._log_error(event)
                 case _:
                     assert_never(event)
+
+    def _log_error(self, error: frames.Error) -> None:
+        """Log the 1st, 2nd, 4th, 8th … error: no relay fills the log of its agents."""
+        self._error_count += 1
+        if self._error_count.bit_count() == 1:
+            count = self._error_count
+            log.warning("error from the relay (%d so far): %.255r", count, error.error)

@@ -6,11 +6,13 @@ WaypostError
 Rule 1  Input that no relay accepts raises `InvalidInput`, as everywhere.
 Rule 2  An error text names the URL and what a person can do about it.
 Rule 3  Proxies are bypassed: the relay's own host and port are part of every proof of identity.
+Rule 4  An answer has a bounded size, and an exchange a deadline.
 
 Needs httpx. The rest of `waypost.client` works without this module.
 """
 
 import ssl
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -18,7 +20,8 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from waypost.client.address import CONNECT_PATH, parse_address
+from waypost.client.address import CONNECT_PATH, MISDIRECTED, parse_address
+from waypost.client.http_transport import HttpTransport, UnacceptableAnswer
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
 from waypost.wire.problems import Problem
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
 T = TypeVar("T")
-
-_TIMEOUTS_S = httpx.Timeout(connect=10, read=60, write=60, pool=10)
+E = TypeVar("E", bound=BaseException)
 
 OPERATOR_TOKEN_NEEDED = (
     "this needs the operator's token: give --operator-token-file with the file operator-token of"
@@ -65,22 +67,22 @@ NO_TOKEN = Token(Role.ANONYMOUS)
 class HttpClient:
     """The HTTP interface at `url`. Raises `InvalidInput` unless `url` is a relay's address."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, on_accepted: Callable[[Token], None] = lambda token: None) -> None:
+        """Call `on_accepted` with the token of each request that the relay carried out."""
         address = parse_address(url)
+        self._on_accepted = on_accepted
         self.url = f"http{address.uri.removeprefix('ws').removesuffix(CONNECT_PATH)}"
-        self._origin = address.origin
-        self._client = httpx.Client(
-            timeout=_TIMEOUTS_S, verify=tls_context(self.url) or False, trust_env=False
-        )
+        self._address = address
+        self._transport = HttpTransport(tls_context(self.url))
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self._transport.close()
 
     def log_in(self, identity: "Identity") -> Token:
         """Return a token for the agent `identity`, after proving that it holds its keys."""
         nonce = self.post("/v1/auth/challenge", None, ChallengeResponse).nonce
-        proof = identity.prove(nonce, self._origin)
+        proof = identity.prove(nonce, self._address.origin)
         asked = TokenRequest(
             subject=proof.subject,
             public_key=proof.public_key,
@@ -117,14 +119,23 @@ class HttpClient:
         if token.text:
             headers["Authorization"] = f"Bearer {token.text}"
         try:
-            response = self._client.request(method, self.url + path, headers=headers, **more)
+            status, body = self._transport.exchange(
+                method, self.url + path, headers=headers, **more
+            )
         except httpx.HTTPError as problem:
             raise _no_response(self.url, problem) from None
-        if response.status_code != 200:
-            raise _failure(self.url, response, token.role)
+        except UnacceptableAnswer as problem:
+            raise RemoteError(
+                f"the answer of {self.url} was not read: {problem}; is it a relay?"
+            ) from None
+        if status == MISDIRECTED:
+            raise RemoteError(self._address.not_its_name(), status)
+        if status != 200:
+            raise _failure(self.url, status, body, token.role)
+        self._on_accepted(token)
         try:
-            return msgspec.json.decode(response.content, type=answer)
-        except msgspec.DecodeError as problem:
+            return msgspec.json.decode(body, type=answer)
+        except (msgspec.DecodeError, RecursionError) as problem:
             raise RemoteError(
                 f"unexpected response from {self.url}: {problem}; is it a relay of this version?"
             ) from None
@@ -151,11 +162,20 @@ def _text(value: object) -> str:
 
 # Failures
 
+_BROKEN_OFF = (
+    httpx.RemoteProtocolError,
+    httpx.ReadError,
+    httpx.WriteError,
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+)
+
 
 def _no_response(url: str, problem: Exception) -> RemoteError:
     if isinstance(problem, httpx.TimeoutException):
         return RemoteError(f"the relay at {url} timed out: try again later")
-    cause = _tls_cause(problem)
+    cause = _cause(problem, ssl.SSLError)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return RemoteError(
             f"the certificate of {url} cannot be trusted ({cause.verify_message}): if it is"
@@ -166,8 +186,14 @@ def _no_response(url: str, problem: Exception) -> RemoteError:
             f"TLS handshake with {url} failed ({cause.reason or cause}): is it http:// instead of"
             " https://?"
         )
-    if isinstance(problem, httpx.RemoteProtocolError):
-        return RemoteError(f"{url} is not a relay's HTTP interface: is it https:// instead?")
+    if _cause(problem, _BROKEN_OFF) is not None:
+        # Which one a wrong protocol causes is a matter of timing: a server that closes with unread
+        # bytes resets the connection, and the reset may overtake its answer.
+        other = "http" if url.startswith("https:") else "https"
+        return RemoteError(
+            f"{url} is not a relay, or ended the connection before it answered: is it {other}://"
+            " instead? If a relay is restarting there, try again"
+        )
     reason = str(problem) or type(problem).__name__
     return RemoteError(
         f"no relay answers at {url}: start one with 'waypost serve', or name another with --url"
@@ -175,12 +201,11 @@ def _no_response(url: str, problem: Exception) -> RemoteError:
     )
 
 
-def _failure(url: str, response: httpx.Response, role: Role) -> WaypostError:
-    """Translate a response with a status other than 200."""
-    status = response.status_code
+def _failure(url: str, status: int, body: bytes, role: Role) -> WaypostError:
+    """Translate an answer with a status other than 200."""
     try:
-        problem = msgspec.json.decode(response.content, type=Problem)
-    except msgspec.DecodeError:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.DecodeError, RecursionError):
         return RemoteError(f"{url} is not a relay (HTTP status {status}): check --url", status)
     match status:
         case 400 | 413:
@@ -214,6 +239,10 @@ def _unauthorized(url: str, problem: Problem, role: Role) -> str:
 
 
 def _forbidden(url: str, problem: Problem, role: Role) -> str:
+    if problem.reason in ("name_reserved", "too_many_names"):
+        return f"at {url} {problem.error}"
+    if problem.reason == "subject_taken" and role is Role.OPERATOR:
+        return problem.error
     if problem.reason == "subject_taken":
         return (
             f"at {url} {problem.error}: use the key file it was first used with (--key), or another"
@@ -226,9 +255,10 @@ def _forbidden(url: str, problem: Problem, role: Role) -> str:
     return problem.error
 
 
-def _tls_cause(problem: BaseException | None) -> ssl.SSLError | None:
+def _cause(problem: BaseException | None, kind: type[E] | tuple[type[E], ...]) -> E | None:
+    """Return `problem` or the first of its causes that is of this kind."""
     while problem is not None:
-        if isinstance(problem, ssl.SSLError):
+        if isinstance(problem, kind):
             return problem
         problem = problem.__cause__ or problem.__context__
     return None

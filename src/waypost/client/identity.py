@@ -12,7 +12,6 @@ WaypostError
 
 import os
 import secrets
-import stat
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,12 +19,11 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from waypost.files import ExposedFile, UnsuitableFile, read_secret
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.wire import frames, handshake
 from waypost.wire.handshake import KEY_BYTES, NONCE_BYTES, from_text, to_text
 from waypost.wire.sealing import Card
-
-_FILE_MAX_BYTES = 16_384
 
 
 class KeyFileError(WaypostError):
@@ -59,6 +57,8 @@ class Identity:
     def __init__(self, subject: str, signing: Ed25519PrivateKey, sealing: X25519PrivateKey) -> None:
         self._signing = signing
         self._sealing = sealing
+        self.file: Path | None = None
+        """The key file that it was loaded from or saved to."""
         self.subject = handshake.validate_agent_subject(subject)
         self.public_key = to_text(signing.public_key().public_bytes_raw())
         self.sealing_key = to_text(sealing.public_key().public_bytes_raw())
@@ -87,9 +87,11 @@ class Identity:
             keys = msgspec.json.decode(content, type=_KeyFile)
             signing = Ed25519PrivateKey.from_private_bytes(from_text(keys.signing_key, KEY_BYTES))
             sealing = X25519PrivateKey.from_private_bytes(from_text(keys.sealing_key, KEY_BYTES))
-            return cls(keys.subject, signing, sealing)
+            identity = cls(keys.subject, signing, sealing)
         except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as problem:
             raise KeyFileInvalid(f"{path} is not a key file: {problem}") from None
+        identity.file = Path(path)
+        return identity
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the keys to `path`, readable by the owner only; synced to disk on return.
@@ -107,6 +109,7 @@ class Identity:
             _write(Path(path), content, overwrite=overwrite)
         except OSError as problem:
             raise KeyFileError(f"cannot write {path}: {problem.strerror}") from None
+        self.file = Path(path)
 
     def prove(
         self, nonce: str, origin: str, *, receive: Literal["push", "pull"] = "push"
@@ -143,21 +146,16 @@ class Identity:
 
 def _read(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read_secret(path)
+    except ExposedFile:
+        raise KeyFileExposed(
+            f"other users can read or write {path}, and its keys allow them to act as this"
+            f" agent: run chmod 600 {path}, or create new keys if they may have been copied"
+        ) from None
+    except UnsuitableFile as problem:
+        raise KeyFileInvalid(f"{path} is not a key file: {problem.strerror}") from None
     except OSError as problem:
         raise KeyFileInvalid(f"cannot read {path}: {problem.strerror}") from None
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise KeyFileInvalid(f"{path} is not a key file: not a regular file")
-        if mode & 0o077:
-            raise KeyFileExposed(
-                f"other users can read or write {path}, and its keys allow them to act as this"
-                f" agent: run chmod 600 {path}, or create new keys if they may have been copied"
-            )
-        return os.read(descriptor, _FILE_MAX_BYTES)
-    finally:
-        os.close(descriptor)
 
 
 def _write(path: Path, content: bytes, *, overwrite: bool) -> None:

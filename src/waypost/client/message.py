@@ -1,20 +1,24 @@
 """Messages as the application holds them: to send, and received."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+import msgspec
+
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.reserved_names import is_reserved
+from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.wire import frames
-from waypost.wire.envelopes import Envelope
+from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.outgoing import OutgoingMessage
+from waypost.wire.payloads import EvictionNotice
 from waypost.wire.results import PublishResult
-from waypost.wire.sealing import Card, is_sealed
+from waypost.wire.sealing import Card, Circumstances, circumstances_of, is_sealed, sealed_of
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
+    from waypost.client.seal_memory import SealMemory
 
 
 class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
@@ -41,12 +45,24 @@ class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
             )
 
 
+SEALED_EARLIER_MAX_MS = 3_600_000
+SEALED_LATER_MAX_MS = 900_000
+"""How much earlier or later than its acceptance by the relay a message may be sealed: a send may
+wait for a connection, and clocks differ."""
+
+
 class OpenedPayload(NamedTuple):
-    """A payload after unsealing, the key that sealed it, and why it could not be opened."""
+    """A payload after unsealing, the key that sealed it, and why it could not be opened.
+
+    `sealed_at` is the sender's time; None for a seal of version 1. `seal` stands for the seal in
+    the memory of opened ones.
+    """
 
     payload: Any
     sealed_by: str | None = None
     problem: str | None = None
+    sealed_at: datetime | None = None
+    seal: str | None = None
 
 
 class Received:
@@ -54,9 +70,10 @@ class Received:
 
     `parent` is the id of the message it follows from; `was_stored` is true if it was stored before
     delivery. `tier` is the sender's tier, 1 to 3; 0 if the message was pushed. A sealed payload is
-    opened on arrival, and `sealed_by` is the public key that sealed it. If the seal is broken, or
-    not for this agent, `problem` has the cause and `payload` is None: untrusted content is never
-    exposed.
+    opened on arrival, and `sealed_by` is the public key that sealed it, at `sealed_at` by the
+    sender's clock (None for a seal of version 1, which does not protect reply address, parent and
+    time). If the seal is broken, or not for this agent, or missing although the sender is trusted,
+    `problem` has the cause and `payload` is None: untrusted content is never exposed.
     """
 
     def __init__(self, delivered: frames.Message, opened: OpenedPayload) -> None:
@@ -66,7 +83,7 @@ class Received:
         self.parent: str | None = delivered.parent
         self.was_stored: bool = delivered.was_stored
         self.tier: int = delivered.tier
-        self.payload, self.sealed_by, self.problem = opened
+        self.payload, self.sealed_by, self.problem, self.sealed_at, _ = opened
 
     @property
     def id(self) -> str:
@@ -82,6 +99,16 @@ class Received:
     def sender(self) -> str:
         """Return the sender, as authenticated by the relay."""
         return self.envelope.sender
+
+    @property
+    def eviction(self) -> EvictionNotice | None:
+        """Return the relay's notice that messages of this agent were evicted, if this is one."""
+        if self.sender != RELAY:
+            return None
+        try:
+            return msgspec.convert(self.payload, EvictionNotice)
+        except msgspec.ValidationError:
+            return None
 
     @property
     def reply_to(self) -> str | None:
@@ -116,7 +143,10 @@ class MessageOwner(Protocol):
     def ack(self, message_id: str) -> None:
         """Acknowledge a message."""
 
-    def nack(self, message_id: str, delay: float) -> None:
+    def mark_opened(self, seal: str) -> None:
+        """Record that a sealed message was acknowledged: its seal does not open again."""
+
+    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
         """Return a message to the relay, to be delivered again after `delay` seconds."""
 
     def release(self, message_id: str) -> None:
@@ -158,19 +188,26 @@ class Message(Received):
         """Acknowledge from code that cannot await. On the agent's event loop only."""
         if not self._is_answered:
             self._is_answered = True
+            if self.opened.seal is not None:
+                self._owner.mark_opened(self.opened.seal)
             self._owner.ack(self.id)
 
     async def nack(self, delay: float = 0.0) -> None:
-        """Return it to the relay, to be delivered again after `delay` seconds.
+        """Return it to the relay, to be delivered again after `delay` seconds at the earliest.
 
-        A lost connection discards the delay. Raises `InvalidInput` for an invalid delay.
+        The delivery counts as failed: the next ones come later and later, and after the last that
+        the relay allows, the message is a dead letter. A lost connection discards the delay.
+        Raises `InvalidInput` for an invalid delay.
         """
         self.nack_nowait(delay)
 
-    def nack_nowait(self, delay: float = 0.0) -> None:
-        """Return it from code that cannot await. On the agent's event loop only."""
+    def nack_nowait(self, delay: float = 0.0, *, release: bool = False) -> None:
+        """Return it from code that cannot await. On the agent's event loop only.
+
+        With `release`, it was not processed, and the delivery does not count as failed.
+        """
         if not self._is_answered:
-            self._owner.nack(self.id, delay)
+            self._owner.nack(self.id, delay, release=release)
             self._is_answered = True
 
     async def reply(
@@ -209,26 +246,69 @@ class Message(Received):
 
 
 def open_payload(
-    delivered: Envelope, identity: "Identity", sender_key: str | None
+    delivered: frames.Message,
+    identity: "Identity",
+    memory: "SealMemory",
+    *,
+    clock: Callable[[], int],
+    max_age_s: float,
 ) -> OpenedPayload:
-    """Return the payload of a message, unsealed if necessary.
+    """Return the payload of a message, unsealed if necessary, or why it cannot be opened.
 
-    `sender_key`, if given, is the only key accepted for the seal. An unsealed payload of that
-    sender is returned with `sealed_by` None.
+    A trusted sender must seal, and every sender must seal with the key that `memory` has of it.
+    `clock` returns milliseconds since the epoch.
     """
-    payload = delivered.payload
+    envelope = delivered.envelope
+    payload = envelope.payload
+    is_pinned = memory.is_pinned(envelope.sender)
     if not is_sealed(payload):
+        if is_pinned:
+            return _rejected(f"not sealed, although {envelope.sender} is trusted and should seal")
         return OpenedPayload(payload)
-    from waypost.client.sealing import SealBroken, sealer_of, unseal
+    from waypost.client.seal_memory import seal_digest
+    from waypost.client.sealing import SealBroken, unseal
 
     try:
-        opened = unseal(
-            payload,
-            as_=identity,
-            sender=delivered.sender,
-            message_id=delivered.id,
-            sender_key=sender_key,
-        )
+        opened = unseal(payload, as_=identity, sender=envelope.sender, message_id=envelope.id)
     except SealBroken as broken:
-        return OpenedPayload(None, problem=str(broken) or "the seal is broken")
-    return OpenedPayload(opened, sealed_by=sealer_of(payload))
+        return _rejected(str(broken) or "the seal is broken")
+    sealed = sealed_of(payload)
+    seal = seal_digest(envelope.sender, envelope.id, sealed.ephemeral)
+    circumstances = circumstances_of(sealed)
+    problem = memory.check_key(envelope.sender, sealed.by)
+    if problem is None and memory.is_opened(seal):
+        problem = "opened and acknowledged before: the relay has delivered it again"
+    if problem is None and circumstances is not None:
+        problem = _circumstances_problem(circumstances, delivered, clock(), max_age_s)
+    elif problem is None and is_pinned:
+        problem = "sealed by version 1, which a trusted sender should not use any more"
+    if problem is not None:
+        return _rejected(problem)
+    sealed_at = None if circumstances is None else instant(1000 * circumstances.sealed_at)
+    return OpenedPayload(opened, sealed_by=sealed.by, sealed_at=sealed_at, seal=seal)
+
+
+def _circumstances_problem(
+    sealed: Circumstances, delivered: frames.Message, now_ms: int, max_age_s: float
+) -> str | None:
+    """Return what the relay has changed about a message since it was sealed, or None."""
+    envelope = delivered.envelope
+    if sealed.reply_to != envelope.reply_to:
+        return f"sealed for replies to {sealed.reply_to}, but delivered for {envelope.reply_to}"
+    if delivered.parent not in (None, sealed.parent):  # a relay may have forgotten the parent
+        return f"sealed as following {sealed.parent}, but delivered as following {delivered.parent}"
+    accepted_ms = round(envelope.created_at.timestamp() * 1000)
+    waited_ms = accepted_ms - sealed.sealed_at
+    if not -SEALED_LATER_MAX_MS <= waited_ms <= SEALED_EARLIER_MAX_MS:
+        return (
+            f"sealed {waited_ms // 1000:,} s before the relay claims to have accepted it: a clock"
+            " is wrong, or the relay has changed the time"
+        )
+    age_ms = now_ms - sealed.sealed_at
+    if age_ms > 1000 * max_age_s:
+        return f"sealed {age_ms // 86_400_000:,} days ago, which sealed_max_age_s does not allow"
+    return None
+
+
+def _rejected(problem: str) -> OpenedPayload:
+    return OpenedPayload(None, problem=problem)

@@ -9,6 +9,7 @@ Rule 2  A caller that stops waiting (timeout, cancellation) withdraws its operat
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -19,11 +20,13 @@ from waypost.client.options import ClientOptions
 from waypost.client.pending import PendingFutures
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed
 from waypost.client.protocol.session import Session
+from waypost.client.seal_memory import SealMemory
 from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.sealing import Card, Circumstances
 
 FETCH_WAIT_MAX_S = 10.0
 """The relay runs one fetch at a time, so an abandoned one must not occupy it for long."""
@@ -37,10 +40,12 @@ class Operations:
         identity: Identity,
         session: Session,
         options: ClientOptions,
+        seals: SealMemory,
         wake: Callable[[], None],
     ) -> None:
         self._identity = identity
         self._session = session
+        self._seals = seals
         self._timeout_s = options.send_timeout_s
         self._wake = wake
         self._slots = asyncio.Semaphore(options.unanswered_max)
@@ -125,7 +130,7 @@ class Operations:
         """Return the messages of an abandoned fetch to the relay."""
         if not answer.cancelled() and answer.exception() is None:
             for message in answer.result().messages:
-                self._session.nack(message.envelope.id, 0.0)
+                self._session.nack(message.envelope.id, 0.0, release=True)
             self._wake()
 
     def prepare(self, message: Outgoing) -> tuple[Outgoing, str]:
@@ -135,13 +140,28 @@ class Operations:
         message_id = message.message_id or self._session.new_id(now_ms())
         payload = message.payload
         if message.seal_to is not None:
-            from waypost.client.sealing import seal
-
-            payload = seal(payload, to=message.seal_to, by=self._identity, message_id=message_id)
+            payload = self._seal(message, message.seal_to, message_id)
         ready = msgspec.structs.replace(
             message, message_id=message_id, payload=payload, seal_to=None
         )
         return ready, message_id
+
+    def _seal(self, message: Outgoing, card: Card, message_id: str) -> dict[str, Any]:
+        """Seal a payload. Raises `CardInvalid`, also if the key on the card has changed."""
+        from waypost.client.sealing import CardChanged, seal
+
+        under = Circumstances(
+            sealed_at=now_ms(),
+            reply_to=message.reply_to,
+            parent=None if message.parent is None else message.parent.id,
+        )
+        sealed = seal(
+            message.payload, to=card, by=self._identity, message_id=message_id, under=under
+        )
+        problem = self._seals.check_key(card.subject, card.public_key)
+        if problem is not None:
+            raise CardChanged(problem)
+        return sealed
 
     def on_event(self, event: Answered | OperationFailed | Fetched) -> None:
         """Pass an answer of the relay to the caller that waits for it."""

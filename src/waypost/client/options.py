@@ -16,6 +16,8 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options with defaults that suit most agents. Raises `InvalidSettings` if out of range.
 
     `receive`: "push" delivers messages as they arrive; "pull" waits for `sync` and `fetch`.
+    `release_unacked`: pulled messages that are unacked at the end of the connection are released,
+    and do not count as failed deliveries: for readers that show messages.
     `encoding`: "json" is faster, "msgpack" is smaller for numbers.
     `connect_timeout_s`: limit for the first connection, failed attempts included.
     `handshake_timeout_s`: limit for one attempt.
@@ -23,13 +25,17 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     `close_timeout_s`: limit for writing queued operations on close.
     `ping_interval_s`: a relay that is silent for twice this long counts as disconnected.
     `unanswered_max`: sends that may run ahead of their answers; the next one waits.
-    `unread_max_messages`, `unread_max_bytes`: past either, the client stops reading.
+    `unread_max_messages`, `unread_max_bytes` of memory: past either, the client stops reading.
     `remembered_max_ids`: acked message ids to remember, to recognize duplicate deliveries.
+    `sealed_max_age_s`: sealed messages that are older do not open.
+    `seal_memory`: where to remember the keys of other agents and opened seals, as the files
+    PATH.known and PATH.opened; by default beside the key file.
     `tls`: TLS context for https and wss, in place of the default certificate checks.
     `guard`: limits of `request`.
     """
 
     receive: Literal["push", "pull"] = "push"
+    release_unacked: bool = False
     encoding: Literal["json", "msgpack"] = "json"
     connect_timeout_s: float = 10.0
     handshake_timeout_s: float = 10.0
@@ -40,6 +46,8 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     unread_max_messages: int = 1000
     unread_max_bytes: int = 64 * 1024 * 1024
     remembered_max_ids: int = 10_000
+    sealed_max_age_s: float = 7 * 24 * 3600.0
+    seal_memory: str | None = None
     tls: ssl.SSLContext | None = None
     guard: MessagingGuardConfig = MessagingGuardConfig()
 

@@ -2,7 +2,8 @@
 
 The queue does not drop messages. Past a number of messages or bytes it `is_full`, and the
 connection stops reading from the relay. The relay itself stops when too many messages are unacked,
-so a full queue is rare.
+so a full queue is rare. An answer may stand behind the messages that a relay has in flight, so
+reading continues for one until the queue `is_overfull`: an honest relay has less in flight.
 """
 
 import asyncio
@@ -10,6 +11,10 @@ from collections import deque
 
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
+
+IN_FLIGHT_MAX_MESSAGES = 10_000
+IN_FLIGHT_MAX_BYTES = 64 * 1024 * 1024
+"""Unacked messages that a relay may have in flight; it announces the number in its welcome."""
 
 
 class ReceiveQueue:
@@ -19,6 +24,7 @@ class ReceiveQueue:
         self._options = options
         self._messages: deque[tuple[Message, int]] = deque()
         self._bytes = 0
+        self._largest_bytes = 0
         self._arrived = asyncio.Event()
         self._problem: Exception | None = None
         self._closed = False
@@ -36,10 +42,24 @@ class ReceiveQueue:
             or self._bytes >= self._options.unread_max_bytes
         )
 
+    def is_overfull(self, in_flight_max: int) -> bool:
+        """Return whether to stop reading even if an answer is to be read.
+
+        `in_flight_max` is the number of unacked messages that the relay has announced.
+        """
+        room = min(max(0, in_flight_max), IN_FLIGHT_MAX_MESSAGES)
+        # One message may be larger than all that may be in flight.
+        others_bytes = self._bytes - self._largest_bytes
+        return (
+            len(self._messages) >= self._options.unread_max_messages + room
+            or others_bytes >= self._options.unread_max_bytes + IN_FLIGHT_MAX_BYTES
+        )
+
     def put(self, message: Message, size: int) -> None:
-        """Append a message of `size` bytes."""
+        """Append a message that takes `size` bytes of memory."""
         self._messages.append((message, size))
         self._bytes += size
+        self._largest_bytes = max(self._largest_bytes, size)
         self._arrived.set()
 
     def close(self, problem: Exception | None) -> None:
@@ -68,5 +88,7 @@ class ReceiveQueue:
             message, size = self._messages.popleft()
             self._bytes -= size
             taken.append(message)
+        if not self._messages:
+            self._largest_bytes = 0
         self.changed.set()
         return taken

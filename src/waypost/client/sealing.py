@@ -5,13 +5,15 @@ from it a ChaCha20-Poly1305 key that is used once. The sender signs the whole. `
 defines the bytes.
 
 A valid seal proves that the holder of the key `sealer_of(payload)` wrote the content for this
-message and this recipient. It does not prove that the key is the sender's: compare it with the
-sender's card, or with the key of earlier messages, by passing it as `sender_key`. Sealing keys are
-long-lived: a stolen key file decrypts everything sealed to its owner before.
+message and this recipient, at a time of its own clock, with this reply address and parent. It does
+not prove that the key is the sender's: compare it with the sender's card, or with the key of
+earlier messages (`seal_memory`). Sealing keys are long-lived: a stolen key file decrypts everything
+sealed to its owner before.
 
 WaypostError
-├── SealBroken      modified in transit, or for another message, sender or recipient
-└── CardInvalid     the card has no sealing key signed by its owner
+├── SealBroken          modified in transit, or for another message, sender or recipient
+└── CardInvalid         the card has no sealing key signed by its owner
+    └── CardChanged     the card has another key than the one known of the agent
 """
 
 from typing import Any
@@ -31,20 +33,34 @@ from waypost.wire.handshake import (
     SIGNATURE_BYTES,
     from_text,
     sealing_key_text,
+    signing_key_from,
     to_text,
 )
-from waypost.wire.payloads import encode_payload
+from waypost.wire.payloads import encode_payload, is_too_deep
 from waypost.wire.sealing import (
+    MARK,
     Card,
+    Circumstances,
     Parties,
     Sealed,
+    SealedV1,
+    circumstances_of,
     context_text,
     is_sealed,
     sealed_of,
     signed_text,
 )
 
-__all__ = ["CardInvalid", "SealBroken", "check_card", "is_sealed", "seal", "sealer_of", "unseal"]
+__all__ = [
+    "CardChanged",
+    "CardInvalid",
+    "SealBroken",
+    "check_card",
+    "is_sealed",
+    "seal",
+    "sealer_of",
+    "unseal",
+]
 
 _NONCE_BYTES = 12
 
@@ -57,11 +73,18 @@ class CardInvalid(WaypostError):
     """The card has no sealing key signed by its owner."""
 
 
-def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[str, Any]:
+class CardChanged(CardInvalid):
+    """The card has another key than the one known of the agent."""
+
+
+def seal(
+    payload: object, *, to: Card, by: Identity, message_id: str, under: Circumstances
+) -> dict[str, Any]:
     """Encrypt `payload` (any JSON value) so that only the owner of the card `to` can read it.
 
-    The message must be sent by `by`, to `to.subject`, with `message_id`. Raises `CardInvalid`, or
-    `InvalidMessage` for an invalid payload or id.
+    The message must be sent by `by`, to `to.subject`, with `message_id`, and with the reply address
+    and the parent of `under`. Raises `CardInvalid`, or `InvalidMessage` for an invalid payload, id,
+    or circumstance.
     """
     recipient_key = check_card(to)
     content = encode_payload(payload)
@@ -74,7 +97,7 @@ def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[st
         recipient=to.subject,
         recipient_key=recipient_key,
     )
-    context = context_text(parties, ephemeral)
+    context = context_text(parties, ephemeral, under)
     try:
         shared = private.exchange(X25519PublicKey.from_public_bytes(from_text(recipient_key)))
     except ValueError:  # a low-order point, with which every shared secret is the same
@@ -82,9 +105,18 @@ def seal(payload: object, *, to: Card, by: Identity, message_id: str) -> dict[st
     cipher, nonce = _cipher(shared, context)
     encrypted = to_text(cipher.encrypt(nonce, content, context))
     signature = by.sign(signed_text(context, encrypted))
-    return msgspec.structs.asdict(
-        Sealed(by=by.public_key, ephemeral=ephemeral, content=encrypted, signature=signature)
+    sealed = Sealed(
+        waypost=MARK,
+        by=by.public_key,
+        ephemeral=ephemeral,
+        sealed_at=under.sealed_at,
+        reply_to=under.reply_to,
+        parent=under.parent,
+        content=encrypted,
+        signature=signature,
     )
+    fields: dict[str, Any] = msgspec.to_builtins(sealed)
+    return fields
 
 
 def unseal(
@@ -93,7 +125,8 @@ def unseal(
     """Decrypt a payload that `sender` sealed to `as_` in the message `message_id`.
 
     With `sender_key` (from the sender's card) the seal must be by that key; without it, see the
-    top of this module for what a seal proves. Raises `SealBroken`.
+    top of this module for what a seal proves. The caller compares the seal's circumstances with the
+    message. Raises `SealBroken`.
     """
     try:
         sealed = sealed_of(payload)
@@ -104,7 +137,7 @@ def unseal(
             recipient=as_.subject,
             recipient_key=as_.sealing_key,
         )
-        context = context_text(parties, sealed.ephemeral)
+        context = context_text(parties, sealed.ephemeral, circumstances_of(sealed))
     except InvalidInput as problem:
         raise SealBroken(f"the seal cannot be read: {problem}") from None
     if sender_key is not None and sender_key != sealed.by:
@@ -152,11 +185,13 @@ def _cipher(shared: bytes, context: bytes) -> tuple[ChaCha20Poly1305, bytes]:
     return ChaCha20Poly1305(derived[:KEY_BYTES]), derived[KEY_BYTES:]
 
 
-def _decrypt(sealed: Sealed, as_: Identity, context: bytes) -> Any:
+def _decrypt(sealed: Sealed | SealedV1, as_: Identity, context: bytes) -> Any:
     try:
         ephemeral = X25519PublicKey.from_public_bytes(from_text(sealed.ephemeral))
         cipher, nonce = _cipher(as_.shared_secret(ephemeral), context)
         content = cipher.decrypt(nonce, from_text(sealed.content), context)
+        if is_too_deep(content):
+            raise SealBroken("the sealed payload is nested too deeply")
         return msgspec.json.decode(content)
     except (InvalidTag, ValueError, RecursionError):
         raise SealBroken(_BROKEN) from None
@@ -164,7 +199,7 @@ def _decrypt(sealed: Sealed, as_: Identity, context: bytes) -> Any:
 
 def _verifies(public_key: str, signature: str, text: bytes) -> bool:
     try:
-        key = Ed25519PublicKey.from_public_bytes(from_text(public_key, KEY_BYTES))
+        key = Ed25519PublicKey.from_public_bytes(signing_key_from(public_key))
         key.verify(from_text(signature, SIGNATURE_BYTES), text)
     except (InvalidSignature, ValueError):
         return False

@@ -19,6 +19,8 @@ SignalHandler = Callable[[str, Signal], object]
 Stop = Callable[[], None]
 
 RUNNING_MAX = 1000
+RUNNING_MAX_BYTES = 16 * 1024 * 1024
+"""Signals in running handlers; beyond either, a signal is dropped."""
 
 
 class SignalHandlers:
@@ -26,7 +28,8 @@ class SignalHandlers:
 
     def __init__(self) -> None:
         self._handlers: dict[object, SignalHandler] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], int] = {}
+        self._running_bytes = 0
 
     def add(self, handler: SignalHandler) -> Stop:
         """Register `handler`; return the function that removes it."""
@@ -40,8 +43,11 @@ class SignalHandlers:
 
         return remove
 
-    def call(self, signalled: Signalled) -> None:
-        """Call every handler; one that raises is logged and does not affect the rest."""
+    def call(self, signalled: Signalled, size: int) -> None:
+        """Call every handler with a signal of `size` bytes.
+
+        One that raises is logged and does not affect the rest.
+        """
         for handler in list(self._handlers.values()):
             try:
                 result = handler(signalled.sender, signalled.signal)
@@ -49,15 +55,15 @@ class SignalHandlers:
                 log.exception("signal handler raised")
                 continue
             if inspect.iscoroutine(result):
-                self._run(result)
+                self._run(result, size)
 
     def cancel(self) -> None:
         """Cancel running handlers."""
         for task in self._running:
             task.cancel()
 
-    def _run(self, handling: Coroutine[Any, Any, object]) -> None:
-        if len(self._running) >= RUNNING_MAX:
+    def _run(self, handling: Coroutine[Any, Any, object], size: int) -> None:
+        if len(self._running) >= RUNNING_MAX or self._running_bytes >= RUNNING_MAX_BYTES:
             handling.close()  # signals may be dropped; memory must stay bounded
             return
 
@@ -68,5 +74,9 @@ class SignalHandlers:
                 log.exception("signal handler raised")
 
         task = asyncio.get_running_loop().create_task(run())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = size
+        self._running_bytes += size
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running_bytes -= self._running.pop(task)

@@ -9,10 +9,13 @@ Rule 3  A message that the application nacked, or released without an ack, count
         delivered again.
 Rule 4  A nack belongs to the connection it was made on: a lost connection returns all unacked
         messages anyway.
-Rule 5  Messages of blocked senders are acked and dropped. The relay never learns of the block.
+Rule 5  Messages of blocked senders are dropped, and acked with the next ack of the application, as
+        if it had processed them meanwhile: neither relay nor sender learns of the block. At most
+        `WITHHELD_ACKS_MAX` wait for that, so that they do not keep other messages away.
 
 Up to `remembered_max` acked ids are remembered, the oldest forgotten first. The relay lets far
-fewer messages run ahead of their acks.
+fewer messages run ahead of their acks. One that does not read acks gets the newest
+`UNWRITTEN_ACKS_MAX`; messages without an ack are delivered again.
 """
 
 from collections import deque
@@ -23,6 +26,8 @@ from waypost.policy.subjects import is_literal, matches_pattern, validate_patter
 from waypost.wire.frames import DeliveryConfirm
 
 BLOCKED_PATTERNS_MAX = 10_000
+UNWRITTEN_ACKS_MAX = 20_000
+WITHHELD_ACKS_MAX = 16
 
 
 class InboxTracker:
@@ -33,6 +38,7 @@ class InboxTracker:
         self._held: set[str] = set()
         self._acked: dict[str, None] = {}
         self._unwritten_acks: dict[str, None] = {}
+        self._withheld: dict[str, None] = {}
         self._confirmed: dict[tuple[str, str], None] = {}
         # Filled by the garbage collector, at any point of any thread; emptied on arrivals.
         self._released: deque[str] = deque()
@@ -52,19 +58,32 @@ class InboxTracker:
         while self._released:
             self._held.discard(self._released.popleft())
         if message_id in self._acked:
-            self._unwritten_acks[message_id] = None
+            self._queue_ack(message_id)
             return False
         if message_id in self._held:
+            if message_id in self._withheld:  # the connection was lost meanwhile
+                self._ack_withheld(message_id)
             return False
         self._held.add(message_id)
         return True
+
+    def withhold(self, message_id: str) -> None:
+        """Drop a message; its ack waits for the next `ack_withheld`."""
+        self._withheld[message_id] = None
+        if len(self._withheld) > WITHHELD_ACKS_MAX:
+            self._ack_withheld(next(iter(self._withheld)))
+
+    def ack_withheld(self) -> None:
+        """Ack all messages that were withheld."""
+        for message_id in list(self._withheld):
+            self._ack_withheld(message_id)
 
     def ack(self, message_id: str) -> bool:
         """Record an ack; return False if the message is not held."""
         if message_id not in self._held:
             return False
         self._held.remove(message_id)
-        self._unwritten_acks[message_id] = None
+        self._queue_ack(message_id)
         self._acked[message_id] = None
         if len(self._acked) > self._remembered_max:
             del self._acked[next(iter(self._acked))]
@@ -100,6 +119,15 @@ class InboxTracker:
         for message_id in ids:
             del self._unwritten_acks[message_id]
         return ids
+
+    def _ack_withheld(self, message_id: str) -> None:
+        del self._withheld[message_id]
+        self.ack(message_id)
+
+    def _queue_ack(self, message_id: str) -> None:
+        self._unwritten_acks[message_id] = None
+        if len(self._unwritten_acks) > UNWRITTEN_ACKS_MAX:
+            del self._unwritten_acks[next(iter(self._unwritten_acks))]
 
 
 class BlockList:

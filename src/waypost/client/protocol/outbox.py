@@ -20,12 +20,18 @@ from waypost.policy.bounds import number_max
 LOSSY_MAX = 10_000
 """Signals are dropped when this many operations wait to be written."""
 
+ONE_WAY_MAX = 20_000
+"""Nacks are dropped when this many operations wait to be written: the relay does not read them, and
+after the connection it delivers the messages again anyway."""
+
 
 class UnansweredOperation(msgspec.Struct, gc=False):
-    """An encoded operation that expects an answer; `message_id` is empty for a fetch."""
+    """An encoded operation that expects an answer: a send of `message_id`, or a fetch of up to
+    `fetch_limit` messages."""
 
     encoded: bytes
     message_id: str = ""
+    fetch_limit: int = 0
 
 
 class Outbox:
@@ -51,8 +57,9 @@ class Outbox:
         self._unwritten.append(ref)
 
     def put_once(self, encoded: bytes) -> None:
-        """Write this once, on this connection."""
-        self._one_way.append(encoded)
+        """Write this once, on this connection, unless the relay has stopped reading."""
+        if len(self._one_way) < ONE_WAY_MAX:
+            self._one_way.append(encoded)
 
     def put_lossy(self, encoded: bytes) -> bool:
         """Write this once; return False and drop it when too many operations are queued."""
@@ -60,6 +67,10 @@ class Outbox:
             return False
         self._one_way.append(encoded)
         return True
+
+    def find(self, ref: int) -> UnansweredOperation | None:
+        """Return the operation `ref`; None if it was withdrawn or answered before."""
+        return self._unanswered.get(ref)
 
     def answered(self, ref: int) -> UnansweredOperation | None:
         """Remove and return the operation `ref`; None if it was withdrawn or answered before."""

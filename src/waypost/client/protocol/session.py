@@ -16,7 +16,10 @@ Rule 4  After a lost connection the session reconnects with backoff, unless the 
         under this subject.
 Rule 5  Each failed attempt doubles the backoff, from 0.1 s up to 30 s. Up to half of a delay is
         random, so that agents which lost the same relay do not all reconnect at once. A connection
-        of at least ten seconds resets it; one that was accepted and dropped at once does not.
+        of at least ten seconds resets it; one that was accepted and dropped at once does not. A
+        longer wait that the relay asks for is kept, up to five minutes.
+Rule 6  Operations are checked on arrival (`arrivals`). After a violation the rest of the frame is
+        ignored, its messages count as not delivered, and the I/O shell ends the connection.
 
 Time, entropy and randomness are arguments.
 """
@@ -28,12 +31,15 @@ import msgspec
 
 from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
+from waypost.client.protocol import arrivals
+from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
 from waypost.client.protocol.outbox import Outbox, UnansweredOperation
+from waypost.policy.bounds import lease_max_messages
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidMessage
+from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
 from waypost.wire.identifiers import UlidFactory
@@ -44,27 +50,8 @@ from waypost.wire.results import PublishResult
 AUTH_FAILURES_MAX = 3
 """Consecutive authentication failures after a first success before giving up."""
 
-BACKOFF_FIRST_MS = 100
-BACKOFF_MAX_MS = 30_000
-BACKOFF_RESET_MS = 10_000
-_DOUBLINGS_MAX = 16
-"""More would change nothing: the longest delay is reached before."""
-
-
-class Backoff:
-    """Delays between connection attempts. `random` returns numbers in [0.0, 1.0)."""
-
-    def __init__(self, random: Callable[[], float]) -> None:
-        self._random = random
-        self._failures = 0
-
-    def delay_ms(self, connected_ms: int) -> int:
-        """Return the delay after a connection that lasted `connected_ms` (0: it failed)."""
-        if connected_ms >= BACKOFF_RESET_MS:
-            self._failures = 0
-        ceiling = min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS << min(self._failures, _DOUBLINGS_MAX))
-        self._failures += 1
-        return max(BACKOFF_FIRST_MS, int(ceiling * (0.5 + 0.5 * self._random())))
+RETRY_AFTER_MAX_MS = 300_000
+"""The longest wait before a reconnect that a relay may ask for."""
 
 
 class Session:
@@ -80,6 +67,7 @@ class Session:
     ) -> None:
         self._prove = prove
         self._options = options
+        self._is_pulling = options.receive == "pull"
         self._codec = frames.CODECS[options.protocol]
         self._ids = UlidFactory(entropy)
         self._backoff = Backoff(random)
@@ -87,6 +75,7 @@ class Session:
         self._inbox = InboxTracker(options.remembered_max_ids)
         self._requests: dict[str, str] = {}
         self._auth: bytes | None = None
+        self._is_challenged = False
         self._welcome: frames.Welcome | None = None
         self._limits: FrameLimits | None = None
         self._ready_at_ms: int | None = None
@@ -109,6 +98,7 @@ class Session:
     def connected(self) -> None:
         """Start a connection; the relay speaks first."""
         self._auth = None
+        self._is_challenged = False
         self._ready_at_ms = None
         self._last_error = None
 
@@ -131,7 +121,9 @@ class Session:
             problem = problem if self._auth_failures >= AUTH_FAILURES_MAX else None
         if problem is not None:
             raise problem
-        return max(self._backoff.delay_ms(connected_ms), error.retry_after_ms if error else 0)
+        wanted_ms = error.retry_after_ms if error else 0
+        delay_ms = self._backoff.delay_ms(connected_ms)
+        return max(delay_ms, arrivals.bounded_wait_ms(wanted_ms, RETRY_AFTER_MAX_MS))
 
     # Operations of the application
 
@@ -163,9 +155,14 @@ class Session:
         """Queue a fetch of stored messages; return the `ref` of its answer."""
         ref = self._outbox.new_ref()
         operation = frames.Fetch(
-            ref=ref, limit=limit, max_size_bytes=max_size_bytes, wait=wait_s, tiers=True
+            ref=ref,
+            limit=limit,
+            max_size_bytes=max_size_bytes,
+            wait=wait_s,
+            tiers=True,
+            release=self._options.release_unacked,
         )
-        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
+        self._outbox.put(ref, UnansweredOperation(self._encode(operation), fetch_limit=limit))
         return ref
 
     def withdraw(self, ref: int) -> None:
@@ -178,12 +175,16 @@ class Session:
 
     def ack(self, message_id: str) -> None:
         """Acknowledge a message. After an ack or a nack, further ones have no effect."""
-        self._inbox.ack(message_id)
+        if self._inbox.ack(message_id):
+            self._inbox.ack_withheld()
 
-    def nack(self, message_id: str, delay_s: float) -> None:
-        """Return a message to the relay, to be delivered again after `delay_s` seconds."""
+    def nack(self, message_id: str, delay_s: float, *, release: bool = False) -> None:
+        """Return a message to the relay, to be delivered again after `delay_s` seconds.
+
+        With `release`, it was not processed, and the delivery does not count as failed.
+        """
         if self._inbox.nack(message_id) and self.is_ready:
-            operation = frames.Nack(ids=[message_id], delay=delay_s)
+            operation = frames.Nack(ids=[message_id], delay=delay_s, release=release)
             self._outbox.put_once(self._codec.encode(operation))
 
     def release(self, message_id: str) -> None:
@@ -231,33 +232,69 @@ class Session:
     # Reading
 
     def received(self, frame: bytes | str, now_ms: int) -> list[SessionEvent]:
-        """Process a frame from the relay and return its events. Raises `msgspec.DecodeError`."""
+        """Process a frame from the relay and return its events.
+
+        Raises `msgspec.DecodeError` for a malformed frame, and `InvalidInput` for a violation.
+        """
+        operations = self._codec.from_relay(frame)
+        arrivals.check_count(operations)
+        if self._ready_at_ms is None:
+            arrivals.check_handshake(operations, is_challenged=self._is_challenged)
         events: list[SessionEvent] = []
-        for operation in self._codec.from_relay(frame):
-            match operation:
-                case frames.Message():
-                    self._message(operation, events)
-                case frames.SendResult():
-                    self._send_result(operation, events)
-                case frames.FetchedMessages():
-                    self._fetched(operation, events)
-                case frames.DeliveryConfirm():
-                    if self._inbox.take_confirmation(operation):
-                        events.append(operation)
-                case frames.Signalled():
-                    if not self.block_list.blocks(operation.sender):
-                        events.append(operation)
-                case frames.Error():
-                    self._error(operation, events)
-                case frames.Challenge():
-                    self._auth = self._codec.encode(self._prove(operation.nonce))
-                case frames.Welcome():
-                    self._welcomed(operation, now_ms, events)
-                case frames.QueueStatus() | frames.Live() | frames.QueueFull():
-                    events.append(operation)
+        try:
+            for operation in operations:
+                self._process(operation, now_ms, events)
+        except InvalidInput:
+            self._discard(events)
+            raise
         return events
 
+    def _process(
+        self, operation: frames.FromRelay, now_ms: int, events: list[SessionEvent]
+    ) -> None:
+        match operation:
+            case frames.Message():
+                self._message(operation, events)
+            case frames.SendResult():
+                self._send_result(operation, events)
+            case frames.FetchedMessages():
+                self._fetched(operation, events)
+            case frames.DeliveryConfirm():
+                arrivals.check_confirmation(operation)
+                if self._inbox.take_confirmation(operation):
+                    events.append(operation)
+            case frames.Signalled():
+                arrivals.check_signal(operation)
+                if not self.block_list.blocks(operation.sender):
+                    events.append(operation)
+            case frames.Error():
+                self._error(operation, events)
+            case frames.Challenge():
+                self._challenged(operation)
+            case frames.Welcome():
+                self._welcomed(operation, now_ms, events)
+            case frames.QueueStatus() | frames.Live() | frames.QueueFull():
+                events.append(operation)
+
+    def _discard(self, events: list[SessionEvent]) -> None:
+        """Count the messages of a rejected frame as not delivered."""
+        for event in events:
+            if isinstance(event, frames.Message):
+                self._inbox.release(event.envelope.id)
+            elif isinstance(event, Fetched):
+                for message in event.messages:
+                    self._inbox.release(message.envelope.id)
+
+    def _challenged(self, challenge: frames.Challenge) -> None:
+        if self.is_ready:
+            raise InvalidMessage("challenge after the welcome")
+        self._is_challenged = True
+        self._auth = self._codec.encode(self._prove(challenge.nonce))
+
     def _welcomed(self, welcome: frames.Welcome, now_ms: int, events: list[SessionEvent]) -> None:
+        if self.is_ready:
+            raise InvalidMessage("a second welcome on one connection")
+        arrivals.check_welcome(welcome)
         limits = FrameLimits.of(welcome)
         self._welcome, self._limits, self._ready_at_ms = welcome, limits, now_ms
         self._auth_failures = 0
@@ -266,6 +303,9 @@ class Session:
         events.extend(OperationFailed(ref, _too_large(None, limits)) for ref in too_large)
 
     def _message(self, message: frames.Message, events: list[SessionEvent]) -> None:
+        arrivals.check_message(message)
+        if self._is_pulling:
+            raise InvalidMessage("a message that was not fetched")
         if not self._is_for_application(message):
             return
         request = self._requests.get(message.parent) if message.parent else None
@@ -282,21 +322,28 @@ class Session:
         if not self._inbox.take(message.envelope.id):
             return False
         if self.block_list.blocks(message.envelope.sender):
-            self._inbox.ack(message.envelope.id)
+            self._inbox.withhold(message.envelope.id)
             return False
         return True
 
     def _fetched(self, answer: frames.FetchedMessages, events: list[SessionEvent]) -> None:
+        asked = self._outbox.find(answer.ref)
+        arrivals.check_fetched(answer, asked.fetch_limit if asked else lease_max_messages)
         wanted = [one for one in answer.messages if self._is_for_application(one)]
         if self._outbox.answered(answer.ref) is None:
             for one in wanted:  # the caller gave up: let the relay deliver them again
-                self.nack(one.envelope.id, 0.0)
+                self.nack(one.envelope.id, 0.0, release=True)
             return
         events.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
     def _send_result(self, sent: frames.SendResult, events: list[SessionEvent]) -> None:
-        if self._outbox.answered(sent.ref) is None:
+        arrivals.check_result(sent)
+        asked = self._outbox.find(sent.ref)
+        if asked is None:
             return
+        if not asked.message_id:
+            raise InvalidMessage("sent as the answer to a fetch")
+        self._outbox.answered(sent.ref)
         result = PublishResult(
             message_id=sent.message_id,
             delivered_to=sent.delivered_to,
@@ -307,6 +354,7 @@ class Session:
         events.append(Answered(sent.ref, result))
 
     def _error(self, error: frames.Error, events: list[SessionEvent]) -> None:
+        arrivals.cut_error(error)
         if error.fatal:
             self._last_error = error
         if error.ref is None:

@@ -1,0 +1,25 @@
+"""The delays between attempts to connect; `session` states the rule."""
+
+from collections.abc import Callable
+
+BACKOFF_FIRST_MS = 100
+BACKOFF_MAX_MS = 30_000
+BACKOFF_RESET_MS = 10_000
+_DOUBLINGS_MAX = 16
+"""More would change nothing: the longest delay is reached before."""
+
+
+class Backoff:
+    """Delays between connection attempts. `random` returns numbers in [0.0, 1.0)."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._failures = 0
+
+    def delay_ms(self, connected_ms: int) -> int:
+        """Return the delay after a connection that lasted `connected_ms` (0: it failed)."""
+        if connected_ms >= BACKOFF_RESET_MS:
+            self._failures = 0
+        ceiling = min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS << min(self._failures, _DOUBLINGS_MAX))
+        self._failures += 1
+        return max(BACKOFF_FIRST_MS, int(ceiling * (0.5 + 0.5 * self._random())))
