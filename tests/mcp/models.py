@@ -17,7 +17,7 @@ from waypost.mcp.server import build_server
 FENCE = re.compile(
     r"^-----BEGIN UNTRUSTED (\w+)-----\n(.*?)\n-----END UNTRUSTED \1-----$", re.S | re.M
 )
-HEADING = re.compile(r"^Message (\S+) \| from (\S+) \(([^)]*)\)", re.M)
+HEADING = re.compile(r"^Message (\S+) \| from (?:the agent named )?(\S+) \(([^)]*)\)", re.M)
 
 
 class Model:

@@ -3,10 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.eventually import eventually
+import pytest
+
+from tests.client.fake_relay import FakeConnection, run_fake_relay
+from tests.client.session_harness import message
+from tests.eventually import eventually, unchanged
 from tests.harness.listening_relay import ListeningRelay
 from tests.mcp.models import Model, running_model
 from waypost.client import Identity
+from waypost.mcp.relay_api import RelayApi
+from waypost.wire import frames
 
 NewModel = Callable[..., Any]
 TOOLS = {
@@ -90,3 +96,35 @@ async def test_fetched_messages_can_be_read_while_the_relay_is_down(
     assert "already here" in output
     assert "Not connected to the relay at the moment" in output
     await relay.start()
+
+
+@pytest.mark.parametrize("size", [10, 200_000], ids=["many messages", "large messages"])
+async def test_a_relay_without_limits_cannot_fill_the_memory(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = 0
+
+    async def log_in(api: RelayApi) -> None:
+        """Skip the proof over HTTP, which the fake relay does not offer."""
+
+    async def endless(connection: FakeConnection) -> None:
+        nonlocal answers
+        await connection.accept()
+        while True:
+            for asked in await connection.receive_frame():
+                if isinstance(asked, frames.Fetch):
+                    found = [message(f"m-{answers}-{one}", "x" * size) for one in range(100)]
+                    await connection.send_frame(
+                        frames.FetchedMessages(ref=asked.ref, messages=found)
+                    )
+                    answers += 1
+
+    monkeypatch.setattr(RelayApi, "log_in", log_in)
+    async with run_fake_relay(endless) as url, running_model(url, Identity.new("agent.me")) as me:
+        await eventually(lambda: answers, "the first fetch")
+        await unchanged(lambda: answers, for_s=0.3)
+        facts = await me.facts("relay_status")
+        assert facts["unread_messages"] == answers * 100 <= 5000
+        assert facts["unread_bytes"] < 100_000_000
+        [[first, _], *_] = await me.read(max_bytes=1_000_000)
+        await me.call_ok("relay_ack", ids=[first])

@@ -84,7 +84,7 @@ async def test_a_late_answer_arrives_in_the_inbox(ann: Model, bob: Model) -> Non
     [(question, _)] = await bob.read()
     await bob.call_ok("relay_send", payload="not quick", in_reply_to=question)
     output = await ann.call_ok("relay_inbox", wait_seconds=5)
-    assert f"follows from {question}" in output
+    assert f"answers your message {question}" in output
     assert [text for _, text in shown(output)] == ["not quick"]
 
 
@@ -125,7 +125,7 @@ async def test_an_answer_after_the_acknowledgement_belongs_to_the_same_conversat
     [(hello, _)] = await bob.read()
     await bob.call_ok("relay_ack", ids=[hello])
     await bob.call_ok("relay_send", payload="hello to you", in_reply_to=hello)
-    assert f"follows from {hello}" in await ann.call_ok("relay_inbox", wait_seconds=5)
+    assert f"answers your message {hello}" in await ann.call_ok("relay_inbox", wait_seconds=5)
 
 
 async def test_an_answer_goes_to_the_reply_address(
@@ -134,7 +134,7 @@ async def test_an_answer_goes_to_the_reply_address(
     async with new_model("agent.secretary") as secretary:
         await ann.send("agent.bob", "answer my secretary", reply_to="agent.secretary")
         [(message, _)] = await bob.read()
-        assert "Sent to agent.secretary" in await bob.call_ok(
+        assert 'Sent to "agent.secretary"' in await bob.call_ok(
             "relay_send", payload="done", in_reply_to=message
         )
         assert [text for _, text in await secretary.read()] == ["done"]
@@ -159,7 +159,7 @@ async def test_an_answer_to_an_unknown_message_is_not_sent(ann: Model, bob: Mode
 async def test_the_same_id_is_stored_once(ann: Model, bob: Model) -> None:
     assert await ann.send("agent.bob", "once", message_id="order-1") == "order-1"
     assert await ann.send("agent.bob", "once", message_id="order-1") == "order-1"
-    assert await bob.read() == [("order-1", "once")]
+    assert await bob.read() == [("received-1", "once")]
 
 
 async def test_one_message_reaches_every_agent_under_a_pattern(
@@ -170,7 +170,7 @@ async def test_one_message_reaches_every_agent_under_a_pattern(
         await bob.call_ok("relay_status")
         facts = await ann.facts("relay_send", subject="agent.>", payload="news")
         assert facts["delivered_to"] == 3
-        assert "sent to agent.>, also delivered to other agents" in await bob.call_ok(
+        assert 'sent to "agent.>", also delivered to other agents' in await bob.call_ok(
             "relay_inbox", wait_seconds=5
         )
 

@@ -1,6 +1,7 @@
 """`waypost mcp --http`: streamable HTTP on loopback."""
 
 import asyncio
+import os
 import re
 import signal
 import subprocess
@@ -81,12 +82,24 @@ async def test_with_a_token_requests_without_it_are_rejected() -> None:
 
 def test_the_token_is_read_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
+    file.touch(mode=0o600)
     file.write_text("secret\n")
     assert parse_http("7272", token_file=file).token == "secret"
     file.write_text("\n")
     for bad in (file, tmp_path / "none"):
         with pytest.raises(InvalidInput, match="token"):
             parse_http("7272", token_file=bad)
+
+
+def test_a_token_file_that_others_can_read_or_that_is_a_pipe_is_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    file.chmod(0o644)
+    with pytest.raises(InvalidInput, match=f"chmod 600 {file}"):
+        parse_http("7272", token_file=file)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(InvalidInput, match="not a regular file"):
+        parse_http("7272", token_file=tmp_path / "pipe")
 
 
 def test_an_address_without_a_host_is_loopback() -> None:

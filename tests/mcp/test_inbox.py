@@ -38,6 +38,16 @@ async def test_a_read_message_is_delivered_again_unless_it_is_acknowledged(
         assert [text for _, text in await bob.read()] == ["not done"]
 
 
+async def test_models_that_end_without_an_acknowledgement_lose_no_message(
+    ann: Model, new_model: NewModel, relay: ListeningRelay
+) -> None:
+    await ann.send("agent.bob", "still here")
+    for _ in range(6):  # more than the relay allows failed deliveries
+        async with new_model("agent.bob") as bob:
+            assert [text for _, text in await bob.read()] == ["still here"]
+    assert relay.waiting("agent.bob") == 1
+
+
 async def test_an_acknowledged_message_leaves_the_mailbox(
     ann: Model, bob: Model, relay: ListeningRelay
 ) -> None:
@@ -71,7 +81,7 @@ async def test_a_read_message_is_listed_but_not_shown_again(ann: Model, bob: Mod
     await bob.read()
     output = await bob.call_ok("relay_inbox", wait_seconds=0)
     assert "Nothing new for agent.bob" in output
-    assert f"- {sent} from agent.ann" in output
+    assert f'- {sent} from "agent.ann"' in output
     assert shown(await bob.call_ok("relay_inbox", include_read=True)) == [(sent, "once is enough")]
     assert shown(await bob.call_ok("relay_inbox", message_id=sent)) == [(sent, "once is enough")]
 
@@ -178,10 +188,12 @@ async def test_a_hostile_text_stays_inside_its_fence(
 
 async def test_a_message_shows_its_sender_and_tier(ann: Model, bob: Model) -> None:
     await ann.send("agent.bob", "first")
-    assert "from agent.ann (tier 1, unknown" in await bob.call_ok("relay_inbox", wait_seconds=5)
+    output = await bob.call_ok("relay_inbox", wait_seconds=5)
+    assert 'from the agent named "agent.ann" (tier 1, unknown' in output
     await bob.send("agent.ann", "who are you?")
     await ann.send("agent.bob", "your friend")
-    assert "from agent.ann (tier 3, active" in await bob.call_ok("relay_inbox", wait_seconds=5)
+    output = await bob.call_ok("relay_inbox", wait_seconds=5)
+    assert 'from the agent named "agent.ann" (tier 3, active' in output
 
 
 async def test_structured_results_hold_no_text_of_other_agents(ann: Model, bob: Model) -> None:

@@ -7,6 +7,7 @@
 Rule 1  One process is one agent: it connects on start and fetches the stored messages.
 Rule 2  A message leaves its mailbox when the model acknowledges it, and not before.
 Rule 3  Text of other agents is shown inside a fence that it cannot close, and marked as untrusted.
+        Their names are quoted, and ids that they chose are replaced.
 Rule 4  A rejection is an instruction: the reason, how long to wait, what to do instead.
 Rule 5  Only the protocol goes to stdout.
 

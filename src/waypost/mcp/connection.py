@@ -116,7 +116,12 @@ class McpConnection:
         previous, self._agent = self._agent, None
         if previous is not None:
             await previous.close()
-        options = ClientOptions(receive="pull", send_timeout_s=20.0, tls=tls_context(self.url))
+        options = ClientOptions(
+            receive="pull",
+            release_unacked=True,  # a model may end without reading them
+            send_timeout_s=20.0,
+            tls=tls_context(self.url),
+        )
         agent = Agent(parse_address(self.url), self.identity, options)
         try:
             await agent.open()
@@ -135,6 +140,7 @@ class McpConnection:
             try:
                 await self._fetch_stored(agent)
                 self.inbox.mark_synced()
+                await self.inbox.wait_for_room()
                 paused = self.pauses_large
                 largest = SMALL_MAX_BYTES if paused else None
                 wait_s = PAUSED_WAIT_S if paused else FETCH_WAIT_S
@@ -147,7 +153,7 @@ class McpConnection:
 
     async def _fetch_stored(self, agent: Agent) -> None:
         for largest in (SMALL_MAX_BYTES, None):
-            while largest is not None or not self.pauses_large:
+            while not self.inbox.is_full and (largest is not None or not self.pauses_large):
                 fetched = await agent.fetch(FETCH_LIMIT, max_size_bytes=largest)
                 self.inbox.add(fetched)
                 if not fetched:

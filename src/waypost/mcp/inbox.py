@@ -2,11 +2,13 @@
 
 Rule 1  A message stays here, and so in its mailbox, until it is acknowledged.
 Rule 2  It is unread until its whole text was shown. Read or unread, it can be shown again.
-Rule 3  An acknowledged message can still be answered for a while: its budget is remembered, so that
+Rule 3  An id that its sender chose is replaced by a number of this process, because it may be a
+        sentence. Both name the message in the tools.
+Rule 4  An acknowledged message can still be answered for a while: its budget is remembered, so that
         the answer belongs to the same conversation.
 
-No I/O. Bounded: the relay limits how many messages run ahead of their acks, and the memory of
-acknowledged messages is limited here.
+No I/O. Bounded: the relay limits how many messages run ahead of their acks, and if it does not, no
+more are fetched while the cache `is_full`. The memory of acknowledged messages is limited here.
 """
 
 import asyncio
@@ -16,7 +18,8 @@ from typing import TypeVar
 import msgspec
 
 from waypost.client.message import Message
-from waypost.mcp.rendering import message_block_bytes, readable
+from waypost.mcp.quoting import is_plain_id
+from waypost.mcp.rendering import Labels, message_block_bytes, readable
 from waypost.policy.subjects import matches_pattern
 from waypost.wire.envelopes import Envelope
 
@@ -24,19 +27,32 @@ T = TypeVar("T")
 
 ANSWERABLE_MAX = 1000
 CONTACTS_MAX = 1000
+UNACKED_MAX_MESSAGES = 5000
+UNACKED_MAX_BYTES = 16 * 1024 * 1024
+"""Many more than a relay delivers ahead of acks."""
+
+REFS_MAX = 4 * UNACKED_MAX_MESSAGES
+SENT_MAX = 10_000
+REF_PREFIX = "received-"
 
 
 class CachedMessage(msgspec.Struct):
-    """A message and its text; `size` is the size of its whole block, in bytes."""
+    """A message, its text and its labels; `size` is the size of its whole block, in bytes."""
 
     message: Message
     text: str
+    labels: Labels
     size: int
     is_read: bool = False
 
+    @property
+    def ref(self) -> str:
+        """Return what to call the message in place of its id."""
+        return self.labels.ref
+
 
 class AckResult(msgspec.Struct):
-    """Ids to acknowledge, by outcome."""
+    """Refs or ids to acknowledge, by outcome."""
 
     acked: list[str]
     acked_before: list[str]
@@ -48,8 +64,13 @@ class InboxCache:
 
     def __init__(self) -> None:
         self._messages: dict[str, CachedMessage] = {}
+        self._bytes = 0
         self._acked: dict[str, Envelope] = {}
         self._contacts: dict[str, None] = {}
+        self._sent: dict[str, None] = {}
+        self._refs: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._ref_count = 0
         self._changed = asyncio.Event()
         self.is_synced = False
         """Whether all messages stored at connection time have been fetched, within the limits."""
@@ -58,8 +79,11 @@ class InboxCache:
         """Add delivered messages."""
         for message in messages:
             text = readable(message.problem or message.payload)
-            size = message_block_bytes(message, text)
-            self._messages[message.id] = CachedMessage(message, text, size)
+            labels = Labels(self._ref(message.id), self._own(message.parent))
+            size = message_block_bytes(message, text, labels)
+            known = self._messages.get(message.id)
+            self._bytes += size - (known.size if known is not None else 0)
+            self._messages[message.id] = CachedMessage(message, text, labels, size)
             self.add_contact(message.sender)
         self._changed.set()
 
@@ -71,14 +95,30 @@ class InboxCache:
     def reset(self) -> None:
         """Drop all messages on a new connection: the relay delivers unacked ones again."""
         self._messages.clear()
+        self._bytes = 0
         self.is_synced = False
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def get(self, message_id: str) -> CachedMessage | None:
+    @property
+    def is_full(self) -> bool:
+        """Return whether to fetch no more until messages are acknowledged."""
+        return len(self._messages) >= UNACKED_MAX_MESSAGES or self._bytes >= UNACKED_MAX_BYTES
+
+    async def wait_for_room(self) -> None:
+        """Wait until the cache is not full."""
+        while self.is_full:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def id_of(self, ref: str) -> str:
+        """Return the id of a message by its ref; anything else is an id itself."""
+        return self._ids.get(ref, ref)
+
+    def get(self, ref: str) -> CachedMessage | None:
         """Return an unacknowledged message."""
-        return self._messages.get(message_id)
+        return self._messages.get(self.id_of(ref))
 
     def all(self) -> list[CachedMessage]:
         """Return all unacknowledged messages, in the order of arrival."""
@@ -92,8 +132,9 @@ class InboxCache:
         """Return the messages that are read and not acknowledged."""
         return [one for one in self._messages.values() if one.is_read]
 
-    def find_parent(self, message_id: str) -> Envelope | None:
+    def find_parent(self, ref: str) -> Envelope | None:
         """Return a message that can be answered: unacknowledged, or acknowledged lately."""
+        message_id = self.id_of(ref)
         cached = self._messages.get(message_id)
         return cached.message.envelope if cached is not None else self._acked.get(message_id)
 
@@ -105,21 +146,23 @@ class InboxCache:
                 return cached
         return None
 
-    def ack(self, ids: Iterable[str]) -> AckResult:
+    def ack(self, refs: Iterable[str]) -> AckResult:
         """Acknowledge messages: they leave the mailbox."""
         result = AckResult([], [], [])
-        for message_id in dict.fromkeys(ids):
+        for ref in dict.fromkeys(refs):
+            message_id = self.id_of(ref)
             cached = self._messages.pop(message_id, None)
             if cached is not None:
+                self._bytes -= cached.size
                 cached.message.ack_nowait()
                 self._acked[message_id] = msgspec.structs.replace(
                     cached.message.envelope, payload=None
                 )
-                result.acked.append(message_id)
+                result.acked.append(ref)
             elif message_id in self._acked:
-                result.acked_before.append(message_id)
+                result.acked_before.append(ref)
             else:
-                result.unknown.append(message_id)
+                result.unknown.append(ref)
         while len(self._acked) > ANSWERABLE_MAX:
             del self._acked[next(iter(self._acked))]
         self._changed.set()
@@ -132,9 +175,31 @@ class InboxCache:
         if len(self._contacts) > CONTACTS_MAX:
             del self._contacts[next(iter(self._contacts))]
 
+    def add_sent(self, message_id: str) -> None:
+        """Record the id of a message that this agent sends, to recognize answers to it."""
+        self._sent[message_id] = None
+        if len(self._sent) > SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+
     def contacts(self) -> list[str]:
         """Return the contacts since this process began, by name."""
         return sorted(self._contacts)
+
+    def _own(self, parent: str | None) -> str | None:
+        return parent if parent in self._sent else None
+
+    def _ref(self, message_id: str) -> str:
+        """Return the id if it can be shown, else the number of the message in this process."""
+        if is_plain_id(message_id):
+            return message_id
+        if message_id not in self._refs:
+            self._ref_count += 1
+            self._refs[message_id] = f"{REF_PREFIX}{self._ref_count}"
+            self._ids[self._refs[message_id]] = message_id
+            if len(self._refs) > REFS_MAX:
+                oldest = next(iter(self._refs))
+                del self._ids[self._refs.pop(oldest)]
+        return self._refs[message_id]
 
     async def wait_for(self, find: Callable[[], T | None], wait_s: float) -> T | None:
         """Return the result of `find` as soon as it is not None; None after `wait_s` seconds."""

@@ -15,6 +15,7 @@ from waypost.client.errors import (
     OperationRejected,
     SendTimedOut,
 )
+from waypost.mcp.quoting import one_line, quoted_text
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
 from waypost.policy.guard import GuardRejectionReason
 from waypost.policy.reasons import Reason
@@ -25,6 +26,10 @@ REJECTIONS: dict[Reason, str] = {
     Reason.RATE_LIMITED: (
         "You send too fast. Wait {wait} before you send anything to anyone, then send this once"
         " more. Say the same in fewer messages."
+    ),
+    Reason.FANOUT_EXCEEDED: (
+        "Your pattern matches more recipients than one message may reach. Do not send it again to"
+        " this pattern: use a narrower one, or name each recipient."
     ),
     Reason.BACKPRESSURE: (
         "The recipient's mailbox is full. Do not send it again now: wait some minutes until the"
@@ -141,35 +146,37 @@ def guard_rejection(reason: GuardRejectionReason, retry_after_ms: int) -> str:
 
 
 def failure(problem: WaypostError) -> str:
-    """Return the error text of `problem` and what to do about it."""
+    """Return the error text of `problem`, which may be the relay's, and what to do about it."""
+    text = one_line(str(problem))
     match problem:
         case InvalidInput():
-            return f"{problem}. Nothing was done: correct the arguments and call again."
+            return f"{text}. Nothing was done: correct the arguments and call again."
         case AccessDenied():
-            return f"{problem}. {REJECTIONS[Reason.ACCESS_DENIED]}"
+            return f"{text}. {REJECTIONS[Reason.ACCESS_DENIED]}"
         case SendTimedOut():
             return (
-                f"{problem}. Call again with the same arguments and"
+                f"{text}. Call again with the same arguments and"
                 f' message_id="{problem.message_id}": it is stored once in either case.'
             )
         case AlreadyConnected():
             return (
-                f"Not connected: {problem}. Another program uses the same keys, perhaps another"
+                f"Not connected: {text}. Another program uses the same keys, perhaps another"
                 " window of this one: close it first, or give this one keys of its own"
                 " ('waypost keys new SUBJECT'). If it closed a moment ago, call again in a minute."
                 f" Otherwise: {TELL_YOUR_PERSON}"
             )
         case OperationRejected(retry_after_ms=wait) if wait:
-            return f"Rejected by the relay: {problem}. Wait {wait_text(wait)} and call again."
+            rejected = f"Rejected by the relay: {quoted_text(text)}."
+            return f"{rejected} Wait {wait_text(wait)} and call again."
         case OperationRejected():
-            return f"Rejected by the relay: {problem}. Call again later."
+            return f"Rejected by the relay: {quoted_text(text)}. Call again later."
         case AgentClosed():
             return "The connection to the relay was closed. Call again: it reconnects."
         case _:
-            return f"{problem}. {TELL_YOUR_PERSON}"
+            return f"{text}. {TELL_YOUR_PERSON}"
 
 
 def _detail(rejection: Rejection) -> str:
     if not rejection.detail or rejection.detail == QUOTA_EXCEEDED_TEXT:
         return ""
-    return f": {rejection.detail}"
+    return f": {quoted_text(rejection.detail)}"

@@ -2,9 +2,8 @@
 
 Rule 1  Text of other agents stands between two lines with a mark that is new each time and does not
         occur in the text. Its author cannot know the mark, and so cannot close the fence.
-Rule 2  Invisible characters are written as escapes: a model must not read what a person looking at
-        the same screen cannot see.
-Rule 3  Nothing else in the text is changed or judged.
+Rule 2  Names of other agents stand outside of it, quoted and marked as such (`quoting`).
+Rule 3  Invisible characters are written as escapes. Nothing else in a text is changed or judged.
 Rule 4  Text of other agents appears in the text of a result only. Hosts show models either part,
         and the structured part has no fences.
 Rule 5  An expected failure is a result with an instruction, marked as an error; any other exception
@@ -12,7 +11,6 @@ Rule 5  An expected failure is a result with an instruction, marked as an error;
 """
 
 import functools
-import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec
@@ -23,6 +21,7 @@ from pydantic import BaseModel
 
 from waypost.client.message import Message
 from waypost.mcp.instructions import failure
+from waypost.mcp.quoting import quoted, visible
 from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import ANONYMOUS, OPERATOR, RELAY
 from waypost.policy.tiers import Tier
@@ -47,12 +46,6 @@ _END = "-----END UNTRUSTED {mark}-----"
 
 FENCE_BYTES = len(_BEGIN.format(mark="")) + len(_END.format(mark="")) + 4 * _MARK_BYTES + 2
 """Bytes a fence adds to its text."""
-
-_KEPT = "\n\t\u00a0\u3000"
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
-)
-"""Letters and marks, by their category, that show nothing; U+FE0F is kept, for it colours emoji."""
 
 
 # Tool results
@@ -99,30 +92,42 @@ def _dumped(facts: BaseModel | None) -> dict[str, object] | None:
 # Messages
 
 
-def message_block(message: Message, text: str) -> str:
+class Labels(msgspec.Struct, frozen=True):
+    """What this process calls a message: `ref` in place of its id, and the own message it answers,
+    if any."""
+
+    ref: str
+    answers: str | None = None
+
+
+def message_block(message: Message, text: str, labels: Labels) -> str:
     """Return a message as its heading and its fenced text."""
-    return f"{message_heading(message, text)}\n{fence(text)}"
+    return f"{message_heading(message, text, labels)}\n{fence(text)}"
 
 
-def message_block_bytes(message: Message, text: str) -> int:
+def message_block_bytes(message: Message, text: str, labels: Labels) -> int:
     """Return the size of `message_block` in bytes."""
-    return len(message_heading(message, text)) + 1 + len(text.encode()) + FENCE_BYTES
+    heading = message_heading(message, text, labels)
+    return len(heading.encode()) + 1 + len(text.encode()) + FENCE_BYTES
 
 
-def message_heading(message: Message, text: str) -> str:
-    """Return the line about a message: everything the relay vouches for, not the text."""
+def message_heading(message: Message, text: str, labels: Labels) -> str:
+    """Return the line about a message: everything the relay vouches for, not the text.
+
+    A parent is mentioned only if this agent sent it: the sender may claim any other.
+    """
     parts = [
-        f"Message {message.id}",
+        f"Message {labels.ref}",
         f"from {_sender(message)}",
         f"sent {message.created_at:%Y-%m-%d %H:%M:%S} UTC",
         f"{len(text.encode()):,} bytes",
     ]
     if message.budget.ancestor_chain[-1:] != (message.subject,):
-        parts.append(f"sent to {message.subject}, also delivered to other agents")
-    if message.parent is not None:
-        parts.append(f"follows from {message.parent}")
+        parts.append(f"sent to {quoted(message.subject)}, also delivered to other agents")
+    if labels.answers is not None:
+        parts.append(f"answers your message {labels.answers}")
     if message.reply_to is not None:
-        parts.append(f"replies go to {message.reply_to}")
+        parts.append(f"its sender wants replies to go to {quoted(message.reply_to)}")
     if message.problem is not None:
         parts.append("sealed, cannot be opened; the reason is below")
     return " | ".join(parts)
@@ -133,8 +138,9 @@ def _sender(message: Message) -> str:
     if sender in _RESERVED_SENDERS:
         return f"{sender} ({_RESERVED_SENDERS[sender]})"
     if message.tier not in TIER_TEXTS:
-        return f"{sender} (tier unknown)"
-    return f"{sender} (tier {message.tier}, {TIER_TEXTS[Tier(message.tier)]})"
+        return f"the agent named {quoted(sender)} (tier unknown)"
+    tier = f"tier {message.tier}, {TIER_TEXTS[Tier(message.tier)]}"
+    return f"the agent named {quoted(sender)} ({tier})"
 
 
 # Untrusted text
@@ -145,7 +151,7 @@ def readable(payload: object) -> str:
     text = payload if isinstance(payload, str) else msgspec.json.encode(payload).decode()
     if text.isascii() and text.isprintable():
         return text
-    return "\n".join(_visible(line) for line in text.split("\n"))
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def fence(text: str) -> str:
@@ -154,14 +160,3 @@ def fence(text: str) -> str:
     while mark in text:
         mark = secrets.token_hex(_MARK_BYTES)
     return f"{_BEGIN.format(mark=mark)}\n{text}\n{_END.format(mark=mark)}"
-
-
-def _visible(line: str) -> str:
-    if not line.isprintable():
-        line = "".join(one if one.isprintable() or one in _KEPT else _escape(one) for one in line)
-    return _INVISIBLE.sub(lambda found: _escape(found[0]), line)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from waypost.files import read_secret
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
 from waypost.policy.errors import InvalidInput, WaypostError
@@ -151,9 +152,11 @@ def _listen(address: HttpAddress) -> socket.socket:
 
 def _read_token(file: Path) -> str:
     try:
-        token = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"cannot read the token in {file}: {problem}") from None
+        token = read_secret(file).decode("ascii").strip()
+    except OSError as problem:
+        raise InvalidInput(f"cannot read the token in {file}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        token = ""
     if len(token.split()) != 1:
         raise InvalidInput(f"{file} holds no token: expected a single random word")
     return token

@@ -42,7 +42,7 @@ class AckOutcome(BaseModel):
 class EndpointEntry(BaseModel):
     """A subject with a mailbox."""
 
-    subject: str
+    subject: str = Field(description="A name that its owner chose; it proves no authority.")
     waiting: int | None = Field(description="Messages waiting there; null if unknown.")
     connected: bool | None = Field(description="Whether its agent is connected; null if unknown.")
 
