@@ -10,12 +10,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificate(certificate: Path, key: Path, password: bytes | None = None) -> None:
-    """Write a new certificate and its private key to two files."""
+def write_certificate(
+    certificate: Path, key: Path, password: bytes | None = None, names: tuple[str, ...] = ()
+) -> None:
+    """Write a new certificate and its private key to two files; `names` are more DNS names."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    subjects = [address, *(x509.DNSName(one) for one in names)]
     signed = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -24,9 +27,11 @@ def write_certificate(certificate: Path, key: Path, password: bytes | None = Non
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
         .sign(private, hashes.SHA256())
     )
+    for file in (certificate, key):
+        file.touch(mode=0o600)
     certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     encryption = (
         serialization.BestAvailableEncryption(password)

@@ -1,5 +1,6 @@
 """`waypost inbox` and `waypost explain`."""
 
+import json
 import os
 import subprocess
 import sys
@@ -198,3 +199,15 @@ def test_messages_that_could_not_be_printed_are_not_acknowledged(
     os.close(writer)
     assert done.returncode == 1
     assert waypost.json("inbox", "agent.a", "--ack")["messages"][0]["payload"] == 1
+
+
+def test_the_sender_of_an_evicted_message_sees_which_one_it_was(waypost: CommandLine) -> None:
+    waypost.data.mkdir(mode=0o700)
+    small = {"qos": {"enabled": True, "inboxMaxBytes": 5000}}
+    (waypost.data / "config.json").write_text(json.dumps(small))
+    waypost("send", "agent.b", "1", "--sender", "agent.x", "--register")
+    send = ("send", "agent.a", json.dumps("x" * 3000), "--sender", "agent.b", "--register")
+    evicted = waypost.json(*send)["message_id"]
+    waypost(*send)
+    text = " ".join(waypost("inbox", "agent.b").stdout.split())
+    assert f"your message {evicted} to agent.a was evicted unread" in text

@@ -23,6 +23,7 @@ COMMANDS = {
     "dead-letters purge": ("dead-letters", "purge", "--yes"),
     "config check": ("config", "check"),
     "rules list": ("rules", "add", "deny", "agent.spy", "agent.vault"),
+    "names list": ("names", "list"),
     "verify": ("verify",),
     "rebuild": ("rebuild",),
 }

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,10 +130,24 @@ def test_a_file_without_a_token_is_one_sentence(
 ) -> None:
     file = tmp_path / "token"
     if content is not None:
+        file.touch(mode=0o600)
         file.write_text(content)
     user = User(relay.url, tmp_path)
     output = error_line(user("stats", "--operator-token-file", str(file), exits=1))
     assert str(file) in output
+
+
+def test_a_token_file_that_others_can_read_or_that_is_a_pipe_is_rejected(
+    relay: ServeProcess, tmp_path: Path
+) -> None:
+    user, file, pipe = User(relay.url, tmp_path), tmp_path / "token", tmp_path / "pipe"
+    file.write_bytes(Path(relay.operator_token_file).read_bytes())
+    file.chmod(0o644)
+    output = error_line(user("stats", "--operator-token-file", str(file), exits=1))
+    assert f"chmod 600 {file}" in output
+    os.mkfifo(pipe, 0o600)
+    output = error_line(user("stats", "--operator-token-file", str(pipe), exits=1))
+    assert "not a regular file" in output
 
 
 def test_a_token_may_be_set_in_the_environment(relay: ServeProcess, tmp_path: Path) -> None:
@@ -257,7 +272,7 @@ def test_a_full_mailbox_does_not_reveal_its_size(user: User) -> None:
     ("arguments", "problem"),
     [
         (("send", "agent..a", "1"), "invalid"),
-        (("send", "_relay", "1"), "belong to the relay"),
+        (("send", "_relay", "1", "--sender", "_operator"), "belong to the relay"),
         (("send", "agent.a", "1", "--id", "a/b"), "invalid message id"),
         (("explain", "a/b"), "invalid message id"),
         (("inbox", "agent.*"), "wildcard"),

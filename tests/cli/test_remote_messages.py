@@ -201,6 +201,17 @@ def test_unacknowledged_messages_are_pending_again(user: User) -> None:
     assert again["payload"] == 0
 
 
+def test_showing_messages_is_not_a_failed_delivery(relay: ServeProcess, user: User) -> None:
+    user.create_keys("agent.s23")
+    sent = user.json("send", "agent.s23", "shown")["message_id"]
+    user("listen", "agent.s23", "--no-ack", "--count", "1")
+    user("inbox", "agent.s23")
+    user.json("inbox", "agent.s23")
+    history = relay.operator()("explain", sent).stdout
+    assert "attempt 1" in history
+    assert "attempt 2" not in history
+
+
 def test_stored_messages_arrive_in_batches_of_the_given_size(
     relay: ServeProcess, user: User
 ) -> None:

@@ -135,6 +135,8 @@ def test_a_directory_that_cannot_be_created_is_one_sentence(shell: Shell, data: 
         ("cert.pem", "missing.pem", "cannot read"),
         ("key.pem", "cert.pem", "are not a PEM certificate and its private key"),
         ("cert.pem", "locked.pem", "is encrypted"),
+        ("cert.pem", "exposed.pem", "run: chmod 600"),
+        ("cert.pem", "pipe", "not a regular file"),
     ],
 )
 def test_an_unusable_certificate_is_one_sentence(
@@ -142,6 +144,9 @@ def test_an_unusable_certificate_is_one_sentence(
 ) -> None:
     write_certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
     write_certificate(tmp_path / "other.pem", tmp_path / "locked.pem", password=b"secret")
+    (tmp_path / "exposed.pem").write_bytes((tmp_path / "key.pem").read_bytes())
+    (tmp_path / "exposed.pem").chmod(0o644)
+    os.mkfifo(tmp_path / "pipe", 0o600)
     files = ("--tls-cert", str(tmp_path / certificate), "--tls-key", str(tmp_path / key))
     result = waypost("serve", *files, exits=2 if "encrypted" in problem else 1)
     assert problem in result.stderr
@@ -189,6 +194,27 @@ def test_with_a_certificate_it_serves_tls_to_clients_that_trust_it(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         user("send", "agent.a", "1", "--sender", "agent.b", "--id", "private")
         assert user.json("listen", "agent.a", "--count", "1")["id"] == "private"
+
+
+def test_the_operator_names_the_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYPOST_ORIGIN", "127.0.0.1, https://relay.example")
+    with serving(tmp_path) as relay:
+        relay.user()("send", "agent.a", "1")
+        host = relay.url.removeprefix("http://")
+        assert f"for {host}, relay.example:443" in relay.log
+        other = User(relay.url.replace("127.0.0.1", "localhost"), tmp_path)
+        error = other("send", "agent.a", "1", exits=1).stderr
+        assert "start it with --origin localhost:" in error
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--origin", "https://relay.example/x"), ("--trusted-proxy", "proxy")]
+)
+def test_a_malformed_name_or_proxy_is_an_input_error(
+    waypost: CommandLine, option: str, value: str
+) -> None:
+    assert f"{option} takes" in waypost("serve", option, value, exits=2).stderr
+    assert not waypost.data.exists()
 
 
 def test_a_public_address_without_a_certificate_logs_a_warning(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_an_index_that_is_not_a_database_is_rebuilt(filled: CommandLine) -> None
         ("delete from messages where id = 'small-3'", "message small-3 of agent.a is missing"),
         ("update messages set sender = 'x' where id = 'large'", "sender is 'x', the journal has"),
         ("delete from endpoints where subject = 'agent.c'", "endpoint agent.c is missing"),
-        ("insert into endpoints values ('agent.x', 5)", "endpoint agent.x should not be there"),
+        ("insert into endpoints values ('agent.x', 5, '')", "endpoint agent.x should not be there"),
         ("update last_seen set at_ms = 5", "last-seen pair agent.a to agent.c: at_ms is 5"),
         ("delete from last_seen", "last-seen pair agent.b to agent.a is missing"),
         (

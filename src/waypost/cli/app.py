@@ -1,8 +1,8 @@
 """The `waypost` command: its subcommands, errors and exit codes.
 
 Exit codes: 0 success; 1 failure, or a problem was found; 2 invalid command or input; 3 a message
-was rejected or no endpoint matched. A `WaypostError` is one sentence on stderr; any other exception
-is a bug and keeps its traceback.
+was rejected or no endpoint matched; 4 the journal could not be written, start the relay again. A
+`WaypostError` is one sentence on stderr; any other exception is a bug and keeps its traceback.
 """
 
 import logging
@@ -17,6 +17,7 @@ from waypost.cli.commands import (
     maintenance,
     mcp,
     messages,
+    names,
     pipeline,
     rules,
     serve,
@@ -24,6 +25,7 @@ from waypost.cli.commands import (
 )
 from waypost.cli.help import CommandGroup, Group
 from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.wire.printable import printable
 
 _CLIENT_MODULES = ("cryptography", "websockets")
 
@@ -36,21 +38,33 @@ class _Commands(Group):
         try:
             return super().invoke(ctx)
         except WaypostError as problem:
-            typer.echo(f"waypost: {problem}", err=True)
-            raise typer.Exit(2 if isinstance(problem, InvalidInput) else 1) from None
+            _print_error(str(problem))
+            raise typer.Exit(_exit_code(problem)) from None
         except PermissionError as problem:
-            typer.echo(f"waypost: permission denied: {problem.filename}", err=True)
+            _print_error(f"permission denied: {problem.filename}")
             raise typer.Exit(1) from None
         except ModuleNotFoundError as problem:
             library = (problem.name or "").partition(".")[0]
             if library not in _CLIENT_MODULES:
                 raise
-            typer.echo(
-                f"waypost: acting as an agent needs {library}, which is not installed:"
-                " pip install 'waypost[cli,client]'",
-                err=True,
+            _print_error(
+                f"acting as an agent needs {library}, which is not installed:"
+                " pip install 'waypost[cli,client]'"
             )
             raise typer.Exit(1) from None
+
+
+def _print_error(text: str) -> None:
+    """Print one line on stderr, whatever a relay or a file put into `text`."""
+    typer.echo(f"waypost: {printable(text)}", err=True)
+
+
+def _exit_code(problem: WaypostError) -> int:
+    from waypost.relay.errors import RelayStopped
+
+    if isinstance(problem, RelayStopped):
+        return 4
+    return 2 if isinstance(problem, InvalidInput) else 1
 
 
 app = CommandGroup(
@@ -97,8 +111,9 @@ app.command(rich_help_panel="Messages")(messages.listen)
 app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)
 app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messages")
-app.command(rich_help_panel="The relay")(serve.serve)
+app.command(rich_help_panel="The relay", help=serve.HELP)(serve.serve)
 app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")
+app.add_typer(names.commands, name="names", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(maintenance.endpoints)
 app.command(rich_help_panel="The relay")(maintenance.stats)
 app.add_typer(config.commands, name="config", rich_help_panel="The relay")

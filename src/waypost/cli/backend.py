@@ -22,6 +22,7 @@ from waypost.policy.access import AccessRule
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.http_bodies import RuleList
+from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
 
 if TYPE_CHECKING:
@@ -105,11 +106,24 @@ class ConfigOperations(Protocol):
     def add_rule(self, rule: AccessRule) -> RuleList:
         """Add a rule, replacing one with the same patterns; return all rules."""
 
-    def remove_rule(self, from_: str, to: str) -> RuleList:
+    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
         """Remove a rule; return the remaining ones. Raise an error if there is no such rule."""
 
     def save_config(self, file: Path) -> ConfigCheck:
         """Make `file` the relay's `config.json`, if it is valid."""
+
+
+class NameOperations(Protocol):
+    """List names, bind them to keys, and free them."""
+
+    def names(self) -> list[NameInfo]:
+        """Return every name that belongs to a key, sorted."""
+
+    def bind_name(self, subject: str, public_key: str, *, replace: bool) -> NameInfo:
+        """Bind a name to a key; with `replace`, take it from another one."""
+
+    def unbind_name(self, subject: str) -> NameInfo:
+        """Free a name; return its last owner."""
 
 
 class Backend(
@@ -121,6 +135,19 @@ class Backend(
 def open_backend(choice: RelayChoice) -> Backend:
     """Return the chosen relay: at its URL, or in its data directory."""
     return open_local(choice) if choice.url is None else open_remote(choice)
+
+
+def open_names(choice: RelayChoice) -> NameOperations:
+    """Return the names of the chosen relay."""
+    if choice.url is None:
+        from waypost.cli.local_names import LocalNames
+
+        return LocalNames(choice.data_dir, open_local(choice).require)
+    from waypost.cli.remote.names import RemoteNames  # loads the HTTP client
+
+    relay = RemoteNames(choice)
+    choice.closing.callback(relay.close)
+    return relay
 
 
 def open_local(choice: RelayChoice) -> "LocalRelay":

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from waypost.cli.results import ConfigCheck
+from waypost.files import read_file
 from waypost.policy.access import AccessRule
+from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
 from waypost.relay.config.access_file import AccessFile
@@ -22,7 +24,7 @@ from waypost.wire.http_bodies import RuleList
 def check_config(path: Path) -> ConfigCheck:
     """Check whether a relay would accept the file; without a file the defaults apply."""
     try:
-        settings = merge_settings(Settings(), path.read_bytes())
+        settings = merge_settings(Settings(), read_file(path, config_file_max_bytes))
     except FileNotFoundError:
         return ConfigCheck(str(path), False, True, "", lint(Settings()))
     except OSError as problem:
@@ -36,7 +38,7 @@ def save_config(data: DataDir, file: Path) -> ConfigCheck:
     """Make `file` the directory's `config.json`, if a relay would accept it."""
     check = check_config(file)
     if check.valid and check.exists:
-        content = msgspec.json.format(file.read_bytes(), indent=2)
+        content = msgspec.json.format(read_file(file, config_file_max_bytes), indent=2)
         replace_file(data.config, content + b"\n")
     return check
 
@@ -59,13 +61,11 @@ def add_rule(data: DataDir, rule: AccessRule) -> RuleList:
     return _rule_list(access)
 
 
-def remove_rule(data: DataDir, from_: str, to: str) -> RuleList:
+def remove_rule(data: DataDir, from_: str, to: str, from_key: str | None) -> RuleList:
     """Remove a rule. Raises `RelayError` if there is no such rule."""
     access = AccessFile(data)
-    known = {(rule.from_, rule.to) for rule in access.list_rules()}
-    if not access.problem and (from_, to) not in known:
+    if not access.remove_rule(from_, to, from_key):
         raise RelayError(f"no rule from {from_} to {to}: 'waypost rules list' shows all rules")
-    access.remove_rule(from_, to)
     return _rule_list(access)
 
 

@@ -150,10 +150,10 @@ class LocalRelay:
         self.require()
         return config_files.add_rule(self.data, rule)
 
-    def remove_rule(self, from_: str, to: str) -> RuleList:
+    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
         """Remove a rule. Raises `RelayError` if there is no such rule."""
         self.require()
-        return config_files.remove_rule(self.data, from_, to)
+        return config_files.remove_rule(self.data, from_, to, from_key)
 
     # Opening the relay: fails while another process has it
 

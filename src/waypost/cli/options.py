@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -47,6 +47,9 @@ UrlOption = Annotated[
         help="URL of a served relay, instead of --data-dir.",
         rich_help_panel=_PANEL,
     ),
+]
+HiddenUrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="URL", envvar="WAYPOST_URL", hidden=True)
 ]
 ServedUrlOption = Annotated[
     str | None,
@@ -79,6 +82,22 @@ OperatorOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+PlainHttpOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plain-http",
+        help="Send the operator's token without TLS to another machine.",
+        rich_help_panel=_PANEL,
+    ),
+]
+NewAddressOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-address",
+        help="Send the operator's token to an address that it was not used at before.",
+        rich_help_panel=_PANEL,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 
 
@@ -93,6 +112,8 @@ class RelayChoice:
     url: str | None = None
     key: Path | None = None
     operator_token_file: Path | None = None
+    allow_plain_http: bool = False
+    new_address: bool = False
     closing: ExitStack = field(default_factory=ExitStack)
 
 
@@ -108,12 +129,14 @@ def with_relay_options(command: Command) -> Command:
         url=UrlOption,
         key=KeyOption,
         operator_token_file=OperatorOption,
+        allow_plain_http=PlainHttpOption,
+        new_address=NewAddressOption,
     )
 
 
 def with_data_dir_options(command: Command) -> Command:
     """Give a command options for a data directory; a URL is rejected with an explanation."""
-    return _with_options(command, _choose_local, data_dir=DataDirOption, url=UrlOption)
+    return _with_options(command, _choose_local, data_dir=DataDirOption, url=HiddenUrlOption)
 
 
 def with_agent_options(command: Command) -> Command:
@@ -202,6 +225,10 @@ def _choose_remote(_: typer.Context, given: dict[str, Any]) -> RelayChoice:
     return RelayChoice(**given)
 
 
+def _default(option: Any) -> bool | None:
+    return False if get_args(option)[0] is bool else None
+
+
 def _is_on_command_line(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
@@ -227,7 +254,7 @@ def _with_options(
         inspect.Parameter("ctx", keyword, annotation=typer.Context),
         *(one.replace(kind=keyword) for name, one in own.items() if name != "choice"),
         *(
-            inspect.Parameter(name, keyword, default=None, annotation=option)
+            inspect.Parameter(name, keyword, default=_default(option), annotation=option)
             for name, option in options.items()
         ),
     ]

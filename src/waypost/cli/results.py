@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from waypost.policy.reasons import Reason
-from waypost.relay.data_dir import endpoint_hash
+from waypost.relay.data_dir import endpoint_hash, long_endpoint_hash
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult, Rejection
@@ -142,7 +142,7 @@ class Confirmation(msgspec.Struct, frozen=True):
 
 def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> SendReport:
     """Translate the result of a publish to `subject`; `names` are the possible endpoints."""
-    by_hash = {endpoint_hash(name): name for name in names}
+    by_hash = {hash_(name): name for name in names for hash_ in (endpoint_hash, long_endpoint_hash)}
     rejections = [
         RejectionAdvice(
             endpoint=by_hash.get(one.endpoint_hash, one.endpoint_hash),
@@ -168,6 +168,8 @@ def advice(reason: Reason, retry_after_ms: int) -> str:
     match reason:
         case Reason.RATE_LIMITED:
             return f"this sender is over its rate limit: {_try_again(retry_after_ms)}"
+        case Reason.FANOUT_EXCEEDED:
+            return "the pattern matches too many endpoints: use a narrower one"
         case Reason.BACKPRESSURE:
             return "the mailbox is full: send again after its owner has acknowledged messages"
         case Reason.QUOTA_EXCEEDED:

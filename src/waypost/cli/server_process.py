@@ -21,6 +21,7 @@ import msgspec
 import typer
 import uvloop
 
+from waypost.files import read_file, read_secret
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
@@ -37,6 +38,8 @@ _BIND_ERRORS = {
     errno.EACCES: "permission denied: choose a port above 1023 with --port",
     errno.EADDRNOTAVAIL: "this machine has no such address: check --host",
 }
+
+_PEM_MAX_BYTES = 1024 * 1024
 
 _STOP_HINT = "Stop with Ctrl-C; nothing is lost."
 
@@ -154,11 +157,11 @@ def _check_certificate(listen: Listen) -> None:
     """Raise `CannotServe` for a bad certificate now, not on the first connection."""
     if listen.certificate is None or listen.key is None:
         return
-    for file in (listen.certificate, listen.key):
-        try:
-            file.read_bytes()
-        except OSError as problem:
-            raise CannotServe(f"cannot read {file}: {problem.strerror}") from None
+    try:
+        read_file(listen.certificate, _PEM_MAX_BYTES)
+        read_secret(listen.key, _PEM_MAX_BYTES, group_of_root=True)
+    except OSError as problem:
+        raise CannotServe(f"cannot read {problem.filename}: {problem.strerror}") from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(listen.certificate, listen.key, password=_no_password)

@@ -93,7 +93,7 @@ def redrive(
     else:
         console.console().print(f"{console.plural(done.redriven, 'dead letter')} redriven.")
     if done.not_redriven:
-        ids_left = ", ".join(console.plain(one) for one in done.not_redriven)
+        ids_left = ", ".join(done.not_redriven)
         console.note(f"not redriven, because not found or not readable: {ids_left}")
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ import typer
 
 from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, require_modules
+from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
@@ -87,7 +88,7 @@ def _show(identity: "Identity", file: Path, json: bool) -> None:
         console.print_json({"file": str(file), **msgspec.structs.asdict(identity.card)})
         return
     out = console.console()
-    out.print(f"{identity.subject}: keys in {console.plain(str(file))}", soft_wrap=True)
+    out.print(f"{identity.subject}: keys in {printable(str(file))}", soft_wrap=True)
     out.print(f"  public key   {identity.public_key}", soft_wrap=True)
     out.print(f"  sealing key  {identity.sealing_key}", soft_wrap=True)
 

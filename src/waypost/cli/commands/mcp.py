@@ -7,14 +7,13 @@ import typer
 
 from waypost.cli.options import (
     DEFAULT_URL,
-    OperatorOption,
     RelayChoice,
     require_modules,
     with_agent_options,
 )
 
 if TYPE_CHECKING:
-    from waypost.cli.remote.credentials import Credentials
+    from waypost.client.identity import Identity
 
 _NEEDED = ("mcp", "uvicorn", "websockets", "cryptography", "httpx")
 
@@ -52,6 +51,15 @@ HttpTokenFile = Annotated[
     ),
 ]
 
+OperatorTokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--operator-token-file",
+        metavar="FILE",
+        help="Operator token, for tools that show the whole relay; only from this option.",
+    ),
+]
+
 
 @with_agent_options
 def mcp(
@@ -60,7 +68,7 @@ def mcp(
     http: Http = None,
     allow_host: AllowHost = None,
     http_token_file: HttpTokenFile = None,
-    operator_token_file: OperatorOption = None,
+    operator_token_file: OperatorTokenFile = None,
 ) -> None:
     """Run an MCP server that acts as an agent, for an assistant or an editor.
 
@@ -79,31 +87,34 @@ def mcp(
       waypost mcp --subject agent.me --http 127.0.0.1:7272
     """
     require_modules("'waypost mcp'", _NEEDED, "mcp")
-    credentials = _credentials(choice, subject, operator_token_file)
-    identity = credentials.require_identity(subject)
-    token = credentials.operator_token()
+    identity = _identity(choice, subject)
+    url = choice.url or DEFAULT_URL
+    token = None if operator_token_file is None else _token(url, operator_token_file)
     # Imported last: the SDK is slow to load, and errors above should appear at once.
     from waypost.mcp.connection import McpConnection
     from waypost.mcp.transport import parse_http, run
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
-    connection = McpConnection(choice.url or DEFAULT_URL, identity, operator_token=token)
+    connection = McpConnection(url, identity, operator_token=token)
     run(connection, address, lambda url: _note(identity.subject, url))
 
 
-def _credentials(
-    choice: RelayChoice, subject: str | None, token_file: Path | None
-) -> "Credentials":
-    from dataclasses import replace
-
-    from waypost.cli.remote.credentials import CredentialMissing, Credentials
+def _identity(choice: RelayChoice, subject: str | None) -> "Identity":
+    from waypost.cli.remote.credentials import Credentials
+    from waypost.cli.remote.operator_token import CredentialMissing
 
     if subject is None and choice.key is None:
         raise CredentialMissing(
             "no identity: give --subject SUBJECT or --key FILE; 'waypost keys new SUBJECT'"
             " creates keys"
         )
-    return Credentials(replace(choice, operator_token_file=token_file))
+    return Credentials(choice).require_identity(subject)
+
+
+def _token(url: str, file: Path) -> str | None:
+    from waypost.cli.remote.operator_token import OperatorToken
+
+    return OperatorToken(RelayChoice(operator_token_file=file), url).for_relay()
 
 
 def _note(subject: str, url: str) -> None:

@@ -15,6 +15,15 @@ commands = CommandGroup(help="List, add and remove access rules.")
 
 From = Annotated[str, typer.Argument(metavar="FROM", help="Pattern that matches senders.")]
 To = Annotated[str, typer.Argument(metavar="TO", help="Pattern that matches endpoints.")]
+FromKey = Annotated[
+    str | None,
+    typer.Option(
+        "--from-key",
+        metavar="PUBLIC_KEY",
+        help="Only senders with this key, as shown by 'keys show'.",
+        show_default=False,
+    ),
+]
 
 
 class Action(StrEnum):
@@ -48,38 +57,45 @@ def list_(choice: RelayChoice, json: JsonOption = False) -> None:
 
 @commands.command()
 @with_relay_options
-def add(
+def add(  # noqa: PLR0913 - one parameter per option
     choice: RelayChoice,
     action: Annotated[
         Action, typer.Argument(metavar="allow|deny", help="Allow or deny matching messages.")
     ],
     from_: From,
     to: To,
+    *,
     priority: Annotated[
         int, typer.Option("--priority", metavar="N", help="Higher priorities are applied first.")
     ] = 0,
+    from_key: FromKey = None,
     json: JsonOption = False,
 ) -> None:
-    """Add an access rule, replacing one with the same patterns.
+    """Add an access rule, replacing one with the same patterns and key.
 
-    A running relay applies it at once.
+    A running relay applies it at once. With --from-key the rule matches only a
+    sender that has authenticated at a served relay with this key.
 
     \b
     Examples:
       waypost rules add deny agent.spy 'agent.vault.>'
       waypost rules add allow agent.auditor 'agent.vault.>' --priority 10
     """
+    from msgspec import UNSET
+
     from waypost.cli.backend import open_backend
     from waypost.policy.access import AccessRule, validate_rule
 
-    rule = validate_rule(AccessRule(from_, to, action.value, priority))
+    rule = validate_rule(AccessRule(from_, to, action.value, priority, from_key or UNSET))
     _print_rules(open_backend(choice).add_rule(rule), json)
 
 
 @commands.command()
 @with_relay_options
-def remove(choice: RelayChoice, from_: From, to: To, json: JsonOption = False) -> None:
-    """Remove the access rule with these patterns.
+def remove(
+    choice: RelayChoice, from_: From, to: To, from_key: FromKey = None, json: JsonOption = False
+) -> None:
+    """Remove the access rule with these patterns and this key, or no key.
 
     A running relay applies the change at once.
 
@@ -89,7 +105,7 @@ def remove(choice: RelayChoice, from_: From, to: To, json: JsonOption = False) -
     """
     from waypost.cli.backend import open_backend
 
-    _print_rules(open_backend(choice).remove_rule(from_, to), json)
+    _print_rules(open_backend(choice).remove_rule(from_, to, from_key), json)
 
 
 def _print_rules(found: "RuleList", json: bool) -> None:

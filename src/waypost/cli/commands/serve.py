@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from waypost.cli.options import DEFAULT_DATA_DIR, require_modules
+from waypost.policy.bounds import connections_max
 from waypost.policy.errors import InvalidInput
 
 _NEEDED = (
@@ -25,6 +26,13 @@ class Storage(StrEnum):
 
     MAILDIR = "maildir"
     JOURNAL = "journal"
+
+
+class MetricsAccess(StrEnum):
+    """Who may read the metrics."""
+
+    OPEN = "open"
+    OPERATOR = "operator"
 
 
 class LogFormat(StrEnum):
@@ -58,12 +66,36 @@ TlsKey = Annotated[
     Path | None,
     typer.Option("--tls-key", metavar="FILE", help="Private key (PEM) of the certificate."),
 ]
+OriginNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--origin",
+        metavar="URL|HOST:PORT",
+        envvar="WAYPOST_ORIGIN",
+        help="Name under which agents reach the relay; repeatable. Others are rejected.",
+        show_default="the address it listens on",
+    ),
+]
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS|NETWORK",
+        envvar="WAYPOST_TRUSTED_PROXY",
+        help="Proxy whose X-Forwarded-For names the caller; repeatable.",
+        show_default="none",
+    ),
+]
 Anonymous = Annotated[
     bool,
     typer.Option("--anonymous/--no-anonymous", help="Accept messages from senders without keys."),
 ]
 ShowPressure = Annotated[
     bool, typer.Option("--show-pressure", help="Report to senders how full mailboxes are.")
+]
+MetricsChoice = Annotated[
+    MetricsAccess,
+    typer.Option("--metrics", help="Who may read /metrics: anyone, or only the operator."),
 ]
 StorageChoice = Annotated[
     Storage | None,
@@ -83,6 +115,16 @@ Batch = Annotated[
         help="Stored messages per batch to a connecting agent.",
     ),
 ]
+MaxConnections = Annotated[
+    int,
+    typer.Option(
+        "--max-connections",
+        min=1,
+        max=connections_max,
+        metavar="N",
+        help="Connections at once; fewer if the limit of open files (ulimit -n) is lower.",
+    ),
+]
 Lake = Annotated[
     Path | None,
     typer.Option(
@@ -98,6 +140,31 @@ LogFormatChoice = Annotated[
 ]
 
 
+HELP = """\
+Run a relay until Ctrl-C or SIGTERM.
+
+Agents connect with keys of their own ('waypost keys new'); the first to use
+a subject owns it. A message to an agent that is away is stored until it
+connects. Every confirmed message is on disk, so stopping the relay at any
+moment loses none. The dashboard is at /, Prometheus metrics are at /metrics,
+the API documentation is at /docs.
+
+By default only this machine can connect. With --host ADDRESS other machines
+can; give a certificate then, too, and with --origin each name that agents use
+(also 127.0.0.1, if they do): the relay rejects requests for other names.
+
+DIR/operator-token authorizes the operator:
+'waypost stats --url URL --operator-token-file DIR/operator-token'.
+
+\b
+Examples:
+  waypost serve
+  waypost serve --data-dir /srv/waypost --port 7171 --storage journal
+  waypost serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+  waypost serve --origin https://relay.example --origin 127.0.0.1
+"""
+
+
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -105,31 +172,18 @@ def serve(  # noqa: PLR0913 - one parameter per option
     port: Port = 7171,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
+    origin: OriginNames = None,
+    trusted_proxy: TrustedProxy = None,
     anonymous: Anonymous = True,
     show_pressure: ShowPressure = False,
+    metrics: MetricsChoice = MetricsAccess.OPEN,
     storage: StorageChoice = None,
     batch: Batch = 50,
+    max_connections: MaxConnections = connections_max,
     lake: Lake = None,
     log_format: LogFormatChoice = LogFormat.AUTO,
 ) -> None:
-    """Run a relay until Ctrl-C or SIGTERM.
-
-    Agents connect with keys of their own ('waypost keys new'); the first to use
-    a subject owns it. A message to an agent that is away is stored until it
-    connects. Every confirmed message is on disk, so stopping the relay at any
-    moment loses none. The dashboard is at /, Prometheus metrics are at /metrics,
-    the API documentation is at /docs.
-
-    By default only this machine can connect. With --host ADDRESS other machines
-    can; give a certificate then, too. DIR/operator-token authorizes the operator:
-    'waypost stats --url URL --operator-token-file DIR/operator-token'.
-
-    \b
-    Examples:
-      waypost serve
-      waypost serve --data-dir /srv/waypost --port 7171 --storage journal
-      waypost serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
-    """
+    """Run a relay until Ctrl-C or SIGTERM."""
     require_modules("'waypost serve'", _NEEDED, "server")
     from waypost.cli.server_process import ServeCommand, run
     from waypost.server.context import ServeOptions
@@ -140,11 +194,28 @@ def serve(  # noqa: PLR0913 - one parameter per option
     run(
         ServeCommand(
             data_dir=data_dir,
-            listen=Listen(host=host, port=port, certificate=tls_cert, key=tls_key),
+            listen=Listen(
+                host=host,
+                port=port,
+                certificate=tls_cert,
+                key=tls_key,
+                origins=_split(origin),
+                trusted_proxies=_split(trusted_proxy),
+            ),
             options=ServeOptions(
-                anonymous=anonymous, show_pressure=show_pressure, batch=batch, lake=lake
+                anonymous=anonymous,
+                show_pressure=show_pressure,
+                metrics=metrics.value,
+                batch=batch,
+                connections_max=max_connections,
+                lake=lake,
             ),
             storage=storage,
             log_format=log_format,
         )
     )
+
+
+def _split(values: list[str] | None) -> tuple[str, ...]:
+    """Return the parts of repeated values, each of which may be a list with commas or spaces."""
+    return tuple(",".join(values or ()).replace(",", " ").split())

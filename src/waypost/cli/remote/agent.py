@@ -46,7 +46,7 @@ OnConfirmation = Callable[[Confirmation], None]
 
 FETCH_WAIT_S = 20.0
 UNSEALABLE_DELAY_S = 60.0
-"""A message whose payload cannot be unsealed is nacked with this delay, so that it does not block
+"""A message whose payload cannot be unsealed is released for this time, so that it does not block
 the messages behind it."""
 
 
@@ -116,7 +116,7 @@ def request(
 ) -> ReceivedMessage | SendReport:
     """Send a request and return its reply, or the result of the send if it was rejected.
 
-    Other messages are nacked with a delay, so that the reply does not queue behind them.
+    Other messages are released with a delay, so that the reply does not queue behind them.
     `on_confirmation` gets confirmations of other messages. Raises `RequestTimedOut`.
     """
     confirmations: list[Confirmation] = []
@@ -124,7 +124,7 @@ def request(
 
     async def act() -> ReceivedMessage | SendReport:
         async with _connect(url, identity, "push", confirmations.append) as agent:
-            nacking = asyncio.create_task(_nack_all(agent, min(timeout_s, wait_max_s)))
+            releasing = asyncio.create_task(_release_all(agent, min(timeout_s, wait_max_s)))
             try:
                 return _received(
                     await agent.request(message.subject, message.payload, timeout=timeout_s)
@@ -134,7 +134,7 @@ def request(
             except AccessDenied as problem:
                 return _send_report(message.subject, access_denied(problem))
             finally:
-                nacking.cancel()
+                releasing.cancel()
 
     try:
         reply = asyncio.run(act())
@@ -163,7 +163,7 @@ def listen(url: str, identity: Identity, options: ListenOptions, callbacks: List
                     callbacks.on_message(_received(message))
                     received += 1
                     if message.problem:
-                        message.nack_nowait(UNSEALABLE_DELAY_S)
+                        message.nack_nowait(UNSEALABLE_DELAY_S, release=True)
                     elif options.ack:
                         message.ack_nowait()
                     if received == options.count:
@@ -185,9 +185,9 @@ async def _connect(
 ) -> AsyncIterator[Agent]:
     with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
-    agent = Agent(
-        parse_address(url), identity, ClientOptions(receive=receive, tls=tls_context(url))
-    )
+    # What is pulled is only shown.
+    options = ClientOptions(receive=receive, release_unacked=True, tls=tls_context(url))
+    agent = Agent(parse_address(url), identity, options)
     confirming: asyncio.Task[None] | None = None
     if on_confirmation is not None:  # before the first one can arrive
         confirming = asyncio.create_task(_pass_on(agent.confirmations(), on_confirmation))
@@ -220,9 +220,9 @@ async def _messages(agent: Agent, ack: bool) -> AsyncIterator[Message]:
             yield message
 
 
-async def _nack_all(agent: Agent, delay_s: float) -> None:
+async def _release_all(agent: Agent, delay_s: float) -> None:
     async for message in agent:
-        message.nack_nowait(delay_s)
+        message.nack_nowait(delay_s, release=True)
 
 
 async def _pass_on(

@@ -1,4 +1,4 @@
-"""The credentials of a command at a served relay: the keys of an agent, or the operator's token.
+"""The keys of the agent that a command acts as at a served relay.
 
 Rule 1  A key file named with `--key` is used. Otherwise an agent's keys are read from where
         'waypost keys new' saves them, if that file exists.
@@ -6,30 +6,25 @@ Rule 2  Secrets are read from files and from the environment, never from argumen
         user of the machine can see.
 """
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waypost.cli.options import RelayChoice
+from waypost.cli.remote.operator_token import CredentialMissing
 from waypost.client.errors import MissingExtra
-from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
 
-class CredentialMissing(WaypostError):
-    """No keys or token were given for a command that needs them."""
-
-
 class Credentials:
-    """The credentials named by options and environment. Files are read when they are needed."""
+    """The keys named by options. Files are read when they are needed."""
 
     def __init__(self, choice: RelayChoice) -> None:
         self._key = choice.key
-        self._token_file = choice.operator_token_file
 
     def identity(self, subject: str | None) -> "Identity | None":
         """Return the agent to act as; with `subject`, that agent. None without keys.
@@ -59,25 +54,6 @@ class Credentials:
     def has_key_of(self, subject: str) -> bool:
         """Return whether `--key` names the keys of `subject`."""
         return self._key is not None and _load(self._key).subject == subject
-
-    def operator_token(self) -> str | None:
-        """Return the operator's token, if given. Raises `CredentialMissing` for a bad file."""
-        if self._token_file is None:
-            return os.environ.get("WAYPOST_OPERATOR_TOKEN", "").strip() or None
-        try:
-            token = self._token_file.read_text(encoding="ascii").strip()
-        except OSError as problem:
-            raise CredentialMissing(
-                f"cannot read the operator's token in {self._token_file}: {problem.strerror}"
-            ) from None
-        except UnicodeDecodeError:
-            token = ""
-        if not token or len(token.split()) != 1:
-            raise CredentialMissing(
-                f"{self._token_file} holds no token: expected the file operator-token of the"
-                " relay's data directory"
-            )
-        return token
 
 
 def default_key_file(subject: str) -> Path:

@@ -1,6 +1,7 @@
 """The operations of commands on a served relay: the counterpart of `local.LocalRelay`.
 
-Rule 1  With keys, a request is made as that agent. Operator commands use the operator's token.
+Rule 1  With keys, a request is made as that agent. Only commands that need the operator's token
+        send it.
 Rule 2  Values that a served relay does not report are None, never invented.
 """
 
@@ -12,7 +13,8 @@ from typing import Any
 import msgspec
 
 from waypost.cli.options import DEFAULT_URL, RelayChoice
-from waypost.cli.remote.credentials import CredentialMissing, Credentials, keys_missing
+from waypost.cli.remote.credentials import Credentials, keys_missing
+from waypost.cli.remote.operator_token import CredentialMissing, OperatorToken
 from waypost.cli.remote.responses import (
     DeadLetterResponse,
     InboxResponse,
@@ -37,8 +39,11 @@ from waypost.client.http import (
     Token,
     path_segment,
 )
+from waypost.files import read_file
 from waypost.policy.access import AccessRule
+from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidInput
+from waypost.policy.reserved_names import OPERATOR
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import HistoryEntry, MessageHistory
@@ -76,8 +81,9 @@ class RemoteRelay:
 
     def __init__(self, choice: RelayChoice) -> None:
         self.credentials = Credentials(choice)
-        self.api = HttpClient(choice.url or DEFAULT_URL)
+        self.api = HttpClient(choice.url or DEFAULT_URL, self._on_accepted)
         self.url = self.api.url
+        self._operator_token = OperatorToken(choice, self.url)
 
     def close(self) -> None:
         """Close the connection."""
@@ -97,8 +103,8 @@ class RemoteRelay:
         message.check()
         if register:
             self._register(message.subject)
-        identity = self.credentials.identity(sender)
-        if identity is None and (sender is not None or wait_s is not None):
+        identity = None if sender == OPERATOR else self.credentials.identity(sender)
+        if identity is None and (sender not in (None, OPERATOR) or wait_s is not None):
             raise keys_missing(sender)
         if identity is not None and wait_s is not None:
             from waypost.cli.remote.agent import send_and_wait
@@ -110,7 +116,10 @@ class RemoteRelay:
             reply_to=message.reply_to,
             message_id=message.message_id,
         )
-        token = self._operator_if_given() if identity is None else self.api.log_in(identity)
+        if sender == OPERATOR:
+            token = self._operator()
+        else:
+            token = NO_TOKEN if identity is None else self.api.log_in(identity)
         try:
             # As a batch of one, so that a rejection is a result with all its details.
             response = self.api.post(
@@ -119,7 +128,8 @@ class RemoteRelay:
         except RemoteError as problem:
             if problem.status == 401 and token is NO_TOKEN:
                 raise CredentialMissing(
-                    f"the relay at {self.url} accepts no anonymous messages: {keys_missing(None)}"
+                    f"the relay at {self.url} accepts no anonymous messages: {keys_missing(None)};"
+                    " --sender _operator sends as its operator"
                 ) from None
             raise
         names = [message.subject] if is_literal(message.subject) else []
@@ -275,9 +285,9 @@ class RemoteRelay:
         """Add a rule, replacing one with the same patterns."""
         return self.api.post("/v1/rules", rule, RuleList, token=self._operator())
 
-    def remove_rule(self, from_: str, to: str) -> RuleList:
+    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
         """Remove a rule. Raises `RemoteError` if there is no such rule."""
-        patterns = {"from": from_, "to": to}
+        patterns = {"from": from_, "to": to} | ({"fromKey": from_key} if from_key else {})
         return self.api.delete("/v1/rules", RuleList, token=self._operator(), **patterns)
 
     def check_config(self, file: Path | None) -> ConfigCheck:
@@ -313,8 +323,12 @@ class RemoteRelay:
         return token
 
     def _operator_if_given(self) -> Token:
-        text = self.credentials.operator_token()
+        text = self._operator_token.for_relay()
         return NO_TOKEN if text is None else Token(Role.OPERATOR, text)
+
+    def _on_accepted(self, token: Token) -> None:
+        if token.role is Role.OPERATOR:
+            self._operator_token.remember(token.text)
 
     def _reader(self, subject: str) -> Token:
         """Return a token that may read the mailbox of `subject`: its agent's or the operator's."""
@@ -328,8 +342,7 @@ class RemoteRelay:
 
     def _register(self, subject: str) -> None:
         validate_subject(subject)
-        token = self._operator_if_given()
-        if token is NO_TOKEN and subject.startswith(AUTO_MAILBOX_PREFIX):
+        if subject.startswith(AUTO_MAILBOX_PREFIX):
             return  # a served relay creates the mailbox when the message arrives
         path = f"/v1/endpoints/{path_segment(subject)}"
         self.api.put(path, b"", EndpointInfo, token=self._operator())
@@ -347,7 +360,7 @@ class RemoteRelay:
 
     def _release(self, subject: str, leased: InboxResponse, token: Token) -> None:
         if leased.messages:
-            nacked = NackRequest(ids=[one.id for one in leased.messages])
+            nacked = NackRequest(ids=[one.id for one in leased.messages], release=True)
             self.api.post(
                 f"/v1/inbox/{path_segment(subject)}/nack", nacked, CountResponse, token=token
             )
@@ -374,7 +387,7 @@ class RemoteRelay:
 
     def _put_config(self, file: Path, token: Token, *, dry_run: bool) -> ConfigCheck:
         try:
-            content = file.read_bytes()
+            content = read_file(file, config_file_max_bytes)
         except OSError as problem:
             return ConfigCheck(str(file), True, False, f"cannot be read: {problem.strerror}", [])
         try:

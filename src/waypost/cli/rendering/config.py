@@ -1,10 +1,13 @@
-"""Checks of `config.json`, and access rules, as text."""
+"""Checks of `config.json`, access rules and names, as text."""
 
+from msgspec import UNSET
 from rich.text import Text
 
-from waypost.cli.rendering.console import console, plain, plural, table
+from waypost.cli.rendering.console import ROWS_MAX, ago, console, plural, styled, table
 from waypost.cli.results import ConfigCheck
 from waypost.wire.http_bodies import RuleList
+from waypost.wire.name_bodies import NameInfo
+from waypost.wire.printable import printable
 
 
 def show_check(check: ConfigCheck) -> None:
@@ -16,7 +19,7 @@ def show_check(check: ConfigCheck) -> None:
         out.print(Text.assemble(f"{check.file} is ", ("valid", "green"), "."))
     else:
         out.print(Text.assemble(f"{check.file} is ", ("invalid", "bold red"), ":"))
-        out.print(f"  {plain(check.problem)}")
+        out.print(f"  {printable(check.problem)}")
         out.print("A relay ignores the whole file and keeps its last valid settings.")
     _show_notes(check)
 
@@ -34,18 +37,41 @@ def show_rules(found: RuleList) -> None:
     """Print the rules in the order in which they are applied."""
     out = console()
     if found.rules:
-        rows = table("Action", "From", "To", "Priority", numbers=("Priority",))
+        keys = ("From key",) if any(rule.from_key is not UNSET for rule in found.rules) else ()
+        rows = table("Action", "From", "To", "Priority", *keys, numbers=("Priority",))
         for rule in found.rules:
+            key = "" if rule.from_key is UNSET else printable(rule.from_key)
             rows.add_row(
                 Text(rule.action, style="red" if rule.action == "deny" else "green"),
-                Text(rule.from_, style="cyan"),
-                Text(rule.to, style="cyan"),
+                styled(rule.from_, "cyan"),
+                styled(rule.to, "cyan"),
                 f"{rule.priority:,}",
+                *(key for _ in keys),
             )
         out.print(rows)
     out.print(f"{plural(len(found.rules), 'rule')}; messages that match none are allowed.")
 
 
+def show_names(found: list[NameInfo]) -> None:
+    """Print the names and their keys."""
+    out = console()
+    if found:
+        rows = table("Name", "Public key", "Bound", "By", "Use")
+        for one in found[:ROWS_MAX]:
+            use = "unused" if one.unused else ""
+            rows.add_row(
+                styled(one.subject, "cyan"),
+                printable(one.public_key),
+                ago(one.bound_at),
+                "operator" if one.by_operator else "first use",
+                "connected" if one.connected else use,
+            )
+        out.print(rows)
+    if len(found) > ROWS_MAX:
+        out.print(f"{len(found) - ROWS_MAX:,} more; --json prints all of them.")
+    out.print(f"{plural(len(found), 'name')}.")
+
+
 def _show_notes(check: ConfigCheck) -> None:
     for one in check.notes:
-        console().print(Text.assemble(("note: ", "yellow"), one))
+        console().print(Text.assemble(("note: ", "yellow"), printable(one)))

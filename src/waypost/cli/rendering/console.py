@@ -1,42 +1,62 @@
 """Output on stdout and stderr, in one style for every command.
 
-Text from messages is never trusted: control characters and markup are shown, not interpreted.
+Text from messages and from relays is never trusted: control characters and markup are shown, not
+interpreted, whatever is printed and by which function.
 """
 
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from waypost.wire.printable import printable, printable_json
 
 ROWS_MAX = 50
 """Maximum rows of a table; --json prints all of them."""
 
 
-def console() -> Console:
-    """Return a console for text on stdout."""
-    return Console(highlight=False, markup=False, emoji=False)
+class _Terminal(Console):
+    """A console that escapes unprintable characters in everything it renders."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render, and escape what is left of control characters."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:
+                lines = (printable(line) for line in segment.text.split("\n"))
+                yield Segment("\n".join(lines), segment.style)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for text on stdout or stderr."""
+    return _Terminal(highlight=False, markup=False, emoji=False, stderr=stderr)
 
 
 def print_json(result: Any) -> None:
     """Print `result` as JSON on stdout, whatever the terminal's encoding."""
     content = msgspec.json.encode(result, enc_hook=str)
-    typer.echo(msgspec.json.format(content, indent=2))
+    typer.echo(printable_json(msgspec.json.format(content, indent=2).decode()).encode())
 
 
 def print_json_line(result: Any) -> None:
     """Print `result` as one line of JSON on stdout, flushed at once."""
-    typer.echo(msgspec.json.encode(result, enc_hook=str))
+    typer.echo(printable_json(msgspec.json.encode(result, enc_hook=str).decode()).encode())
 
 
 def note(text: str) -> None:
     """Print a line on stderr that is not part of the result."""
-    typer.echo(f"waypost: {text}", err=True)
+    typer.echo(f"waypost: {printable(text)}", err=True)
 
 
 def ask(question: str) -> bool:
@@ -46,11 +66,6 @@ def ask(question: str) -> bool:
     if not answer.endswith("\n"):
         typer.echo(err=True)
     return answer.strip().lower() in ("y", "yes")
-
-
-def plain(text: str) -> str:
-    """Return `text` on one line, with unprintable characters escaped."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
@@ -105,4 +120,4 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def styled(text: str, style: str) -> Text:
     """Return printable text in one style."""
-    return Text(plain(text), style=style)
+    return Text(printable(text), style=style)

@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plain, plural, table
+from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plural, styled, table
 from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
+from waypost.wire.printable import printable
 
 _COUNTS = ("Pending", "Leased", "Dead")
 
@@ -34,10 +34,10 @@ def show_endpoints(endpoints: list[EndpointStatus]) -> None:
     rows = table("Endpoint", *_COUNTS, "Registered", "Mailbox", numbers=_COUNTS)
     for one in endpoints[:ROWS_MAX]:
         rows.add_row(
-            Text(one.subject, style="cyan"),
+            styled(one.subject, "cyan"),
             *_counts(one.pending, one.leased, one.dead),
             ago(one.registered_at),
-            one.hash if one.maildir_path else "-",
+            printable(one.hash) if one.maildir_path else "-",
         )
     out.print(rows)
     _show_hidden(len(endpoints))
@@ -47,7 +47,8 @@ def show_stats(stats: StatsResult) -> None:
     """Print the relay, its message counts, mailboxes, recent events and problems."""
     out = console()
     out.print(Text(stats.url or stats.data_dir, style="bold"))
-    out.print(f"{_state(stats)}; storage {stats.storage}, durability {stats.durability}")
+    kept = f"storage {stats.storage}, durability {stats.durability}"
+    out.print(f"{_state(stats)}; {printable(kept)}")
     if stats.last_event_at is not None:
         out.print(f"{plural(stats.seq, 'event')}, the last {ago(stats.last_event_at)}")
     pending, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
@@ -62,7 +63,7 @@ def show_stats(stats: StatsResult) -> None:
         _show_counts("events", stats.events)
         _show_counts("rejected", stats.rejected)
     for problem in stats.problems:
-        out.print(Text.assemble(("problem: ", "bold red"), plain(problem)))
+        out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def segments_bar() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: None
         return
     columns = (TextColumn("reading the journal"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -113,7 +114,7 @@ def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
     for one in fullest[:ROWS_MAX]:
         style = "red" if one.pressure >= 1 else "yellow" if one.pressure >= 0.8 else ""
         rows.add_row(
-            Text(one.subject, style="cyan"),
+            styled(one.subject, "cyan"),
             *_counts(one.pending, one.leased, one.dead),
             f"{one.bytes:,}",
             Text(f"{one.pressure:.0%}", style=style),
@@ -127,7 +128,7 @@ def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
 def _show_counts(title: str, counts: dict[str, int]) -> None:
     if counts:
         largest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        text = ", ".join(f"{name} {count:,}" for name, count in largest)
+        text = ", ".join(f"{printable(name)} {count:,}" for name, count in largest)
         console().print(Padding(f"{title}: {text}", (0, 0, 0, 2), expand=False))
 
 
@@ -141,7 +142,7 @@ def _top_sender(one: MailboxStats) -> str:
     if not one.top_senders:
         return ""
     sender, count, _ = one.top_senders[0]
-    return f"{sender} ({count:,})"
+    return f"{printable(sender)} ({count:,})"
 
 
 def _show_hidden(count: int) -> None:
@@ -170,6 +171,6 @@ def _findings(findings: list[Finding]) -> Table:
     rows.add_column(no_wrap=True)
     rows.add_column(overflow="fold")
     for one in findings[:ROWS_MAX]:
-        text = Text.assemble((one.where, "cyan"), f": {plain(one.text)}")
+        text = Text.assemble(styled(one.where, "cyan"), f": {printable(one.text)}")
         rows.add_row(Text(one.outcome, style=_OUTCOME_STYLE[one.outcome]), one.part, text)
     return rows

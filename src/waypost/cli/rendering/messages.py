@@ -14,7 +14,6 @@ from waypost.cli.rendering.console import (
     console,
     duration,
     note,
-    plain,
     plural,
     styled,
     table,
@@ -24,6 +23,7 @@ from waypost.policy.reasons import Reason
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.printable import printable
 
 _PAYLOAD_MAX_CHARS = 400
 
@@ -54,7 +54,7 @@ def show_send_report(result: SendReport, waited_s: float | None = None) -> None:
     out = console()
     if result.delivered_to:
         out.print(
-            Text.assemble((result.message_id, "bold"), ": delivered to ", _recipients(result))
+            Text.assemble(styled(result.message_id, "bold"), ": delivered to ", _recipients(result))
         )
         if result.was_stored is not None:
             show_confirmation(
@@ -73,10 +73,10 @@ def show_send_report(result: SendReport, waited_s: float | None = None) -> None:
         else:
             out.print("Send it again with --register to register that subject first.")
     for rejection in result.rejected:
-        endpoint = f" by {rejection.endpoint}" if rejection.endpoint else ""
+        endpoint = f" by {printable(rejection.endpoint)}" if rejection.endpoint else ""
         line = Text.assemble(("rejected", "red"), f"{endpoint}: {rejection.reason}")
         if rejection.detail:
-            line.append(f" ({plain(rejection.detail)})")
+            line.append(f" ({printable(rejection.detail)})")
         out.print(line)
         out.print(Padding(rejection.advice, (0, 0, 0, 2), expand=False))
 
@@ -93,7 +93,9 @@ def note_confirmation(confirmation: Confirmation) -> None:
 
 def show_received(message: ReceivedMessage) -> None:
     """Print a message on one line."""
-    line = Text.assemble((message.id, "bold"), "  from ", (message.sender, "cyan"), "  ")
+    line = Text.assemble(
+        styled(message.id, "bold"), "  from ", styled(message.sender, "cyan"), "  "
+    )
     line.append(_content(message))
     console().print(line, soft_wrap=True)
 
@@ -121,14 +123,14 @@ def show_inbox(inbox: InboxContents) -> None:
     else:
         summary = plural(inbox.pending, "pending message")
     leased = f", {inbox.leased:,} leased" if inbox.leased else ""
-    out.print(f"{inbox.subject}: {summary}{leased}.", style="dim" if shown else "")
+    out.print(f"{printable(inbox.subject)}: {summary}{leased}.", style="dim" if shown else "")
 
 
 def show_history(history: MessageHistory) -> None:
     """Print a timeline of the message, and its present status at each endpoint."""
     out = console()
     first = history.steps[0]
-    out.print(Text.assemble((history.message_id, "bold"), f"  {at(instant(first.at_us))}"))
+    out.print(Text.assemble(styled(history.message_id, "bold"), f"  {at(instant(first.at_us))}"))
     endpoints = list(dict.fromkeys(step.endpoint for step in history.steps if step.endpoint))
     timeline = Table.grid(padding=(0, 2))
     timeline.add_column(justify="right", no_wrap=True)
@@ -140,21 +142,21 @@ def show_history(history: MessageHistory) -> None:
     for step in history.steps:
         since = timedelta(microseconds=step.at_us - first.at_us)
         when = "" if step.at_us == previous else f"+{duration(since)}"
-        endpoint = [Text(step.endpoint)] if len(endpoints) > 1 else []
+        endpoint = [styled(step.endpoint, "")] if len(endpoints) > 1 else []
         timeline.add_row(when, _kind(step), *endpoint, _text(step))
         previous = step.at_us
     out.print(Padding(timeline, (1, 0), expand=False))
     for endpoint_name in endpoints or [""]:
         last = [step for step in history.steps if step.endpoint == endpoint_name][-1]
-        out.print(f"{endpoint_name or history.message_id}: {_status(last)}.")
+        out.print(f"{printable(endpoint_name or history.message_id)}: {_status(last)}.")
 
 
 def show_dead_letters(dead_letters: list[DeadLetter]) -> None:
     """Print dead letters with their reasons, the newest failures last."""
     out = console()
     for one in dead_letters[-ROWS_MAX:]:
-        line = Text.assemble((one.envelope.id, "bold"), "  ", (one.endpoint, "cyan"))
-        line.append(f"  from {one.envelope.sender}")
+        line = Text.assemble(styled(one.envelope.id, "bold"), "  ", styled(one.endpoint, "cyan"))
+        line.append(f"  from {printable(one.envelope.sender)}")
         line.append(f"  {ago(one.failed_at)}", style="dim")
         out.print(line)
         out.print(Padding(styled(one.reason, "red"), (0, 0, 0, 2), expand=False))
@@ -172,7 +174,7 @@ def show_dead_letter_groups(groups: list[DeadLetterGroup]) -> None:
         for group in groups[:ROWS_MAX]:
             rows.add_row(
                 f"{group.count:,}",
-                Text(group.endpoint, style="cyan"),
+                styled(group.endpoint, "cyan"),
                 styled(group.reason, "red"),
                 ago(group.first_failed_at),
                 ago(group.last_failed_at),
@@ -188,15 +190,15 @@ def _recipients(result: SendReport) -> str:
 
 
 def _heading(envelope: Envelope) -> Text:
-    line = Text.assemble((envelope.id, "bold"), "  from ", (envelope.sender, "cyan"))
+    line = Text.assemble(styled(envelope.id, "bold"), "  from ", styled(envelope.sender, "cyan"))
     if envelope.reply_to:
-        line.append(f"  reply to {envelope.reply_to}")
+        line.append(f"  reply to {printable(envelope.reply_to)}")
     line.append(f"  {ago(envelope.created_at)}", style="dim")
     return line
 
 
 def _payload(envelope: Envelope) -> Text:
-    text = plain(msgspec.json.encode(envelope.payload).decode())
+    text = printable(msgspec.json.encode(envelope.payload).decode())
     if len(text) <= _PAYLOAD_MAX_CHARS:
         return Text(text)
     shown = Text(text[:_PAYLOAD_MAX_CHARS])
@@ -206,8 +208,8 @@ def _payload(envelope: Envelope) -> Text:
 
 def _confirmation(confirmation: Confirmation) -> Text:
     stored = "stored until it connected" if confirmation.was_stored else "delivered live"
-    line = Text.assemble((confirmation.message_id, "bold"), ": confirmed by ")
-    line.append(confirmation.recipient, style="cyan")
+    line = Text.assemble(styled(confirmation.message_id, "bold"), ": confirmed by ")
+    line.append(styled(confirmation.recipient, "cyan"))
     line.append(f" ({stored})")
     return line
 
@@ -215,7 +217,7 @@ def _confirmation(confirmation: Confirmation) -> Text:
 def _content(message: ReceivedMessage) -> Text:
     if message.problem:
         return styled(f"cannot be unsealed: {message.problem}", "red")
-    return Text(plain(msgspec.json.encode(message.payload).decode()))
+    return Text(printable(msgspec.json.encode(message.payload).decode()))
 
 
 def _status(last: HistoryEntry) -> str:
@@ -223,11 +225,11 @@ def _status(last: HistoryEntry) -> str:
         return "no endpoint matched"
     if last.kind == "rejected" and Reason.BUDGET_EXCEEDED in last.text:
         return "rejected, and kept as a dead letter"
-    return _STATUS.get(last.kind, last.kind)
+    return _STATUS.get(last.kind) or printable(last.kind)
 
 
 def _kind(step: HistoryEntry) -> Text:
-    return Text(step.kind, style=_STYLE.get(step.kind, "cyan"))
+    return styled(step.kind, _STYLE.get(step.kind, "cyan"))
 
 
 def _text(step: HistoryEntry) -> Text:

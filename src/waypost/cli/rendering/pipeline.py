@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from waypost.cli.rendering.console import console, note, plain, plural, table
+from waypost.cli.rendering.console import console, note, plural, table
+from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.pipeline.ingest.job import IngestSummary
@@ -49,9 +50,9 @@ def show_report(summary: "ReportSummary") -> None:
     """Print the headline, the findings, and the path of the page."""
     out = console()
     out.print()
-    out.print(plain(summary.headline))
+    out.print(printable(summary.headline))
     for finding in summary.findings[:_ROWS]:
-        out.print(f"  - {plain(finding)}")
+        out.print(f"  - {printable(finding)}")
     out.print()
     out.print(f"Report: {summary.path}", soft_wrap=True)
 
@@ -73,7 +74,7 @@ def show_backtest(result: "Backtest") -> None:
         f" {plural(result.differences, 'difference')} ({share:.2%})."
     )
     for text in result.notes:
-        note(plain(text))
+        note(text)
     if result.counted:
         flood = plural(result.counted, "rejection")
         out.print(f"Not replayed: {flood} of floods, which the journal only counts.")
@@ -100,7 +101,7 @@ def show_backtest(result: "Backtest") -> None:
     out.print(tiers)
     affected = table("relay", "sender", "differences", numbers=("differences",))
     for one in result.by_sender[:_ROWS]:
-        affected.add_row(one.relay, plain(one.sender), f"{one.differences:,}")
+        affected.add_row(printable(one.relay), printable(one.sender), f"{one.differences:,}")
     out.print(affected)
     if result.out:
         out.print(f"Every decision: {result.out}")
@@ -110,7 +111,7 @@ def show_recommendation(result: "Recommendation") -> None:
     """Print the limits, what each would reject, and the settings for config.json."""
     out = console()
     for text in result.notes:
-        note(plain(text))
+        note(text)
     if not result.limits:
         return
     limits = table("limit", "now", "tightest", numbers=("now", "tightest"))
@@ -143,7 +144,7 @@ def show_trace(summary: "TraceSummary", lake: str) -> None:
         f" {_days(summary.days)}; {summary.read:,} read, {summary.waiting:,} unread."
     )
     if summary.bad_lines:
-        examples = "; ".join(plain(line) for line in summary.bad_examples)
+        examples = "; ".join(summary.bad_examples)
         note(f"{plural(summary.bad_lines, 'line')} skipped: {examples}")
     out.print(f"Next: waypost pipeline backtest --lake {lake} --settings FILE")
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
@@ -45,9 +44,10 @@ class SparkJob:
 @contextlib.contextmanager
 def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
     """Start Spark, and stop it after the block."""
+    from waypost.cli.rendering.console import console
     from waypost.pipeline.spark.session import spark_session
 
-    terminal = Console(stderr=True)
+    terminal = console(stderr=True)
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -1,0 +1,38 @@
+"""The names of a served relay, for its operator."""
+
+import msgspec
+
+from waypost.cli.remote.relay import RemoteRelay
+from waypost.client.http import path_segment
+from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
+
+_NAMES_PER_PAGE = 10_000
+
+
+class RemoteNames(RemoteRelay):
+    """A relay behind a URL, with the operations on its names."""
+
+    def names(self) -> list[NameInfo]:
+        """Return every name that belongs to a key, sorted."""
+        token = self._operator()
+        found: list[NameInfo] = []
+        after: str | None = None
+        while True:
+            page = self.api.get(
+                "/v1/names", NameList, token=token, limit=_NAMES_PER_PAGE, after=after
+            )
+            found += page.names
+            after = page.next
+            if after is None:
+                return found
+
+    def bind_name(self, subject: str, public_key: str, *, replace: bool) -> NameInfo:
+        """Bind a name to a key; with `replace`, take it from another one."""
+        body = msgspec.json.encode(BindRequest(public_key=public_key, replace=replace))
+        path = f"/v1/names/{path_segment(subject)}"
+        return self.api.put(path, body, NameInfo, token=self._operator())
+
+    def unbind_name(self, subject: str) -> NameInfo:
+        """Free a name; return its last owner."""
+        path = f"/v1/names/{path_segment(subject)}"
+        return self.api.delete(path, NameInfo, token=self._operator())
