@@ -1,10 +1,25 @@
-"""Files on this machine: paths from Spark's addresses, and writes that are never half-done.
+"""Files on this machine: paths from Spark's addresses, private files, and regular ones only.
 
 Standard library only: executors import this before anything is unpacked there.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
+
+from waypost.pipeline.errors import JournalUnusable
+
+LINE_MAX_BYTES = 64 * 1024 * 1024
+"""Longer lines of a journal are skipped: no relay writes them, and a reader holds a whole line."""
+
+
+class NotRegular(JournalUnusable):
+    """A segment that is a link, a pipe or a device: what it leads to is not read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is not a regular file: copy the segment itself into the journal")
 
 
 def local_path(given: str) -> str:
@@ -12,11 +27,38 @@ def local_path(given: str) -> str:
     return given.removeprefix("file://").removeprefix("file:")
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory for its owner only, with its parents, unless it exists."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def create_file(path: Path) -> BinaryIO:
+    """Create a file for its owner only, or empty an existing one. Raises `OSError`."""
+    return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file for reading. Raises `NotRegular` for a link, a pipe or a device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENXIO):
+            raise NotRegular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(path)
+    return open(descriptor, "rb")
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write `content` to `path`: readers see the old file or the new one. Raises `OSError`."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_bytes(content)
+        with create_file(unfinished) as file:
+            file.write(content)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost import BackpressureConfig, CircuitBreakerConfig, QosConfig, Relay, Settings
+from waypost import BackpressureConfig, CircuitBreakerConfig, Draft, QosConfig, Relay, Settings
 from waypost.policy.errors import WaypostError
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.settings import HousekeepingConfig
@@ -31,9 +31,16 @@ _TIERS = QosConfig(
     tier3=TierLimits(5, 3000),
     bidirectional_window_ms=15_000,
     inbox_max_bytes=2500,
+    strangers=TierLimits(3, 1200),
 )
+_OLD_TIERS = msgspec.structs.replace(_TIERS, overflow="evict_heaviest", strangers=None)
 _HOUSEKEEPING = HousekeepingConfig(sweep_interval_ms=3000, breaker_idle_ms=20_000)
-_RATE = RateLimitConfig(window_secs=5, max_per_window=6, per_sender_overrides={"agent.f": 3})
+_RATE = RateLimitConfig(
+    window_secs=5,
+    max_per_window=6,
+    anonymous_max_per_window=9,
+    per_sender_overrides={"agent.f": 3},
+)
 
 
 def _settings(**fields: object) -> Settings:
@@ -49,12 +56,14 @@ SETTINGS = [
     STRICT,
     _settings(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=4), max_hops=2),
     _settings(rate_limit=RateLimitConfig(enabled=False), qos=_TIERS),
-    _settings(backpressure=BackpressureConfig(max_mailbox_size=8)),
+    _settings(backpressure=BackpressureConfig(max_mailbox_size=8), max_fanout=3),
+    _settings(rate_limit=_RATE, qos=_OLD_TIERS),
 ]
 RELOADED = [
     b'{"reliability": {"rateLimit": {"maxPerWindow": 4}, "backpressure": {"maxMailboxSize": 3}}}',
-    b'{"qos": {"tier1": {"maxEnvelopes": 1}, "inboxMaxBytes": 1500}, "maxHops": 3}',
+    b'{"qos": {"tier1": {"maxEnvelopes": 1}, "inboxMaxBytes": 1500}, "maxHops": 3, "maxFanout": 2}',
     b'{"reliability": {"circuitBreaker": {"failureThreshold": 1}}, "qos": {"overflow": "reject"}}',
+    b'{"qos": {"strangers": {"maxEnvelopes": 2, "maxBytes": 700}, "tier1": {"maxEnvelopes": 2}}}',
 ]
 
 
@@ -109,14 +118,17 @@ class RandomHistory:
             budget = {"ttl": self.clock.now_us // 1000 + 3000} if draw.random() < 0.2 else None
             chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
             try:
-                await self.relay.publish(
+                sender = draw.choice(SENDERS)
+                draft = Draft(
                     draw.choice(SUBJECTS),
                     "x" * draw.randrange(400),
-                    sender=draw.choice(SENDERS),
+                    sender=sender,
+                    network=draw.choice(("", "n1", "n2")) if sender == "_anonymous" else "",
                     parent=parent,
                     budget=budget,
                     message_id=chosen,
                 )
+                await self.relay.publish_draft(draft)
             except WaypostError:
                 pass  # an id in use, a chain that is too long: nothing is recorded
             self.clock.advance_us(draw.randrange(3000))

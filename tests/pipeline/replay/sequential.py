@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.policy.admission import admit_delivery, admit_sender
+from waypost.policy.admission import admit_delivery, admit_fan_out, admit_sender
 from waypost.policy.breakers import CircuitBreakers, CircuitState, Occasion
 from waypost.policy.budgets import Budget
-from waypost.policy.occupancy import Occupancy, choose_victims
-from waypost.policy.rate_limits import RateWindows
+from waypost.policy.occupancy import Occupancy
+from waypost.policy.rate_limits import RateWindows, network_window
 from waypost.policy.reasons import Reason
 from waypost.policy.settings import Settings, merge_settings
 from waypost.policy.subjects import is_literal
@@ -39,6 +39,7 @@ class ReplayMessage(msgspec.Struct):
     sender: str
     size: int
     ttl: int
+    tier: int
     leased: bool = False
     probe: bool = False
     counterfactual: bool = False
@@ -65,12 +66,12 @@ class Inbox:
     def add(self, key: str, message: ReplayMessage) -> None:
         self.remove(key)
         self.messages[key] = message
-        self.occupancy.add(message.sender, message.size)
+        self.occupancy.add(message.sender, message.size, message.tier)
 
     def remove(self, key: str) -> ReplayMessage | None:
         message = self.messages.pop(key, None)
         if message is not None:
-            self.occupancy.remove(message.sender, message.size)
+            self.occupancy.remove(message.sender, message.size, message.tier)
         return message
 
     def counterfactual(self) -> list[str]:
@@ -95,7 +96,7 @@ class SequentialReplay:
         self.last_seen: dict[tuple[str, str], int] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.breakers = self._new_breakers()
-        self.arrived: dict[tuple[str, str], wire.Accepted | wire.Rejected] = {}
+        self.arrived: dict[tuple[str, str], ReplayMessage] = {}
 
     def decisions(self) -> Iterator[Decision]:
         for event in self.events:
@@ -103,8 +104,6 @@ class SequentialReplay:
                 case wire.Accepted() | wire.Rejected():
                     if isinstance(event, wire.Accepted) or not event.since_us:
                         yield self._arrival(event)
-                    if isinstance(event, wire.Accepted) or event.reason == "budget_exceeded":
-                        self.arrived[event.endpoint, event.id] = event
                 case wire.SettingsChanged():
                     self._settings_changed(event)
                 case wire.BreakerMoved():
@@ -141,6 +140,11 @@ class SequentialReplay:
         if old not in NOT_REPLAYED:
             endpoint = self._endpoint(event, old)
             new = "" if self._sender_passes(event) else "rate_limited"
+            wide = old == "fanout_exceeded" or (
+                old != "rate_limited" and admit_fan_out(event.parts, self.settings)
+            )
+            if wide and not new:
+                new = "fanout_exceeded"
             if not new and endpoint:
                 at_ms = event.at_us // 1000
                 if self.settings.qos.enabled:
@@ -149,6 +153,11 @@ class SequentialReplay:
                     tier = int(sender_tier(event.sender, at_ms, received, at_ms, window_ms))
                 self.last_seen[event.sender, endpoint] = at_ms
                 new = self._deliver(event, endpoint, tier, at_ms)
+        if isinstance(event, wire.Accepted) or (event.reason == "budget_exceeded" and event.kept):
+            counted = tier if self.settings.qos.enabled or new == "rate_limited" else 1
+            self.arrived[event.endpoint, event.id] = ReplayMessage(
+                event.sender, event.size, event.budget.ttl, counted
+            )
         arrived = "" if old == new == "rate_limited" else endpoint
         return Decision(event.seq, event.sender, arrived, tier, old, new)
 
@@ -161,10 +170,13 @@ class SequentialReplay:
         publish = (event.sender, event.id)
         if event.part == 0 or publish != self.publish:
             at_ms = event.at_us // 1000
-            verdict = admit_sender(event.sender, self.windows, self.settings, at_ms)
+            network = event.network
+            verdict = admit_sender(event.sender, self.windows, self.settings, at_ms, network)
             self.passed = verdict.reason is None
             if self.passed:
                 self.windows.record(event.sender, at_ms)
+                if network:
+                    self.windows.record(network_window(event.sender, network), at_ms)
         self.publish = publish
         return self.passed
 
@@ -180,14 +192,15 @@ class SequentialReplay:
         budget = self._budget(event.budget)
         arrival = Arrival(event.sender, endpoint, budget, event.size, tier)
         verdict = admit_delivery(arrival, inbox.occupancy, self.breakers, self.settings, at_ms)
-        if verdict.evict_bytes and not self._make_room(inbox, endpoint, verdict.evict_bytes):
+        if verdict.evict_bytes and not self._make_room(inbox, arrival, verdict.evict_bytes, at_ms):
             if verdict.probe:
                 self.breakers.release_probe(endpoint)
             return "backpressure"
         if verdict.reason is not None:
             return verdict.reason.value
+        counted = tier if self.settings.qos.enabled else 1
         message = ReplayMessage(
-            event.sender, event.size, event.budget.ttl, counterfactual=not accepted
+            event.sender, event.size, event.budget.ttl, counted, counterfactual=not accepted
         )
         message.probe = verdict.probe and inbox.deferred
         inbox.add(event.id or f" {event.seq}", message)
@@ -202,13 +215,39 @@ class SequentialReplay:
         hops = new if budget.max_hops == old else min(new, budget.max_hops)
         return msgspec.structs.replace(budget, max_hops=hops)
 
-    def _make_room(self, inbox: Inbox, endpoint: str, needed_bytes: int) -> bool:
-        pending = [key for key, one in inbox.messages.items() if not one.leased]
-        sizes = [(inbox.messages[key].sender, inbox.messages[key].size) for key in pending]
-        victims = [pending[at] for at in choose_victims(sizes, needed_bytes)]
+    def _make_room(self, inbox: Inbox, arrival: Arrival, needed_bytes: int, at_ms: int) -> bool:
+        """Evict one message after the other; none if that would not be enough."""
+        left = {key: one for key, one in inbox.messages.items() if not one.leased}
+        if self.settings.qos.overflow == "evict_least_known":
+            tiers = {key: self._tier(one.sender, arrival, at_ms) for key, one in left.items()}
+            left = {key: one for key, one in left.items() if tiers[key] <= arrival.tier}
+        else:
+            tiers = dict.fromkeys(left, 0)
+        victims: list[str] = []
+        while needed_bytes > 0 and left:
+            lowest = min(tiers[key] for key in left)
+            held: dict[str, int] = {}
+            for key, one in left.items():
+                if tiers[key] == lowest:
+                    held[one.sender] = held.get(one.sender, 0) + one.size
+            heaviest = min(held, key=lambda sender: (-held[sender], sender))
+            victim = next(
+                key for key, one in left.items() if one.sender == heaviest and tiers[key] == lowest
+            )
+            needed_bytes -= left.pop(victim).size
+            victims.append(victim)
+        if needed_bytes > 0:
+            return False
         for key in victims:
-            self._discard(inbox, key, endpoint)
-        return bool(victims)
+            self._discard(inbox, key, arrival.endpoint)
+        return True
+
+    def _tier(self, sender: str, arrival: Arrival, at_ms: int) -> int:
+        received = self.last_seen.get((arrival.endpoint, sender))
+        if sender == arrival.sender == arrival.endpoint:
+            return arrival.tier  # the message to itself being decided is already recorded
+        window_ms = self.settings.qos.bidirectional_window_ms
+        return int(sender_tier(sender, at_ms, received, at_ms, window_ms))
 
     def _message_event(self, event: wire.MailboxEvent, inbox: Inbox) -> None:
         at_ms, key, endpoint = event.at_us // 1000, event.id, event.endpoint
@@ -226,7 +265,7 @@ class SequentialReplay:
             case wire.Redriven():
                 arrived = self.arrived.get((endpoint, key))
                 if arrived is not None:
-                    inbox.add(key, ReplayMessage(arrived.sender, arrived.size, arrived.budget.ttl))
+                    inbox.add(key, msgspec.structs.replace(arrived))
             case wire.Leased() | wire.Returned() | wire.Evicted() if message:
                 message.leased = isinstance(event, wire.Leased)
                 message.counterfactual = message.counterfactual or isinstance(event, wire.Evicted)

@@ -44,6 +44,24 @@ CHANGES = {
     "only smaller mailboxes": {
         "reliability": {"backpressure": {"maxMailboxSize": 2}},
     },
+    "a narrower fan-out": {"maxFanout": 2},
+    "a wider fan-out, a smaller rate": {
+        "maxFanout": 100,
+        "reliability": {"rateLimit": {"maxPerWindow": 4}},
+    },
+    "a smaller share for strangers": {
+        "qos": {"strangers": {"maxEnvelopes": 2, "maxBytes": 600}},
+    },
+    "evictions by tier, with another window": {
+        "qos": {
+            "enabled": True,
+            "overflow": "evict_least_known",
+            "inboxMaxBytes": 1500,
+            "bidirectionalWindowMs": 3000,
+            "strangers": None,
+        },
+    },
+    "evictions by weight only": {"qos": {"overflow": "evict_heaviest", "inboxMaxBytes": 1500}},
     "reject instead of evict": {"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}},
 }
 
@@ -95,7 +113,7 @@ def test_the_same_settings_give_no_difference_for_any_relay(
     assert result.messages > 1000
     assert result.differences == 0
     assert result.rejected == result.rejected_before
-    assert len(result.rejected) == 5  # every limit was reached
+    assert len(result.rejected) == 6  # every limit was reached
 
 
 @pytest.mark.parametrize("name", CHANGES)

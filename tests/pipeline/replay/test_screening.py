@@ -18,7 +18,7 @@ from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.rate_limits import RateLimitConfig
-from waypost.policy.tiers import TierLimits
+from waypost.policy.tiers import WEEK_MS, TierLimits
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import Envelope
 
@@ -65,6 +65,20 @@ async def reply_to_a_heavy_sender(relay: Relay, data: Path) -> None:
 async def receive_from_a_restored_pair(relay: Relay, data: Path) -> None:
     await relay.remember_pairs([("agent.a", "agent.b", 1_767_225_500_000)])
     await send(relay, 3)
+
+
+async def answer_a_sender_whose_messages_are_pending(relay: Relay, data: Path) -> None:
+    relay.register_endpoint("agent.b")
+    await send(relay, 2)
+    await send(relay, 3, to="agent.elsewhere", by="agent.a")
+    await send(relay, 1, to="agent.b", by="agent.a")
+    await send(relay, 1, by="agent.c")
+
+
+async def write_to_oneself(relay: Relay, data: Path) -> None:
+    await send(relay, 3, by="agent.a")
+    await send(relay, 3, by="agent.c")
+    await send(relay, 3, by="agent.a")
 
 
 async def fill(relay: Relay, data: Path) -> None:
@@ -156,4 +170,34 @@ def test_tiers_follow_from_the_arrivals_that_pass_the_new_rate_limit(
     changes = msgspec.json.encode({"reliability": {"rateLimit": {"maxPerWindow": new_limit}}})
     result = backtest(recording.lake, changes)
     assert result.by_reason == changed
+    assert_agrees(result, replay_sequentially(recording, changes))
+
+
+def test_evictions_follow_from_what_the_recipient_wrote_under_the_new_rate_limit(
+    record: Callable[[Settings, Scenario], Recording],
+) -> None:
+    settings = msgspec.structs.replace(
+        QUIET,
+        rate_limit=RateLimitConfig(max_per_window=100),
+        qos=QosConfig(enabled=True, inbox_max_bytes=1200),
+    )
+    recording = record(settings, answer_a_sender_whose_messages_are_pending)
+    changes = msgspec.json.encode({"reliability": {"rateLimit": {"maxPerWindow": 3}}})
+    result = backtest(recording.lake, changes)
+    # Without the answer, agent.b is as unknown as agent.c, and is evicted for it.
+    assert result.by_reason == {
+        "accepted": {"rate_limited": 1},
+        "backpressure": {"accepted": 1},
+    }
+    assert_agrees(result, replay_sequentially(recording, changes))
+
+
+@pytest.mark.parametrize("window_ms", [WEEK_MS, 1000])
+def test_messages_to_oneself_are_decided_before_they_count_as_contact(
+    record: Callable[[Settings, Scenario], Recording], window_ms: int
+) -> None:
+    settings = msgspec.structs.replace(QUIET, qos=QosConfig(enabled=True, inbox_max_bytes=1200))
+    recording = record(settings, write_to_oneself)
+    changes = msgspec.json.encode({"qos": {"bidirectionalWindowMs": window_ms}})
+    result = backtest(recording.lake, changes, shortcut=False)
     assert_agrees(result, replay_sequentially(recording, changes))

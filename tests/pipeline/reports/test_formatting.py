@@ -11,13 +11,13 @@ from waypost.pipeline.reports.formatting import (
     join_names,
     number,
     plural,
-    printable,
     share,
     shorten,
     size,
     step,
 )
 from waypost.pipeline.reports.html import Markup, escaped, joined, tag
+from waypost.wire.printable import printable
 
 
 @pytest.mark.parametrize(

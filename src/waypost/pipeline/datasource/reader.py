@@ -177,7 +177,11 @@ def read_range(part: SegmentRange, options: ReadOptions) -> "Iterator[pa.RecordB
     data = read_bytes(segment.path, part.start, part.end)
     read_body = _body_reader(segment) if options.payload else None
     for lines, _ in committed_lines(data, on_damage):
-        yield record_batch(lines, options.relay, segment.first_seq, read_body)
+        rows = record_batch(lines, options.relay, segment.first_seq, read_body)
+        if rows["at_us"].null_count:
+            _report(f"{segment.path} has events without a possible time", options)
+            rows = rows.filter(rows["at_us"].is_valid())
+        yield rows
 
 
 def _body_reader(segment: SegmentFile) -> "ReadBody":

@@ -18,9 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waypost.pipeline.files import local_path
+from waypost.pipeline.files import create_file, local_path, make_directory
 from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentKey
-from waypost.pipeline.journal.segments import SegmentFile, committed_lines, read_bytes
+from waypost.pipeline.journal.segments import (
+    SEGMENT_MAX_BYTES,
+    SegmentFile,
+    committed_lines,
+    read_bytes,
+)
 from waypost.pipeline.spark.executors import import_shipped
 
 if TYPE_CHECKING:
@@ -54,8 +59,10 @@ class _Damaged(Exception):
 def ingest_with_arrow(change: "Change", segments: list[SegmentFile]) -> IngestedBatch | None:
     """Add the new events of local `segments` to `change`.
 
-    Returns None if a segment is damaged: then nothing was added.
+    Returns None if a segment is damaged or too large: then nothing was added.
     """
+    if any(one.bytes > SEGMENT_MAX_BYTES for one in segments):
+        return None
     from waypost.pipeline.lake.lake import EVENTS_TABLE
 
     events = Path(local_path(change.lake.path), EVENTS_TABLE).absolute()
@@ -188,7 +195,8 @@ class _SegmentFiles:
             writer = self._writers.get(str(day))
             if writer is None:
                 directory = self._directory(str(day))
-                directory.mkdir(parents=True, exist_ok=True)
+                make_directory(directory)
+                create_file(directory / self._unfinished).close()  # Arrow keeps its mode
                 writer = pq.ParquetWriter(
                     directory / self._unfinished,
                     rows.schema,

@@ -1,6 +1,7 @@
 """Reads segments line by line, with Spark's own readers and writers.
 
-Lines that are no events are counted, and kept in the lake's `corrupt` directory.
+Lines that are no events are counted, and kept in the lake's `corrupt` directory, except those
+that are too long to be read.
 """
 
 import operator
@@ -9,14 +10,15 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from waypost.pipeline.files import local_path
 from waypost.pipeline.ingest.results import (
     IngestedBatch,
     NewEvents,
     SegmentDamage,
     SegmentKey,
 )
-from waypost.pipeline.journal.segments import SegmentFile
-from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
+from waypost.pipeline.journal.segments import SegmentFile, count_overlong_lines
+from waypost.pipeline.lake.events import AT_US_END, CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest
 
@@ -47,6 +49,11 @@ def ingest_with_spark(change: Change, segments: list[SegmentFile]) -> IngestedBa
             if (found := damaged.get((one.relay, one.first_seq))) and found.corrupt
         ],
     )
+    for one in segments:
+        skipped = count_overlong_lines(local_path(one.path)) if one.path.startswith("file:") else 0
+        if skipped:
+            found = damaged.get((one.relay, one.first_seq), SegmentDamage(0, 0))
+            damaged[one.relay, one.first_seq] = found._replace(corrupt=found.corrupt + skipped)
     return IngestedBatch(days, _count_new_events(change, days), damaged)
 
 
@@ -87,13 +94,14 @@ def _is_in(segment: SegmentFile) -> Column:
 
 
 def _is_valid() -> Column:
-    """Return whether a line is an event with kind, seq and time."""
-    return (
+    """Return whether a line is an event with kind, seq and a possible time."""
+    valid = (
         F.col(CORRUPT).isNull()
         & F.col("kind").isNotNull()
         & F.col("seq").isNotNull()
-        & F.col("at_us").isNotNull()
+        & F.col("at_us").between(0, AT_US_END - 1)
     )
+    return F.coalesce(valid, F.lit(False))
 
 
 def _is_new(segments: list[SegmentFile], manifest: Manifest) -> Column:

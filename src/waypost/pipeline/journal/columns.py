@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.lake.events import CORRUPT, DEFAULTS, EVENTS, LINE
+from waypost.pipeline.lake.events import AT_US_END, CORRUPT, DEFAULTS, EVENTS, LINE
 
 PAYLOAD = "payload"
 ReadBody = Callable[[int, int], bytes]
@@ -36,7 +36,10 @@ def schema_of(*, payload: bool) -> StructType:
 def record_batch(
     lines: bytes, relay: str, segment: int, read_body: ReadBody | None
 ) -> pa.RecordBatch:
-    """Parse complete lines; with `read_body`, include payloads."""
+    """Parse complete lines; with `read_body`, include payloads.
+
+    The time of an event that cannot have happened then is null.
+    """
     if read_body is not None:
         lines = b"".join(_with_payload(line, read_body) for line in lines.splitlines(True))
     if any(mark in lines for mark in _AS_TEXT):
@@ -47,6 +50,9 @@ def record_batch(
     count = len(kind)
     columns["relay"] = pa.repeat(pa.scalar(relay), count)
     columns["segment"] = pa.repeat(pa.scalar(segment, pa.int64()), count)
+    at_us = columns["at_us"]
+    possible = pc.and_(pc.greater_equal(at_us, 0), pc.less(at_us, AT_US_END))
+    columns["at_us"] = at_us if pc.all(possible).as_py() else pc.if_else(possible, at_us, None)
     instants = columns["at_us"].cast(pa.timestamp("us"))
     columns["day"] = instants.cast(pa.date32())
     schema = to_arrow_schema(schema_of(payload=read_body is not None))

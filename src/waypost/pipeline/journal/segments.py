@@ -7,22 +7,27 @@ one machine, or a shared mount.
 Standard library and PySpark only at import: executors import this before anything is unpacked.
 """
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.files import local_path
+from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_regular
 from waypost.pipeline.journal.sources import JournalSource, journal_path
+from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
 if TYPE_CHECKING:
     from waypost.wire.journal_batches import InvalidBytes
 
 _SUFFIXES = (".jsonl", ".open")
 _CHUNK_BYTES = 4 * 1024 * 1024
+SEGMENT_MAX_BYTES = 1024 * 1024 * 1024
+"""Segments up to this size are read as a whole. A relay seals them at 64 MiB by default."""
+_SEQ_MAX = (1 << 63) - 1
 
 
 class SegmentFile(NamedTuple):
@@ -48,12 +53,15 @@ def list_segments(spark: SparkSession, source: JournalSource) -> list[SegmentFil
             .select("path", "length")
             .collect()
         )
-    except AnalysisException as problem:
-        if problem.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise JournalUnusable(
-            f"no journal at {source.path}: give the data directory of a relay"
-        ) from None
+    except PATH_ERRORS as problem:
+        if is_missing(problem):
+            text = f"no journal at {source.path}: give the data directory of a relay"
+        else:
+            text = f"cannot read the journal at {source.path}: {cause(problem)}"
+        raise JournalUnusable(text) from None
+    for row in files:
+        if row.path.startswith("file:"):
+            _size(Path(local_path(row.path)))  # Spark follows links
     found = _in_order(source.relay, ((row.path, row.length) for row in files))
     if not found:
         raise JournalUnusable(
@@ -78,12 +86,12 @@ def list_local_segments(relay: str, given: str) -> list[SegmentFile]:
 
 
 def _in_order(relay: str, files: Iterable[tuple[str, int | None]]) -> list[SegmentFile]:
-    """Return the segments among `files`, given as path and bytes; None is a deleted file."""
+    """Return segments for `files`, given as path and bytes; None is a deleted file."""
     found: dict[int, SegmentFile] = {}
     for name, size in files:
         path = PurePosixPath(name)
-        if path.stem.isdigit() and size is not None:
-            segment = SegmentFile(relay, int(path.stem), name, size, path.suffix == ".jsonl")
+        if size is not None:
+            segment = SegmentFile(relay, _first_seq(path), name, size, path.suffix == ".jsonl")
             known = found.get(segment.first_seq)
             # A segment sealed while the directory is listed can appear under both names.
             if known is None or segment.sealed:
@@ -91,12 +99,25 @@ def _in_order(relay: str, files: Iterable[tuple[str, int | None]]) -> list[Segme
     return [found[first_seq] for first_seq in sorted(found)]
 
 
+def _first_seq(path: PurePosixPath) -> int:
+    """Return the seq in the name of a segment."""
+    digits = path.stem
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        raise JournalUnusable(f"{path} is not the name of a segment: move it out of the journal")
+    if int(digits) > _SEQ_MAX:
+        raise JournalUnusable(f"{path} is not a segment: no event has such a number")
+    return int(digits)
+
+
 def _size(path: Path) -> int | None:
     for name in _names(str(path)):
         try:
-            return Path(name).stat().st_size
+            found = os.lstat(name)
         except FileNotFoundError:
             continue
+        if not stat.S_ISREG(found.st_mode):
+            raise NotRegular(name)
+        return found.st_size
     return None
 
 
@@ -112,14 +133,34 @@ def read_bytes(path: str, start: int, end: int | None) -> bytes:
     """
     for name in _names(path):
         try:
-            with open(name, "rb") as file:
+            with open_regular(name) as file:
+                size = os.fstat(file.fileno()).st_size if end is None else end
+                if size - start > SEGMENT_MAX_BYTES:
+                    raise JournalUnusable(
+                        f"{name} is too large to be read at once: `pipeline ingest` reads it line"
+                        " by line"
+                    )
                 file.seek(start)
-                return file.read() if end is None else file.read(max(0, end - start))
+                return file.read(max(0, size - start))
         except FileNotFoundError:
             continue
     raise JournalUnusable(
         f"{path} was deleted while it was read: the relay's journal retention has passed"
     )
+
+
+def count_overlong_lines(path: str) -> int:
+    """Return how many lines of a local segment are longer than `LINE_MAX_BYTES`."""
+    count = length = 0
+    with open_regular(path) as file:
+        while piece := file.read(_CHUNK_BYTES):
+            first, *rest = piece.split(b"\n") if b"\n" in piece else (piece,)
+            was_overlong = length > LINE_MAX_BYTES
+            length += len(first)
+            count += length > LINE_MAX_BYTES and not was_overlong
+            if rest:
+                length = len(rest[-1])
+    return count
 
 
 def committed_lines(

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from waypost.pipeline.errors import JournalUnusable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_UNUSABLE = re.compile(r"[*?\[\]{}\x00-\x1f]")
+"""Characters with which Spark reads other directories than the one of that name, or none."""
 
 
 class JournalSource(NamedTuple):
@@ -50,6 +52,11 @@ def _parse(given: str) -> JournalSource:
     name, equals, path = given.partition("=")
     if not equals or not _NAME.fullmatch(name):
         name, path = "", given
+    if not path or _UNUSABLE.search(path):
+        raise JournalUnusable(
+            f"{given!r:.200} does not name one journal: give the data directory of a relay, without"
+            " wildcards or brackets"
+        )
     journal = journal_path(path)
     name = name or default_relay_name(journal)
     if not _NAME.fullmatch(name):

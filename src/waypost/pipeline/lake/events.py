@@ -16,18 +16,21 @@ from waypost.wire.events import AnyEvent
 
 CORRUPT = "corrupt_line"
 
+AT_US_END = 253_402_300_800_000_000
+"""The first instant of the year 10000: no event has a time before 1970 or from then on."""
+
 # Fields of every kind of event, with the types they have in a line.
 LINE = columns(
     f"""
     kind string, seq bigint, at_us bigint,
     id string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, chosen_id boolean, size bigint,
+    reply_to string, parent string, chosen_id boolean, network string, size bigint,
     budget budget,
     tier int, rate_count bigint, rate_limit bigint,
     depth bigint, depth_bytes bigint, depth_max bigint,
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
-    until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string,
     {CORRUPT} string
@@ -43,14 +46,14 @@ EVENTS = columns(
     """
     relay string, segment bigint, seq bigint, at_us bigint, kind string,
     id string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, chosen_id boolean, size bigint,
+    reply_to string, parent string, chosen_id boolean, network string, size bigint,
     hop_count int, max_hops int, ancestor_chain array<string>, ttl_ms bigint,
     call_budget_remaining bigint,
     tier int, rate_count bigint, rate_limit bigint,
     depth bigint, depth_bytes bigint, depth_max bigint,
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
-    until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string,
     day date

@@ -24,7 +24,6 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import msgspec
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, StructField, StructType
@@ -33,6 +32,7 @@ from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.files import local_path
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.manifest import FORMAT, Manifest, decode_manifest, encode_manifest
+from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
 EVENTS_TABLE = "events"
 PARTS_MAX = 50
@@ -220,10 +220,10 @@ def _newest(spark: SparkSession, path: str) -> Manifest | None:
             row.value
             for row in spark.read.text(f"{path}/manifest/slot=*/part-*", wholetext=True).collect()
         ]
-    except AnalysisException as problem:
-        if problem.getCondition() == "PATH_NOT_FOUND":
+    except PATH_ERRORS as problem:
+        if is_missing(problem):
             return None
-        raise
+        raise LakeUnusable(f"cannot read the lake at {path}: {cause(problem)}") from None
     versions = [_decode(text, path) for text in texts]
     return max(versions, key=lambda manifest: manifest.version, default=None)
 
@@ -231,8 +231,8 @@ def _newest(spark: SparkSession, path: str) -> Manifest | None:
 def _decode(text: str, path: str) -> Manifest:
     try:
         manifest = decode_manifest(text.encode())
-    except msgspec.DecodeError as problem:
-        raise LakeUnusable(f"invalid manifest in {path}: {problem}") from problem
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
     if manifest.format != FORMAT:
         raise LakeUnusable(
             f"{path} has lake format {manifest.format}, and this version of Waypost reads format"

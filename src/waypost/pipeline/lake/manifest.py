@@ -1,16 +1,26 @@
-"""The contents of a lake at one version, as a small JSON document. Pure: no files, no Spark."""
+"""The contents of a lake at one version, as a small JSON document. Pure: no files, no Spark.
+
+Names in a manifest become parts of paths, so a manifest with other names is invalid.
+"""
+
+from typing import Annotated
 
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+TableName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_]{1,64}\Z")]
+Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\Z")]
+Part = Annotated[str, msgspec.Meta(pattern=r"^(slot=[01]|batch=[0-9]{1,19})\Z")]
 
 
 class IngestedSegment(msgspec.Struct, frozen=True, array_like=True):
     """How far a journal segment was ingested, and the damage in it."""
 
-    last_seq: int
-    bytes: int
-    events: int
-    corrupt: int = 0
-    missing: int = 0
+    last_seq: Count
+    bytes: Count
+    events: Count
+    corrupt: Count = 0
+    missing: Count = 0
     sealed: bool = True
 
 
@@ -22,10 +32,10 @@ class Manifest(msgspec.Struct, kw_only=True):
     """
 
     format: int = 1
-    version: int = 0
-    relays: dict[str, dict[int, IngestedSegment]] = {}
-    tables: dict[str, dict[str, list[str]]] = {}
-    unbuilt: list[int] = []
+    version: Count = 0
+    relays: dict[str, dict[Count, IngestedSegment]] = {}
+    tables: dict[TableName, dict[Day, list[Part]]] = {}
+    unbuilt: list[Count] = []
 
     @property
     def events(self) -> int:

@@ -1,7 +1,7 @@
 """Arrivals: the events the replay decides again, each with its recorded decision.
 
     old_reason     why it was rejected; empty if it was accepted
-    limited        rejected by the sender's rate limit, before any endpoint was looked up
+    limited        rejected whole, by the sender's rate limit or for its fan-out
     not_replayed   rejected for a reason the replay does not decide again: access rules, a full disk
     endpoint       the endpoint that decides; empty if there was none, or if it is not known
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.events import ARRIVALS
 
 LIMITED = "rate_limited"
+TOO_WIDE = "fanout_exceeded"
 NOT_REPLAYED = ("access_denied", "storage_full")
 
 # The columns that the stages read.
@@ -23,8 +24,10 @@ STAGE_COLUMNS = (
     "seq",
     "at_ms",
     "sender",
+    "network",
     "endpoint",
     "part",
+    "parts",
     "publish",
     "old_reason",
     "limited",
@@ -36,6 +39,7 @@ STAGE_COLUMNS = (
     "max_hops",
     "calls",
     "cycle",
+    "kept",
 )
 # The columns of a decision, beside `new_reason`. `OUTPUT_COLUMNS` are carried through the stages
 # only if every decision is written to a file.
@@ -65,14 +69,16 @@ def with_arrival_columns(events: DataFrame) -> DataFrame:
             "at_ms": F.expr("at_us div 1000"),
             "old_reason": F.when(F.col("kind") == "rejected", F.col("reason")).otherwise(""),
             "publish": F.col("id"),
+            "network": F.coalesce("network", F.lit("")),
             "deferred": F.coalesce("deferred", F.lit(False)),
             "calls": F.col("call_budget_remaining"),
             "cycle": F.coalesce(_in_chain("endpoint"), F.lit(False)),
+            "kept": F.coalesce("kept", F.lit(True)),
         }
     )
     return rows.withColumns(
         {
-            "limited": F.col("old_reason") == LIMITED,
+            "limited": F.col("old_reason").isin(LIMITED, TOO_WIDE),
             "not_replayed": F.col("old_reason").isin(*NOT_REPLAYED),
         }
     )

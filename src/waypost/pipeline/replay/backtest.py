@@ -26,7 +26,7 @@ from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake
 from waypost.pipeline.replay.arrivals import OUTPUT_COLUMNS, STAGE_COLUMNS
 from waypost.pipeline.replay.decisions import Replay
-from waypost.pipeline.replay.inbox_stage import inbox_rows, inbox_stage
+from waypost.pipeline.replay.inbox_stage import contact_rows, inbox_rows, inbox_stage
 from waypost.pipeline.replay.keys import (
     NO_KEYS,
     KeySet,
@@ -52,6 +52,7 @@ from waypost.pipeline.replay.tier_stage import (
     of_pairs,
     replies,
     restored_pairs,
+    senders_of,
     tier_stage,
     tiers_by_endpoint,
     uncertain_pairs,
@@ -62,6 +63,7 @@ from waypost.policy.reasons import Reason
 ACCEPTED = "accepted"
 RESULT_FILE = "backtest.json"
 _SENDERS_SHOWN = 20
+_RIGHTS = ("patternSenders",)
 
 
 # The result
@@ -179,7 +181,8 @@ def replay(
         tiers = TierResult(rows, tiers_by_endpoint(rows).toArrow())  # round trip 6
 
     # Stage 3, by recipient.
-    endpoints = KeySet(events.sparkSession, _affected_endpoints(affected, rated, tiers))
+    keys = _affected_endpoints(affected, rated, tiers, by_tier=timeline.evicts_by_tier())
+    endpoints = KeySet(events.sparkSession, keys)
     inboxes = rated.rows.where(F.lit(False)).withColumn("new_reason", F.lit(""))
     if endpoints.count:
         rows = inbox_rows(
@@ -190,6 +193,9 @@ def replay(
             with_leases=timeline.evicts(),
             with_redrives=affected.has_redrives,
         )
+        if timeline.evicts_by_tier():
+            passed, restored = rated.passed(events), restored_pairs(events)
+            rows = rows.unionByName(contact_rows(passed, restored, endpoints, columns))
         inboxes = inbox_stage(tiers.replace(rows), timeline, endpoints, output_columns)
         if output_columns:
             cache.keep(inboxes)  # read twice: by the summary and for the output
@@ -205,7 +211,8 @@ def screen(
     by_endpoint = screen_endpoints(pairs, shortcut=shortcut)
     # One after the other: the second query reads the pairs from the cache.
     totals = sum_up(by_sender).collect()[0].asDict()  # round trip 1
-    endpoints = collect_keys(by_endpoint, "endpoint", "redriven", "affected")  # round trip 2
+    columns = ("redriven", "fills_up", "affected")
+    endpoints = collect_keys(by_endpoint, "endpoint", *columns)  # round trip 2
     require_capacity(totals["affected"])
     senders = NO_KEYS
     if totals["affected"]:
@@ -240,11 +247,19 @@ def _arrivals_of_uncertain_tier(
     return of_pairs(rated.passed(events), pairs), of_pairs(restored_pairs(events), pairs)
 
 
-def _affected_endpoints(affected: Affected, rated: RateResult, tiers: TierResult) -> pa.Table:
-    """Return the keys of endpoints that screening, rate limits or tiers found affected."""
+def _affected_endpoints(
+    affected: Affected, rated: RateResult, tiers: TierResult, *, by_tier: bool
+) -> pa.Table:
+    """Return the keys of endpoints that screening, rate limits or tiers found affected.
+
+    If evictions depend on tiers, a full inbox is affected by what its owner wrote to others.
+    """
     known = affected.endpoints
     by_stages = distinct_keys(endpoints_of(rated.changed), tiers.endpoints())
-    return distinct_keys(known.filter(known["affected"]), common_keys(known, by_stages))
+    found = [known.filter(known["affected"]), common_keys(known, by_stages)]
+    if by_tier:
+        found.append(common_keys(known.filter(known["fills_up"]), senders_of(rated.changed)))
+    return distinct_keys(*found)
 
 
 # The summary
@@ -306,7 +321,7 @@ def _notes(timeline: SettingsTimeline, counted: int) -> list[str]:
         notes.append(
             f"{counted:,} rejections in floods are only counted in the journal; not replayed"
         )
-    notes.extend(
-        f"{path} is not replayed: no decision depends on it" for path in timeline.ignored_settings()
-    )
+    for path in timeline.ignored_settings():
+        reason = "no more than access rules are" if path in _RIGHTS else "no decision depends on it"
+        notes.append(f"{path} is not replayed: {reason}")
     return notes

@@ -36,12 +36,12 @@ class Replay:
 
     def changes(self) -> DataFrame:
         """Return the arrivals whose decision changed, with `new_reason`."""
-        rows, passed, limited = self.rated.rows, F.col("passed"), F.col("limited")
+        rows, reason = self.rated.rows, F.col("sender_reason")
         # An arrival that passes now and has an endpoint is among the results of its inbox.
         nowhere = F.col("endpoint") == ""
         return self._union(
-            (rows.where(~passed & ~limited), F.lit(LIMITED)),
-            (rows.where(passed & limited & nowhere), F.lit("")),
+            (rows.where((reason != "") & (reason != F.col("old_reason"))), reason),
+            (rows.where((reason == "") & F.col("limited") & nowhere), F.lit("")),
             (self.inboxes.where("new_reason != old_reason"), F.col("new_reason")),
         )
 
@@ -55,8 +55,8 @@ class Replay:
             (arrivals_of(events).where("not_replayed"), recorded),
             (unaffected.where(F.col("limited") | nowhere), recorded),
             (self.endpoints.exclude(passed, by="endpoint"), recorded),
-            (rated.rows.where(~F.col("passed")), F.lit(LIMITED)),
-            (rated.rows.where(F.col("passed") & nowhere), F.lit("")),
+            (rated.rows.where("sender_reason != ''"), F.col("sender_reason")),
+            (rated.rows.where((F.col("sender_reason") == "") & nowhere), F.lit("")),
             (self.inboxes, F.col("new_reason")),
         )
         return _as_decisions(rows)

@@ -17,6 +17,7 @@ from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
 from waypost.policy.breakers import CircuitBreakers
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy
+from waypost.policy.tiers import UNKNOWN, sender_tier
 
 
 class InboxEvent(IntEnum):
@@ -37,6 +38,9 @@ class InboxEvent(IntEnum):
     EVICTED = 9
     REDRIVEN = 10
     BREAKER_RESET = 11
+    CONTACTED = 12
+    """The recipient wrote to a sender, which is the key of the row. Sorts after an arrival that is
+    the same event: a message to oneself."""
 
 
 LAST_ARRIVAL = int(InboxEvent.DEAD_LETTERED)
@@ -56,13 +60,15 @@ cannot be exceeded)."""
 
 
 class ReplayMessage:
-    """A message in the replayed mailbox. `ttl_ms` is the time it expires at."""
+    """A message in the replayed mailbox. `ttl_ms` is the time it expires at, `tier` the tier of
+    its sender on arrival."""
 
-    __slots__ = ("counterfactual", "leased", "probe", "sender", "size", "ttl_ms")
+    __slots__ = ("counterfactual", "leased", "probe", "sender", "size", "tier", "ttl_ms")
 
-    def __init__(self, sender: str, size: int, ttl_ms: int) -> None:
+    def __init__(self, sender: str, size: int, tier: int, ttl_ms: int) -> None:
         self.sender = sender
         self.size = size
+        self.tier = tier
         self.ttl_ms = ttl_ms
         self.leased = False
         self.probe = False
@@ -97,6 +103,8 @@ class ReplayInbox:
         """Whether a handler was waiting when history last accepted a message."""
         self._recorded: dict[str, ReplayMessage] = {}
         """The messages that history stored and may redrive, whether the replay has them or not."""
+        self._contacted_ms: dict[str, int] = {}
+        """When the recipient last wrote to each sender; filled only if evictions depend on it."""
         self._arrival = _Arrival()
         self._breakers = CircuitBreakers()
         self._enter_period()
@@ -109,19 +117,20 @@ class ReplayInbox:
             InboxEvent.EVICTED: self._keep_evicted,
             InboxEvent.REDRIVEN: self._redrive,
             InboxEvent.BREAKER_RESET: self._reset_breaker,
+            InboxEvent.CONTACTED: self._contact,
         }
 
     def replay(self, rows: Iterable[Row]) -> Iterator[str]:
         """Apply rows in order. Yield for each arrival why it is rejected, or "" if accepted."""
         handlers, in_force = self._handlers, self._in_force
         for row in rows:
-            seq, at_ms, event, size, _, ttl_ms, key, sender, _, _ = row
+            seq, at_ms, event, size, tier, ttl_ms, key, sender, _, _ = row
             if seq >= in_force.until_seq:
                 self._enter_period(seq)
             if event <= LAST_ARRIVAL:
                 yield self._arrive(row)
             elif event == _RATE_LIMITED:
-                self._recorded[key] = ReplayMessage(sender, size, ttl_ms)
+                self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms)
             else:
                 handlers[event](key, at_ms)
 
@@ -137,21 +146,23 @@ class ReplayInbox:
 
     def _arrive(self, row: Row) -> str:
         _, at_ms, event, size, tier, ttl_ms, key, sender, deferred, budget = row
+        arrival, settings = self._arrival, self._in_force.settings
         if event == _ACCEPTED:
             self._deferred = deferred
+        if not settings.qos.enabled:
+            tier = UNKNOWN
         if event != _REJECTED:
-            self._recorded[key] = ReplayMessage(sender, size, ttl_ms)
+            self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms)
         if at_ms > self._next_expiry_ms:
             self._expire_counterfactual(at_ms)
-        arrival, settings = self._arrival, self._in_force.settings
         arrival.sender, arrival.size, arrival.tier = sender, size, tier
         arrival.budget = _SUFFICIENT if budget is None else self._budget(budget, ttl_ms)
         verdict = admit_delivery(arrival, self.occupancy, self._breakers, settings, at_ms)
         if verdict.evict_bytes:
-            self._make_room(verdict)
+            self._make_room(verdict, at_ms)
         if verdict.reason is not None:
             return verdict.reason.value
-        message = ReplayMessage(sender, size, ttl_ms)
+        message = ReplayMessage(sender, size, tier, ttl_ms)
         message.probe = verdict.probe and self._deferred
         self._add(key, message)
         if event != _ACCEPTED:
@@ -174,10 +185,16 @@ class ReplayInbox:
             call_budget_remaining=recorded["calls"],
         )
 
-    def _make_room(self, verdict: DeliveryVerdict) -> None:
+    def _make_room(self, verdict: DeliveryVerdict, at_ms: int) -> None:
         pending = [(key, one) for key, one in self.messages.items() if not one.leased]
         sizes = [(message.sender, message.size) for _, message in pending]
-        for position in make_room(verdict, _ENDPOINT, sizes, self._breakers):
+        qos, tiers = self._in_force.settings.qos, dict[str, int]()
+        if qos.overflow == "evict_least_known":
+            for sender, _ in sizes:
+                contacted_ms = self._contacted_ms.get(sender)
+                window_ms = qos.bidirectional_window_ms
+                tiers[sender] = sender_tier(sender, at_ms, contacted_ms, at_ms, window_ms)
+        for position in make_room(verdict, self._arrival, sizes, tiers, self._breakers):
             self._discard(pending[position][0])
 
     # Recorded events of messages
@@ -214,10 +231,14 @@ class ReplayInbox:
     def _redrive(self, key: str, at_ms: int) -> None:
         recorded = self._recorded.get(key)
         if recorded is not None:
-            self._add(key, ReplayMessage(recorded.sender, recorded.size, recorded.ttl_ms))
+            sender, size, tier = recorded.sender, recorded.size, recorded.tier
+            self._add(key, ReplayMessage(sender, size, tier, recorded.ttl_ms))
 
     def _reset_breaker(self, key: str, at_ms: int) -> None:
         self._breakers.reset(_ENDPOINT)
+
+    def _contact(self, sender: str, at_ms: int) -> None:
+        self._contacted_ms[sender] = max(at_ms, self._contacted_ms.get(sender, at_ms))
 
     # The mailbox
 
@@ -225,12 +246,12 @@ class ReplayInbox:
         if key in self.messages:
             self._remove(key)  # an id occurs once in a mailbox
         self.messages[key] = message
-        self.occupancy.add(message.sender, message.size)
+        self.occupancy.add(message.sender, message.size, message.tier)
 
     def _remove(self, key: str) -> ReplayMessage | None:
         message = self.messages.pop(key, None)
         if message is not None:
-            self.occupancy.remove(message.sender, message.size)
+            self.occupancy.remove(message.sender, message.size, message.tier)
             if message.counterfactual:
                 del self._counterfactual[key]
         return message

@@ -70,7 +70,9 @@ def inbox_stage(
         columns=result,
         only_changed=not output_columns,
     )
-    decided = partition_by_key(narrow).mapInArrow(decide, schema)
+    # A message to oneself is two rows of one event.
+    then_by = ("event",) if timeline.evicts_by_tier() else ()
+    decided = partition_by_key(narrow, *then_by).mapInArrow(decide, schema)
     return endpoints.restore(decided, by="endpoint")
 
 
@@ -125,15 +127,42 @@ def inbox_rows(
     recorded = _recorded_rows(own_events, (*columns, "sort_key"), with_leases)
     arrivals = rated.rows.where(F.col("endpoint") != "")
     arrivals = endpoints.select(arrivals, by="endpoint")
+    passed = F.col("sender_reason") == ""
     parts = [
         rated.senders.exclude(recorded, by="sender"),
-        _with_event(arrivals.where("passed"), _arrival_event()).select(*recorded.columns),
+        _with_event(arrivals.where(passed), _arrival_event()).select(*recorded.columns),
     ]
     if with_redrives:
-        stored = F.col("old_reason").isin("", *DEAD_LETTERED)
-        limited = arrivals.where(~F.col("passed") & stored)
+        stored = F.col("old_reason").isin("", *DEAD_LETTERED) & F.col("kept")
+        limited = arrivals.where(~passed & stored)
         parts.append(_with_event(limited, _lit(InboxEvent.RATE_LIMITED)).select(*recorded.columns))
     return reduce(DataFrame.unionByName, parts)
+
+
+def contact_rows(
+    passed: DataFrame, restored: DataFrame, endpoints: KeySet, columns: Iterable[str]
+) -> DataFrame:
+    """Return a row for each time that one of `endpoints` wrote to a sender.
+
+    `passed` are all arrivals within their sender's rate limit that have an endpoint, `restored` the
+    restored pairs. The rows have the columns of `inbox_rows`.
+    """
+    key = ("relay", "seq", "at_ms", "sender", "endpoint")
+    both = passed.select(*key).unionByName(restored.select(*key))
+    turned = both.select(
+        "relay",
+        "seq",
+        "at_ms",
+        F.col("sender").alias("endpoint"),
+        F.col("endpoint").alias("message_key"),
+        _lit(InboxEvent.CONTACTED).alias("event"),
+    )
+    rows = endpoints.select(turned, by="endpoint")
+    types = passed.schema
+    missing = {
+        name: F.lit(None).cast(types[name].dataType) for name in columns if name not in rows.columns
+    }
+    return rows.withColumns(missing).select(*columns, "sort_key", "event", "message_key")
 
 
 def _recorded_rows(events: DataFrame, columns: Iterable[str], with_leases: bool) -> DataFrame:
@@ -166,7 +195,10 @@ def _arrival_event() -> Column:
     old_reason = F.col("old_reason")
     return (
         F.when(old_reason == "", _lit(InboxEvent.ACCEPTED))
-        .when(old_reason.isin(*DEAD_LETTERED), _lit(InboxEvent.DEAD_LETTERED))
+        .when(
+            old_reason.isin(*DEAD_LETTERED) & F.col("kept"),
+            _lit(InboxEvent.DEAD_LETTERED),
+        )
         .otherwise(_lit(InboxEvent.REJECTED))
     )
 

@@ -106,9 +106,12 @@ def pack(key_id: str, seq: str) -> Column:
     return F.shiftleft(key_id, SEQ_BITS).bitwiseOR(F.col(seq))
 
 
-def partition_by_key(rows: DataFrame) -> DataFrame:
-    """Put the rows of each key into one partition, and sort each partition by `sort_key`."""
-    return rows.repartition(_key_id()).sortWithinPartitions("sort_key")
+def partition_by_key(rows: DataFrame, *then_by: str) -> DataFrame:
+    """Put the rows of each key into one partition, and sort each partition by `sort_key`.
+
+    Rows with the same key and `seq` are sorted by `then_by`; without it, sorting is faster.
+    """
+    return rows.repartition(_key_id()).sortWithinPartitions("sort_key", *then_by)
 
 
 def _key_id() -> Column:

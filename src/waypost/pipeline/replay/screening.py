@@ -19,12 +19,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.events import ARRIVALS
-from waypost.pipeline.replay.arrivals import is_arrival, with_arrival_columns
+from waypost.pipeline.replay.arrivals import LIMITED, TOO_WIDE, is_arrival, with_arrival_columns
 from waypost.pipeline.replay.keys import KeySet
 from waypost.pipeline.replay.settings_timeline import SettingsTimeline
 from waypost.policy.breakers import CircuitState
 from waypost.policy.reasons import Reason
-from waypost.policy.reserved_names import RELAY
+from waypost.policy.reserved_names import ANONYMOUS, RELAY
 
 _OTHER_KINDS = ("failed", "breaker", "evicted", "redriven", "endpoint")
 _UNLIMITED = 1 << 62
@@ -37,7 +37,7 @@ class Affected:
     """The result of screening.
 
     `pairs` are the facts by pair, and `totals` those of `sum_up`. `senders` are those to replay.
-    `endpoints` are all in the journal: relay, name, redriven, affected.
+    `endpoints` are all in the journal: relay, name, redriven, fills_up, affected.
     """
 
     pairs: DataFrame
@@ -70,7 +70,7 @@ def screen_senders(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
         pairs.where(F.col("sender").isNotNull())
         .groupBy("relay", "sender")
         .agg(
-            F.max("rate_differs").alias("differs"),
+            F.max("differs_for_sender").alias("differs"),
             F.max("rate_unknown").alias("unknown"),
             F.min("limit").alias("limit"),
             *(F.sum(name).alias(name) for name in ("publishes", *COUNTS)),
@@ -85,13 +85,15 @@ def screen_senders(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
 def screen_endpoints(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
     """Return by relay and endpoint: `affected`, and the number of `redriven` messages.
 
-    Includes every endpoint in the journal. Without `shortcut`, all are affected.
+    `fills_up`: an arrival found the inbox full, and may have evicted messages. Includes every
+    endpoint in the journal. Without `shortcut`, all are affected.
     """
     facts = (
         pairs.where(F.col("endpoint") != "")
         .groupBy("relay", "endpoint")
         .agg(
             *(F.max(name).alias(name) for name in ("differs", "evicts", "breaks", "breaker_new")),
+            F.max("fills_up").alias("fills_up"),
             *(F.max(name).alias(name) for name in ("depth_most", "size_most")),
             *(F.sum(name).alias(name) for name in ("redriven", "failures")),
             *(F.min(name).alias(name) for name in ("threshold", "bytes_max")),
@@ -108,7 +110,7 @@ def screen_endpoints(pairs: DataFrame, *, shortcut: bool = True) -> DataFrame:
     )
     if not shortcut:
         affected = F.lit(True)
-    return facts.select("relay", "endpoint", "redriven", affected.alias("affected"))
+    return facts.select("relay", "endpoint", "redriven", "fills_up", affected.alias("affected"))
 
 
 def sum_up(senders: DataFrame) -> DataFrame:
@@ -124,19 +126,24 @@ def sum_up(senders: DataFrame) -> DataFrame:
 
 
 def _facts_about_senders() -> list[Column]:
-    limited, over = F.col("limited"), F.col("rate_count") >= F.col("limit")
+    limited, over = F.col("old_reason") == LIMITED, F.col("rate_count") >= F.col("limit")
     single = F.col("is_arrival")
     replayed = single & ~F.col("not_replayed")
     exempt = ~F.col("rate_on") | (F.col("sender") == RELAY)
     differs = (
-        F.when(exempt, limited)
+        # Two windows decide about a sender without a key, and only one of them was recorded.
+        F.when(F.col("sender") == ANONYMOUS, ~F.col("rate_same"))
+        .when(exempt, limited)
         .when(F.col("rate_exact"), limited != over)
         .when(F.col("rate_bounded"), limited | over)
         .otherwise(limited)
     )
+    # A publish rejected for its fan-out stays so: which endpoints it matched was not recorded.
+    decided_wide = F.col("old_reason").isin(LIMITED, TOO_WIDE)
+    wide = ~decided_wide & (F.col("parts") > F.coalesce("fanout_max", F.lit(_UNLIMITED)))
     only_counted = F.col("kind").isin(*ARRIVALS) & ~single
     return [
-        F.max(replayed & differs).alias("rate_differs"),
+        F.max(replayed & (differs | wide)).alias("differs_for_sender"),
         F.max(replayed & ~exempt & ~F.col("rate_bounded")).alias("rate_unknown"),
         F.min("limit").alias("limit"),
         F.count_if(replayed & (F.col("part") == 0)).alias("publishes"),
@@ -161,6 +168,7 @@ def _facts_about_endpoints() -> list[Column]:
     return [
         F.max(replayed & (expected_reason() != F.col("old_reason"))).alias("differs"),
         F.max((kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
+        F.max(replayed & F.coalesce(_inbox_full(), F.lit(True))).alias("fills_up"),
         F.max(kind == "breaker").alias("breaks"),
         F.max(~F.col("breaker_known")).alias("breaker_new"),
         F.count_if((kind == "failed") & (F.col("via") == "handler")).alias("failures"),
@@ -187,7 +195,7 @@ def expected_reason() -> Column:
     over_quota = F.when(F.col("quota_known"), recorded).otherwise(upper_bound)
     # A rejection by quota can be repeated only in the tier it was decided in.
     unclear = (F.col("old_reason") == Reason.QUOTA_EXCEEDED.value) & ~F.col("tier_known")
-    full = F.col("qos_on") & (_bytes_after() > F.col("inbox_max"))
+    full = _inbox_full()
     no_victims = F.col("inbox_same") & (F.col("old_reason") == Reason.BACKPRESSURE.value)
     rejected_when_full = F.col("inbox_rejects") | (size > F.col("inbox_max")) | no_victims
     return (
@@ -196,10 +204,36 @@ def expected_reason() -> Column:
         .when(full & rejected_when_full, Reason.BACKPRESSURE.value)
         .when(full & ~F.col("inbox_same"), F.lit(_UNCLEAR))  # other messages are evicted
         .when(F.col("qos_on") & over_quota, Reason.QUOTA_EXCEEDED.value)
+        .when(_share_used_up(), Reason.QUOTA_EXCEEDED.value)
+        .when(_share_unclear(), F.lit(_UNCLEAR))
         .when(F.col("breaker_known") & _breaker_rejects(), Reason.CIRCUIT_OPEN.value)
         .when(_budget_exceeded(), Reason.BUDGET_EXCEEDED.value)
         .otherwise("")
     )
+
+
+def _share_used_up() -> Column:
+    """Return whether the share of strangers rejects the arrival, whose own quota does not.
+
+    What strangers had in the mailbox was not recorded. While their share is the same, the recorded
+    decision holds.
+    """
+    recorded = F.col("old_reason") == Reason.QUOTA_EXCEEDED.value
+    return F.col("qos_on") & F.col("share_same") & (F.col("tier") == 1) & recorded
+
+
+def _share_unclear() -> Column:
+    """Return whether another share may reject the arrival: not if the mailbox fits into it."""
+    may_be_stranger = ~F.col("tier_known") | (F.col("tier") == 1)
+    limited = F.col("share_count") < _UNLIMITED
+    fits = (F.col("depth") < F.col("share_count")) & (_bytes_after() <= F.col("share_bytes"))
+    doubtful = may_be_stranger & limited & ~F.coalesce(fits, F.lit(False))
+    return F.col("qos_on") & ~F.col("share_same") & doubtful
+
+
+def _inbox_full() -> Column:
+    """Return whether the arrival does not fit into its inbox; null if unknown."""
+    return F.col("qos_on") & (_bytes_after() > F.col("inbox_max"))
 
 
 def _depth_bytes_known() -> Column:

@@ -27,11 +27,13 @@ _UNLIMITED = 1 << 62
 # reads, and no setting that the state depends on has changed.
 SETTINGS_COLUMNS = columns(
     """
-    settings_id int, rate_on boolean, rate_exact boolean, rate_bounded boolean, rate_max bigint,
+    settings_id int, rate_on boolean, rate_same boolean, rate_exact boolean, rate_bounded boolean,
+    rate_max bigint,
     cap bigint, qos_on boolean, quota_known boolean, tier_known boolean, window_ms bigint,
     count_1 bigint, bytes_1 bigint, count_2 bigint, bytes_2 bigint, count_3 bigint, bytes_3 bigint,
+    share_count bigint, share_bytes bigint, share_same boolean,
     inbox_max bigint, inbox_known boolean, inbox_same boolean, inbox_rejects boolean,
-    breaker_known boolean, threshold bigint, hops bigint, hops_recorded bigint
+    breaker_known boolean, threshold bigint, hops bigint, hops_recorded bigint, fanout_max bigint
     """
 )
 
@@ -40,6 +42,7 @@ _PERIOD_COLUMNS = columns("period_relay string, first_seq bigint, end_seq bigint
 # Paths in `config.json` that the replay applies; a change of any other is reported.
 _APPLIED = (
     "maxHops",
+    "maxFanout",
     "qos",
     "reliability.rateLimit",
     "reliability.circuitBreaker",
@@ -127,7 +130,14 @@ class SettingsTimeline:
     def evicts(self) -> bool:
         """Return whether any replayed settings evict messages to make room."""
         return any(
-            period.replayed.qos.enabled and period.replayed.qos.overflow == "evict_heaviest"
+            period.replayed.qos.enabled and period.replayed.qos.overflow != "reject"
+            for period in self.distinct
+        )
+
+    def evicts_by_tier(self) -> bool:
+        """Return whether evictions depend on the tiers of senders under any replayed settings."""
+        return any(
+            period.replayed.qos.enabled and period.replayed.qos.overflow == "evict_least_known"
             for period in self.distinct
         )
 
@@ -251,11 +261,14 @@ def _column_values(settings_id: int, period: SettingsPeriod) -> tuple[object, ..
     quota_known = old.qos.enabled
     same_window = old.qos.bidirectional_window_ms == qos.bidirectional_window_ms
     inbox_known = quota_known and qos.enabled and old.qos.overflow == qos.overflow
+    same_victims = same_window or qos.overflow != "evict_least_known"
+    share = qos.strangers
     same_idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
     tiers = (qos.tier1, qos.tier2, qos.tier3)
     return (
         settings_id,
         rate.enabled,
+        rate == old_rate,
         old_rate.enabled and old_rate.window_secs == rate.window_secs,
         old_rate.enabled and old_rate.window_secs >= rate.window_secs,
         rate.max_per_window,
@@ -265,14 +278,18 @@ def _column_values(settings_id: int, period: SettingsPeriod) -> tuple[object, ..
         quota_known and same_window,
         qos.bidirectional_window_ms,
         *(limit for tier in tiers for limit in (tier.max_envelopes, tier.max_bytes)),
+        _UNLIMITED if share is None else share.max_envelopes,
+        _UNLIMITED if share is None else share.max_bytes,
+        quota_known and same_window and old.qos.strangers == share,
         qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
-        inbox_known and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
+        inbox_known and same_victims and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
         qos.overflow == "reject",
         old.circuit_breaker == circuit and same_idle,
         circuit.failure_threshold if circuit.enabled else _UNLIMITED,
         new.max_hops,
         old.max_hops,
+        new.max_fanout or None,
     )
 
 

@@ -151,6 +151,11 @@ def endpoints_of(pairs: pa.Table) -> pa.Table:
     return pairs.select(["relay", "endpoint"]).rename_columns(KEY)
 
 
+def senders_of(pairs: pa.Table) -> pa.Table:
+    """Return the keys of the senders of `pairs`, with duplicates."""
+    return pairs.select(["relay", "sender"]).rename_columns(KEY)
+
+
 def of_pairs(rows: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return the `rows` between the sender and the endpoint of one of `pairs`, either way."""
     both_ways = pairs.unionByName(_reversed(pairs)).distinct()

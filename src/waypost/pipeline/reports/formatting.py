@@ -107,11 +107,6 @@ def join_names(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def printable(text: str) -> str:
-    """Return `text` on one line, with unprintable characters as escapes."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
-
-
 def shorten(text: str, most: int) -> str:
     """Shorten `text` to `most` characters, in the middle: the ends distinguish names."""
     if len(text) <= most:

@@ -2,7 +2,7 @@
 
 import html
 
-from waypost.pipeline.reports.formatting import printable
+from waypost.wire.printable import printable
 
 # SVG elements without content: self-closing tags save a third of a drawing.
 _VOID = frozenset({"rect", "path", "line", "circle", "use"})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.pipeline.files import replace_file
+from waypost.pipeline.files import make_directory, replace_file
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import ReportData
 from waypost.pipeline.reports.page import render_page
@@ -33,7 +33,7 @@ def write_page(report: ReportData, out: str | Path) -> ReportSummary:
     """Write the page for `report` to `out`, whole or not at all. Raises `OSError`."""
     path = Path(out)
     page = render_page(report).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     replace_file(path, page)
     return ReportSummary(
         path=str(path),

@@ -10,10 +10,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from waypost.pipeline.reports.data import ReportData
-from waypost.pipeline.reports.formatting import printable
 from waypost.pipeline.reports.sections import all_sections
 from waypost.pipeline.reports.sections.headline import headline, highlights
 from waypost.pipeline.reports.sections.model import ReportTable
+from waypost.wire.printable import printable
 
 ROWS_MAX = 20
 

@@ -1,4 +1,9 @@
-"""Starts or joins the Spark session of a job: local, on a cluster, or over Spark Connect."""
+"""Starts or joins the Spark session of a job: local, on a cluster, or over Spark Connect.
+
+Rule 1  What a job writes is as private as the journal it was made from: files and directories of
+        the owner only, scratch files included.
+Rule 2  The ports of a local session listen on loopback and require a secret.
+"""
 
 import contextlib
 import os
@@ -14,11 +19,13 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
+from waypost.pipeline.files import LINE_MAX_BYTES
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
 LOCAL = "local[*]"
+SCRATCH = "spark.local.dir"
 JAVA_MIN = 17
 _JAVA_ADVICE = (
     "install one with `apt-get install openjdk-17-jre-headless` (Debian), `brew install"
@@ -33,6 +40,7 @@ _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _JVM = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+    " -XX:-UsePerfData"  # no file in /tmp/hsperfdata_USER that others can list
 )
 # Jobs need throughput, not short pauses. Java does not start with two collectors.
 _COLLECTOR = "-XX:+UseParallelGC"
@@ -89,13 +97,16 @@ def spark_session(
 
     `environment` is `os.environ`: Java is looked up there, and Spark's Python is set there.
     """
-    remote = choice.remote
-    session = _connect(remote, choice) if remote else _start(choice, environment)
-    try:
-        with contextlib.nullcontext() if choice.in_this_process else ship_packages(session):
-            yield session
-    finally:
-        session.stop()
+    with contextlib.ExitStack() as stack:
+        if choice.remote:
+            session = _connect(choice.remote, choice)
+        else:
+            scratch = stack.enter_context(_scratch_directory(choice, environment))
+            session = _start(choice, environment, scratch)
+        stack.callback(session.stop)
+        if not choice.in_this_process:
+            stack.enter_context(ship_packages(session))
+        yield session
 
 
 def _connect(remote: str, choice: SparkChoice) -> SparkSession:
@@ -112,16 +123,33 @@ def _connect(remote: str, choice: SparkChoice) -> SparkSession:
     return session
 
 
-def _start(choice: SparkChoice, environment: MutableMapping[str, str]) -> SparkSession:
+@contextlib.contextmanager
+def _scratch_directory(
+    choice: SparkChoice, environment: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """Yield the setting of a private directory for shuffles and spilled rows, and delete it.
+
+    A directory that the user has named is used as it is, and so is that of a cluster's machines.
+    """
+    if not choice.in_this_process or SCRATCH in choice.conf or "SPARK_LOCAL_DIRS" in environment:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="waypost-spark-", ignore_cleanup_errors=True) as path:
+        yield {SCRATCH: path}
+
+
+def _start(
+    choice: SparkChoice, environment: MutableMapping[str, str], scratch: Mapping[str, str]
+) -> SparkSession:
     require_java(environment)
     if choice.in_this_process:
         # The only way to tell Spark; it would use `python3` from the PATH.
         environment["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(choice.master).appName("waypost")
-    for name, value in _settings(choice, environment).items():
+    for name, value in {**scratch, **_settings(choice, environment)}.items():
         builder = builder.config(name, value)
     try:
-        with _quiet_launch(choice.verbose):
+        with _private_files(), _quiet_launch(choice.verbose):
             return builder.getOrCreate()
     except Exception as problem:
         raise SparkUnavailable(
@@ -133,6 +161,9 @@ def _start(choice: SparkChoice, environment: MutableMapping[str, str]) -> SparkS
 def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, str]:
     settings = {
         **_SESSION,
+        "spark.hadoop.fs.permissions.umask-mode": "077",
+        # Spark skips longer lines; it would hold a line of any length in memory.
+        "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(LINE_MAX_BYTES),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Skips recording the Python call site of every column expression.
@@ -163,6 +194,7 @@ def _local_settings(choice: SparkChoice) -> dict[str, str]:
         "spark.driver.memory": f"{_driver_memory_mb(cores)}m",
         "spark.driver.host": "127.0.0.1",  # no other machine connects to it
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.authenticate": "true",  # other users of this machine; Spark makes up a secret
         "spark.sql.shuffle.partitions": str(2 * cores),
         FIT_SHUFFLES: str(INITIAL_PARTITIONS not in choice.conf).lower(),
     }
@@ -179,6 +211,16 @@ def _driver_memory_mb(cores: int) -> int:
     except (ValueError, OSError):
         return 2048
     return max(1024, min(1024 * max(2, cores), total // 3))
+
+
+@contextlib.contextmanager
+def _private_files() -> Iterator[None]:
+    """Start the JVM, and with it Python's workers, so that they create files for the owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextlib.contextmanager

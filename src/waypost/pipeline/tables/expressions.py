@@ -45,7 +45,8 @@ def is_stored() -> Column:
 
 def leaves_message() -> Column:
     """Return whether an arrival left a message: stored, or rejected and dead-lettered."""
-    dead_lettered = is_rejected() & F.col("reason").isin(*sorted(DEAD_LETTERED))
+    kept = F.coalesce("kept", F.lit(True))
+    dead_lettered = is_rejected() & F.col("reason").isin(*sorted(DEAD_LETTERED)) & kept
     return is_stored() | dead_lettered
 
 

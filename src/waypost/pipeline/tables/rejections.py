@@ -11,7 +11,8 @@ NAME = "rejections"
 SCHEMA = columns(
     """
     day date, relay string, seq bigint, at timestamp, id string, sender string, subject string,
-    endpoint string, reason string, detail string, count bigint, tier int, retry_after_ms bigint
+    endpoint string, reason string, detail string, count bigint, tier int, retry_after_ms bigint,
+    kept boolean
     """
 )
 

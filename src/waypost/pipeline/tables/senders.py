@@ -22,15 +22,17 @@ NAME = "senders"
 SCHEMA = columns(
     """
     day date, relay string, sender string, publishes bigint, stored bigint, rejected bigint,
-    rate_limited bigint, quota_exceeded bigint, backpressure bigint, circuit_open bigint,
-    budget_exceeded bigint, access_denied bigint, bytes bigint, recipients bigint, answers bigint,
-    busiest_minute bigint, tier1 bigint, tier2 bigint, tier3 bigint
+    rate_limited bigint, fanout_exceeded bigint, quota_exceeded bigint, backpressure bigint,
+    circuit_open bigint, budget_exceeded bigint, access_denied bigint, bytes bigint,
+    recipients bigint, answers bigint, busiest_minute bigint, tier1 bigint, tier2 bigint,
+    tier3 bigint
     """
 )
 
 _GROUP = ("day", "relay", "sender")
 _REASONS = (
     Reason.RATE_LIMITED,
+    Reason.FANOUT_EXCEEDED,
     Reason.QUOTA_EXCEEDED,
     Reason.BACKPRESSURE,
     Reason.CIRCUIT_OPEN,

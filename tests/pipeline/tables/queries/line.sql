@@ -11,6 +11,7 @@ SELECT
         AS reason,
     coalesce(detail, '') AS detail, coalesce(retry_after_ms, 0) AS retry_after_ms,
     coalesce("count", 1) AS n, coalesce(since_us, 0) AS since_us,
+    coalesce(kept, true) AS kept,
     coalesce(was, 'pending') AS was, before, after, occasion, action,
     -- A counted line belongs to the minute in which the counting began, if that is the same day.
     date_trunc('minute', CASE
@@ -22,7 +23,8 @@ FROM read_json($files, format = 'newline_delimited', columns = {
     subject: 'VARCHAR', endpoint: 'VARCHAR', part: 'INTEGER', parts: 'INTEGER',
     reply_to: 'VARCHAR', parent: 'VARCHAR', size: 'BIGINT', budget: 'STRUCT(hop_count INTEGER)',
     tier: 'INTEGER', depth: 'BIGINT', depth_max: 'BIGINT', reason: 'VARCHAR', detail: 'VARCHAR',
-    retry_after_ms: 'BIGINT', "count": 'BIGINT', since_us: 'BIGINT', was: 'VARCHAR',
+    retry_after_ms: 'BIGINT', "count": 'BIGINT', since_us: 'BIGINT', kept: 'BOOLEAN',
+    was: 'VARCHAR',
     before: 'VARCHAR', after: 'VARCHAR', occasion: 'VARCHAR', action: 'VARCHAR'})
 WHERE kind <> 'commit';
 

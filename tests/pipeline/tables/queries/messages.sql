@@ -3,7 +3,7 @@ WITH story AS (
     SELECT *, kind IN ('accepted', 'rejected') AS arrives
     FROM line
     WHERE (kind = 'accepted' AND endpoint <> '')
-        OR (kind = 'rejected' AND reason = 'budget_exceeded')
+        OR (kind = 'rejected' AND reason = 'budget_exceeded' AND kept)
         OR kind IN ('leased', 'acked', 'returned', 'failed', 'expired', 'evicted', 'redriven')
 ), turns AS (
     SELECT *, sum(arrives::INTEGER) OVER (PARTITION BY endpoint, id ORDER BY seq) AS turn

@@ -90,7 +90,8 @@ def query_rejections(lake: Lake, period: Period) -> Rejections:
 
 def query_tiers(lake: Lake) -> list[TierTotal]:
     """Return arrivals at inboxes by tier. Messages rejected earlier have no tier."""
-    dead_lettered = F.col("reason").isin([str(one) for one in DEAD_LETTERED])
+    kept = F.coalesce("kept", F.lit(True))
+    dead_lettered = F.col("reason").isin([str(one) for one in DEAD_LETTERED]) & kept
     rejections = table(lake, "rejections").where(
         ~F.col("reason").isin([str(one) for one in UNCOUNTED])
     )

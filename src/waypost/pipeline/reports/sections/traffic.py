@@ -32,6 +32,7 @@ from waypost.pipeline.reports.sections.model import (
 
 REASONS = {
     "rate_limited": "rate limit",
+    "fanout_exceeded": "too many recipients",
     "backpressure": "mailbox full",
     "quota_exceeded": "sender quota",
     "circuit_open": "breaker open",
