@@ -1,8 +1,10 @@
-"""`./run bench flood`: the effect of a flood on agents that are not its target.
+"""`./run bench flood`: the effect of hostile crowds on agents that are not their target.
 
-Fifty agents talk in pairs through one served relay with default quotas. First alone, then while an
-unknown sender tries to send 10,000 messages to one of them. Measures the latency from `send` to the
-reply, and how many messages of the flooder were accepted.
+Fifty agents talk in pairs through one served relay with default settings. First alone, then while
+each of these attacks from a process of its own: an unknown sender with 10,000 messages for one of
+them; thousands of idle sockets; connections that send tiny WebSocket frames; batches of publishes
+to all endpoints, without a key and with many. Measures the latency from `send` to the reply, and
+how much the memory of the relay grows.
 """
 
 import argparse
@@ -10,31 +12,48 @@ import asyncio
 import contextlib
 import json
 import statistics
+import sys
 import tempfile
 import time
-from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers.served_relay import UNREACHED, WaypostServer
+from bench.crowds import CROWDS, FLOODER
+from bench.peers.served_relay import WaypostServer
 
 if TYPE_CHECKING:
     from waypost.client import Agent
 
 PEERS = 50
-ATTEMPTS = 10_000
 TALK_S = 12.0
-PAUSE_S = 0.25
-MARK = 1.5
-VICTIM = "agent.peer-0"
-CONFIG: dict[str, Any] = {
-    "storage": "journal",
-    # The agents send more than 100 messages a minute; quotas have their defaults.
-    "reliability": {"rateLimit": {"maxPerWindow": UNREACHED}},
+PAUSE_S = 0.7
+"""Each agent sends at most 86 messages a minute; the rate limit is 100."""
+REST_S = 3.0
+SAMPLE_S = 0.2
+RATIO_MARK = 1.5
+MEMORY_MARK_MB = 100
+TITLES = {
+    "sender": "one sender, 10,000 messages",
+    "idle": "5,000 idle sockets",
+    "frames": "tiny frames on 16 sockets",
+    "patterns": "patterns, in batches",
 }
+
+
+@dataclass(slots=True)
+class Phase:
+    """What the peers saw: latencies in ms, and growth of the relay's memory in MB."""
+
+    exchanges: int
+    p50_ms: float
+    p95_ms: float
+    ratio: float = 1.0
+    memory_growth_mb: float = 0.0
+    outcomes: dict[str, int] = field(default_factory=dict)
 
 
 def main() -> None:
@@ -42,30 +61,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench flood", description=__doc__)
     parser.add_argument("--seconds", type=float, default=TALK_S, help="length of each measurement")
     parser.add_argument(
+        "--crowd", action="append", choices=CROWDS, help="one crowd (repeatable; default: all)"
+    )
+    parser.add_argument(
         "--data-dir", type=Path, default=Path.cwd(), help="directory for the relay's files"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
+    crowds = options.crowd or list(CROWDS)
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
-        quiet, flooded, outcomes = asyncio.run(_run(options.seconds, Path(scratch)))
-    ratio = statistics.median(flooded) / statistics.median(quiet)
+        phases = asyncio.run(_run(options.seconds, Path(scratch), crowds))
     if options.json:
-        found = {"quiet_p50_ms": statistics.median(quiet), "ratio": ratio, "flooder": outcomes}
-        print(json.dumps(found, indent=2))
-        return
-    shown = Table(title=f"Request and reply of {PEERS} agents, ms")
-    for heading in ("", "messages", "p50", "p95"):
+        print(json.dumps({name: asdict(phase) for name, phase in phases.items()}, indent=2))
+    else:
+        _show(phases)
+
+
+def _show(phases: dict[str, Phase]) -> None:
+    shown = Table(title=f"Request and reply of {PEERS} agents, ms; memory of the relay, MB")
+    for heading in ("", "exchanges", "p50", "p95", "ratio", "memory"):
         shown.add_column(heading, justify="right" if heading else "left")
-    for name, times in (("quiet", quiet), ("during the flood", flooded)):
-        p95 = statistics.quantiles(times, n=20)[18]
-        shown.add_row(name, f"{len(times):,}", f"{statistics.median(times):.2f}", f"{p95:.2f}")
+    for name, phase in phases.items():
+        shown.add_row(
+            TITLES.get(name, name),
+            f"{phase.exchanges:,}",
+            f"{phase.p50_ms:.2f}",
+            f"{phase.p95_ms:.2f}",
+            f"{phase.ratio:.2f}",
+            f"{phase.memory_growth_mb:+.0f}",
+        )
     Console().print(shown)
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
-    Console().print(f"ratio of the medians {ratio:.2f} (mark: {MARK}); the flooder: {counts}")
+    for name, phase in phases.items():
+        if phase.outcomes:
+            counts = ", ".join(f"{count:,} {one}" for one, count in phase.outcomes.items())
+            Console().print(f"{TITLES[name]}: {counts}")
+    Console().print(f"marks: ratio of the medians {RATIO_MARK}, memory +{MEMORY_MARK_MB} MB")
 
 
-async def _run(seconds: float, scratch: Path) -> tuple[list[float], list[float], dict[str, int]]:
-    server = WaypostServer(CONFIG)
+async def _run(seconds: float, scratch: Path, crowds: list[str]) -> dict[str, Phase]:
+    server = WaypostServer({"storage": "journal"})
     await server.start(scratch)
     try:
         async with contextlib.AsyncExitStack() as stack:
@@ -76,17 +110,53 @@ async def _run(seconds: float, scratch: Path) -> tuple[list[float], list[float],
             pairs = list(zip(peers[::2], peers[1::2], strict=True))
             answering = [asyncio.create_task(_answer(second)) for _, second in pairs]
             await _talk(pairs, 2.0)  # raises their tiers
-            quiet = await _talk(pairs, seconds)
-            flooder = await stack.enter_async_context(server.agent("agent.flooder"))
-            outcomes: Counter[str] = Counter()
-            flooding = asyncio.create_task(_flood(flooder, outcomes))
-            flooded = await _talk(pairs, seconds)
-            flooding.cancel()
+            quiet = _phase(await _talk(pairs, seconds))
+            phases = {"quiet": quiet}
+            for crowd in crowds:
+                phases[crowd] = await _attack(server, crowd, pairs, seconds)
+                phases[crowd].ratio = phases[crowd].p50_ms / quiet.p50_ms
             for task in answering:
                 task.cancel()
-            return quiet, flooded, dict(outcomes)
+            return phases
     finally:
         server.stop()
+
+
+async def _attack(
+    server: WaypostServer, crowd: str, pairs: "list[tuple[Agent, Agent]]", seconds: float
+) -> Phase:
+    """Measure during one attack; rest afterwards, until its connections have ended."""
+    before = server.memory_bytes
+    command = (sys.executable, "-m", "bench.crowds", crowd, server.url)
+    attack = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    largest = asyncio.create_task(_largest_memory(server, before))
+    try:
+        await asyncio.sleep(1.0)  # until the crowd is there
+        phase = _phase(await _talk(pairs, seconds))
+    finally:
+        output, _ = await attack.communicate(b"stop\n")
+    phase.outcomes = json.loads(output)
+    await asyncio.sleep(REST_S)
+    largest.cancel()
+    phase.memory_growth_mb = (await largest - before) / 1e6
+    return phase
+
+
+async def _largest_memory(server: WaypostServer, largest: int) -> int:
+    """Return the largest memory of the relay until this task is cancelled."""
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            largest = max(largest, server.memory_bytes)
+            await asyncio.sleep(SAMPLE_S)
+    return largest
+
+
+def _phase(times: list[float]) -> Phase:
+    return Phase(len(times), statistics.median(times), statistics.quantiles(times, n=20)[18])
 
 
 async def _talk(pairs: "list[tuple[Agent, Agent]]", seconds: float) -> list[float]:
@@ -98,11 +168,7 @@ async def _talk(pairs: "list[tuple[Agent, Agent]]", seconds: float) -> list[floa
         while time.perf_counter() < end:
             begin = time.perf_counter()
             await agent.send(other.subject, {"how": "are you?"})
-            if agent.subject == VICTIM:
-                await _wait_for_reply(agent, other.subject)
-            else:
-                message = await agent.receive(timeout=30)
-                await message.ack()
+            await _wait_for_reply(agent, other.subject)
             times.append((time.perf_counter() - begin) * 1000)
             await asyncio.sleep(PAUSE_S)
 
@@ -111,25 +177,21 @@ async def _talk(pairs: "list[tuple[Agent, Agent]]", seconds: float) -> list[floa
 
 
 async def _wait_for_reply(agent: "Agent", other: str) -> None:
-    """Wait for the reply of `other`; messages of the flooder are not acknowledged."""
+    """Wait for the reply of `other`; messages of the one sender are not acknowledged."""
     while True:
-        message = await agent.receive(timeout=30)
+        message = await agent.receive(timeout=60)
         if message.sender == other:
             await message.ack()
             return
+        if message.sender != FLOODER:
+            await message.ack()
 
 
 async def _answer(agent: "Agent") -> None:
     async for message in agent:
-        await agent.send(message.sender, {"thanks": "well"})
+        if message.sender.startswith("agent.peer-"):
+            await agent.send(message.sender, {"thanks": "well"})
         await message.ack()
-
-
-async def _flood(agent: "Agent", outcomes: Counter[str]) -> None:
-    for begin in range(0, ATTEMPTS, 100):
-        wanted = [{"subject": VICTIM, "payload": begin + number} for number in range(100)]
-        for result in await agent.send_many(wanted):
-            outcomes["accepted" if result.delivered_to else str(result.rejected[0].reason)] += 1
 
 
 if __name__ == "__main__":

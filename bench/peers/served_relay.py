@@ -42,6 +42,7 @@ def open_config(storage: str) -> dict[str, object]:
             "tier3": UNLIMITED,
             "inboxMaxBytes": UNREACHED,
         },
+        "names": {"newPerMinute": UNREACHED, "newPerAddressMinute": UNREACHED},
     }
 
 
@@ -63,7 +64,7 @@ class WaypostServer:
         """Start the server on a free port."""
         self._process = process = ServerProcess("waypost", data_dir)
         data = process.directory / "data"
-        data.mkdir()
+        data.mkdir(mode=0o700)
         (data / "config.json").write_text(json.dumps(self._config))
         command = [sys.executable, "-m", "waypost", "serve", "--port", "0", "--data-dir", str(data)]
         process.start(command)

@@ -4,6 +4,7 @@ import polars as pl
 
 _REASONS = (
     "rate_limited",
+    "fanout_exceeded",
     "quota_exceeded",
     "backpressure",
     "circuit_open",

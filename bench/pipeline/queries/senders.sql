@@ -5,6 +5,7 @@ WITH minutes AS (
         count(*) FILTER (kind = 'accepted' AND endpoint <> '') AS stored,
         sum(if(kind = 'rejected', n, 0)) AS rejected,
         sum(if(reason = 'rate_limited', n, 0)) AS rate_limited,
+        sum(if(reason = 'fanout_exceeded', n, 0)) AS fanout_exceeded,
         sum(if(reason = 'quota_exceeded', n, 0)) AS quota_exceeded,
         sum(if(reason = 'backpressure', n, 0)) AS backpressure,
         sum(if(reason = 'circuit_open', n, 0)) AS circuit_open,
