@@ -27,6 +27,7 @@ prints the version.
 | 1 | failure, or a problem was found |
 | 2 | invalid command or input |
 | 3 | `send`, `request`: the message was rejected, or no endpoint matched |
+| 4 | the relay stopped because its journal could not be written: start it again |
 
 An error is one sentence on stderr. A traceback is a bug.
 
@@ -38,11 +39,12 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
 `--ack`, `explain`, `endpoints`, `stats`, `dead-letters list`, `config check`, `config show`,
-`rules list`, `verify` without `--repair`. `config save`, `rules add` and `rules remove` also work
-then, and the relay applies the change at once. The others open the relay themselves, and fail with
-exit code 1 while another process has it: `send`, `inbox --ack`, `dead-letters redrive`,
-`dead-letters purge`, `verify --repair`, `rebuild`. They use the directory's `config.json` over the
-defaults; settings that your program passes to `Relay` are unknown to them.
+`rules list`, `names list`, `verify` without `--repair`. `config save`, `rules add` and
+`rules remove` also work then, and the relay applies the change at once. The others open the relay
+themselves, and fail with exit code 1 while another process has it: `send`, `inbox --ack`,
+`dead-letters redrive`, `dead-letters purge`, `names bind`, `names unbind`, `verify --repair`,
+`rebuild`. They use the directory's `config.json` over the defaults; settings that your program
+passes to `Relay` are unknown to them.
 
 ## On a served relay
 
@@ -57,15 +59,20 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 
 | command | credentials |
 |---|---|
-| `send` | an agent's keys, the operator's token, or none if the relay accepts anonymous messages |
+| `send` | an agent's keys, or none if the relay accepts anonymous messages; with \
+`--sender _operator` the operator's token |
 | `listen`, `request`, `mcp` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
 | `explain` | the operator's token for every message and every check; an agent's keys for its own \
 messages |
-| `endpoints`, `stats`, `dead-letters`, `config`, `rules` | the operator's token |
+| `endpoints`, `stats`, `dead-letters`, `config`, `rules`, `names` | the operator's token |
 
 An agent's keys are read from the file given with `--key`, or else from where `waypost keys new`
 saved them.
+
+The operator's token is sent only with commands that need it, only over TLS or to this machine
+(`--allow-plain-http` lifts that), and only to the address of the relay that first accepted it,
+which is remembered in `~/.config/waypost/operator-relays.json` (`--new-address` adds another).
 """
 
 OUTPUT = {
@@ -245,10 +252,19 @@ JSON = {
     ),
     "rules list": JsonOutput(
         {
-            "`rules`": "in the order in which they are applied: `from`, `to`, `action`, `priority`",
+            "`rules`": "in the order in which they are applied: `from`, `to`, `action`, `priority`,"
+            " and `fromKey` if the rule names a key",
             "`problem`": "why the rules file cannot be used; everything is denied then",
         },
         after="`rules add` and `rules remove` print the same fields, after the change.",
+    ),
+    "names list": JsonOutput(
+        {
+            "`names`": "sorted by `subject`: `public_key` and `bound_at` of its owner;"
+            " `by_operator`, whether the operator bound it; `unused`, whether it may expire;"
+            " `connected`, null on a data directory",
+        },
+        after="`names bind` and `names unbind` print the fields of one name.",
     ),
     "keys new": JsonOutput(
         {

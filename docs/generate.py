@@ -37,6 +37,10 @@ GROUPS = {
     "backpressure": "Messages per mailbox. [policies.md](../policies.md#backpressure)",
     "qos": "The share of an inbox that one sender may fill."
     " [policies.md](../policies.md#tiers-and-quotas)",
+    "redelivery": "Messages that were not acknowledged. [policies.md](../policies.md#redelivery)",
+    "names": "Names that agents of a served relay may bind."
+    " [serving.md](../serving.md#reserved-and-closed-names)",
+    "signals": "Signals between agents of a served relay. [policies.md](../policies.md#signals)",
     "housekeeping": "Retention and cleanup. [storage.md](../storage.md#retention)",
 }
 MEANINGS = {
@@ -48,12 +52,21 @@ MEANINGS = {
     "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",
     "leaseTimeoutMs": "time until an unacknowledged lease is returned",
+    "patternSenders": "senders that may publish to patterns; `authenticated` are all but"
+    " `_anonymous`; a served relay has `authenticated`",
+    "maxFanout": "most endpoints that one publish may match, 0: no limit; a served relay has 100",
     "watchFiles": "watch `config.json`, `access-rules.json` and drop-ins for changes; read at the"
     " start",
     "rateLimit.enabled": "whether senders have a rate limit",
     "rateLimit.windowSecs": "length of the window, in seconds",
     "rateLimit.maxPerWindow": "publishes of one sender per window",
+    "rateLimit.anonymousMaxPerWindow": "publishes of all senders without a key per window; each of"
+    " their networks also has `maxPerWindow`",
     "rateLimit.perSenderOverrides": "limits by sender prefix; the longest prefix wins",
+    "signals.windowSecs": "length of the windows, in seconds",
+    "signals.maxPerWindow": "signals of one sender per window",
+    "signals.maxPerPair": "signals of one sender to one agent per window",
+    "signals.maxBytes": "largest signal, as JSON",
     "circuitBreaker.enabled": "whether endpoints have circuit breakers",
     "circuitBreaker.failureThreshold": "consecutive failures that open it",
     "circuitBreaker.cooldownMs": "time until an open breaker allows a probe",
@@ -71,7 +84,21 @@ MEANINGS = {
     "qos.tier3.maxBytes": "bytes of an active sender in one inbox",
     "qos.bidirectionalWindowMs": "maximum age of both directions for tier 3",
     "qos.inboxMaxBytes": "bytes per inbox",
-    "qos.overflow": "evict from the heaviest sender of a full inbox, or reject",
+    "qos.overflow": "in a full inbox, evict from the least known and there the heaviest sender,"
+    " from the heaviest whatever its tier, or reject",
+    "qos.strangers": "messages and bytes of all unknown senders together in one inbox; `null` is"
+    " no such limit",
+    "redelivery.maxDeliveries": "failed deliveries that make a message a dead letter; 0: no end",
+    "redelivery.firstDelayMs": "delay of the second redelivery; the first is immediate, later ones"
+    " wait twice as long each",
+    "redelivery.maxDelayMs": "longest delay",
+    "names.policy": "who may bind a name: the first key; for reserved names only the operator;"
+    " for all names only the operator",
+    "names.reserved": "patterns of the names that `reserved` reserves",
+    "names.maxPerKey": "names that one key may hold",
+    "names.newPerMinute": "names that may be bound within a minute",
+    "names.newPerAddressMinute": "of those, from one IPv4 address or one IPv6 /64 network",
+    "names.unusedExpiryMs": "time until a name that was never used expires",
     "housekeeping.sweepIntervalMs": "interval between sweeps",
     "housekeeping.breakerIdleMs": "time until an idle breaker is dropped",
     "housekeeping.deadLetterRetentionMs": "retention of dead letters",
@@ -158,6 +185,11 @@ def _values_of(type_: inspect.Type) -> str:
             return f"integer, {_range(low, high)}"
         case inspect.FloatType(ge=low, le=high):
             return f"number, {_range(low, high)}"
+        case inspect.UnionType(types=(inspect.StructType(fields=fields), inspect.NoneType())):
+            names = " and ".join(f"`{field.encode_name}`" for field in fields)
+            return f"`null`, or an object with {names}"
+        case inspect.ListType(item_type=inspect.StrType(), max_length=most):
+            return f"list of up to {most:,} patterns"
         case inspect.DictType(value_type=values):
             return f"object, its values {_values_of(values)}"
         case _:
@@ -307,7 +339,7 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        return context.http_metrics.render(context.relay, 0).decode()
+        return context.http_metrics.render(context.relay, 0, context.hub.signals).decode()
 
 
 def _label_values(shown: str) -> list[str]:

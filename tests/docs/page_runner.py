@@ -158,7 +158,7 @@ class Reader:
 
     def _write(self, name: str, content: str) -> None:
         path = self._directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         path.chmod(0o700)
 

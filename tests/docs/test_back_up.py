@@ -79,7 +79,7 @@ async def all_mail(directory: Path) -> set[str]:
 async def test_a_copy_taken_under_load_holds_everything_confirmed_before(
     storage: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "relay").mkdir()
+    (tmp_path / "relay").mkdir(mode=0o700)
     (tmp_path / "relay" / "config.json").write_text(json.dumps({"storage": storage}))
     confirmed: set[str] = set()
     enough, over = asyncio.Event(), asyncio.Event()

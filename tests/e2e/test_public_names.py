@@ -149,7 +149,7 @@ def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> N
             "Budget",
             ["hop_count", "max_hops", "ancestor_chain", "ttl", "call_budget_remaining"],
         ),
-        ("AccessRule", ["from_", "to", "action", "priority"]),
+        ("AccessRule", ["from_", "to", "action", "priority", "from_key"]),
     ],
 )
 def test_values_have_the_documented_fields(struct: str, fields: list[str]) -> None:

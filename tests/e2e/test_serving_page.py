@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import typer.main
 
+from tests.cli.serve_process import serving
 from tests.e2e.test_readme import blocks, leaves, read
 from waypost import Settings
 from waypost.cli.app import app
 from waypost.policy import bounds
 from waypost.policy import reserved_names as reserved
 from waypost.policy.access import parse_rules
+from waypost.policy.names import DAY_MS
 from waypost.policy.settings import to_config_document
 from waypost.server import websocket
 from waypost.server.context import ServeOptions
@@ -25,6 +27,7 @@ from waypost.testing import ManualClock
 
 PAGE = "docs/serving.md"
 OPTIONS, RATE = ServeOptions(), SERVED_SETTINGS.rate_limit
+NAMES = SERVED_SETTINGS.names
 PAGES = (PAGE, "docs/configuration.md", "docs/http.md", "docs/wire-protocol.md", "docs/privacy.md")
 
 
@@ -56,13 +59,35 @@ def test_the_page_on_configuration_lists_the_defaults_of_a_served_relay() -> Non
     )
     usual = dict(leaves(to_config_document(Settings())))
     served = dict(leaves(to_config_document(SERVED_SETTINGS)))
-    differs = {key: str(value).lower() for key, value in served.items() if value != usual[key]}
+    differs = {key: str(value).lower() for key, value in served.items() if value != usual.get(key)}
     assert dict(rows) == differs
 
 
-def test_rules_on_the_page_are_valid() -> None:
-    [document] = blocks(PAGE, "json")
-    assert len(parse_rules(document.encode())) == 3
+@pytest.mark.process
+def test_names_and_rules_on_the_page_keep_strangers_out(tmp_path: Path) -> None:
+    settings, rules = blocks(PAGE, "json")
+    assert len(parse_rules(rules.encode())) == 3
+    (tmp_path / "names.json").write_text(settings)
+    commands = section(PAGE, "Identity").split("```sh\n")[-1].split("```")[0].splitlines()
+    assert len(commands) == 4
+    with serving(tmp_path, "--no-anonymous") as relay:
+        user, operator = relay.user(), relay.operator()
+        for line in commands:
+            words = line.replace("names.json", str(tmp_path / "names.json")).split()[1:]
+            if words[:2] == ["names", "bind"]:
+                words[3] = user.json("keys", "new", words[2])["public_key"]
+            operator(*words)
+        for rule in parse_rules(rules.encode()):
+            arguments = (rule.action, rule.from_, rule.to, "--priority", str(rule.priority))
+            operator("rules", "add", *arguments)
+        for sender in ("agent.web", "agent.ops.deploy"):
+            user("send", "agent.billing", "1", "--sender", sender)
+        user.create_keys("agent.ops.mallory", "agent.other")
+        reserved = user("send", "agent.billing", "1", "--sender", "agent.ops.mallory", exits=1)
+        assert "agent.ops.mallory is reserved" in reserved.stderr
+        denied = user("send", "agent.billing", "1", "--sender", "agent.other", exits=3)
+        assert "access_denied" in denied.stdout + denied.stderr
+        assert len(user.json("inbox", "agent.billing")["messages"]) == 2
 
 
 def test_tier_limits_on_the_page_are_the_defaults() -> None:
@@ -80,7 +105,7 @@ def test_tier_limits_on_the_page_are_the_defaults() -> None:
         f"at most {bounds.frame_overhead_max_bytes >> 10} KiB until then",
         f"once {bounds.outbox_max_operations:,} operations wait",
         f"after {OPTIONS.unconfirmed_max} messages or {bounds.unconfirmed_max_bytes >> 20} MiB",
-        f"up to {websocket.REJECTED_PAUSE_MAX_S:g} s a frame",
+        f"up to {bounds.rejected_pause_max_ms // 1000} s a frame",
         f"more than {bounds.unanswered_max_operations:,} operations",
         f"after {websocket.BROKEN_FRAMES_MAX} broken frames",
         f"408 after {BODY_WAIT_MAX_S:g} s",
@@ -89,7 +114,11 @@ def test_tier_limits_on_the_page_are_the_defaults() -> None:
         f"Up to {bounds.identities_max:,} subjects",
         f"at most {OPTIONS.mailboxes_made_max:,} by that way",
         f"good for {TOKEN_ALIVE_MS // 60_000} minutes",
-        f"cap of {SERVED_SETTINGS.backpressure.max_mailbox_size:,} messages",
+        f"{NAMES.max_per_key} for each key",
+        f"{NAMES.new_per_address_minute} a minute from one address",
+        f"{NAMES.new_per_minute} a minute in total",
+        f"expires {NAMES.unused_expiry_ms // DAY_MS} days after",
+        f"Above {bounds.crowded_identities_max:,} names it expires after an hour",
         f"{RATE.max_per_window} in {RATE.window_secs} s",
     ],
 )
@@ -111,7 +140,7 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        shown = context.http_metrics.render(context.relay, 0).decode()
+        shown = context.http_metrics.render(context.relay, 0, context.hub.signals).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named
     assert [name for name in sorted(named) if f"\n{name}" not in shown] == []

@@ -158,9 +158,12 @@ def test_the_worked_seal_follows_from_the_recipe_on_the_page() -> None:
         "nonce": derived[32:].hex(),
     }
     assert json.loads(sealed) == {
-        "waypost": "sealed-1",
+        "waypost": "sealed-2",
         "by": me.public_key,
         "ephemeral": to_text(once.public_key().public_bytes_raw()),
+        "sealed_at": 1767225600000,
+        "reply_to": "agent.web.refunds",
+        "parent": "order-16",
         "content": content,
         "signature": me.sign(info + b"\n" + content.encode()),
     }
@@ -203,7 +206,7 @@ def test_figures_in_the_prose_equal_the_code() -> None:
         f"at most {bounds.lease_max_messages:,} messages",
         f"{bounds.outbox_max_operations:,} operations waiting",
         f"beyond {bounds.unanswered_max_operations:,} the relay stops reading",
-        f"up to {websocket.REJECTED_PAUSE_MAX_S:g} s a frame",
+        f"up to {bounds.rejected_pause_max_ms // 1000} s a frame",
         f"up to {bounds.message_id_length_max_chars} letters",
         f"at most {bounds.ancestor_chain_max} subjects",
         f"at most {bounds.number_max}",
