@@ -56,6 +56,7 @@ def test_the_same_id_twice_is_stored_once(waypost: CommandLine) -> None:
         ("{not json", "{not json"),
         ("", ""),
         ("12345678901234567890123", 12345678901234567890123),
+        ("-2.5", -2.5),
     ],
 )
 def test_the_payload_is_json_or_else_a_string(

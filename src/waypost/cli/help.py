@@ -1,5 +1,9 @@
-"""Typer classes whose help shows `--json`, not `--json <bool>`, and arguments in upper case."""
+"""Typer classes whose help shows `--json`, not `--json <bool>`, and arguments in upper case.
 
+Public keys and numbers may start with a dash: a command takes them for values, not for options.
+"""
+
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -7,6 +11,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+VALUE_WITH_A_DASH = re.compile(r"-[\w-]{42}|-\d[\d.eE+-]*")
 
 
 class Command(TyperCommand):
@@ -20,6 +26,26 @@ class Command(TyperCommand):
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option `--help`."""
         return _show_plainly(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of the command."""
+        return super().parse_args(ctx, self._mark_values(args))
+
+    def _mark_values(self, arguments: list[str]) -> list[str]:
+        """Move arguments with a dash that are no options behind `--`, which ends the options."""
+        if "--" in arguments:
+            return arguments
+        takes_value = {name for one in self.params if _takes_value(one) for name in one.opts}
+        pairs = zip(["", *arguments], arguments, strict=False)
+        values = {
+            at
+            for at, (before, argument) in enumerate(pairs)
+            if VALUE_WITH_A_DASH.fullmatch(argument) and before not in takes_value
+        }
+        if not values:
+            return arguments
+        rest = [argument for at, argument in enumerate(arguments) if at not in values]
+        return [*rest, "--", *(arguments[at] for at in sorted(values))]
 
 
 class Group(TyperGroup):
@@ -44,6 +70,10 @@ class CommandGroup(typer.Typer):
     def command(self, name: str | None = None, **named: Any) -> Callable[[F], F]:
         """Return a decorator that adds a command."""
         return super().command(name, cls=Command, **named)
+
+
+def _takes_value(parameter: Any) -> bool:
+    return parameter.param_type_name == "option" and not parameter.is_flag
 
 
 def _show_plainly(parameter: Any) -> Any:
