@@ -16,6 +16,7 @@ from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
 from waypost.server.names import Names
 from waypost.server.sessions.hub import Hub
+from waypost.server.throttle import Throttle
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -67,5 +68,6 @@ class ServerContext:
     lake: Path
     clock: Clock = system_clock
     arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
+    throttle: Throttle = field(default_factory=Throttle)
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     """Held while the journal is read for one caller, so that no caller occupies the disk alone."""

@@ -209,21 +209,29 @@ class Connection:
             if is_new:  # an agent that does more than to connect uses its name
                 self._context.authenticator.bindings.note_use(session.subject)
                 is_new = False
-            done = 0
-            while done < len(operations):
-                turn = operations[done : done + TURN_OPERATIONS]
-                if _has_parents(turn):
-                    await session.recall(turn)
-                handled = session.handle(turn)
-                done += handled
-                if handled < len(turn):  # a send reached many
-                    await self._slow_down(session)
-                await asyncio.sleep(0)
+            async with self._context.throttle.turn(session.subject):
+                await self._handle(session, operations)
             await self._slow_down(session)
+
+    async def _handle(self, session: Session, operations: Sequence[FromAgent]) -> None:
+        """Carry out the operations of a frame, in turns with other connections."""
+        done = 0
+        while done < len(operations):
+            turn = operations[done : done + TURN_OPERATIONS]
+            if _has_parents(turn):
+                await session.recall(turn)
+            handled = session.handle(turn)
+            done += handled
+            if handled < len(turn):  # a send reached many
+                await self._slow_down(session)
+            await asyncio.sleep(0)
 
     async def _slow_down(self, session: Session) -> None:
         """Delay the next read of an agent that floods: it costs no other agent time."""
         rejected = session.rejected_in_a_row
+        is_flood = rejected >= frame_max_operations
+        if is_flood != self._context.throttle.applies_to(session.subject):
+            self._context.throttle.record(session.subject, rejected=is_flood)
         if rejected:
             await asyncio.sleep(min(rejected, rejected_pause_max_ms) / 1000)
         while session.unanswered > unanswered_max_operations:

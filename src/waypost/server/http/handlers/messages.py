@@ -8,13 +8,12 @@ Rule 3  Agents see neither checks nor figures: these would reveal a sender's tie
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from waypost.policy.bounds import (
     publish_many_max_messages,
-    rejected_pause_max_ms,
     turn_max_messages,
 )
 from waypost.policy.budgets import without_ancestors
@@ -47,6 +46,11 @@ from waypost.wire.identifiers import validate_message_id
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
+REJECTED_BATCHES_TEXT = (
+    "rate limit exceeded: the last batch of this sender was rejected, and others like it wait; send"
+    " it again later, in smaller batches"
+)
+
 
 class MessagePath(msgspec.Struct, forbid_unknown_fields=True):
     """The id of a message."""
@@ -62,24 +66,35 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
         network = call.context.authenticator.network_key(client_address(call.request.scope))
     show = call.context.options.show_pressure
     if isinstance(call.body, NewMessages):
-        drafts: list[Draft] = []
-        for one in call.body.messages:
-            if len(drafts) % turn_max_messages == turn_max_messages - 1:
-                await asyncio.sleep(0)
-            drafts.append(await _draft(relay, one, sender, network))
-        results = await relay.publish_many(drafts)
-        if all(one.rejected and not one.delivered_to for one in results):
-            await asyncio.sleep(min(len(results) // 5, rejected_pause_max_ms) / 1000)
+        throttle, key = call.context.throttle, f"{sender} {network}"
+        if throttle.applies_to(key) and throttle.is_crowded:
+            raise HttpError(
+                429, REJECTED_BATCHES_TEXT, reason=Reason.RATE_LIMITED, retry_after_ms=1000
+            )
+        async with throttle.turn(key):
+            results = await _publish_many(relay, call.body.messages, sender, network)
+        throttle.record(key, rejected=all(map(_is_rejected, results)))
         if not show:
-            both = zip(results, drafts, strict=True)
-            results = [discreet(one, draft.subject) for one, draft in both]
+            both = zip(results, call.body.messages, strict=True)
+            results = [discreet(one, message.subject) for one, message in both]
         return Reply(PublishResults(results=results))
     draft = await _draft(relay, call.body, sender, network)
     result = await relay.publish_draft(draft)
     shown = result if show else discreet(result, draft.subject)
-    if shown.rejected and not shown.delivered_to:
+    if _is_rejected(shown):
         raise _rejection(shown)
     return Reply(shown)
+
+
+async def _publish_many(
+    relay: Relay, messages: Sequence[NewMessage], sender: str, network: str
+) -> list[PublishResult]:
+    drafts: list[Draft] = []
+    for one in messages:
+        if len(drafts) % turn_max_messages == turn_max_messages - 1:
+            await asyncio.sleep(0)
+        drafts.append(await _draft(relay, one, sender, network))
+    return await relay.publish_many(drafts)
 
 
 async def explain_message(call: Call[MessagePath, None]) -> Reply:
@@ -125,6 +140,10 @@ def _describe(event: AnyEvent) -> str:
     if isinstance(event, Rejected):
         return f"{event.sender} -> {event.subject}: {event.reason}"
     return ""
+
+
+def _is_rejected(result: PublishResult) -> bool:
+    return bool(result.rejected) and not result.delivered_to
 
 
 def _rejection(result: PublishResult) -> HttpError:
@@ -206,8 +225,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         description=(
             'One message, or `{"messages": [...]}` with up to'
             f" {publish_many_max_messages:,} of them at once. On disk when the response"
-            " arrives. Many always return their results; one message that was not stored anywhere"
-            " returns the status of its rejection."
+            " arrives. Many return their results, unless their sender floods the relay (429); one"
+            " message that was not stored anywhere returns the status of its rejection."
         ),
         tag="messages",
         handler=publish,
