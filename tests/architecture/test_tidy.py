@@ -141,6 +141,18 @@ def test_only_server_and_command_line_read_the_environment() -> None:
     )
 
 
+def test_the_oldest_entry_is_taken_from_an_ordered_dict() -> None:
+    """In a plain dict the first key is found by passing all deleted ones: it takes ever longer."""
+    report(
+        [
+            f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}; use OrderedDict.popitem"
+            for path in python_files("src")
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Delete) and "next(iter(" in ast.unparse(node)
+        ]
+    )
+
+
 def impurities(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and description of each impure import or call in a module.
 

@@ -1,7 +1,7 @@
 """Delivery confirmations of sent messages, for listeners and for later queries."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 
 from waypost.client.errors import DeliveryTimedOut
@@ -16,7 +16,7 @@ class DeliveryConfirmations:
     """The most recent delivery confirmations of one agent."""
 
     def __init__(self) -> None:
-        self._recent: dict[str, DeliveryConfirm] = {}
+        self._recent: OrderedDict[str, DeliveryConfirm] = OrderedDict()
         self._pending: PendingFutures[str, DeliveryConfirm] = PendingFutures()
         self._listeners: dict[object, deque[DeliveryConfirm]] = {}
         self._changed = asyncio.Event()
@@ -32,7 +32,7 @@ class DeliveryConfirmations:
         """Record a confirmation and pass it to listeners and waiting callers."""
         self._recent.setdefault(confirm.message_id, confirm)
         if len(self._recent) > REMEMBERED_MAX:
-            del self._recent[next(iter(self._recent))]
+            self._recent.popitem(last=False)
         self._pending.resolve(confirm.message_id, confirm)
         for queue in self._listeners.values():
             queue.append(confirm)

@@ -13,6 +13,7 @@ Rule 4  Both are bounded. New keys never displace known ones, or a flood of name
 import hashlib
 import logging
 import os
+from collections import OrderedDict
 from pathlib import Path
 
 from waypost.client.identity import KeyFileExposed, KeyFileInvalid
@@ -41,7 +42,7 @@ class SealMemory:
         self._pinned: dict[str, str] = {}
         self._known = dict(map(self._known_file.parse_key, self._known_file.load()))
         opened = self._opened_file.load()
-        self._opened = dict.fromkeys(opened[-OPENED_SEALS_MAX:])
+        self._opened = OrderedDict.fromkeys(opened[-OPENED_SEALS_MAX:])
         if len(opened) > OPENED_SEALS_MAX:
             self._opened_file.rewrite(list(self._opened))
         self._appended = 0
@@ -83,7 +84,7 @@ class SealMemory:
             return
         self._opened[seal] = None
         if len(self._opened) > OPENED_SEALS_MAX:
-            del self._opened[next(iter(self._opened))]
+            self._opened.popitem(last=False)
         self._appended += 1
         if self._appended > OPENED_SEALS_MAX:
             self._appended = 0

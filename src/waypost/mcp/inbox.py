@@ -12,6 +12,7 @@ more are fetched while the cache `is_full`. The memory of acknowledged messages 
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -65,10 +66,10 @@ class InboxCache:
     def __init__(self) -> None:
         self._messages: dict[str, CachedMessage] = {}
         self._bytes = 0
-        self._acked: dict[str, Envelope] = {}
-        self._contacts: dict[str, None] = {}
-        self._sent: dict[str, None] = {}
-        self._refs: dict[str, str] = {}
+        self._acked: OrderedDict[str, Envelope] = OrderedDict()
+        self._contacts: OrderedDict[str, None] = OrderedDict()
+        self._sent: OrderedDict[str, None] = OrderedDict()
+        self._refs: OrderedDict[str, str] = OrderedDict()
         self._ids: dict[str, str] = {}
         self._ref_count = 0
         self._changed = asyncio.Event()
@@ -164,7 +165,7 @@ class InboxCache:
             else:
                 result.unknown.append(ref)
         while len(self._acked) > ANSWERABLE_MAX:
-            del self._acked[next(iter(self._acked))]
+            self._acked.popitem(last=False)
         self._changed.set()
         return result
 
@@ -173,13 +174,13 @@ class InboxCache:
         self._contacts.pop(subject, None)
         self._contacts[subject] = None
         if len(self._contacts) > CONTACTS_MAX:
-            del self._contacts[next(iter(self._contacts))]
+            self._contacts.popitem(last=False)
 
     def add_sent(self, message_id: str) -> None:
         """Record the id of a message that this agent sends, to recognize answers to it."""
         self._sent[message_id] = None
         if len(self._sent) > SENT_MAX:
-            del self._sent[next(iter(self._sent))]
+            self._sent.popitem(last=False)
 
     def contacts(self) -> list[str]:
         """Return the contacts since this process began, by name."""
@@ -197,8 +198,8 @@ class InboxCache:
             self._refs[message_id] = f"{REF_PREFIX}{self._ref_count}"
             self._ids[self._refs[message_id]] = message_id
             if len(self._refs) > REFS_MAX:
-                oldest = next(iter(self._refs))
-                del self._ids[self._refs.pop(oldest)]
+                _, oldest = self._refs.popitem(last=False)
+                del self._ids[oldest]
         return self._refs[message_id]
 
     async def wait_for(self, find: Callable[[], T | None], wait_s: float) -> T | None:

@@ -18,7 +18,7 @@ fewer messages run ahead of their acks. One that does not read acks gets the new
 `UNWRITTEN_ACKS_MAX`; messages without an ack are delivered again.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from itertools import islice
 
 from waypost.policy.errors import InvalidInput
@@ -36,10 +36,10 @@ class InboxTracker:
     def __init__(self, remembered_max: int) -> None:
         self._remembered_max = remembered_max
         self._held: set[str] = set()
-        self._acked: dict[str, None] = {}
-        self._unwritten_acks: dict[str, None] = {}
-        self._withheld: dict[str, None] = {}
-        self._confirmed: dict[tuple[str, str], None] = {}
+        self._acked: OrderedDict[str, None] = OrderedDict()
+        self._unwritten_acks: OrderedDict[str, None] = OrderedDict()
+        self._withheld: OrderedDict[str, None] = OrderedDict()
+        self._confirmed: OrderedDict[tuple[str, str], None] = OrderedDict()
         # Filled by the garbage collector, at any point of any thread; emptied on arrivals.
         self._released: deque[str] = deque()
 
@@ -86,7 +86,7 @@ class InboxTracker:
         self._queue_ack(message_id)
         self._acked[message_id] = None
         if len(self._acked) > self._remembered_max:
-            del self._acked[next(iter(self._acked))]
+            self._acked.popitem(last=False)
         return True
 
     def nack(self, message_id: str) -> bool:
@@ -110,7 +110,7 @@ class InboxTracker:
             return False
         self._confirmed[key] = None
         if len(self._confirmed) > self._remembered_max:
-            del self._confirmed[next(iter(self._confirmed))]
+            self._confirmed.popitem(last=False)
         return True
 
     def take_acks(self, limit: int) -> list[str]:
@@ -127,7 +127,7 @@ class InboxTracker:
     def _queue_ack(self, message_id: str) -> None:
         self._unwritten_acks[message_id] = None
         if len(self._unwritten_acks) > UNWRITTEN_ACKS_MAX:
-            del self._unwritten_acks[next(iter(self._unwritten_acks))]
+            self._unwritten_acks.popitem(last=False)
 
 
 class BlockList:

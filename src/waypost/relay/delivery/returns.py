@@ -12,6 +12,7 @@ Rule 5  When the relay itself stops, nothing counts and nothing pauses.
 """
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -47,7 +48,7 @@ class Returns:
         self._transitions = transitions
         self._timers = timers
         self._settings = settings
-        self._releases: dict[str, Releases] = {}
+        self._releases: OrderedDict[str, Releases] = OrderedDict()
         self._due: list[tuple[int, str]] = []
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
@@ -131,7 +132,7 @@ class Returns:
         releases = self._releases.get(subject)
         if releases is None:
             if len(self._releases) >= pauses_in_memory_max:
-                del self._releases[next(iter(self._releases))]
+                self._releases.popitem(last=False)
             releases = self._releases[subject] = Releases()
         return releases
 

@@ -5,6 +5,7 @@ Rule 2  Memory is bounded: unwritten entries by the next checkpoint, written one
 Rule 3  As long as everything fits in memory, the disk is not read.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -20,7 +21,7 @@ class WriteBehind(Generic[K, V]):
         self._clean_max = clean_max
         self._dirty: dict[K, V] = {}
         self._flushing: dict[K, V] = {}
-        self._clean: dict[K, V | None] = {}
+        self._clean: OrderedDict[K, V | None] = OrderedDict()
         self._table: Callable[[K], V | None] | None = None
 
     def get(self, key: K) -> V | None:
@@ -66,6 +67,6 @@ class WriteBehind(Generic[K, V]):
     def _remember(self, key: K, value: V | None) -> None:
         self._clean.pop(key, None)
         if len(self._clean) >= self._clean_max:
-            del self._clean[next(iter(self._clean))]
+            self._clean.popitem(last=False)
             self._lookup = self._table  # from now on, a missing entry may be on disk
         self._clean[key] = value

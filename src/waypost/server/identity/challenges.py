@@ -7,6 +7,7 @@ Rule 3  At the bound, the oldest nonce is dropped first: a flood of requests can
 
 import secrets
 import threading
+from collections import OrderedDict
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -22,7 +23,7 @@ class Challenges:
 
     def __init__(self, limit: int = challenges_max) -> None:
         self._limit = limit
-        self._issued_at: dict[str, int] = {}  # the oldest first
+        self._issued_at: OrderedDict[str, int] = OrderedDict()  # the oldest first
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class Challenges:
             is_expired = now_ms - self._issued_at[oldest] > CHALLENGE_ALIVE_MS
             if not is_expired and len(self._issued_at) < self._limit:
                 return
-            del self._issued_at[oldest]
+            self._issued_at.popitem(last=False)
 
 
 def is_signed_by(public_key: bytes, signature: bytes, text: bytes) -> bool:
