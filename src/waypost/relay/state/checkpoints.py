@@ -51,13 +51,16 @@ class Checkpoints:
         self._writing.add_done_callback(self._written)
 
     def write_if_idle(self) -> None:
-        """Write a checkpoint now, unless one is being written or a batch is open."""
+        """Write a checkpoint now, unless one is being written or a batch is open.
+
+        One that could not be written before is tried again.
+        """
         if self._journal.failure is not None:
             return  # the state has events that the journal lost
         under_way = self._journal.busy or self._taken is not None or self._writing is not None
         if not under_way and (self._replace_all or self._journal.committed.seq > self._written_seq):
             self._take(self._journal.committed)
-            self._committed()
+        self._committed()
 
     async def rebuild(self) -> int:
         """Rewrite the whole index; return the number of messages."""

@@ -204,7 +204,8 @@ class Index:
             self._put("position", [(1, FORMAT, at.seq, at.at_us, at.segment, at.offset)])
             run("commit")
         except BaseException:
-            run("rollback")
+            if self._connection.in_transaction:  # SQLite may have rolled back by itself
+                run("rollback")
             raise
 
     def _forget_surplus_pairs(self) -> None:
