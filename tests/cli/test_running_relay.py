@@ -77,3 +77,10 @@ def test_a_dead_process_does_not_hold_the_directory(waypost: CommandLine) -> Non
     waypost("send", "agent.a", "1", "--sender", "agent.b", "--register")
     (waypost.data / "lock").write_text("4194304\n")
     assert waypost.json("stats")["in_use_by"] == ""
+
+
+@pytest.mark.usefixtures("in_use")
+def test_the_owner_is_found_after_lock_was_deleted(waypost: CommandLine) -> None:
+    (waypost.data / "lock").unlink()
+    assert waypost.json("stats")["in_use_by"] == "unknown"
+    assert "in use" in waypost("send", "agent.a", "1", "--sender", "agent.b", exits=1).stderr

@@ -16,11 +16,20 @@
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 from waypost.relay.errors import DataDirInUse, DataDirUnusable
+
+log = logging.getLogger("waypost.relay")
+
+UNKNOWN_OWNER = "unknown"
+_OWNER_BYTES = 32
+_ATTEMPTS = 3
+_RETRY_S = 0.005
 
 
 class DataDir:
@@ -69,46 +78,136 @@ class DataDir:
 
 
 class DirectoryLock:
-    """Ownership of a data directory, held until `release` or the end of the process."""
+    """Ownership of a data directory, held until `release` or the end of the process.
+
+    Two things are locked. The directory itself cannot be deleted while it is in use. The file
+    `lock` holds the pid; earlier versions lock it alone, and so does this one where a directory
+    cannot be locked (NFS).
+    """
 
     def __init__(self, data: DataDir) -> None:
-        self._descriptor = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._data = data
+        self.problem = ""
+        """What an operator must know: another process has locked `lock`."""
+        self._directory = _lock_directory(data)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(self._descriptor, 32).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
-            raise DataDirInUse(
-                f"{data.root} is in use by another process (pid {owner});"
-                " stop that process, or connect to its relay"
-            ) from None
-        try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError:
-            os.close(self._descriptor)
+            self._file = _lock_file(data)
+        except BaseException:
+            _close(self._directory)
             raise
+        self._write_owner(str(os.getpid()))
+
+    def keep(self) -> None:
+        """Create `lock` again if it was deleted. Raises `OSError`."""
+        try:
+            kept = os.path.samestat(os.stat(self._data.lock), os.fstat(self._file))
+        except FileNotFoundError:
+            kept = False
+        if not kept:
+            try:
+                file = _lock_file(self._data)
+            except DataDirInUse as problem:
+                if not self.problem:
+                    log.error("lock: %s", problem)
+                self.problem = str(problem)
+                return
+            os.close(self._file)
+            self._file = file
+            self._write_owner(str(os.getpid()))
+            log.warning("lock: %s was deleted, and is created again", self._data.lock)
+        self.problem = ""
 
     def release(self) -> None:
-        """Give up the ownership."""
-        os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+        """Give up the ownership, whatever the disk does."""
+        self._write_owner("")
+        os.close(self._file)
+        _close(self._directory)
+
+    def _write_owner(self, pid: str) -> None:
+        """Write the pid, which is for information only, over the one before: needs no new room."""
+        try:
+            os.pwrite(self._file, f"{pid}\n".encode().ljust(_OWNER_BYTES), 0)
+        except OSError as problem:
+            log.warning("lock: pid not written to %s: %s", self._data.lock, problem)
+
+
+def _lock_directory(data: DataDir) -> int:
+    """Lock the directory and return its descriptor; -1 where that is not possible."""
+    descriptor = os.open(data.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(descriptor)
+    except OSError as problem:
+        os.close(descriptor)
+        if isinstance(problem, BlockingIOError):
+            raise _in_use(data) from None
+        return -1
+    return descriptor
+
+
+def _lock_file(data: DataDir) -> int:
+    descriptor = os.open(data.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise _in_use(data) from None
+    return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file or directory; a lock of a moment, by `owner_of`, is waited for."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_RETRY_S)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _in_use(data: DataDir) -> DataDirInUse:
+    return DataDirInUse(
+        f"{data.root} is in use by another process (pid {_read_owner(data) or UNKNOWN_OWNER});"
+        " stop that process, or connect to its relay"
+    )
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _read_owner(data: DataDir) -> str:
+    """Return the pid in `lock`, which may be of a process that has ended; "" without one."""
+    try:
+        with data.lock.open("rb") as file:
+            return file.read(_OWNER_BYTES).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def owner_of(data: DataDir) -> str:
     """Return the pid of the process that owns the directory, or "" if there is none."""
-    try:
-        file = data.lock.open("rb")
-    except FileNotFoundError:
-        return ""
-    with file:
-        pid = file.read(32).decode(errors="replace").strip()
-        if pid:  # a pid left behind by a crash holds no lock
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return pid
+    # A pid may be left behind by a crash, and `lock` may have been deleted: only locks count.
+    if _is_locked(data.lock) or _is_locked(data.root):
+        return _read_owner(data) or UNKNOWN_OWNER
     return ""
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a directory on NFS
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
@@ -27,7 +28,7 @@ from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import DataDirUnusable, RelayStopped
-from waypost.relay.inspection.inspector import Inspector
+from waypost.relay.inspection.inspector import HasProblem, Inspector
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.journal.history import Histories
 from waypost.relay.journal.journal import CommitListeners, Journal
@@ -66,6 +67,7 @@ class Runtime:
         self._build_state(recovered, clock)
         self._build_delivery(create_mailbox)
         histories = Histories(data.journal)
+        self._checked: list[HasProblem] = [settings, access, self.checkpoints]
         self.inspector = Inspector(
             self.ledger,
             settings,
@@ -73,7 +75,7 @@ class Runtime:
             data,
             histories,
             Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
-            checked=(settings, access, self.checkpoints),
+            checked=self._checked,
             damaged=recovered.report.damaged,
         )
         self.sweeper = self._make_sweeper()
@@ -152,6 +154,11 @@ class Runtime:
             log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
         return len(repairs)
 
+    def keep(self, lock: DirectoryLock) -> None:
+        """Look after the lock at every sweep."""
+        self.sweeper.add(lambda now_us: lock.keep())
+        self._checked.append(lock)
+
     def end_old_leases(self) -> None:
         """Return messages to their queues that were leased when the relay last stopped.
 
@@ -208,7 +215,7 @@ async def open_runtime(
     try:
         lock = DirectoryLock(data)
         try:
-            return await _start(data, given, clock, create_mailbox), lock
+            return await _start(data, given, clock, create_mailbox, lock), lock
         except BaseException:
             lock.release()
             raise
@@ -217,7 +224,11 @@ async def open_runtime(
 
 
 async def _start(
-    data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
+    data: DataDir,
+    given: Settings,
+    clock: Clock,
+    create_mailbox: Callable[[str], bool],
+    lock: DirectoryLock,
 ) -> Runtime:
     settings = SettingsFile(data, given)
     access = AccessFile(data)
@@ -231,6 +242,7 @@ async def _start(
         runtime.endpoints.end_old_requests()
         runtime.returns.resume_delays()
         await runtime.ledger.sync()
+        runtime.keep(lock)
         runtime.sweeper.start()
         if settings.current.watch_files:
             await runtime.file_watcher.start()
@@ -243,31 +255,46 @@ async def _start(
 
 
 async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
-    """Finish running handlers, make everything durable, and unlock the directory."""
+    """Finish running handlers, make everything durable, and unlock the directory.
+
+    The directory is unlocked in any case. Raises `DataDirUnusable` if something was not written.
+    """
     try:
-        await runtime.file_watcher.stop()
-        runtime.sweeper.stop()
-        await runtime.handlers.stop(HANDLER_GRACE_S)
-        runtime.leases.stop()
-        runtime.returns.stop()
-        runtime.consumers.detach_all()
-        runtime.subscriptions.detach_all()
-        runtime.signals.detach_all()
-        runtime.rejections.flush()
-        await runtime.ledger.sync()
-        await runtime.checkpoints.finish()
-    except RelayStopped:
-        pass  # callers have got this error already; the journal has everything durable
-    finally:
-        await _close_files(runtime)
-        lock.release()
+        async with AsyncExitStack() as ends:
+            ends.callback(lock.release)
+            ends.push_async_callback(_close_files, runtime)
+            try:
+                await _stop(runtime)
+            except RelayStopped:
+                pass  # callers have got this error already; the journal has everything durable
+    except (OSError, sqlite3.Error) as problem:
+        raise DataDirUnusable(
+            f"{runtime.data.root} is closed, but its last changes may not be on the disk: {problem}"
+        ) from problem
+
+
+async def _stop(runtime: Runtime) -> None:
+    """Stop every activity, and write what is left to write."""
+    await runtime.file_watcher.stop()
+    runtime.sweeper.stop()
+    await runtime.handlers.stop(HANDLER_GRACE_S)
+    runtime.leases.stop()
+    runtime.returns.stop()
+    runtime.consumers.detach_all()
+    runtime.subscriptions.detach_all()
+    runtime.signals.detach_all()
+    runtime.rejections.flush()
+    await runtime.ledger.sync()
+    await runtime.checkpoints.finish()
 
 
 async def _close_files(runtime: Runtime) -> None:
-    await runtime.journal.close()
-    await asyncio.to_thread(runtime.checkpoints.stop)
-    runtime.index.close()
-    runtime.payloads.close()
+    """Close every file, also if one of them fails."""
+    async with AsyncExitStack() as ends:
+        ends.callback(runtime.payloads.close)
+        ends.callback(runtime.index.close)
+        ends.push_async_callback(asyncio.to_thread, runtime.checkpoints.stop)
+        await runtime.journal.close()
 
 
 def _journal_config(runtime: Runtime) -> None:

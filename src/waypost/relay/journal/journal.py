@@ -240,13 +240,15 @@ class Journal:
         return True
 
     async def close(self) -> None:
-        """Make every event durable, and close the files."""
+        """Make every event durable, and close the files. Raises `OSError` if that fails."""
         try:
             await self.sync()
         except RelayStopped:
             pass
-        await self._loop.run_in_executor(None, self._writer.stop)
-        self._writer.ballast.release()
+        try:
+            await self._loop.run_in_executor(None, self._writer.stop)
+        finally:
+            self._writer.ballast.release()
 
     def _append_body(self, batch: PendingBatch, payload: bytes) -> BodyRef:
         if self._last_body is not None and self._last_body[0] is payload:

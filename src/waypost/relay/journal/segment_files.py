@@ -65,13 +65,15 @@ class SegmentFiles:
         os.fsync(self._directory)
 
     def close(self, *, sync: bool) -> None:
-        """Close the files of the segment. Raises `OSError`."""
-        for descriptor in (self.bodies, self.lines):
-            if descriptor >= 0:
-                if sync:
-                    sync_file(descriptor)
-                os.close(descriptor)
+        """Close the files of the segment, also if one cannot be synced. Raises `OSError`."""
+        descriptors = [one for one in (self.bodies, self.lines) if one >= 0]
         self.segment = self.bodies = self.lines = -1
+        try:
+            for descriptor in descriptors if sync else ():
+                sync_file(descriptor)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def replenish(self) -> None:
         """Open missing spares; one that cannot be opened now is left for the next call."""
@@ -86,7 +88,10 @@ class SegmentFiles:
         """Close and delete the spares, and close the directory."""
         for name, descriptor in self._spares.items():
             os.close(descriptor)
-            (self._path / name).unlink(missing_ok=True)
+            try:
+                os.unlink(self._path / name)
+            except OSError:
+                pass  # emptied when it is opened again
         self._spares.clear()
         os.close(self._directory)
 

@@ -69,6 +69,7 @@ class JournalWriter:
         self._stopping = threading.Event()
         self._files = SegmentFiles(directory)
         self._failure: OSError | None = None
+        self._unsynced: OSError | None = None
         self.ballast = Ballast(directory / "ballast")
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
@@ -95,10 +96,13 @@ class JournalWriter:
         return None
 
     def stop(self) -> None:
-        """Finish the queued jobs, then close the files."""
+        """Finish the queued jobs, then close the files. Raises `OSError` if they cannot be synced,
+        unless the journal had failed before."""
         self._stopping.set()
         self._jobs.put(None)
         self._thread.join()
+        if self._unsynced is not None:
+            raise self._unsynced
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -107,6 +111,7 @@ class JournalWriter:
             self._files.close(sync=self._failure is None)
         except OSError as problem:
             log.error("journal: final sync failed: %s", problem)
+            self._unsynced = problem
         self._files.close_spares()
 
     def _perform(self, job: WriteJob) -> None:
