@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from waypost.policy.bounds import ballast_bytes
-
 SIZE = 24 * 1024 * 1024
 LEFT_AFTER_BALLAST = 3 * 1024 * 1024
 
@@ -54,13 +52,16 @@ class PretendedDisk:
         self._ballast = directory / "data" / "journal" / "ballast"
 
     def fill(self, *, leave: int = 0) -> None:
-        self._left = leave + (ballast_bytes if self._ballast.exists() else 0)
+        self._left = leave + self._reserved()
 
     def free(self) -> None:
         self._left = SIZE
 
     def _room(self) -> int:
-        return self._left - (ballast_bytes if self._ballast.exists() else 0)
+        return self._left - self._reserved()
+
+    def _reserved(self) -> int:
+        return self._ballast.stat().st_size if self._ballast.exists() else 0
 
     def _pwrite(self, descriptor: int, data: bytes, offset: int) -> int:
         room = self._room()

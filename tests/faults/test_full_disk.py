@@ -17,6 +17,7 @@ from waypost import (
     AccessRule,
     BackpressureConfig,
     CircuitBreakerConfig,
+    DataDirUnusable,
     PublishResult,
     RateLimitConfig,
     Relay,
@@ -143,6 +144,41 @@ async def test_messages_confirmed_before_and_while_full_are_there_after_reopenin
         if storage == "maildir":
             plain_journal.assert_files_are(data, plain_journal.add_up_directory(data))
     plain_journal.assert_index_is_right(data)
+
+
+async def test_a_disk_that_got_full_while_the_relay_was_closed_still_serves_acks_and_reads(
+    disk: Disk, storage: str
+) -> None:
+    async with relay_on(disk, storage) as relay:
+        sent = [(await publish(relay, n)).message_id for n in range(20)]
+    disk.fill()
+    async with relay_on(disk, storage) as relay:
+        assert relay.metrics().storage_full
+        assert is_full(await publish(relay, "small"))
+        leased = await relay.lease("agent.a", limit=10)
+        assert [(one.id, one.payload) for one in leased] == list(zip(sent, range(10), strict=False))
+        assert await relay.ack("agent.a", sent[:10]) == 10
+    async with relay_on(disk, storage) as relay:
+        assert await waiting(relay) == sent[10:]
+        disk.free()
+        relay.sweep()
+        assert (await publish(relay)).delivered_to == 1
+    plain_journal.assert_index_is_right(disk.directory / "data")
+
+
+async def test_a_full_disk_does_not_cost_the_index(disk: Disk, storage: str) -> None:
+    """It holds last-seen pairs and duplicate ids that the journal may no longer hold."""
+    if disk.kind != "tmpfs":
+        pytest.skip("the index always has room on the pretended disk")
+    data = disk.directory / "data"
+    async with relay_on(disk, storage) as relay:
+        await publish(relay)
+    (data / "journal" / "ballast").unlink(missing_ok=True)
+    before = (data / "index.db").read_bytes()
+    disk.fill()
+    with pytest.raises(DataDirUnusable, match="full"):
+        await Relay(data, settings=settings(storage)).open()
+    assert (data / "index.db").read_bytes() == before
 
 
 async def test_a_relay_closed_on_a_full_disk_unlocks_its_directory(

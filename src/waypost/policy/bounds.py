@@ -29,6 +29,9 @@ batch_max_events: Final = 4096
 ballast_bytes: Final = 8 * 1024 * 1024
 """Reserved on disk, and released when the disk is full so that decisions can still be written."""
 
+closed_ballast_bytes: Final = 1024 * 1024
+"""Reserved while the relay is closed, so that it opens on a disk that got full meanwhile."""
+
 history_max_events: Final = 10_000
 """Events of one message that its history shows; the first ones."""
 
@@ -150,6 +153,7 @@ viewer_connections_max: Final = 64
 """Concurrent live views of one served relay."""
 
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
+assert closed_ballast_bytes <= ballast_bytes
 assert arriving_bodies_max_bytes // 2 > payload_max_bytes + frame_overhead_max_bytes
 assert number_max * 1000 < 1 << 63
 assert crowded_identities_max < identities_max

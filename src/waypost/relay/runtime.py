@@ -32,6 +32,7 @@ from waypost.relay.inspection.inspector import HasProblem, Inspector
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.journal.history import Histories
 from waypost.relay.journal.journal import CommitListeners, Journal
+from waypost.relay.journal.writer import Ballast
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
@@ -213,10 +214,12 @@ async def open_runtime(
     """Lock the data directory, recover its state, and start a runtime."""
     data.create()
     try:
-        lock = DirectoryLock(data)
+        lock, ballast = DirectoryLock(data), Ballast(data.journal)
         try:
+            ballast.release()  # on a full disk, this is the room in which the relay opens
             return await _start(data, given, clock, create_mailbox, lock), lock
         except BaseException:
+            ballast.shrink()
             lock.release()
             raise
     except (OSError, sqlite3.Error) as problem:

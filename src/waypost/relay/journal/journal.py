@@ -248,7 +248,7 @@ class Journal:
         try:
             await self._loop.run_in_executor(None, self._writer.stop)
         finally:
-            self._writer.ballast.release()
+            self._writer.ballast.shrink()
 
     def _append_body(self, batch: PendingBatch, payload: bytes) -> BodyRef:
         if self._last_body is not None and self._last_body[0] is payload:

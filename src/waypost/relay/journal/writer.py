@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.policy.bounds import ballast_bytes
+from waypost.policy.bounds import ballast_bytes, closed_ballast_bytes
 from waypost.relay.data_dir import sync_file
 from waypost.relay.journal.segment_files import NoDescriptor, SegmentFiles
 
@@ -32,6 +32,7 @@ log = logging.getLogger("waypost.relay")
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _RETRY_S = 0.1
+_BALLAST_MIN_BYTES = 64 * 1024
 
 OnDone = Callable[["WriteJob", OSError | None], None]
 
@@ -70,7 +71,7 @@ class JournalWriter:
         self._files = SegmentFiles(directory)
         self._failure: OSError | None = None
         self._unsynced: OSError | None = None
-        self.ballast = Ballast(directory / "ballast")
+        self.ballast = Ballast(directory)
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
 
@@ -193,10 +194,10 @@ class JournalWriter:
 
 
 class Ballast:
-    """A file that reserves space, released when the disk is full."""
+    """A file that reserves space, released when the disk is full, and while a relay is opened."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "ballast"
 
     def release(self) -> bool:
         """Delete the file; return False if it did not exist."""
@@ -208,10 +209,20 @@ class Ballast:
 
     def restore(self) -> bool:
         """Reserve the space again; return False if there is not enough."""
+        return self._reserve(ballast_bytes)
+
+    def shrink(self) -> None:
+        """Reserve what it takes to open the directory again on a full disk, or what is left."""
+        size = closed_ballast_bytes
+        while size >= _BALLAST_MIN_BYTES and not self._reserve(size):
+            size //= 2
+
+    def _reserve(self, size: int) -> bool:
+        """Give the file this size; delete it and return False if there is not enough space."""
         try:
-            descriptor = _open_file(self._path)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                _allocate(descriptor, ballast_bytes)
+                _allocate(descriptor, size)
             finally:
                 os.close(descriptor)
         except OSError:
@@ -220,13 +231,9 @@ class Ballast:
         return True
 
 
-def _open_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
 def _allocate(descriptor: int, size: int) -> None:
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
-        return
-    if os.fstat(descriptor).st_size < size:
+    elif os.fstat(descriptor).st_size < size:
         os.pwrite(descriptor, bytes(size), 0)
+    os.ftruncate(descriptor, size)

@@ -5,6 +5,7 @@ Failures and answers:
   damage further up       it is copied to `journal/damaged/`, reported, and skipped
   index lost or stale     the whole journal is read
   index damaged           the same, with a new index file
+  no room for its log     nothing is opened: a full disk must not cost the index
 """
 
 import logging
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.data_dir import DataDir, replace_file, sync_directory
+from waypost.relay.errors import DataDirUnusable
 from waypost.relay.journal.segments import (
     Batch,
     Damage,
@@ -28,6 +30,9 @@ from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import Accepted, Rejected
 
 log = logging.getLogger("waypost.relay")
+
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
+"""Errors of an index that is not damaged: there is no room for the files beside it."""
 
 
 class RecoveryReport(msgspec.Struct):
@@ -83,6 +88,10 @@ def _from_index(
                 return index, state, known
             report.index_rebuilt = "it has another format or is ahead of the journal"
         except (sqlite3.DatabaseError, LookupError, TypeError, ValueError) as problem:
+            if writable and getattr(problem, "sqlite_errorcode", None) in _NO_ROOM:
+                raise DataDirUnusable(
+                    f"cannot open {data.index}: the disk is full ({problem}); free some space"
+                ) from None
             report.index_rebuilt = f"it could not be read ({problem})"
         if index is not None:
             index.abandon()
