@@ -82,10 +82,15 @@ class Publishing:
         settings = self._settings()
         if content is None:
             content = encode_draft(draft, settings)
-        now_us = self._ledger.now_us()
+        with self._ledger.one_time as now_us:
+            if budget is None:
+                budget = initial_budget(draft, settings, now_us // 1000)
+            return self._publish(draft, content, budget, settings, now_us)
+
+    def _publish(
+        self, draft: Draft, content: bytes, budget: Budget, settings: Settings, now_us: int
+    ) -> PublishResult:
         now_ms = now_us // 1000
-        if budget is None:
-            budget = initial_budget(draft, settings, now_ms)
         if draft.message_id is not None:
             first = self._first_result(draft.sender, draft.message_id, now_us)
             if first is not None:

@@ -97,17 +97,17 @@ class Transitions:
 
     def fail(self, message: Message, reason: str, via: str = "handler") -> None:
         """Turn a message into a dead letter."""
-        at_us = self._ledger.now_us()
-        self._ledger.record(
-            events.Failed(
-                at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
+        with self._ledger.one_time as at_us:
+            self._ledger.record(
+                events.Failed(
+                    at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
+                )
             )
-        )
-        self._mirror_dead_letter(self._mailbox(message), message)
-        if via == "handler":
-            self._breaker_feedback.on_failed(message, at_us)
-        else:
-            self._breaker_feedback.on_abandoned(message)
+            self._mirror_dead_letter(self._mailbox(message), message)
+            if via == "handler":
+                self._breaker_feedback.on_failed(message, at_us)
+            else:
+                self._breaker_feedback.on_abandoned(message)
 
     def evict(self, message: Message, reason: str) -> None:
         """Evict a message; it becomes a dead letter."""

@@ -4,6 +4,7 @@ Rule 1  Events are written in the order they are appended; a batch is durable as
         as a whole.
 Rule 2  Group commit: everything queued when the writer becomes free is written together.
 Rule 3  After a write or sync has failed for good, no more events are accepted.
+Rule 4  Numbers are consecutive, and times never go back.
 """
 
 import asyncio
@@ -151,7 +152,7 @@ class Journal:
         if body is not None and isinstance(event, Accepted | Rejected):
             event.body = self._append_body(batch, body)
         self._seq = event.seq = self._seq + 1
-        self._last_at_us = event.at_us
+        self._last_at_us = event.at_us = max(event.at_us, self._last_at_us)
         lines = batch.lines
         begin = len(lines)
         encode_event_into(event, lines, begin)
@@ -165,12 +166,13 @@ class Journal:
         batch = self._batch
         if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
             batch = self._open_batch(last.at_us)
-        seq, lines = self._seq, batch.lines
+        seq, at_us, lines = self._seq, self._last_at_us, batch.lines
         for event in events:
             event.seq = seq = seq + 1
+            event.at_us = at_us = max(event.at_us, at_us)
             encode_event_into(event, lines, -1)
             lines += b"\n"
-        self._seq, self._last_at_us = seq, last.at_us
+        self._seq, self._last_at_us = seq, at_us
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Run `act` in the writer thread once the event just appended is durable."""

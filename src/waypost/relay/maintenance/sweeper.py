@@ -43,10 +43,10 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Run all tasks now; a task that fails on the disk is retried at the next sweep."""
-        now_us = self._ledger.now_us()
         for task in self._tasks:
             try:
-                task(now_us)
+                with self._ledger.one_time as now_us:
+                    task(now_us)
             except OSError as problem:
                 log.warning("maintenance task failed: %s", problem)
 

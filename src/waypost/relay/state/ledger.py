@@ -18,6 +18,26 @@ from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import Accepted, AnyEvent, MailboxEvent, PairSeen, Rejected
 
 
+class OneTime:
+    """A block without `await` in which the ledger's time stands still; blocks may be nested.
+
+    A decision is made at one time, which all its events have: the pipeline replays it with that.
+    """
+
+    def __init__(self, ledger: "Ledger") -> None:
+        self._ledger = ledger
+        self._depth = 0
+
+    def __enter__(self) -> int:
+        self._depth += 1
+        return self._ledger.now_us() if self._depth > 1 else self._ledger.hold_time()
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._ledger.resume_time()
+
+
 class Ledger:
     """Keeps the journal and the state in step."""
 
@@ -27,6 +47,8 @@ class Ledger:
         self._clock = clock
         self._last_us = state.at_us
         self._ahead_us = 0
+        self._held_us = 0
+        self.one_time = OneTime(self)
         self._woken: dict[str, None] = {}
         self.listeners = journal.listeners
         self.listeners.on_commit(self._notify)
@@ -35,14 +57,25 @@ class Ledger:
         """Return the time, which never goes back: it runs on if the clock is set back.
 
         Standing still until the clock has caught up would be worse: no lease and no wait would
-        end, and a sender at its rate limit would stay there.
+        end, and a sender at its rate limit would stay there. Within `one_time` it stands still.
         """
+        if self._held_us:
+            return self._held_us
         now_us = self._clock() + self._ahead_us
         if now_us >= self._last_us:
             self._last_us = now_us
             return now_us
         self._ahead_us += self._last_us - now_us
         return self._last_us
+
+    def hold_time(self) -> int:
+        """Let the time stand still; return it."""
+        self._held_us = now_us = self.now_us()
+        return now_us
+
+    def resume_time(self) -> None:
+        """Let the time run again."""
+        self._held_us = 0
 
     def record(self, event: AnyEvent) -> Message | None:
         """Journal a decision and apply it; return the message it put into a mailbox, if any."""
