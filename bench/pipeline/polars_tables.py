@@ -11,7 +11,7 @@ _REASONS = (
     "budget_exceeded",
     "access_denied",
 )
-_UNSEEN = ["rate_limited", "access_denied", "storage_full"]
+_UNSEEN = ["rate_limited", "access_denied", "storage_full", "mailbox_unavailable"]
 _SENDER, _INBOX = ["day", "relay", "sender"], ["day", "relay", "endpoint"]
 _N = pl.col("n")
 _REJECTED = pl.col("kind") == "rejected"

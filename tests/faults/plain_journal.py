@@ -140,7 +140,7 @@ def add_up_directory(data: Path) -> Sum:
 
 
 def _arrived(total: Sum, event: Event) -> None:
-    uncounted = ("rate_limited", "access_denied", "storage_full")
+    uncounted = ("rate_limited", "access_denied", "storage_full", "mailbox_unavailable")
     if event.get("reason") in uncounted:
         return
     at_ms, endpoint = event["at_us"] // 1000, event.get("endpoint", "")

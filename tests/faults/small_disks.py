@@ -80,11 +80,11 @@ class PretendedDisk:
 Disk = RealDisk | PretendedDisk
 
 
-def mount_tmpfs(directory: Path) -> bool:
-    """Mount a small file system at `directory`; return whether that worked."""
+def mount_tmpfs(directory: Path, *more: str) -> bool:
+    """Mount a small file system at `directory`, with `more` options; return whether it worked."""
     if shutil.which("mount") is None:
         return False
-    options = f"size={SIZE},mode=700"
+    options = ",".join((f"size={SIZE}", "mode=700", *more))
     command = ["mount", "-t", "tmpfs", "-o", options, "waypost-test", str(directory)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

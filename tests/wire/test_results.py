@@ -30,6 +30,7 @@ def test_reasons_are_plain_strings() -> None:
         "budget_exceeded",
         "storage_full",
         "access_denied",
+        "mailbox_unavailable",
     }
 
 

@@ -182,6 +182,8 @@ def advice(reason: Reason, retry_after_ms: int) -> str:
             return "free some space on the relay's disk, then send again"
         case Reason.ACCESS_DENIED:
             return "access rules forbid it: see 'waypost rules list' (access-rules.json)"
+        case Reason.MAILBOX_UNAVAILABLE:
+            return "check the relay's disk (inodes, space, permissions), then send again"
         case _:
             assert_never(reason)
 

@@ -56,6 +56,10 @@ REJECTIONS: dict[Reason, str] = {
         "The relay's access rules do not allow you to send to this subject. Sending again will not"
         " help: use another recipient, or tell the person you work for."
     ),
+    Reason.MAILBOX_UNAVAILABLE: (
+        "The relay cannot create a mailbox for this recipient on its disk. Tell the person you work"
+        " for; sending again helps only after the relay's operator has repaired it."
+    ),
 }
 
 BUDGET_EXCEEDED: tuple[tuple[str, str], ...] = (

@@ -8,6 +8,7 @@
        endpoints                                                       admit_fan_out
        access rules, per matching endpoint                             AccessDenied
        (another sender's id in the same mailbox)                       InvalidMessage
+       (its mailbox cannot be created on the disk)                     mailbox_unavailable
     5. per endpoint: count cap → byte cap (overflow: reject) →
        quota by tier → share of strangers → circuit breaker → budget →
        eviction → store                                                admit_delivery, make_room

@@ -14,12 +14,18 @@ class Reason(StrEnum):
     BUDGET_EXCEEDED = "budget_exceeded"
     STORAGE_FULL = "storage_full"
     ACCESS_DENIED = "access_denied"
+    MAILBOX_UNAVAILABLE = "mailbox_unavailable"
 
 
 DEAD_LETTERED: frozenset[Reason] = frozenset({Reason.BUDGET_EXCEEDED})
 """Rejections that keep the message as a dead letter."""
 
 UNCOUNTED: frozenset[Reason] = frozenset(
-    {Reason.RATE_LIMITED, Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
+    {
+        Reason.RATE_LIMITED,
+        Reason.ACCESS_DENIED,
+        Reason.STORAGE_FULL,
+        Reason.MAILBOX_UNAVAILABLE,
+    }
 )
 """Rejections that do not count in the sender's rate window."""

@@ -7,6 +7,7 @@ WaypostError
     ├── JournalUnreadable   the journal was written by a newer version
     ├── RelayStopped        closed, or stopped because the journal could not be written
     ├── UnknownEndpoint     the endpoint is not registered
+    ├── MailboxUnavailable  the directory of a new mailbox cannot be created
     ├── MailboxTaken        another consumer is attached to the mailbox
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
@@ -49,6 +50,13 @@ class UnknownEndpoint(RelayError):
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"endpoint {subject} is not registered")
+
+
+class MailboxUnavailable(RelayError):
+    """The directory of a new mailbox cannot be created: no inodes, no space, no permission."""
+
+    def __init__(self, subject: str, problem: str) -> None:
+        super().__init__(f"the mailbox of {subject} cannot be created: {problem}")
 
 
 class MailboxTaken(RelayError):

@@ -68,7 +68,7 @@ class Runtime:
         self._build_state(recovered, clock)
         self._build_delivery(create_mailbox)
         histories = Histories(data.journal)
-        self._checked: list[HasProblem] = [settings, access, self.checkpoints]
+        self._checked: list[HasProblem] = [settings, access, self.checkpoints, self.endpoints]
         self.inspector = Inspector(
             self.ledger,
             settings,
@@ -76,6 +76,7 @@ class Runtime:
             data,
             histories,
             Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
+            mailboxes=self.endpoints,
             checked=self._checked,
             damaged=recovered.report.damaged,
         )
@@ -131,7 +132,8 @@ class Runtime:
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
         )
-        self.endpoints = Endpoints(self.ledger, self.mirror)
+        probe = self.maildir.probe if self.uses_files else lambda: None
+        self.endpoints = Endpoints(self.ledger, self.mirror, probe)
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
@@ -197,6 +199,7 @@ class Runtime:
         sweeper = Sweeper(self.ledger, self.timers, get)
         sweeper.add(mail.end_leases, mail.expire, mail.purge, state.forget)
         sweeper.add(lambda now_us: self.subscriptions.save())
+        sweeper.add(lambda now_us: self.endpoints.check_problem())
         sweeper.add(state.checkpoint, state.recover_space, journal.seal, journal.drop)
         return sweeper
 

@@ -21,7 +21,7 @@ from waypost.policy.bounds import (
     unanswered_max_operations,
 )
 from waypost.policy.errors import WaypostError
-from waypost.relay.errors import MailboxTaken, RelayStopped
+from waypost.relay.errors import MailboxTaken, MailboxUnavailable, RelayStopped
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
@@ -329,6 +329,7 @@ CLOSE_CODES: dict[type[Exception], int] = {
     TimeoutError: frames.CLOSE_TOO_SLOW,
     AlreadyConnected: frames.CLOSE_ALREADY_CONNECTED,
     MailboxTaken: frames.CLOSE_ALREADY_CONNECTED,
+    MailboxUnavailable: CLOSE_TRY_LATER,
     TooManyConnections: CLOSE_TRY_LATER,
     TooManyIdentities: CLOSE_TRY_LATER,
     IdentitiesNotSaved: CLOSE_TRY_LATER,

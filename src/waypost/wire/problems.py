@@ -29,6 +29,7 @@ STATUS: dict[Reason, int] = {
     Reason.BUDGET_EXCEEDED: 422,
     Reason.STORAGE_FULL: 503,
     Reason.ACCESS_DENIED: 403,
+    Reason.MAILBOX_UNAVAILABLE: 503,
 }
 """The HTTP status of a publish that was rejected as a whole."""
 

@@ -19,7 +19,7 @@ from waypost.policy.subjects import is_literal
 from waypost.policy.tiers import sender_tier
 from waypost.wire import events as wire
 
-NOT_REPLAYED = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL}
+NOT_REPLAYED = {Reason.ACCESS_DENIED, Reason.STORAGE_FULL, Reason.MAILBOX_UNAVAILABLE}
 
 
 class Decision(msgspec.Struct, frozen=True):

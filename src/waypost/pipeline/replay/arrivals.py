@@ -2,7 +2,7 @@
 
     old_reason     why it was rejected; empty if it was accepted
     limited        rejected whole, by the sender's rate limit or for its fan-out
-    not_replayed   rejected for a reason the replay does not decide again: access rules, a full disk
+    not_replayed   rejected for a reason the replay does not decide again: access rules, the disk
     endpoint       the endpoint that decides; empty if there was none, or if it is not known
 
 An event that counts many rejections of a flood is not an arrival: the times of the single
@@ -16,7 +16,7 @@ from waypost.pipeline.lake.events import ARRIVALS
 
 LIMITED = "rate_limited"
 TOO_WIDE = "fanout_exceeded"
-NOT_REPLAYED = ("access_denied", "storage_full")
+NOT_REPLAYED = ("access_denied", "storage_full", "mailbox_unavailable")
 
 # The columns that the stages read.
 STAGE_COLUMNS = (

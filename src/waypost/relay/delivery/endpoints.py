@@ -1,5 +1,7 @@
 """Endpoints: the subjects that have a mailbox."""
 
+import logging
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -9,13 +11,15 @@ from waypost.policy.bounds import endpoints_max
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
 from waypost.relay.delivery.requests import REPLY_PREFIX
-from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.errors import MailboxUnavailable, UnknownEndpoint
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import instant
 from waypost.wire.events import EndpointChanged
+
+log = logging.getLogger("waypost.relay")
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -30,21 +34,61 @@ class Endpoint(msgspec.Struct, frozen=True):
 class Endpoints:
     """Registers and lists endpoints."""
 
-    def __init__(self, ledger: Ledger, mirror: MailboxMirror) -> None:
+    def __init__(self, ledger: Ledger, mirror: MailboxMirror, probe: Callable[[], None]) -> None:
+        """Take `probe`, which raises `OSError` if no mailbox can be created."""
+        self._cause = ""
+        self._probe = probe
         self._ledger = ledger
         self._state = ledger.state
         self._mirror = mirror
 
     def register(self, subject: str) -> Endpoint:
-        """Register `subject` and create its mailbox; an existing one keeps its messages."""
+        """Register `subject` and create its mailbox; an existing one keeps its messages.
+
+        Raises `MailboxUnavailable` if its directory cannot be created.
+        """
         validate_subject(subject)
         mailbox = self._state.mailbox(subject)
         if not mailbox.registered:
-            if len(self._state.endpoints) >= endpoints_max:
-                raise InvalidInput(f"too many endpoints: at most {endpoints_max:,} are allowed")
-            self._mirror.on_registered(mailbox)
+            try:
+                if len(self._state.endpoints) >= endpoints_max:
+                    raise InvalidInput(f"too many endpoints: at most {endpoints_max:,} are allowed")
+                self._create(mailbox)
+            except BaseException:
+                self._state.drop_if_empty(mailbox)
+                raise
             self._record(subject, "registered", journaled_directory(mailbox))
         return self._describe(mailbox)
+
+    def check_problem(self) -> None:
+        """Find out whether mailboxes can be created again."""
+        if self.problem:
+            self._check()
+            if not self.problem:
+                log.warning("mailboxes can be created again")
+
+    def _create(self, mailbox: Mailbox) -> None:
+        """Create the mailbox's files; after a problem of all, not before the next check."""
+        if self.problem:
+            raise MailboxUnavailable(mailbox.subject, self._cause)
+        try:
+            self._mirror.on_registered(mailbox)
+        except OSError as problem:
+            log.error("the mailbox of %s cannot be created: %s", mailbox.subject, problem)
+            self._check()
+            raise MailboxUnavailable(mailbox.subject, _cause(problem)) from problem
+
+    @property
+    def problem(self) -> str:
+        """Why no mailbox can be created, whatever its name; empty while they can be."""
+        return f"no mailbox can be created: {self._cause}" if self._cause else ""
+
+    def _check(self) -> None:
+        try:
+            self._probe()
+            self._cause = ""
+        except OSError as problem:
+            self._cause = _cause(problem)
 
     def unregister(self, subject: str) -> None:
         """Accept no more messages for `subject`; pending ones are kept until it registers again."""
@@ -79,3 +123,8 @@ class Endpoints:
         self._ledger.record(
             EndpointChanged(at_us=at_us, endpoint=subject, action=action, directory=directory)
         )
+
+
+def _cause(problem: OSError) -> str:
+    """Return an error without the path, which is none of a sender's business."""
+    return problem.strerror or type(problem).__name__

@@ -32,7 +32,7 @@ from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import REPLY_PREFIX
-from waypost.relay.errors import RelayStopped
+from waypost.relay.errors import MailboxUnavailable, RelayStopped
 from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
@@ -61,7 +61,8 @@ class Publishing:
         create_mailbox: Callable[[str], bool],
     ) -> None:
         """Take `create_mailbox(subject)`, which is called when a message that passed access rules
-        and rate limit has no recipient, and returns whether it has one now."""
+        and rate limit has no recipient, and returns whether it has one now. It may raise
+        `MailboxUnavailable`."""
         self._ledger = ledger
         self._state = ledger.state
         self._settings = settings
@@ -112,9 +113,16 @@ class Publishing:
                 return PublishResult(message_id=draft.message_id, delivered_to=holders)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
-        if not recipients and self._create_mailbox(draft.subject):
-            recipients = self._recipients(draft, settings, now_us) or ()
-            self._reject_taken(draft.sender, message_id, recipients)
+        if not recipients:
+            try:
+                created = self._create_mailbox(draft.subject)
+            except MailboxUnavailable as problem:
+                reason, detail = Reason.MAILBOX_UNAVAILABLE, str(problem)
+                rate = msgspec.structs.replace(rate, reason=reason, detail=detail)
+                return self._reject(draft, rate, budget, content, now_us)
+            if created:
+                recipients = self._recipients(draft, settings, now_us) or ()
+                self._reject_taken(draft.sender, message_id, recipients)
         if not recipients:
             return self._no_recipient(prepared)
         return self._fan_out(prepared, recipients, settings)

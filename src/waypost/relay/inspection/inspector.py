@@ -65,6 +65,7 @@ class Inspector:
         data: DataDir,
         histories: Histories,
         parents: Parents,
+        mailboxes: HasProblem,
         checked: Sequence[HasProblem],
         damaged: Collection[object],
     ) -> None:
@@ -75,6 +76,7 @@ class Inspector:
         self._data = data
         self._histories = histories
         self.parents = parents
+        self._mailboxes = mailboxes
         self._checked = checked
         self._damaged = damaged
 
@@ -131,6 +133,11 @@ class Inspector:
         found.append(str(self._ledger.journal.failure or ""))
         found += [f"journal damage set aside: {one}" for one in self._damaged]
         return [problem for problem in found if problem]
+
+    @property
+    def mailbox_problem(self) -> str:
+        """Why no mailbox can be created; empty while they can be."""
+        return self._mailboxes.problem
 
     async def journal_failure(self) -> str:
         """Wait until the journal fails for good; return why."""

@@ -26,6 +26,7 @@ INCOMING = "incoming"
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 """Errors of file systems without unnamed temporary files."""
 SPARES = "spares"
+_PROBE = ".probe"
 _HEAD_BYTES = 128
 """An envelope starts with its id, also inside a dead letter."""
 
@@ -73,15 +74,26 @@ class Maildir:
         return Path(self._root, hash_)
 
     def ensure(self, hash_: str) -> None:
-        """Create the folders of a mailbox."""
+        """Create the missing folders of a mailbox: all of them, or none. Raises `OSError`."""
         base = f"{self._root}/{hash_}"
         folders = [f"{base}/{folder}" for folder in FOLDERS]
-        for directory in (base, *folders, f"{self._incoming}/{hash_}"):
-            _make_directory(directory)
+        created: list[str] = []
         try:
+            for directory in (base, *folders, f"{self._incoming}/{hash_}"):
+                if _make_directory(directory):
+                    created.append(directory)  # noqa: PERF401 - known if the next one fails
             os.symlink(f"../../{INCOMING}/{hash_}", self._tmp(hash_))
         except FileExistsError:
             pass
+        except OSError:
+            for directory in reversed(created):
+                _remove_directory(directory)
+            raise
+
+    def probe(self) -> None:
+        """Raise `OSError` if no mailbox can be created."""
+        self.ensure(_PROBE)
+        self.remove_mailbox(_PROBE)
 
     def deliver(self, hash_: str, name: str, content: bytes, folder: str = "new") -> None:
         """Write a message to `folder`; it appears complete."""
@@ -192,15 +204,26 @@ class Maildir:
         return read_file(path, mailbox_file_max_bytes, follow_links=False)
 
 
-def _make_directory(path: str) -> None:
-    """Create a directory and the missing one above, unlike `os.makedirs` both with mode 0700."""
+def _make_directory(path: str) -> bool:
+    """Create a directory and the missing one above, unlike `os.makedirs` both with mode 0700.
+
+    Return False if it existed.
+    """
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        pass
+        return False
     except FileNotFoundError:
         os.mkdir(os.path.dirname(path), 0o700)
         os.mkdir(path, 0o700)
+    return True
+
+
+def _remove_directory(path: str) -> None:
+    try:
+        os.rmdir(path)
+    except OSError:
+        pass  # not empty
 
 
 def _write(descriptor: int, content: bytes) -> None:

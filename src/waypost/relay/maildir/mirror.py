@@ -34,7 +34,7 @@ class MailboxMirror(Protocol):
         """Return the directory of a mailbox, or None."""
 
     def on_registered(self, mailbox: Mailbox) -> None:
-        """Follow the registration of an endpoint."""
+        """Prepare for the registration of an endpoint. Raises `OSError` if that fails."""
 
     def on_unregistered(self, mailbox: Mailbox) -> None:
         """Follow the end of a registration."""
@@ -106,9 +106,13 @@ class MaildirFiles:
         return self._maildir.path(mailbox.hash)
 
     def on_registered(self, mailbox: Mailbox) -> None:
-        """Create the folders."""
+        """Create the folders. Raises `OSError`."""
         self._open.add(mailbox.hash)
-        self._maildir.ensure(mailbox.hash)
+        try:
+            self._maildir.ensure(mailbox.hash)
+        except OSError:
+            self._open.discard(mailbox.hash)
+            raise
 
     def on_unregistered(self, mailbox: Mailbox) -> None:
         """Delete empty folders, unless the endpoint is registered again by then."""

@@ -217,7 +217,7 @@ class RelayState:
         self.dirty[event.seq] = message
         return message
 
-    def _drop_if_empty(self, mailbox: Mailbox) -> None:
+    def drop_if_empty(self, mailbox: Mailbox) -> None:
         """Remove the mailbox of an unregistered endpoint after its last message."""
         if not mailbox.registered and mailbox.empty:
             self.mailboxes.pop(mailbox.subject, None)
@@ -227,7 +227,7 @@ class RelayState:
         mailbox = self.mailbox(event.endpoint)
         message = mailbox.live.get(event.id)
         if message is None:
-            self._drop_if_empty(mailbox)  # its arrival was in a deleted segment
+            self.drop_if_empty(mailbox)  # its arrival was in a deleted segment
         return mailbox, message
 
     def _mark_removed(self, message: Message) -> None:
@@ -266,7 +266,7 @@ class RelayState:
             message.cached = None  # it is not read again
             mailbox.remove(message)
             self._mark_removed(message)
-            self._drop_if_empty(mailbox)
+            self.drop_if_empty(mailbox)
 
     def _returned(self, event: events.Returned, location: Location) -> None:
         self.counts["returned"] += 1
@@ -303,7 +303,7 @@ class RelayState:
             self.leased.pop((event.endpoint, event.id), None)
             mailbox.remove(message)
             self._mark_removed(message)
-        self._drop_if_empty(mailbox)
+        self.drop_if_empty(mailbox)
 
     def _redriven(self, event: events.Redriven, location: Location) -> Message | None:
         self.counts["redriven"] += 1
@@ -345,7 +345,7 @@ class RelayState:
         if mailbox.registered:
             mailbox.registered = False
             self.endpoints.remove(event.endpoint, self._tickets.pop(event.endpoint))
-        self._drop_if_empty(mailbox)
+        self.drop_if_empty(mailbox)
 
 
 def _no_change(event: events.AnyEvent, location: Location) -> None:

@@ -9,7 +9,7 @@
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
 429 rate_limited              too many new names
 500 internal                  a bug in the relay; see its log
-503 stopped, storage_full, full
+503 stopped, storage_full, full, mailbox_unavailable
 """
 
 import math
@@ -24,6 +24,7 @@ from waypost.relay.errors import (
     DataDirUnusable,
     JournalUnreadable,
     MailboxTaken,
+    MailboxUnavailable,
     RelayError,
     RelayStopped,
     RequestRejected,
@@ -76,6 +77,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (UnknownEndpoint, 404, ""),
     (RulesFileBroken, 409, ""),
     (MailboxTaken, 409, ""),
+    (MailboxUnavailable, 503, Reason.MAILBOX_UNAVAILABLE),
     (RequestRejected, 409, ""),
     (RequestTimedOut, 408, ""),
     (TooManyIdentities, 503, "full"),

@@ -39,6 +39,7 @@ REASONS = {
     "budget_exceeded": "budget exceeded",
     "storage_full": "disk full",
     "access_denied": "access denied",
+    "mailbox_unavailable": "mailbox not created",
 }
 
 

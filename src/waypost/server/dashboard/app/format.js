@@ -74,6 +74,7 @@ export const REASONS = {
   budget_exceeded: "budget used up",
   storage_full: "disk full",
   access_denied: "access denied",
+  mailbox_unavailable: "mailbox not created",
 };
 
 export const TIERS = { 1: "unknown", 2: "acknowledged", 3: "active" };

@@ -1,5 +1,6 @@
 """Health checks and metrics, for process supervisors and Prometheus."""
 
+from waypost.policy.reasons import Reason
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -22,11 +23,14 @@ async def up(call: Call[NoParameters, None]) -> Reply:
 
 async def ready(call: Call[NoParameters, None]) -> Reply:
     """Report whether messages are accepted."""
-    journal = call.context.relay.inspect().journal()
+    inspector = call.context.relay.inspect()
+    journal = inspector.journal()
     if journal.failure:
         raise HttpError(503, f"journal failed: {journal.failure}")
     if journal.full:
         raise HttpError(503, f"storage full: {journal.full_because}", reason="storage_full")
+    if inspector.mailbox_problem:
+        raise HttpError(503, inspector.mailbox_problem, reason=Reason.MAILBOX_UNAVAILABLE)
     return Reply(Health(status="ready"))
 
 
@@ -59,7 +63,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         summary="Readiness",
         description=(
             "503 with the reason while the relay is not open or cannot write its journal: the disk"
-            " is full, no file descriptor is free, or a write has failed for good."
+            " is full, no file descriptor is free, or a write has failed for good; and while no"
+            " mailbox can be created."
         ),
         tag="health",
         handler=ready,
