@@ -339,7 +339,9 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        return context.http_metrics.render(context.relay, 0, context.hub.signals).decode()
+        return context.http_metrics.render(
+            context.relay, context.relay.inspect().totals(), 0, context.hub.signals
+        ).decode()
 
 
 def _label_values(shown: str) -> list[str]:

@@ -140,7 +140,9 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        shown = context.http_metrics.render(context.relay, 0, context.hub.signals).decode()
+        shown = context.http_metrics.render(
+            context.relay, context.relay.inspect().totals(), 0, context.hub.signals
+        ).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named
     assert [name for name in sorted(named) if f"\n{name}" not in shown] == []

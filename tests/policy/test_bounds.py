@@ -18,6 +18,7 @@ UNITS = (
     "max_levels",
     "max_events",
     "max_messages",
+    "max_mailboxes",
     "max_operations",
     "connections_max",
     "headers_max",

@@ -1,8 +1,11 @@
 """Messages that another process puts into a mailbox, the Maildir way."""
 
+import asyncio
 import json
 import os
 import stat
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +302,32 @@ async def test_the_file_of_a_dead_letter_is_not_overwritten(start, endpoint: End
     (beside,) = (endpoint.maildir_path or Path()).glob("failed/order-1.*")
     assert "order-1 is taken" in rejection(endpoint, beside.name)["reason"]
     assert files(endpoint)["new"] == []
+
+
+async def test_other_tasks_run_while_many_mailboxes_are_searched_at_the_start(
+    start, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = await start()
+    for n in range(1000):
+        relay.register_endpoint(f"agent.a{n}")
+    turn = 0
+    searched: Counter[int] = Counter()
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if threading.current_thread() is threading.main_thread() and str(path).endswith("/new"):
+            searched[turn] += 1
+        return real(path)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    counting = asyncio.create_task(count_turns())
+    await start()
+    counting.cancel()
+    assert searched.total() == 1000
+    assert max(searched.values()) <= 50

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.turns import counting_turns
 from waypost import AccessRule, Relay, Settings
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.server.mailbox_factory import MailboxFactory
@@ -40,6 +41,18 @@ async def relay(
 
 def names(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
+
+
+async def test_other_tasks_run_while_many_mailboxes_are_created(
+    relay: Relay, factories: list[MailboxFactory]
+) -> None:
+    factories.append(MailboxFactory(relay, 1000))
+    drafts = [
+        {"subject": f"agent.new{n}", "payload": n, "sender": f"agent.s{n % 50}"} for n in range(400)
+    ]
+    results, turns = await counting_turns(relay.publish_many(drafts))
+    assert [one.delivered_to for one in results] == [1] * 400
+    assert turns >= 400 // 4 - 1
 
 
 async def test_a_message_creates_the_mailbox_of_its_subject(

@@ -32,7 +32,9 @@ async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerCon
 
 def numbers(context: ServerContext) -> dict[str, float]:
     """Return every sample by name and labels."""
-    text = context.http_metrics.render(context.relay, 0, context.hub.signals).decode()
+    text = context.http_metrics.render(
+        context.relay, context.relay.inspect().totals(), 0, context.hub.signals
+    ).decode()
     return {
         f"{sample.name}{list(sample.labels.values()) or ''}": sample.value
         for family in text_string_to_metric_families(text)

@@ -42,6 +42,9 @@ turn_max_deliveries: Final = 1024
 turn_max_messages: Final = 128
 """Messages of one batch that are checked and encoded before other tasks get their turn."""
 
+turn_max_mailboxes: Final = 50
+"""Mailbox directories that are searched before other tasks get their turn."""
+
 names_visited_per_endpoint_max: Final = 100
 """The search for the endpoints of a pattern visits at most this many names for each endpoint that
 `max_fanout` allows."""

@@ -253,7 +253,7 @@ async def _start(
         if settings.current.watch_files:
             await runtime.file_watcher.start()
         if runtime.uses_files:
-            runtime.drop_ins.scan_all()
+            await runtime.drop_ins.scan_in_turns()
     except BaseException:
         await _close_files(runtime)
         raise

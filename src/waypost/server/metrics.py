@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from waypost.policy.breakers import TRANSITIONS, CircuitState
 from waypost.policy.reasons import Reason
 from waypost.relay.inspection.inspector import Inspector
-from waypost.relay.inspection.stats import JournalStatus
+from waypost.relay.inspection.stats import JournalStatus, Totals
 from waypost.relay.relay import Relay
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -60,18 +60,26 @@ class HttpMetrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(self, relay: Relay, connections: int, signals: Mapping[str, int]) -> bytes:
-        """Return all metrics in the text format of Prometheus; `signals` are by outcome."""
+    def render(
+        self, relay: Relay, totals: Totals, connections: int, signals: Mapping[str, int]
+    ) -> bytes:
+        """Return all metrics in the text format of Prometheus.
+
+        `totals` are of all mailboxes, `signals` are by outcome.
+        """
         registry = CollectorRegistry()
-        registry.register(_RelayCollector(relay, connections, signals))
+        registry.register(_RelayCollector(relay, totals, connections, signals))
         return generate_latest(registry) + generate_latest(self._registry)
 
 
 class _RelayCollector:
     """Reads the metrics of a relay at each scrape."""
 
-    def __init__(self, relay: Relay, connections: int, signals: Mapping[str, int]) -> None:
+    def __init__(
+        self, relay: Relay, totals: Totals, connections: int, signals: Mapping[str, int]
+    ) -> None:
         self._relay = relay
+        self._totals = totals
         self._connections = connections
         self._signals = signals
 
@@ -92,7 +100,7 @@ class _RelayCollector:
             value=counts[f"rejected.{Reason.RATE_LIMITED}"],
         )
         yield _breaker_moves(counts.__getitem__)
-        yield from _holdings(inspector)
+        yield from _holdings(inspector, self._totals)
         yield from _journal(inspector.journal())
         yield GaugeMetricFamily(
             "waypost_connections",
@@ -129,8 +137,7 @@ def _breaker_moves(count: Callable[[str], int]) -> Metric:
     return family
 
 
-def _holdings(inspector: Inspector) -> Iterator[Metric]:
-    totals = inspector.totals()
+def _holdings(inspector: Inspector, totals: Totals) -> Iterator[Metric]:
     messages = GaugeMetricFamily("waypost_messages", "Messages stored now.", labels=["state"])
     messages.add_metric(["pending"], totals.pending)
     messages.add_metric(["leased"], totals.leased)

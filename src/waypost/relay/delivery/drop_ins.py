@@ -7,6 +7,7 @@ any publish; a rejected file is moved to `failed/` with the reason.
 Only regular files of bounded size are read: a link is not followed, a pipe not waited for.
 """
 
+import asyncio
 import errno
 import hashlib
 import logging
@@ -18,6 +19,7 @@ from functools import partial
 import msgspec
 
 from waypost.files import is_transient
+from waypost.policy.bounds import turn_max_mailboxes
 from waypost.policy.errors import InvalidMessage, WaypostError
 from waypost.relay.delivery.drafts import Draft
 from waypost.relay.delivery.publish import Publishing
@@ -60,6 +62,13 @@ class DropIns:
         """Check every file in every mailbox."""
         for mailbox in list(self._state.registered()):
             self.scan(mailbox.hash)
+
+    async def scan_in_turns(self) -> None:
+        """Check every file in every mailbox, with turns for other tasks."""
+        for searched, mailbox in enumerate(list(self._state.registered()), start=1):
+            self.scan(mailbox.hash)
+            if not searched % turn_max_mailboxes:
+                await asyncio.sleep(0)
 
     def scan(self, hash_: str) -> None:
         """Check every file in one mailbox."""

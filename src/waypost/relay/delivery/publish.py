@@ -47,6 +47,9 @@ Claims = dict[tuple[str, str], str]
 _PATTERN_WORK = 128
 """A publish to a pattern counts as this many deliveries: finding its endpoints takes time, too."""
 
+_MAILBOX_WORK = 256
+"""The creation of a mailbox counts as this many deliveries: its directories take about 1 ms."""
+
 
 class Publishing:
     """Publishes drafts, synchronously: decisions become durable with the next commit."""
@@ -72,6 +75,8 @@ class Publishing:
         self._make_id = UlidFactory(secrets.token_bytes).make
         self._create_mailbox = create_mailbox
         self._claims: list[Claims] = []
+        self._created = 0
+        """Mailboxes created for messages."""
 
     def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
@@ -121,6 +126,7 @@ class Publishing:
                 rate = msgspec.structs.replace(rate, reason=reason, detail=detail)
                 return self._reject(draft, rate, budget, content, now_us)
             if created:
+                self._created += 1
                 recipients = self._recipients(draft, settings, now_us) or ()
                 self._reject_taken(draft.sender, message_id, recipients)
         if not recipients:
@@ -162,12 +168,13 @@ class Publishing:
                 if work >= turn_max_deliveries:
                     await asyncio.sleep(0)
                     work = 0
+                created = self._created
                 try:
                     result = self.publish(draft, content, budget)
                 except AccessDenied as denied:
                     result = rejected_result(Reason.ACCESS_DENIED, str(denied))
                 results.append(result)
-                work += 1
+                work += 1 + _MAILBOX_WORK * (self._created - created)
                 if not is_literal(draft.subject):
                     work += max(result.delivered_to + len(result.rejected), _PATTERN_WORK)
         finally:

@@ -5,6 +5,7 @@ Rule 2  Long walks yield to the event loop; the journal is read in a thread.
 """
 
 import asyncio
+import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from itertools import islice
@@ -28,15 +29,18 @@ from waypost.relay.inspection.search import (
 from waypost.relay.inspection.stats import (
     JournalStatus,
     MailboxCounts,
+    MailboxStats,
     Metrics,
     Totals,
+    add_up,
     count_mailbox,
     mailbox_stats,
-    totals_of,
+    stats_of,
 )
 from waypost.relay.inspection.usage import measure_usage
 from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.events import AnyEvent, BreakerMoved
 from waypost.wire.http_bodies import InboxUsage
 
@@ -98,14 +102,36 @@ class Inspector:
         return len(self._state.windows)
 
     def metrics(self) -> Metrics:
-        """Return statistics and problems of the whole relay."""
+        """Return statistics and problems of the whole relay.
+
+        Visits all mailboxes at once: with very many of them, await `survey` on a busy event loop.
+        """
+        return self._metrics(
+            list(mailbox_stats(self._state, self._settings.current)), self.totals()
+        )
+
+    async def survey(self, fullest: int) -> Metrics:
+        """Return the same, but of the mailboxes only the `fullest`; by name among equals.
+
+        The event loop gets its turn in between: the figures are of about one moment.
+        """
+        totals, order = Totals(), []
+        async for step in self._walk():
+            add_up(totals, step)
+            order += [(-one.occupancy.depth, one.subject) for one in step]
+        chosen = await asyncio.to_thread(heapq.nsmallest, fullest, order)
+        mailboxes = self._state.mailboxes
+        shown: list[MailboxStats] = []
+        for begin in range(0, len(chosen), WALK_STEP):
+            names = (name for _, name in chosen[begin : begin + WALK_STEP])
+            found = (mailboxes[name] for name in names if name in mailboxes)
+            shown += [stats_of(one, self._settings.current) for one in found]
+            await asyncio.sleep(0)
+        return self._metrics(shown, totals)
+
+    def _metrics(self, endpoints: list[MailboxStats], totals: Totals) -> Metrics:
         state, journal, settings = self._state, self.journal(), self._settings.current
-        endpoints = list(mailbox_stats(state, settings))
-        by_status = {
-            "pending": sum(one.pending for one in endpoints),
-            "leased": len(state.leased),
-            "dead": sum(one.dead for one in endpoints),
-        }
+        by_status = {"pending": totals.pending, "leased": totals.leased, "dead": totals.dead}
         counts = state.counts.items()
         return Metrics(
             seq=journal.seq,
@@ -175,6 +201,13 @@ class Inspector:
         """Return the number of registered endpoints."""
         return len(self._state.endpoints)
 
+    async def names_after(self, after: str, limit: int) -> list[str]:
+        """Return the first `limit` subjects of registered endpoints after `after`, in order."""
+        found: list[str] = []
+        async for step in self._walk():
+            found += [one.subject for one in step if one.registered and one.subject > after]
+        return await asyncio.to_thread(heapq.nsmallest, limit, found)
+
     def subjects(self) -> Iterator[str]:
         """Yield the subjects of registered endpoints, in order of registration."""
         return (mailbox.subject for mailbox in self._state.registered())
@@ -193,19 +226,37 @@ class Inspector:
         mailbox = self._state.mailboxes.get(subject)
         return 0 if mailbox is None else mailbox.occupancy.depth
 
+    def mailbox_count(self) -> int:
+        """Return the number of mailboxes, of registered endpoints and others."""
+        return len(self._state.mailboxes)
+
     def totals(self) -> Totals:
-        """Add up all mailboxes."""
-        return totals_of(self._state)
+        """Add up all mailboxes at once."""
+        totals = Totals()
+        add_up(totals, self._state.mailboxes.values())
+        return totals
+
+    async def count_totals(self) -> Totals:
+        """Add up all mailboxes, with turns for the event loop."""
+        totals = Totals()
+        async for step in self._walk():
+            add_up(totals, step)
+        return totals
 
     async def count_mailboxes(self) -> AsyncIterator[list[MailboxCounts]]:
         """Yield the counts of all mailboxes, in lists of at most `WALK_STEP`.
 
         The event loop gets its turn between two lists: the counts are of about one moment.
         """
-        walk = iter(list(self._state.mailboxes.values()))
-        while step := list(islice(walk, WALK_STEP)):
+        async for step in self._walk():
             settings = self._settings.current
             yield [count_mailbox(one, settings) for one in step]
+
+    async def _walk(self) -> AsyncIterator[list[Mailbox]]:
+        """Yield all mailboxes in lists of at most `WALK_STEP`, with turns for the event loop."""
+        walk = iter(list(self._state.mailboxes.values()))
+        while step := list(islice(walk, WALK_STEP)):
+            yield step
             await asyncio.sleep(0)
 
     def usage(self, subject: str, *, connected: bool) -> InboxUsage:

@@ -3,7 +3,7 @@
 Everything is derived from the state at the moment of the call; nothing is counted twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -44,14 +44,14 @@ class MailboxStats(msgspec.Struct, frozen=True):
     top_senders: list[tuple[str, int, int]]
 
 
-class Totals(msgspec.Struct, frozen=True):
+class Totals(msgspec.Struct):
     """Sums over all mailboxes; `deepest` is the message count of the fullest."""
 
-    pending: int
-    leased: int
-    dead: int
-    bytes: int
-    deepest: int
+    pending: int = 0
+    leased: int = 0
+    dead: int = 0
+    bytes: int = 0
+    deepest: int = 0
 
 
 class JournalStatus(msgspec.Struct, frozen=True):
@@ -108,29 +108,30 @@ def count_mailbox(mailbox: Mailbox, settings: Settings) -> MailboxCounts:
 def mailbox_stats(state: RelayState, settings: Settings) -> Iterator[MailboxStats]:
     """Yield the statistics of every mailbox that is registered or holds messages."""
     for mailbox in state.mailboxes.values():
-        held = sorted(mailbox.occupancy.by_sender.items(), key=lambda item: -item[1][1])
-        yield MailboxStats(
-            subject=mailbox.subject,
-            hash=mailbox.hash,
-            pending=mailbox.occupancy.depth - mailbox.leased_count,
-            leased=mailbox.leased_count,
-            dead=len(mailbox.dead),
-            bytes=mailbox.occupancy.bytes,
-            pressure=pressure_of(mailbox, settings),
-            top_senders=[(sender, *usage) for sender, usage in held[:TOP_SENDERS_MAX]],
-        )
+        yield stats_of(mailbox, settings)
 
 
-def totals_of(state: RelayState) -> Totals:
-    """Add up all mailboxes."""
-    live = dead = held_bytes = deepest = 0
-    for mailbox in state.mailboxes.values():
-        depth = mailbox.occupancy.depth
-        live += depth
-        held_bytes += mailbox.occupancy.bytes
-        dead += len(mailbox.dead)
-        deepest = max(deepest, depth)
-    leased = len(state.leased)
-    return Totals(
-        pending=live - leased, leased=leased, dead=dead, bytes=held_bytes, deepest=deepest
+def stats_of(mailbox: Mailbox, settings: Settings) -> MailboxStats:
+    """Return the statistics of one mailbox."""
+    held = sorted(mailbox.occupancy.by_sender.items(), key=lambda item: -item[1][1])
+    return MailboxStats(
+        subject=mailbox.subject,
+        hash=mailbox.hash,
+        pending=mailbox.occupancy.depth - mailbox.leased_count,
+        leased=mailbox.leased_count,
+        dead=len(mailbox.dead),
+        bytes=mailbox.occupancy.bytes,
+        pressure=pressure_of(mailbox, settings),
+        top_senders=[(sender, *usage) for sender, usage in held[:TOP_SENDERS_MAX]],
     )
+
+
+def add_up(totals: Totals, mailboxes: Iterable[Mailbox]) -> None:
+    """Add mailboxes to `totals`."""
+    for mailbox in mailboxes:
+        depth, leased = mailbox.occupancy.depth, mailbox.leased_count
+        totals.pending += depth - leased
+        totals.leased += leased
+        totals.dead += len(mailbox.dead)
+        totals.bytes += mailbox.occupancy.bytes
+        totals.deepest = max(totals.deepest, depth)

@@ -5,6 +5,7 @@ Rule 1  All mailboxes are counted in one walk that yields to the event loop; the
 Rule 2  A table has at most `INBOX_ROWS_MAX` or `AGENT_ROWS_MAX` rows; totals cover everything.
 """
 
+import asyncio
 import heapq
 from collections.abc import Collection, Iterable
 from itertools import islice
@@ -119,7 +120,7 @@ async def take_inbox_snapshot(inspector: Inspector, connected: Collection[str]) 
             snapshot.rows.append(_inbox_row(one, one.subject in connected))
     snapshot.inboxes = len(snapshot.rows)
     if snapshot.inboxes > INBOX_ROWS_MAX:
-        snapshot.rows = fullest(snapshot.rows, INBOX_ROWS_MAX)
+        snapshot.rows = await asyncio.to_thread(fullest, snapshot.rows, INBOX_ROWS_MAX)
     return snapshot
 
 

@@ -1,11 +1,12 @@
 """Endpoints: their list, registration, usage, and the public keys of agents."""
 
-import heapq
+import asyncio
 from typing import Annotated
 
 import msgspec
 
 from waypost.policy.subjects import validate_subject
+from waypost.relay.inspection.inspector import WALK_STEP
 from waypost.relay.relay import Endpoint
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -39,16 +40,14 @@ async def list_endpoints(call: Call[EndpointPage, None]) -> Reply:
     """List endpoints by name, one page at a time."""
     query, relay = call.parameters, call.context.relay
     after = "" if query.after is msgspec.UNSET else validate_subject(query.after)
-    subjects = relay.inspect().subjects()
-    names = heapq.nsmallest(query.limit + 1, (name for name in subjects if name > after))
+    names = await relay.inspect().names_after(after, query.limit + 1)
     more, names = len(names) > query.limit, names[: query.limit]
-    found = [relay.get_endpoint(name) for name in names]
-    return Reply(
-        EndpointList(
-            endpoints=[_facts(one) for one in found if one is not None],
-            next=names[-1] if more else None,
-        )
-    )
+    shown: list[EndpointInfo] = []
+    for begin in range(0, len(names), WALK_STEP):
+        found = map(relay.get_endpoint, names[begin : begin + WALK_STEP])
+        shown += [_facts(one) for one in found if one is not None]
+        await asyncio.sleep(0)
+    return Reply(EndpointList(endpoints=shown, next=names[-1] if more else None))
 
 
 async def register_endpoint(call: Call[EndpointPath, None]) -> Reply:

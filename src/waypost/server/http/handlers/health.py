@@ -37,7 +37,10 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Return metrics for Prometheus."""
     context = call.context
-    content = context.http_metrics.render(context.relay, len(context.hub), context.hub.signals)
+    totals = await context.relay.inspect().count_totals()
+    content = context.http_metrics.render(
+        context.relay, totals, len(context.hub), context.hub.signals
+    )
     return Reply(content, media_type=CONTENT_TYPE)
 
 

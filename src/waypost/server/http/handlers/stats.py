@@ -43,10 +43,9 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
         for one in context.hub.connected()
     ]
     subjects = {one.subject for one in connected}
-    inspector, metrics = relay.inspect(), relay.metrics()
+    inspector = relay.inspect()
+    metrics = await inspector.survey(call.parameters.inboxes)
     now_us = relay.now_us()
-    fullest = sorted(metrics.endpoints, key=lambda one: (-one.pending - one.leased, one.subject))
-    shown = fullest[: call.parameters.inboxes]
     return Reply(
         RelayStats(
             at_us=now_us,
@@ -56,8 +55,8 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             by_status=metrics.by_status,
             events=metrics.events,
             rejected=metrics.rejected,
-            inboxes=[_inbox(inspector, one, subjects, now_us // 1000) for one in shown],
-            inboxes_total=len(fullest),
+            inboxes=[_inbox(inspector, one, subjects, now_us // 1000) for one in metrics.endpoints],
+            inboxes_total=inspector.mailbox_count(),
             breakers=metrics.breakers,
             connected=connected,
             senders_tracked=metrics.senders_tracked,
