@@ -57,6 +57,9 @@ config_file_max_bytes: Final = 16 * 1024 * 1024
 
 endpoints_max: Final = 1_000_000
 subscriptions_max: Final = 1_000_000
+subscriptions_file_max_bytes: Final = 512 * subscriptions_max
+"""A larger `subscriptions.json` is ignored: no list of patterns needs one."""
+
 signal_listeners_max: Final = 10_000
 ancestor_chain_max: Final = 256
 

@@ -41,7 +41,7 @@ from waypost.relay.inspection.history import MessageHistory, describe_history
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import Metrics
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
-from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
@@ -199,7 +199,8 @@ class Relay:
         reply_to = reply_subject()
         pending = PendingReply(runtime.ledger, runtime.timers, subject, timeout)
         self.register_endpoint(reply_to)
-        stop = self.subscribe(reply_to, pending.take)
+        at_us = runtime.ledger.now_us()
+        stop = runtime.subscriptions.add(reply_to, pending.take, at_us, listed=False)
         try:
             result = await self.publish(
                 subject, payload, sender=sender, reply_to=reply_to, budget=budget, parent=parent
@@ -213,10 +214,10 @@ class Relay:
         """Call `handler(envelope)` for each message to an endpoint that matches `pattern`.
 
         The handler may be sync or async. Pending messages are handled first. Return a function
-        that ends the subscription.
+        that ends the subscription. `subscriptions.json` has the pattern shortly after.
         """
         runtime = self._runtime
-        stop = runtime.subscriptions.add(pattern, handler, instant(runtime.ledger.now_us()))
+        stop = runtime.subscriptions.add(pattern, handler, runtime.ledger.now_us())
         for mailbox in runtime.ledger.state.endpoints.within(pattern):
             if mailbox.queue:
                 runtime.handlers.wake(mailbox.subject)

@@ -287,7 +287,7 @@ async def _stop(runtime: Runtime) -> None:
     runtime.leases.stop()
     runtime.returns.stop()
     runtime.consumers.detach_all()
-    runtime.subscriptions.detach_all()
+    await runtime.subscriptions.detach_all()
     runtime.signals.detach_all()
     runtime.rejections.flush()
     await runtime.ledger.sync()
