@@ -247,3 +247,68 @@ async def test_expiry_is_logged_with_a_count_for_each_recipient(
         clock.advance_ms(HOUR_MS + 5_000)
     assert "expired 3 messages for agent.a" in caplog.text
     assert "expired 1 messages for agent.c" in caplog.text
+
+
+RARE_SWEEPS = HousekeepingConfig(sweep_interval_ms=24 * HOUR_MS)
+
+
+@pytest.mark.parametrize("found_by", ["a publish", "a lease", "a consumer"])
+async def test_expired_messages_that_others_find_are_counted_in_the_log(
+    start, data: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, found_by: str
+) -> None:
+    caplog.set_level("INFO", "waypost.relay")
+    relay = await start(housekeeping=RARE_SWEEPS)
+    relay.register_endpoint("agent.a")
+    await relay.publish_many(drafts(3))
+    clock.advance_ms(2 * HOUR_MS)
+    if found_by == "a publish":
+        await send(relay)
+    elif found_by == "a lease":
+        assert await relay.lease("agent.a") == []
+    else:
+        relay.attach("agent.a", lambda: None).pending()
+    await relay.sync()
+    assert len(events(data, "expired")) == 3
+    relay.sweep()
+    assert "expired 3 messages for agent.a" in caplog.text
+    caplog.clear()
+    relay.sweep()
+    assert "expired" not in caplog.text
+
+
+async def test_expired_messages_are_counted_in_the_log_at_the_latest_when_the_relay_closes(
+    start, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "waypost.relay")
+    relay = await start(housekeeping=RARE_SWEEPS)
+    relay.register_endpoint("agent.a")
+    await send(relay)
+    clock.advance_ms(2 * HOUR_MS)
+    await relay.lease("agent.a")
+    await relay.close()
+    assert "expired 1 messages for agent.a" in caplog.text
+
+
+async def test_many_recipients_of_expired_messages_share_lines_of_the_log(
+    start, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "waypost.relay")
+    relay = await start(storage="journal", rate_limit=UNLIMITED, housekeeping=RARE_SWEEPS)
+    for number in range(1500):
+        relay.register_endpoint(f"agent.a{number}")
+    for _ in range(2):
+        await relay.publish_many(
+            [one for number in range(1500) for one in drafts(1, to=f"agent.a{number}")]
+        )
+        clock.advance_ms(2 * HOUR_MS)
+        caplog.clear()
+        relay.sweep()
+        lines = [line for line in caplog.messages if line.startswith("expired")]
+        assert len(lines) == 1001
+        assert lines[-1] == "expired 500 messages for 500 more recipients"
+    await relay.publish_many(drafts(2, to="agent.a1"))
+    await relay.publish("agent.a2", 1, sender="agent.b", budget={"ttl": clock() // 1000})
+    clock.advance_ms(1)
+    caplog.clear()
+    relay.sweep()
+    assert caplog.messages == ["expired 1 messages for 1 more recipients"]

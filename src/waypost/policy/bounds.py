@@ -101,6 +101,9 @@ notice_max_messages: Final = 100
 journaled_rejections_per_sender_minute_max: Final = 1000
 """Above this, one event with a count represents the rest: a flood cannot fill the disk."""
 
+logged_expiries_per_minute_max: Final = 1000
+"""Recipients of expired messages with a line of their own in the log; the rest share one."""
+
 frame_overhead_max_bytes: Final = 64 * 1024
 """A WebSocket frame may be this much longer than the largest payload that the settings allow;
 before authentication, it may only be this long."""

@@ -290,6 +290,7 @@ async def _stop(runtime: Runtime) -> None:
     await runtime.subscriptions.detach_all()
     runtime.signals.detach_all()
     runtime.rejections.flush()
+    runtime.transitions.expiries.write(runtime.ledger.now_us())
     await runtime.ledger.sync()
     await runtime.checkpoints.finish()
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from waypost.policy.bounds import mailbox_dead_letters_max
 from waypost.policy.occupancy import choose_purges
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
+from waypost.relay.delivery.expiries import ExpiryLog
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import EVICTED, Mailbox, Message
@@ -30,6 +31,7 @@ class Transitions:
         self._mirror = mirror
         self._breaker_feedback = breaker_feedback
         self._payloads = payloads
+        self.expiries = ExpiryLog()
 
     def store(self, mailbox: Mailbox, event: events.Accepted, content: bytes) -> None:
         """Put an admitted message into its mailbox."""
@@ -129,14 +131,13 @@ class Transitions:
         self._record(
             events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
+        self.expiries.count(message.endpoint)
         self._breaker_feedback.on_abandoned(message)
 
-    def expire_due(self, mailbox: Mailbox) -> int:
-        """Expire the due messages of `mailbox`; return how many."""
-        due = mailbox.take_expired(self._ledger.now_us() // 1000)
-        for message in due:
+    def expire_due(self, mailbox: Mailbox) -> None:
+        """Expire the due messages of `mailbox`."""
+        for message in mailbox.take_expired(self._ledger.now_us() // 1000):
             self.expire(message)
-        return len(due)
 
     def purge(self, message: Message, reason: str) -> None:
         """Delete a dead letter."""

@@ -1,7 +1,6 @@
 """Maintenance of the state: messages, senders, breakers, rejection counts, duplicate ids."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 from waypost.policy.settings import Settings
@@ -34,14 +33,11 @@ class MailTasks:
         self._settings = settings
 
     def expire(self, now_us: int) -> None:
-        """Expire messages, and log a count for each recipient."""
-        counts: Counter[str] = Counter()
+        """Expire messages, and log a count for each recipient of any since the last sweep."""
         for mailbox in list(self._ledger.state.mailboxes.values()):
             if now_us // 1000 > mailbox.earliest_ttl:
-                counts[mailbox.subject] += self._transitions.expire_due(mailbox)
-        for subject, count in counts.items():
-            if count:
-                log.info("expired %d messages for %s", count, subject)
+                self._transitions.expire_due(mailbox)
+        self._transitions.expiries.write(now_us)
 
     def end_leases(self, now_us: int) -> None:
         """Return messages to their queue whose lease is past its deadline."""
