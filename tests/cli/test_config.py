@@ -29,8 +29,9 @@ def test_a_valid_file_is_reported_as_valid(waypost: CommandLine, tmp_path: Path)
     [
         ("{", "not JSON"),
         ('{"maxHops": 0}', "maxHops"),
-        ('{"maxHop": 3}', "maxHop"),
-        ('{"rateLimit": {}}', "belongs inside 'reliability'"),
+        ('{"maxHop": 3}', "unknown key 'maxHop'; did you mean 'maxHops'?"),
+        ('{"qos": {"tier": {}}}', "unknown key 'qos.tier'; did you mean 'qos.tier1'?"),
+        ('{"rateLimit": {}}', "did you mean 'reliability.rateLimit'?"),
         ('{"storage": "tape"}', "storage"),
     ],
 )

@@ -1,7 +1,9 @@
 """`config.json`: overrides the caller's settings and the defaults; reloaded when it changes."""
 
+import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,62 @@ async def test_a_problem_in_the_file_names_the_field(start, config: Path) -> Non
     write(config, {"reliability": {"circuitBreaker": {"cooldownMs": 5}}})
     relay = await start()
     assert "cooldownMs" in relay.metrics().problems[0]
+
+
+UNKNOWN_KEYS = [
+    ({"colour": "red"}, "unknown key 'colour'"),
+    ({"maxHop": 3}, "unknown key 'maxHop'; did you mean 'maxHops'?"),
+    ({"max_hops": 3}, "unknown key 'max_hops'; did you mean 'maxHops'?"),
+    ({"rateLimit": {}}, "unknown key 'rateLimit'; did you mean 'reliability.rateLimit'?"),
+    (
+        {"maxPerWindow": 3},
+        "unknown key 'maxPerWindow';"
+        " did you mean 'reliability.rateLimit.maxPerWindow' or 'signals.maxPerWindow'?",
+    ),
+    (
+        {"reliability": {"ratelimit": {}}},
+        "unknown key 'reliability.ratelimit'; did you mean 'reliability.rateLimit'?",
+    ),
+    (
+        {"reliability": {"rateLimit": {"maxPerWindw": 1}}},
+        "unknown key 'reliability.rateLimit.maxPerWindw';"
+        " did you mean 'reliability.rateLimit.maxPerWindow'?",
+    ),
+    (
+        {"qos": {"strangers": {"maxEnvelope": 1}}},
+        "unknown key 'qos.strangers.maxEnvelope'; did you mean 'qos.strangers.maxEnvelopes'?",
+    ),
+    (
+        {"qos": {"tier1": {"maxEnvelopes": 1, "maxBytes": 1, "tier": {"maxBytes": 1}}}},
+        "unknown key 'qos.tier1.tier'",
+    ),
+    ({"x" * 100_000: 1}, "unknown key '" + "x" * 100 + "…'"),
+]
+
+
+@pytest.mark.parametrize(("content", "problem"), UNKNOWN_KEYS, ids=lambda one: str(one)[:40])
+async def test_an_unknown_key_is_named_with_the_key_that_was_probably_meant(
+    start, config: Path, content: object, problem: str
+) -> None:
+    write(config, content)
+    relay = await start()
+    assert relay.settings == Settings(watch_files=False, durability="async")
+    assert relay.metrics().problems == [f"{config} is ignored: {problem}"]
+    with pytest.raises(InvalidSettings) as raised:
+        relay.settings_file.replace(json.dumps(content).encode())
+    assert str(raised.value) == problem
+
+
+async def test_keys_of_senders_are_not_settings(start, config: Path) -> None:
+    write(config, {"reliability": {"rateLimit": {"perSenderOverrides": {"agent.any": 5}}}})
+    relay = await start()
+    assert relay.metrics().problems == []
+
+
+async def test_an_unknown_key_from_the_caller_is_named_in_the_same_words(data: Path) -> None:
+    wrong: Any = {"maxPerWindw": 1}
+    with pytest.raises(InvalidSettings, match=r"rateLimit\.maxPerWindw'; did you mean"):
+        await Relay(data, settings=Settings(rate_limit=wrong)).open()
 
 
 async def test_bad_settings_from_the_caller_are_an_error(data: Path) -> None:

@@ -1,6 +1,7 @@
 """Settings of a relay: defaults, validation and lint.
 
-Rule 1  Settings are accepted or rejected as a whole: with one bad field, the old settings stay.
+Rule 1  Settings are accepted or rejected as a whole: with one bad field or one unknown key, the
+        old settings stay.
 Rule 2  `config.json` uses camelCase and nests the three reliability groups; Python does not.
 Rule 3  `lint` reports combinations that are valid but cannot work as intended.
 
@@ -20,6 +21,7 @@ from waypost.policy.errors import InvalidSettings
 from waypost.policy.names import NamesConfig
 from waypost.policy.rate_limits import PositiveInt, RateLimitConfig
 from waypost.policy.redelivery import RedeliveryConfig
+from waypost.policy.setting_keys import KeyTree, find_unknown_key, keys_of
 from waypost.policy.signal_limits import SignalsConfig
 from waypost.policy.tiers import WEEK_MS, QosConfig
 
@@ -72,8 +74,12 @@ class Settings(
 def validate_settings(settings: Settings) -> Settings:
     """Return `settings` unchanged, or raise `InvalidSettings` naming the field."""
     try:
-        return msgspec.convert(msgspec.to_builtins(settings), Settings)
-    except (msgspec.ValidationError, TypeError) as problem:
+        document = to_config_document(settings)
+    except TypeError as problem:
+        raise InvalidSettings(f"invalid settings: {problem}") from None
+    try:
+        return _merge(Settings(), document)
+    except InvalidSettings as problem:
         raise InvalidSettings(f"invalid settings: {problem}") from None
 
 
@@ -85,20 +91,33 @@ def merge_settings(base: Settings, raw: bytes) -> Settings:
         raise InvalidSettings(f"not JSON: {problem}") from None
     if not isinstance(document, dict):
         raise InvalidSettings("expected a JSON object at the top")
+    return _merge(base, document)
+
+
+def _merge(base: Settings, document: dict[str, Any]) -> Settings:
+    unknown = find_unknown_key(document, _KEYS)
+    if unknown:
+        raise InvalidSettings(unknown)
     flat = {name: value for name, value in document.items() if name != "reliability"}
-    misplaced = sorted(set(flat) & set(RELIABILITY))
-    if misplaced:
-        raise InvalidSettings(f"{misplaced[0]!r} belongs inside 'reliability'")
     reliability = document.get("reliability", {})
-    if not isinstance(reliability, dict) or not set(reliability) <= set(RELIABILITY):
-        names = ", ".join(RELIABILITY)
-        raise InvalidSettings(f"'reliability' must be an object holding only {names}")
+    if not isinstance(reliability, dict):
+        raise InvalidSettings("'reliability' must be an object")
     try:
         return msgspec.convert(
             _overlay(msgspec.to_builtins(base), {**flat, **reliability}), Settings
         )
     except msgspec.ValidationError as problem:
         raise InvalidSettings(str(problem)) from None
+
+
+def _config_keys() -> KeyTree:
+    """Return the keys of `config.json`."""
+    flat = keys_of(Settings)
+    reliability: KeyTree = {name: flat.pop(name) for name in RELIABILITY}
+    return {"reliability": reliability, **flat}
+
+
+_KEYS = _config_keys()
 
 
 def to_config_document(settings: Settings) -> dict[str, Any]:

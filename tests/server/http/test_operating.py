@@ -203,6 +203,15 @@ async def test_one_invalid_value_rejects_the_whole_file(
     assert json.loads((data / "config.json").read_text()) == {"maxHops": 3}
 
 
+async def test_an_unknown_key_is_named_with_the_key_that_was_probably_meant(
+    served: HttpRelay,
+) -> None:
+    wrong = {"qos": {"teir1": {}}}
+    answer = await served.call("PUT", "/v1/config", token=served.operator, json=wrong)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "unknown key 'qos.teir1'; did you mean 'qos.tier1'?"
+
+
 async def test_an_invalid_file_never_replaces_a_valid_one(served: HttpRelay, data: Path) -> None:
     file = served.relay._runtime.settings
     file.replace(b'{"maxHops": 3}')
