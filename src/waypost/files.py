@@ -7,7 +7,7 @@ Rule 3  A secret is read only from a file that no other user can read or write.
 Every layer may use this module, so it imports the standard library only.
 
 OSError
-└── UnsuitableFile      not a regular file, or too large
+└── UnsuitableFile      not a regular file, too large, or a link that leads nowhere
     └── ExposedFile     other users can read or write it
 """
 
@@ -24,7 +24,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class UnsuitableFile(OSError):
-    """A file is not a regular file, or too large."""
+    """A file is not a regular file, too large, or a link that leads nowhere."""
 
     def __str__(self) -> str:
         return self.strerror or ""
@@ -44,7 +44,13 @@ def read_file(path: str | os.PathLike[str], max_bytes: int, *, follow_links: boo
 
     Raises `UnsuitableFile`, or another `OSError`. Without `follow_links`, a link is an error.
     """
-    descriptor = os.open(path, _FLAGS if follow_links else _FLAGS | os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, _FLAGS if follow_links else _FLAGS | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            text = "a link to a file that does not exist"
+            raise UnsuitableFile(errno.ENOENT, text, os.fspath(path)) from None
+        raise
     try:
         _require_suitable(os.fstat(descriptor), path, max_bytes)
         return _read_all(descriptor, path, max_bytes)

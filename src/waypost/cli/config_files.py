@@ -15,7 +15,7 @@ from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
 from waypost.relay.config.access_file import AccessFile
-from waypost.relay.data_dir import DataDir, replace_file
+from waypost.relay.data_dir import DataDir, replace_linked_file
 from waypost.relay.errors import RelayError
 from waypost.relay.inspection.snapshot import directory_settings
 from waypost.wire.http_bodies import RuleList
@@ -39,7 +39,7 @@ def save_config(data: DataDir, file: Path) -> ConfigCheck:
     check = check_config(file)
     if check.valid and check.exists:
         content = msgspec.json.format(read_file(file, config_file_max_bytes), indent=2)
-        replace_file(data.config, content + b"\n")
+        replace_linked_file(data.config, content + b"\n")
     return check
 
 

@@ -227,6 +227,17 @@ def replace_file(path: Path, content: bytes) -> None:
     os.replace(unfinished, path)
 
 
+def replace_linked_file(path: Path, content: bytes) -> None:
+    """Replace the content of an operator's file; if it is a link, that of its target.
+
+    Raises `DataDirUnusable` if that is not possible.
+    """
+    try:
+        replace_file(Path(os.path.realpath(path)), content)
+    except OSError as problem:
+        raise DataDirUnusable(f"{path} could not be written: {problem.strerror}") from None
+
+
 def sync_file(descriptor: int) -> None:
     """Make the content of a file durable."""
     if sys.platform == "darwin":  # only this reaches the disk itself there

@@ -3,7 +3,8 @@
 Failures and answers:
   no file                    no rules: every publish is allowed
   unreadable, one bad entry  every publish is denied, and the file is not overwritten, until it
-  a pipe, a device, huge     is repaired or deleted; opening a pipe does not wait
+  a pipe, a device, huge,    is repaired or deleted; opening a pipe does not wait
+  a link to nothing
   crash while writing        the old file or the new one, never a partial one
 """
 
@@ -16,7 +17,7 @@ from waypost.files import is_transient, read_file
 from waypost.policy.access import DENY_ALL, AccessResult, AccessRule, AccessRules, parse_rules
 from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidRule
-from waypost.relay.data_dir import DataDir, replace_file
+from waypost.relay.data_dir import DataDir, replace_linked_file
 from waypost.relay.errors import RulesFileBroken
 
 log = logging.getLogger("waypost.relay")
@@ -75,7 +76,8 @@ class AccessFile:
                 f"{self._path} is invalid, so every publish is denied: {problem};"
                 " repair or delete it"
             )
-            log.error("%s", self.problem)
+            if self.problem != before[1]:
+                log.error("%s", self.problem)
         self.restricts = bool(self._rules)
         changed = (self._rules.list_rules(), self.problem) != before
         if changed:
@@ -86,7 +88,7 @@ class AccessFile:
         if self.problem:
             raise RulesFileBroken(self.problem)
         content = msgspec.json.format(msgspec.json.encode(rules.list_rules()), indent=2)
-        replace_file(self._path, content + b"\n")
+        replace_linked_file(self._path, content + b"\n")
         self._rules = rules
         self.restricts = bool(rules)
         self.on_change()

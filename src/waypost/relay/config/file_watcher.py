@@ -1,7 +1,13 @@
-"""Watches files that people and other processes change: settings, access rules, drop-ins."""
+"""Watches files that people and other processes change: settings, access rules, drop-ins.
+
+Settings and rules are two files, which may be links into other directories, over links in turn. So
+they are looked at every half a second, through all links. Drop-ins are many, in one directory that
+the system watches.
+"""
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -12,9 +18,13 @@ from waypost.relay.data_dir import DataDir
 
 log = logging.getLogger("waypost.relay")
 
+_LOOK_S = 0.5
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
 _RETRY_MS = 5000
+
+Version = tuple[int, ...]
+"""Changes whenever a file is written or another takes its name; empty without a file."""
 
 
 class DropInScanner(Protocol):
@@ -40,7 +50,8 @@ class FileWatcher:
         drop_ins: DropInScanner | None,
     ) -> None:
         self._data = data
-        self._on_file = {str(path): reload for path, reload in on_file.items()}
+        self._on_file = on_file
+        self._seen = {path: _version(path) for path in on_file}
         self._drop_ins = drop_ins
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,19 +70,28 @@ class FileWatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_files(self) -> None:
-        due: set[str] = set()
-        async for changes in awatch(
-            self._data.root,
-            watch_filter=lambda change, path: path in self._on_file,
-            step=_STEP_MS,
-            debounce=_DEBOUNCE_MS,
-            recursive=False,
-            rust_timeout=_RETRY_MS,
-            yield_on_timeout=True,
-            stop_event=self._stop,
-        ):
-            due |= {path for _, path in changes}
-            due = {path for path in due if not _attempt(self._on_file[path])}
+        due = set(self._on_file)  # they may have changed since the relay read them
+        while not self._stop.is_set():
+            due = self._reload_changed(due)
+            try:
+                await asyncio.wait_for(self._stop.wait(), _LOOK_S)
+            except TimeoutError:
+                pass
+
+    def _reload_changed(self, due: set[Path]) -> set[Path]:
+        """Reload files that changed, and those that are `due`; return those to be read next time.
+
+        A changed file is read once more: a second change may have left no trace in its version,
+        whose clock ticks every few milliseconds.
+        """
+        later: set[Path] = set()
+        for path, reload in self._on_file.items():
+            version = _version(path)
+            changed = version != self._seen[path]
+            if (changed or path in due) and (not _attempt(reload) or changed):
+                later.add(path)
+            self._seen[path] = version
+        return later
 
     async def _watch_mailboxes(self, drop_ins: DropInScanner) -> None:
         due: set[str] = set()
@@ -103,6 +123,14 @@ def _attempt(act: Callable[..., object], *arguments: str) -> bool:
         log.warning("a changed file is read again later: %s", problem)
         return False
     return True
+
+
+def _version(path: Path) -> Version:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _matters(change: Change, path: str) -> bool:

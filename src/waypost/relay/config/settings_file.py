@@ -5,7 +5,8 @@ Failures and answers:
   one bad value     the whole file is ignored, the last good settings stay, and the problem is
                     logged and shown in the metrics
   a pipe, a device  the same; opening it does not wait
-  or a huge file
+  a huge file, or a
+  link to nothing
   storage changed   rejected until the next start: mailboxes cannot change their storage while
                     the relay runs
 """
@@ -17,7 +18,7 @@ from waypost.files import is_transient, read_file
 from waypost.policy.bounds import config_file_max_bytes
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, lint, merge_settings, validate_settings
-from waypost.relay.data_dir import DataDir, replace_file
+from waypost.relay.data_dir import DataDir, replace_linked_file
 
 log = logging.getLogger("waypost.relay")
 
@@ -58,7 +59,7 @@ class SettingsFile:
     def replace(self, content: bytes) -> None:
         """Write `content` to the file and apply it, or raise `InvalidSettings`."""
         self.consider(content)
-        replace_file(self._path, content)
+        replace_linked_file(self._path, content)
         self.reload()
 
     def reload(self) -> bool:
@@ -76,7 +77,8 @@ class SettingsFile:
             if is_transient(problem):
                 raise
             self.problem = f"{self._path} is ignored: {problem}"
-            log.error("%s", self.problem)
+            if self.problem != before[1]:
+                log.error("%s", self.problem)
         changed = (self.current, self.problem) != before
         if changed:
             self.on_change()
