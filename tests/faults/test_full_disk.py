@@ -25,6 +25,7 @@ from waypost import (
     Settings,
 )
 from waypost.policy.errors import WaypostError
+from waypost.relay.errors import DataDirUnusable
 
 UNSYNCED = "journal, unsynced"
 """`durability: async` with `storage: journal`: the event loop writes itself."""
@@ -245,7 +246,7 @@ async def test_rules_on_a_full_disk_are_the_old_ones_or_the_new_ones(
         for rule in many:
             try:
                 relay.access.add_rule(rule)
-            except OSError:
+            except DataDirUnusable:
                 rejected = True
                 break
         in_force = relay.access.list_rules()

@@ -351,7 +351,7 @@ class Life:
 
     def leave_files_as_they_lie(self, *, with_index: bool) -> None:
         copy = self.scratch / str(int(self.data.name) + 1)
-        ignore = shutil.ignore_patterns("index.db*", "ballast", "lock")
+        ignore = shutil.ignore_patterns("index.db*", "ballast", "lock", ".*.tmp")
         shutil.copytree(self.data, copy, symlinks=True, ignore=ignore)
         if with_index:
             source = sqlite3.connect(self.data / "index.db")

@@ -17,6 +17,7 @@ from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumers
 from waypost.relay.delivery.dead_letters import DeadLetters
 from waypost.relay.delivery.deliver import Deliverer
+from waypost.relay.delivery.drop_in_search import DropInSearch
 from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
 from waypost.relay.delivery.handlers import HandlerRunner
@@ -137,6 +138,7 @@ class Runtime:
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)
+        self.drop_in_search = DropInSearch(self.drop_ins, self.maildir, self.ledger.state)
 
     @property
     def uses_files(self) -> bool:
@@ -201,6 +203,8 @@ class Runtime:
         sweeper.add(lambda now_us: self.subscriptions.save())
         sweeper.add(lambda now_us: self.endpoints.check_problem())
         sweeper.add(state.checkpoint, state.recover_space, journal.seal, journal.drop)
+        if self.uses_files and self.settings.current.watch_files:
+            sweeper.add(self.drop_in_search.begin)
         return sweeper
 
     def _make_file_watcher(self) -> FileWatcher:
@@ -283,6 +287,7 @@ async def _stop(runtime: Runtime) -> None:
     """Stop every activity, and write what is left to write."""
     await runtime.file_watcher.stop()
     runtime.sweeper.stop()
+    await runtime.drop_in_search.stop()
     await runtime.handlers.stop(HANDLER_GRACE_S)
     runtime.leases.stop()
     runtime.returns.stop()

@@ -4,6 +4,9 @@ Write a file to `tmp/`, then rename it to `new/`. Its content is a JSON object w
 `sender` and `payload`; `subject`, `reply_to` and `budget` are optional. The relay admits it like
 any publish; a rejected file is moved to `failed/` with the reason.
 
+A file that was not seen to come from `tmp/` may be unfinished. It is published as soon as it is a
+complete document, and rejected only once it has not changed for a minute.
+
 Only regular files of bounded size are read: a link is not followed, a pipe not waited for.
 """
 
@@ -31,6 +34,9 @@ from waypost.wire.envelopes import instant
 from waypost.wire.identifiers import validate_message_id
 
 log = logging.getLogger("waypost.relay")
+
+_UNFINISHED_US = 60_000_000
+"""A file that changed within this time may still be written."""
 
 
 class RejectedDropIn(msgspec.Struct):
@@ -73,15 +79,19 @@ class DropIns:
     def scan(self, hash_: str) -> None:
         """Check every file in one mailbox."""
         for name in sorted(self._maildir.sizes(hash_, "new")):
-            self.check(hash_, name)
+            self.check(hash_, name, may_be_unfinished=True)
 
-    def check(self, hash_: str, name: str) -> None:
-        """Check one file in `new/`, and publish it unless it is the relay's own."""
+    def check(self, hash_: str, name: str, *, may_be_unfinished: bool = False) -> bool:
+        """Check one file in `new/`, and publish it unless it is the relay's own.
+
+        Return False if it must be checked again later, because it seems unfinished.
+        """
         mailbox = self._mailbox(hash_)
         if mailbox is None or name in mailbox.live or (hash_, name) in self._leaving:
-            return
-        if not self._ledger.journal.full:
-            self._publish(mailbox, name)
+            return True
+        if self._ledger.journal.full:
+            return True  # once there is room, every mailbox is scanned
+        return self._publish(mailbox, name, may_be_unfinished)
 
     def _mailbox(self, hash_: str) -> Mailbox | None:
         mailbox = self._by_hash.get(hash_)
@@ -90,20 +100,31 @@ class DropIns:
             mailbox = self._by_hash.get(hash_)
         return mailbox
 
-    def _publish(self, mailbox: Mailbox, name: str) -> None:
+    def _publish(self, mailbox: Mailbox, name: str, may_be_unfinished: bool) -> bool:
         try:
             content = self._maildir.read(mailbox.hash, "new", name)
         except FileNotFoundError:
-            return  # the relay's own, and consumed meanwhile
+            return True  # the relay's own, and consumed meanwhile
         except OSError as problem:
             if is_transient(problem):
                 raise
             self._pass_over(mailbox, name, problem)
-            return
+            return True
+        try:
+            dropped = msgspec.json.decode(content, type=DropInFile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            if may_be_unfinished and self._is_recent(mailbox, name):
+                return False
+            is_dead_letter = name in mailbox.dead
+            self._reject(mailbox, name, content, str(problem), is_dead_letter=is_dead_letter)
+            return True
+        self._admit(mailbox, name, content, dropped)
+        return True
+
+    def _admit(self, mailbox: Mailbox, name: str, content: bytes, dropped: DropInFile) -> None:
         message_id = _message_id(name, content)
         is_dead_letter = name in mailbox.dead
         try:
-            dropped = msgspec.json.decode(content, type=DropInFile)
             result = self._publishing.publish(
                 Draft(
                     subject=mailbox.subject,
@@ -118,11 +139,19 @@ class DropIns:
         except RelayStopped:
             return  # it is published after the next start
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WaypostError) as problem:
-            reason = str(problem)
+            reason = str(problem)  # a payload is decoded only here
         if reason:
             self._reject(mailbox, name, content, reason, is_dead_letter=is_dead_letter)
-        elif message_id != name:
+        elif message_id != name or name not in mailbox.live:  # stored under another name, or before
             self._remove_once_durable(mailbox, name)
+
+    def _is_recent(self, mailbox: Mailbox, name: str) -> bool:
+        """Return whether a file changed just now, in the relay's time."""
+        try:
+            modified_us = self._maildir.modified_us(mailbox.hash, name)
+        except FileNotFoundError:
+            return True  # it is elsewhere by now
+        return abs(self._ledger.now_us() - modified_us) < _UNFINISHED_US
 
     def _pass_over(self, mailbox: Mailbox, name: str, problem: OSError) -> None:
         """Move a file that is too large to `failed/` as it is; leave links, pipes and the like."""

@@ -190,6 +190,18 @@ class Maildir:
         except (FileNotFoundError, NotADirectoryError):
             return {}
 
+    def changed_ns(self, hash_: str) -> int:
+        """Return when (ns) a file was last added to `new/` or removed; 0 without a directory."""
+        try:
+            return os.stat(f"{self._root}/{hash_}/new").st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    def modified_us(self, hash_: str, name: str) -> int:
+        """Return when (µs) the file `name` in `new/` was last written."""
+        path = f"{self._root}/{hash_}/new/{name}"
+        return os.stat(path, follow_symlinks=False).st_mtime_ns // 1000
+
     def has_own_content(self, hash_: str, folder: str, name: str) -> bool:
         """Return whether a file holds the message whose id is its name."""
         with open(f"{self._root}/{hash_}/{folder}/{name}", "rb") as file:

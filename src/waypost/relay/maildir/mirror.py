@@ -134,7 +134,7 @@ class MaildirFiles:
         except (RelayError, OSError) as problem:
             # The file may be the last good copy: keep it, but not where drop-ins are read.
             log.error("dead letter %s is unreadable: %s", message.id, problem)
-            self._later(mailbox, maildir.move, hash_, message.id, "new", "cur")
+            self._leaving(mailbox, message.id, maildir.move, hash_, message.id, "new", "cur")
             return
         died = (message.reason, instant(message.failed_at_us))
         self.leaving.add((hash_, message.id))
