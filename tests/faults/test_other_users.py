@@ -1,5 +1,6 @@
 """Other users of the machine: nothing that the relay creates is accessible to them, at any time."""
 
+import asyncio
 import os
 import stat
 import threading
@@ -10,17 +11,19 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.cli.conftest import CommandLine
 from tests.cli.serve_process import serving
+from tests.eventually import eventually
 from tests.harness.listening_relay import listening
-from waypost import Relay, Settings
+from waypost import AccessRule, Relay, Settings
 from waypost.client import Identity, connect
 from waypost.relay.errors import DataDirUnusable
 
 
-@pytest.fixture(autouse=True)
-def no_umask() -> Iterator[None]:
-    """Let the system take no permission away."""
-    before = os.umask(0)
+@pytest.fixture(autouse=True, params=[0o000, 0o022], ids=["umask 000", "umask 022"])
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the system take no permission away, or only those to write."""
+    before = os.umask(request.param)
     yield
     os.umask(before)
 
@@ -37,6 +40,12 @@ def exposed(root: Path) -> set[str]:
             if mode & 0o077 and not stat.S_ISLNK(mode):
                 found.add(os.path.relpath(f"{directory}/{name}", root))
     return found
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file as a careful process does, whatever the umask."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        file.write(content)
 
 
 @contextmanager
@@ -82,6 +91,50 @@ async def test_no_file_is_accessible_to_others_during_traffic_or_after(tmp_path:
             (data / "index.db").unlink()
     assert found | exposed(tmp_path) == set()
     assert (data / "journal" / "damaged").is_dir()
+
+
+async def use_every_file(data: Path) -> None:
+    """Let an embedded relay write settings, rules, subscriptions and a rejected drop-in."""
+    settings = Settings(watch_files=False)
+    async with Relay(data, settings=settings) as relay:
+        relay.settings_file.replace(b'{"maxHops": 4}')
+        relay.access.add_rule(AccessRule("agent.x", "agent.y", "deny"))
+        relay.subscribe("agent.>", lambda envelope: None)
+        await eventually((data / "subscriptions.json").exists, "the file")
+        maildir = relay.register_endpoint("agent.a").maildir_path
+        assert maildir is not None
+        write_private(maildir / "new" / "bad", "not json")
+        os.utime(maildir / "new" / "bad", (0, 0))
+    async with Relay(data, settings=settings):
+        assert (maildir / "failed" / "bad").exists()
+
+
+def test_files_of_operators_and_commands_are_private(tmp_path: Path) -> None:
+    data, waypost = tmp_path / "data", CommandLine(tmp_path / "data")
+    write_private(tmp_path / "new.json", '{"maxHops": 3}')
+    with watched(tmp_path) as found:
+        asyncio.run(use_every_file(data))
+        waypost("config", "save", str(tmp_path / "new.json"))
+        waypost("rules", "add", "deny", "agent.p", "agent.q")
+        waypost("verify", "--repair")
+        waypost("rebuild")
+        waypost("simulate", "--messages", "50", "--agents", "24", "--out", str(tmp_path / "made"))
+    assert found | exposed(tmp_path) == set()
+
+
+async def test_an_unfinished_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with Relay(data, settings=Settings(watch_files=False)) as relay:
+        prepared = data / ".config.json.tmp"
+        prepared.touch()
+        prepared.chmod(0o666)
+        relay.settings_file.replace(b'{"maxHops": 4}')
+        assert exposed(data) == set()
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.write_text("kept")
+        prepared.symlink_to(elsewhere)
+        relay.settings_file.replace(b'{"maxHops": 3}')
+    assert elsewhere.read_text() == "kept"
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o701, 0o777, 0o710])

@@ -213,7 +213,8 @@ def _is_locked(path: Path) -> bool:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace the content of `path`; after a crash it is the old content or the new."""
     unfinished = path.with_name(f".{path.name}.tmp")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    unfinished.unlink(missing_ok=True)  # another process may have the old one open, or a link to it
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
             if os.write(descriptor, content) != len(content):

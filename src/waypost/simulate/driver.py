@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from waypost.relay.data_dir import DataDir
+from waypost.relay.data_dir import DataDir, replace_file
 from waypost.relay.relay import Relay
 from waypost.simulate.agents import create_agents
 from waypost.simulate.models import MODELS
@@ -103,7 +103,7 @@ class Simulation:
         settings = simulated_settings(options.span_us)
         data = DataDir(options.out)
         data.create()
-        data.config.write_bytes(config_file(settings))
+        replace_file(data.config, config_file(settings))
         async with Relay(options.out, settings=settings, clock=self._clock) as relay:
             world = World(relay, self._clock, options)
             _populate(world)
