@@ -25,7 +25,6 @@ from waypost import (
     Settings,
 )
 from waypost.policy.errors import WaypostError
-from waypost.relay.errors import DataDirUnusable
 
 UNSYNCED = "journal, unsynced"
 """`durability: async` with `storage: journal`: the event loop writes itself."""

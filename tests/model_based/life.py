@@ -41,7 +41,6 @@ class Life:
     keep: ClassVar[HousekeepingConfig] = HousekeepingConfig(
         segment_max_bytes=8_192, duplicate_window_ms=15_000
     )
-    drops_segments: ClassVar[bool] = False
 
     # The machine itself
 
@@ -337,7 +336,7 @@ class Life:
 
     def restart(self, how: str) -> None:
         """Restart; `how` is "cleanly" or "by crash", with or without the index."""
-        keeps_index = "no index" not in how or self.drops_segments
+        keeps_index = "no index" not in how
         if "crash" in how:
             self.leave_files_as_they_lie(with_index=keeps_index)
         else:
@@ -387,7 +386,6 @@ class LifeInFiles(Life):
 class ForgetfulLife(Life):
     """A run whose journal segments are deleted as soon as no message needs them."""
 
-    drops_segments = True
     keep = HousekeepingConfig(
         segment_max_bytes=4_096,
         segment_max_age_ms=5_000,

@@ -265,8 +265,9 @@ async def test_messages_with_partly_deleted_histories_are_recovered(
     assert [one.subject for one in relay.metrics().endpoints] == ["agent.a"]
 
 
+@pytest.mark.parametrize("index", ["kept", "lost", "damaged"])
 async def test_last_seen_pairs_and_duplicate_ids_outlive_their_segments(
-    start, clock: ManualClock, data: Path
+    start, clock: ManualClock, data: Path, index: str
 ) -> None:
     qos = QosConfig(enabled=True, tier1=TierLimits(0, 0), tier3=TierLimits(9, 9_000))
     fields = {"housekeeping": SHORT, "qos": qos, "rate_limit": RateLimitConfig(max_per_window=9)}
@@ -279,7 +280,13 @@ async def test_last_seen_pairs_and_duplicate_ids_outlive_their_segments(
     for _ in range(3):
         await an_hour_later(relay, clock)
     assert not any(event.get("id") == "order-1" for event in events(data))
+    await relay.close()
+    if index == "lost":
+        os.unlink(data / "index.db")
+    elif index == "damaged":
+        os.truncate(data / "index.db", 5000)
     relay = await start(**fields)
+    assert relay.metrics().problems == []
     assert (await send(relay, message_id="order-1")).delivered_to == 1
     assert await relay.lease("agent.a") == []
     assert (await send(relay)).delivered_to == 1

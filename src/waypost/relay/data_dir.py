@@ -8,6 +8,7 @@
   index.db                   derived from the journal; may be deleted
   journal/<seq>.open         being written; <seq>.jsonl once sealed; <seq>.bodies beside it
   journal/damaged/           damaged bytes set aside by recovery
+  journal/remembered.db      last-seen pairs and duplicate ids of deleted segments
   mailboxes/<hash>/{new,cur,failed}/<id>
   mailboxes/<hash>/tmp       link to incoming/<hash>, where other processes write
   spares/                    pool of files to be reused

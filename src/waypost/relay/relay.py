@@ -315,8 +315,9 @@ class Relay:
         return self._runtime.journal.barrier()
 
     async def idle(self) -> None:
-        """Wait until every event is durable and no handler is running."""
+        """Wait until every event is durable, no handler is running and no segment being deleted."""
         runtime = self._runtime
+        await runtime.journal_tasks.quiet()
         runtime.journal.flush_now()
         await asyncio.sleep(0)  # tasks that waited for the commit run first
         await runtime.ledger.sync()

@@ -69,7 +69,13 @@ class Runtime:
         self._build_state(recovered, clock)
         self._build_delivery(create_mailbox)
         histories = Histories(data.journal)
-        self._checked: list[HasProblem] = [settings, access, self.checkpoints, self.endpoints]
+        self._checked: list[HasProblem] = [
+            settings,
+            access,
+            self.checkpoints,
+            self.endpoints,
+            recovered.report,
+        ]
         self.inspector = Inspector(
             self.ledger,
             settings,
@@ -197,7 +203,8 @@ class Runtime:
             get,
             on_room=self.drop_ins.scan_all if self.uses_files else lambda: None,
         )
-        journal = JournalTasks(self.ledger, self.checkpoints, self.data.journal, get)
+        self.journal_tasks = JournalTasks(self.ledger, self.checkpoints, self.data, get)
+        journal = self.journal_tasks
         sweeper = Sweeper(self.ledger, self.timers, get)
         sweeper.add(mail.end_leases, mail.expire, mail.purge, state.forget)
         sweeper.add(lambda now_us: self.subscriptions.save())
@@ -288,6 +295,7 @@ async def _stop(runtime: Runtime) -> None:
     await runtime.file_watcher.stop()
     runtime.sweeper.stop()
     await runtime.drop_in_search.stop()
+    await runtime.journal_tasks.quiet()
     await runtime.handlers.stop(HANDLER_GRACE_S)
     runtime.leases.stop()
     runtime.returns.stop()

@@ -126,13 +126,14 @@ def take_snapshot(data: DataDir, *, use_index: bool = True) -> Snapshot:
     recovered = retry_while_changing(lambda: recover(data, 0, repair=False, use_index=use_index))
     recovered.index.close()
     settings, problem = directory_settings(data)
+    report = recovered.report
     damage = [
         f"journal: bytes {one.start:,} to {one.end:,} of segment {one.segment} are damaged"
-        for one in recovered.report.damaged
+        for one in report.damaged
         if not one.at_tail
     ]
-    problems = [one for one in (problem, AccessFile(data).problem, *damage) if one]
-    return Snapshot(data, recovered.state, settings, owner, recovered.report, problems)
+    problems = [one for one in (problem, AccessFile(data).problem, report.problem, *damage) if one]
+    return Snapshot(data, recovered.state, settings, owner, report, problems)
 
 
 def retry_while_changing(read: Callable[[], T]) -> T:

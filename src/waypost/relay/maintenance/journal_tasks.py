@@ -1,17 +1,29 @@
-"""Maintenance of the journal: seals segments open for too long, deletes those no longer needed."""
+"""Maintenance of the journal: seals segments open for too long, deletes those no longer needed.
 
+Before segments are deleted, a thread writes what only they hold: see `state.remembered`.
+"""
+
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from waypost.policy.settings import Settings
+from waypost.relay.data_dir import DataDir
 from waypost.relay.journal.line_index import index_path
-from waypost.relay.journal.segments import bodies_path, last_commit, list_segments
+from waypost.relay.journal.segments import (
+    Batch,
+    bodies_path,
+    last_commit,
+    list_segments,
+    read_segment,
+)
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.remembered import remembered_path
 from waypost.wire.events import EndpointChanged
 
 log = logging.getLogger("waypost.relay")
@@ -24,15 +36,23 @@ class JournalTasks:
         self,
         ledger: Ledger,
         checkpoints: Checkpoints,
-        directory: Path,
+        data: DataDir,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
         self._checkpoints = checkpoints
-        self._directory = directory
+        self._data = data
+        self._directory = data.journal
         self._settings = settings
         self._oldest_us = 0
         """The time of the oldest sealed segment's last event; 0 while unknown."""
+        self._remembering: asyncio.Future[None] | None = None
+
+    async def quiet(self) -> None:
+        """Wait until no deletion is under way."""
+        while self._remembering is not None:
+            await asyncio.wait([self._remembering])
+            await asyncio.sleep(0)  # lets the deletion begin
 
     def seal(self, now_us: int) -> None:
         """Seal a segment that has been open for too long."""
@@ -43,10 +63,13 @@ class JournalTasks:
     def drop(self, now_us: int) -> None:
         """Delete sealed segments past their retention that no message and no index needs."""
         cutoff_us = now_us - self._settings().housekeeping.journal_retention_ms * 1000
-        if self._oldest_us >= cutoff_us:
+        if self._oldest_us >= cutoff_us or self._remembering is not None:
             return
         segments = list(list_segments(self._directory).items())
         sealed = [path for _, path in segments if path.suffix == ".jsonl"]
+        if segments and segments[0][0] > 1 and not remembered_path(self._data).exists():
+            self._remember(_start_us(segments[0][1]), [], 0)  # an older version deleted segments
+            return
         if not sealed:
             return
         self._oldest_us = _end_us(sealed[0])
@@ -56,9 +79,25 @@ class JournalTasks:
         dropped = [(path, following) for path, following in unneeded if _end_us(path) < cutoff_us]
         if not dropped:
             return
+        last, before_seq = dropped[-1]
+        self._remember(_end_us(last), [path for path, _ in dropped], before_seq)
+
+    def _remember(self, until_us: int, dropped: list[Path], before_seq: int) -> None:
+        """Write what will be forgotten up to `until_us`, then delete the segments `dropped`."""
+        self._remembering = self._checkpoints.remember(self._data, until_us)
+        self._remembering.add_done_callback(partial(self._remembered, dropped, before_seq))
+
+    def _remembered(self, dropped: list[Path], before_seq: int, done: asyncio.Future[None]) -> None:
+        self._remembering = None
+        problem = done.exception()
+        if problem is not None:
+            log.warning("journal: remembered.db could not be written: %s", problem)
+            return
+        if not dropped or self._ledger.journal.failure is not None:
+            return
         self._oldest_us = 0
-        delete = partial(_delete, [path for path, _ in dropped])
-        if self._journal_endpoints(before_seq=dropped[-1][1], now_us=now_us):
+        delete = partial(_delete, dropped)
+        if self._journal_endpoints(before_seq, self._ledger.now_us()):
             self._ledger.journal.after_commit(delete)
         else:
             delete()
@@ -95,6 +134,13 @@ class JournalTasks:
             and first < needed
             and after - 1 <= self._checkpoints.written_seq
         ]
+
+
+def _start_us(path: Path) -> int:
+    for piece in read_segment(path, int(path.stem)):
+        if isinstance(piece, Batch):
+            return next(piece.events())[0].at_us
+    return 0
 
 
 def _end_us(path: Path) -> int:

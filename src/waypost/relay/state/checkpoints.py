@@ -9,10 +9,12 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from waypost.relay.data_dir import DataDir
 from waypost.relay.journal.journal import Journal
 from waypost.relay.journal.segments import Position
 from waypost.relay.state.index import Changes, Index, all_messages, take_changes
 from waypost.relay.state.relay_state import RelayState
+from waypost.relay.state.remembered import write_remembered
 
 log = logging.getLogger("waypost.relay")
 
@@ -71,6 +73,11 @@ class Checkpoints:
             self.write_if_idle()
         await self._wait_until_written()
         return sum(1 for _ in all_messages(self._state))
+
+    def remember(self, data: DataDir, until_us: int) -> "asyncio.Future[None]":
+        """Start writing what the journal will forget up to `until_us`; see `remembered`."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._thread, write_remembered, data, until_us)
 
     def forget_duplicates(self, before_us: int) -> None:
         """Drop duplicate ids recorded before `before_us` with the next checkpoint."""

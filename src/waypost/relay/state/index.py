@@ -176,6 +176,18 @@ class Index:
         ):
             yield message_id, _duplicate(at_us, result)
 
+    def restore(self, tables: Iterable[tuple[str, Sequence[tuple[str | int, ...]]]]) -> None:
+        """Put rows into tables of a new file, all or none; `position` stays empty."""
+        self._connection.execute("begin immediate")
+        try:
+            for table, rows in tables:
+                self._put(table, rows)
+        except BaseException:
+            self._connection.execute("rollback")
+            raise
+        self._connection.execute("commit")
+        self._pairs_most = self._count_pairs()
+
     def write(self, changes: Changes) -> None:
         """Apply `changes` in one transaction."""
         run = self._connection.execute

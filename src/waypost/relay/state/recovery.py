@@ -6,6 +6,8 @@ Failures and answers:
   index lost or stale     the whole journal is read
   index damaged           the same, with a new index file
   no room for its log     nothing is opened: a full disk must not cost the index
+  and segments deleted    last-seen pairs and duplicate ids of deleted segments are read from
+                          `journal/remembered.db`; if that is lost, too, the loss is reported
 """
 
 import logging
@@ -27,6 +29,7 @@ from waypost.relay.journal.segments import (
 )
 from waypost.relay.state.index import Index
 from waypost.relay.state.relay_state import RelayState
+from waypost.relay.state.remembered import RememberedUnusable, read_remembered
 from waypost.wire.events import Accepted, Rejected
 
 log = logging.getLogger("waypost.relay")
@@ -42,6 +45,8 @@ class RecoveryReport(msgspec.Struct):
     bytes_cut: int = 0
     damaged: list[Damage] = []
     index_rebuilt: str = ""
+    problem: str = ""
+    """What neither the index nor the journal remembers, and why; or ""."""
 
 
 class Recovered(msgspec.Struct):
@@ -96,13 +101,28 @@ def _from_index(
         if index is not None:
             index.abandon()
         log.warning("index: rebuilt, because %s", report.index_rebuilt)
-    if not writable:
-        return Index(Path(":memory:")), RelayState(), Position()
-    for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
-        leftover.unlink(missing_ok=True)
-    index, state = Index(data.index), RelayState()
+    if writable:
+        for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
+            leftover.unlink(missing_ok=True)
+    index, state = Index(data.index if writable else Path(":memory:")), RelayState()
+    if min(segments, default=1) > 1:
+        _restore_remembered(data, min(segments), index, report)
     _attach(index, state)
     return index, state, Position()
+
+
+def _restore_remembered(
+    data: DataDir, first_seq: int, index: Index, report: RecoveryReport
+) -> None:
+    """Fill a new index with what deleted segments held beyond messages."""
+    try:
+        index.restore(read_remembered(data))
+    except RememberedUnusable as problem:
+        report.problem = (
+            f"last-seen pairs and duplicate ids from before event {first_seq:,} are lost: the index"
+            f" was lost, and journal/remembered.db cannot help: {problem}"
+        )
+        log.error("%s", report.problem)
 
 
 def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position | None]:

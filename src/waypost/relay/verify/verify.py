@@ -2,7 +2,8 @@
 
 The journal is read from its first line to its last. As long as it is complete, it is the truth:
 the index must equal the state it produces, and the mailbox files must match that state. Where the
-journal has lost events, the index may hold more, and is kept.
+journal has lost events, the index may hold more, and is kept. What segments held that retention
+has deleted must be in `journal/remembered.db`, too.
 
 Without `repair`, nothing is changed and nothing is locked, so a relay may be running. A difference
 that the running relay may be about to resolve is checked several times before it is reported.
@@ -24,6 +25,11 @@ from waypost.relay.inspection.snapshot import (
 from waypost.relay.journal.segments import Damage
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.recovery import damaged_copy, recover, set_aside
+from waypost.relay.state.remembered import (
+    remembered_path,
+    remembered_problem,
+    write_remembered,
+)
 from waypost.relay.verify.byte_repair import FlippedByte, correct_byte, find_flipped_byte
 from waypost.relay.verify.findings import Finding, Outcome, Part, VerifyReport
 from waypost.relay.verify.index_check import Beginning, IndexComparison, read_index, rebuild
@@ -97,6 +103,7 @@ class _Verification:
         self._owner = owner
         self._repair = repair
         self._index_is_wrong = False
+        self._remembered_is_wrong = False
         self._flipped: dict[Damage, FlippedByte] = {}
         """Damage that a single flipped byte explains."""
         self._settings, _ = directory_settings(data)
@@ -129,7 +136,7 @@ class _Verification:
 
     def report(self) -> VerifyReport:
         """Return the findings, after repairing errors if requested."""
-        findings = [*self._journal(), *self._index()]
+        findings = [*self._journal(), *self._remembered(), *self._index()]
         if self._repair:
             self._repair_files()
         use_index = self._repair or not self._index_is_wrong
@@ -188,6 +195,20 @@ class _Verification:
         outcome = Outcome.LOST if gap.loses_events else self._reparable
         return Finding(Part.JOURNAL, gap.segment, text, outcome)
 
+    def _remembered(self) -> Iterator[Finding]:
+        if self._scan.starts_at_seq <= 1:
+            return
+        problem = remembered_problem(self._data)
+        if not problem:
+            return
+        self._remembered_is_wrong = True
+        lost = f"last-seen pairs and duplicate ids from before event {self._scan.starts_at_seq:,}"
+        if self._rows is None:
+            text, outcome = f"{problem}, and so is the index: {lost} are lost", Outcome.LOST
+        else:
+            text, outcome = f"{problem}: only the index has {lost}", self._reparable
+        yield Finding(Part.JOURNAL, remembered_path(self._data).name, text, outcome)
+
     def _index(self) -> Iterator[Finding]:
         if self._rows is None or self._comparison is None:
             if self._scan.events:
@@ -239,6 +260,8 @@ class _Verification:
             rebuild(self._data)
         else:
             recover(self._data, 0).index.close()
+        if self._remembered_is_wrong:
+            write_remembered(self._data, self._scan.oldest_us)
 
     def _mail(self, use_index: bool) -> tuple[list[Finding], int]:
         seen = take_snapshot(self._data, use_index=use_index)
