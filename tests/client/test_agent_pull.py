@@ -112,3 +112,20 @@ async def test_a_fetched_message_has_the_tier_of_its_sender(ann: Agent, puller: 
     await puller.send("agent.ann", "who are you?")
     await ann.send("agent.bob", "friend")
     assert [one.tier for one in await puller.fetch(wait=5)] == [3]
+
+
+async def test_a_message_to_a_connected_agent_that_pulls_did_not_wait(
+    ann: Agent, dial: Dial
+) -> None:
+    early = await ann.send("agent.bob", "early")
+    async with dial("agent.bob", receive="pull") as puller:
+        late = await ann.send("agent.bob", "late")
+        fetched = await puller.fetch()
+        assert [(one.payload, one.was_stored) for one in fetched] == [
+            ("early", True),
+            ("late", False),
+        ]
+        for message in fetched:
+            await message.ack()
+        assert (await ann.delivered(early.message_id)).was_stored
+        assert not (await ann.delivered(late.message_id)).was_stored

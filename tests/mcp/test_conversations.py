@@ -187,3 +187,17 @@ async def test_repeated_timeouts_open_the_circuit(new_model: NewModel) -> None:
         guard.stop()
     assert "Not sent (circuit_open)" in output
     assert "Wait 60 seconds" in output or "Wait 59 seconds" in output
+
+
+async def test_a_message_waits_for_a_model_only_while_its_process_does_not_run(
+    new_model: NewModel, relay: ListeningRelay
+) -> None:
+    async with connect(relay.url, Identity.new("agent.zoe")) as zoe:
+        early = await zoe.send("agent.ann", "early")
+        async with new_model("agent.ann") as ann:
+            [(first, _)] = await ann.read()
+            late = await zoe.send("agent.ann", "late")
+            [(second, _)] = await ann.read()
+            await ann.call_ok("relay_ack", ids=[first, second])
+            assert (await zoe.delivered(early.message_id)).was_stored
+            assert not (await zoe.delivered(late.message_id)).was_stored

@@ -68,12 +68,14 @@ class OpenedPayload(NamedTuple):
 class Received:
     """The readable part of a received message, shared by both clients.
 
-    `parent` is the id of the message it follows from; `was_stored` is true if it was stored before
-    delivery. `tier` is the sender's tier, 1 to 3; 0 if the message was pushed. A sealed payload is
-    opened on arrival, and `sealed_by` is the public key that sealed it, at `sealed_at` by the
-    sender's clock (None for a seal of version 1, which does not protect reply address, parent and
-    time). If the seal is broken, or not for this agent, or missing although the sender is trusted,
-    `problem` has the cause and `payload` is None: untrusted content is never exposed.
+    `parent` is the id of the message it follows from; `was_stored` is true if it waited for the
+    agent to be there. `tier` is the sender's tier, 1 to 3; 0 if the message was pushed.
+
+    A sealed payload is opened on arrival, and `sealed_by` is the public key that sealed it, at
+    `sealed_at` by the sender's clock (None for a seal of version 1, which does not protect reply
+    address, parent and time). If the seal is broken, or not for this agent, or missing although
+    the sender is trusted, `problem` has the cause and `payload` is None: untrusted content is never
+    exposed.
     """
 
     def __init__(self, delivered: frames.Message, opened: OpenedPayload) -> None:

@@ -143,6 +143,9 @@ small_frames_max: Final = 200
 
 message_fragments_max: Final = 8192
 
+readers_in_memory_max: Final = 10_000
+"""Agents that read over HTTP whose presence is known; above this, the oldest read is forgotten."""
+
 duplicates_in_memory_max: Final = 50_000
 acked_in_memory_max: Final = 60_000
 """Acknowledged messages that follow-ups find without a look into the journal."""

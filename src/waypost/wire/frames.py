@@ -82,8 +82,8 @@ class Live(FrameOperation, tag="live"):
 class Message(FrameOperation, tag="message", kw_only=True):
     """A message to `ack`. `parent` is the id of the message it follows from.
 
-    `was_stored` is true if it was stored before delivery. `tier` is the sender's; 0 if it was not
-    requested.
+    `was_stored` is true if it waited for the agent to be there. `tier` is the sender's; 0 if it was
+    not requested.
     """
 
     envelope: Envelope
@@ -119,7 +119,7 @@ class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
 
 
 class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
-    """`recipient` has acked `message_id`; `was_stored` is true if it was stored before delivery.
+    """`recipient` has acked `message_id`; `was_stored` is true if the message waited for it.
 
     A confirmation with an `id` was stored while its sender was not connected, and needs an `ack`.
     """

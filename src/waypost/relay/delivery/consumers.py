@@ -36,11 +36,15 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Consumer:
-    """A consumer attached to one mailbox; `in_flight` are its unacknowledged messages."""
+    """A consumer attached to one mailbox; `in_flight` are its unacknowledged messages.
+
+    Messages with a queue position above `attached_seq` have arrived since it was attached.
+    """
 
     def __init__(self, consumers: "Consumers", subject: str) -> None:
         self._consumers = consumers
         self.subject = subject
+        self.attached_seq = 0
         self.in_flight: dict[str, Message] = {}
 
     def pending(self) -> int:
@@ -196,6 +200,7 @@ class Consumers:
         consumer = Consumer(self, subject)
         self._attached[subject] = (consumer, on_arrival)
         self._record(subject, "connected")
+        consumer.attached_seq = self._ledger.state.seq
         return consumer
 
     def remove(self, consumer: Consumer) -> bool:

@@ -8,6 +8,7 @@ Rule 3  At most `unconfirmed_max` messages, and a bounded number of bytes, are u
 Rule 4  An agent that pulls gets messages only in response to `fetch`.
 Rule 5  A message that the agent's encoding cannot represent becomes a dead letter: it must not
         block the queue.
+Rule 6  A message `was_stored` if it arrived before `live`, or before an agent that pulls connected.
 """
 
 import asyncio
@@ -56,11 +57,10 @@ class Deliveries:
         self._pull = pull
         self._tier_of = tier_of
         self._flushing = not pull
-        self._live_from = 0
+        self._live_from = consumer.attached_seq if pull else 0
         self._stored_until = consumer.newest_order()
         self._bytes_in_flight = 0
         self._sizes: dict[str, int] = {}
-        self._stored: set[str] = set()
         self._shown: set[str] = set()
         self._fetch: tuple[frames.Fetch, asyncio.TimerHandle] | None = None
 
@@ -103,12 +103,14 @@ class Deliveries:
 
     def ack(self, ids: list[str]) -> list[AckedMessage]:
         """Acknowledge messages; return those that were still in the mailbox."""
-        in_flight = self._consumer.in_flight
-        was_stored = {one: one in self._stored or one not in in_flight for one in ids}
         acked = self._consumer.ack(ids)
         for one in ids:
             self._forget(one)
-        return [AckedMessage(one.id, one.sender, was_stored[one.id]) for one in acked]
+        return [AckedMessage(one.id, one.sender, self.was_stored(one.order)) for one in acked]
+
+    def was_stored(self, order: int) -> bool:
+        """Return whether the message at a queue position waited for the agent."""
+        return self._flushing or order <= self._live_from
 
     def nack(self, request: frames.Nack) -> None:
         """Return messages to the queue, due after the requested delay at the earliest."""
@@ -136,7 +138,6 @@ class Deliveries:
         return len(in_flight) >= messages_max or self._bytes_in_flight >= unconfirmed_max_bytes
 
     def _forget(self, message_id: str) -> None:
-        self._stored.discard(message_id)
         self._shown.discard(message_id)
         self._bytes_in_flight -= self._sizes.pop(message_id, 0)
 
@@ -149,12 +150,9 @@ class Deliveries:
     def _encode(self, one: Delivery) -> list[FrameOperation]:
         """Return a message, or a stored receipt, as operations; count it as in flight."""
         envelope = one.envelope
-        was_stored = self._flushing or self._pull or one.order <= self._live_from
         self._forget(envelope.id)  # it may have been delivered before
         self._sizes[envelope.id] = one.size
         self._bytes_in_flight += one.size
-        if was_stored:
-            self._stored.add(envelope.id)
         if envelope.sender == RELAY and (receipt := unpack_receipt(envelope)):
             return list(receipt)
         try:
@@ -165,6 +163,7 @@ class Deliveries:
             return []
         if payload is not envelope.payload:
             envelope = msgspec.structs.replace(envelope, payload=payload)
+        was_stored = self.was_stored(one.order)
         return [frames.Message(envelope=envelope, parent=one.parent, was_stored=was_stored)]
 
     def _try_fetch(self) -> None:

@@ -16,6 +16,7 @@ from waypost.policy.subjects import validate_subject
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, SignalDropped, TooManyConnections
+from waypost.server.sessions.readers import Readers
 from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
 from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
@@ -26,7 +27,8 @@ class AgentSession(Protocol):
     """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
     `address` is the peer's. `unconfirmed` counts messages sent and not acknowledged, `unsent` the
-    operations in its outbox.
+    operations in its outbox. `was_stored` tells whether the message at a queue position waited for
+    the agent.
     """
 
     @property
@@ -41,6 +43,7 @@ class AgentSession(Protocol):
     def unconfirmed(self) -> int: ...
     @property
     def unsent(self) -> int: ...
+    def was_stored(self, order: int) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
     def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
@@ -54,6 +57,7 @@ class Hub:
         self._mailboxes = mailboxes
         self._sessions: dict[str, AgentSession] = {}
         self.receipts = Receipts(relay, self._sessions.__contains__)
+        self._readers = Readers()
         self._emptied = asyncio.Event()
         self._signal_windows = SignalWindows()
         self.signals = {"admitted": 0, "dropped": 0}
@@ -151,9 +155,21 @@ class Hub:
             raise
         self.signals["admitted"] += 1
 
-    def confirm(self, recipient: str, acked: Iterable[tuple[str, str]]) -> None:
-        """Create receipts for messages leased over HTTP, given as pairs of id and sender."""
-        stored = [AckedMessage(message_id, sender, was_stored=True) for message_id, sender in acked]
+    def note_read(self, subject: str, wait_s: float = 0.0) -> None:
+        """Record that the agent of `subject` reads its inbox over HTTP now."""
+        relay = self._relay
+        self._readers.note_read(subject, relay.inspect().journal().seq, relay.now_us(), wait_s)
+
+    def confirm(self, recipient: str, acked: Iterable[tuple[str, str, int]]) -> None:
+        """Create receipts for messages acknowledged over HTTP: id, sender and queue position."""
+        session = self._sessions.get(recipient)
+
+        def was_stored(order: int) -> bool:
+            if session is not None:
+                return session.was_stored(order)
+            return self._readers.was_stored(recipient, order)
+
+        stored = [AckedMessage(one, sender, was_stored(order)) for one, sender, order in acked]
         receipts = self.receipts.create(recipient, stored)
         waiting = self._relay.durable()
         if waiting is None:

@@ -79,6 +79,10 @@ class Session:
         """The number of messages sent and not acknowledged."""
         return 0 if self._deliveries is None else self._deliveries.unconfirmed
 
+    def was_stored(self, order: int) -> bool:
+        """Return whether the message at a queue position waited for this agent."""
+        return self._deliveries is None or self._deliveries.was_stored(order)
+
     @property
     def unsent(self) -> int:
         """The number of operations in the outbox."""

@@ -63,7 +63,7 @@ class InboxPath(msgspec.Struct, forbid_unknown_fields=True):
 async def read_inbox(call: Call[InboxRead, None]) -> Reply:
     """Lease messages; wait for the first if there are none."""
     context, query = call.context, call.parameters
-    _admit(context, call.caller, query.subject)
+    _admit(context, call.caller, query.subject, query.wait)
     lease = LeaseRequest(
         subject=query.subject,
         limit=context.options.batch if query.limit is msgspec.UNSET else query.limit,
@@ -100,7 +100,7 @@ async def ack(call: Call[InboxPath, AckRequest]) -> Reply:
     acked = relay.claims.ack(subject, call.body.ids)
     relay.inspect().parents.remember(acked)
     # Before the sync: acknowledgements and receipts belong to one commit.
-    call.context.hub.confirm(subject, [(one.id, one.sender) for one in acked])
+    call.context.hub.confirm(subject, [(one.id, one.sender, one.order) for one in acked])
     await relay.sync()
     return Reply(CountResponse(count=len(acked)))
 
@@ -181,7 +181,7 @@ def _require(context: ServerContext, caller: Caller, subject: str) -> None:
     _require_mailbox(context.relay, subject)
 
 
-def _admit(context: ServerContext, caller: Caller, subject: str) -> None:
+def _admit(context: ServerContext, caller: Caller, subject: str, wait_s: float = 0.0) -> None:
     """Check that the caller may read `subject` now; create the mailbox of an agent."""
     validate_subject(subject)
     caller.require(subject)
@@ -189,6 +189,7 @@ def _admit(context: ServerContext, caller: Caller, subject: str) -> None:
         raise HttpError(409, f"{subject} is connected: its messages are delivered there")
     if not caller.is_operator:
         context.mailboxes.open_for(subject)
+        context.hub.note_read(subject, wait_s)
     _require_mailbox(context.relay, subject)
 
 
