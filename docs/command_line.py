@@ -156,8 +156,8 @@ JSON = {
             "`subject`": "the endpoint",
             "`messages`": "envelopes: `id`, `subject`, `sender`, `reply_to`, `budget`,"
             " `created_at`, `payload`",
-            "`pending`": "pending messages; with `--ack`, those that remain; null at a served relay"
-            " without the operator's token",
+            "`pending`": "pending messages; with `--ack`, those that remain, and null at a served"
+            " relay without the operator's token",
             "`leased`": "leased messages; with `--ack`, those leased by others; null likewise",
             "`unreadable`": "problems of messages that cannot be shown",
             "`acknowledged`": "whether these messages leave the mailbox now",

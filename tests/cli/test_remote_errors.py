@@ -215,7 +215,8 @@ def test_a_second_connection_of_an_agent_is_an_error_with_a_hint(user: User) -> 
         assert "close the other one first" in output
     waiting = ("send", "agent.x", "1", "--sender", "agent.f.here", "--wait", "1")
     assert "send without --wait" in error_line(user(*waiting, exits=1))
-    inbox = error_line(user("inbox", "agent.f.here", exits=1))
+    assert user.json("inbox", "agent.f.here")["messages"] == []
+    inbox = error_line(user("inbox", "agent.f.here", "--ack", exits=1))
     assert "agent.f.here is connected: its messages are delivered there" in inbox
     user("send", "agent.f.here", "1", "--sender", "agent.f.sender", "--id", "still")
     assert first.stdout is not None

@@ -127,10 +127,18 @@ def test_showing_an_inbox_leaves_it_unchanged(relay: ServeProcess, user: User) -
     for number in range(3):
         user("send", "agent.s7", str(number))
     text = user("inbox", "agent.s7", "--limit", "2").stdout
-    assert "agent.s7: 2 messages." in text
+    assert "agent.s7: 2 of 3 pending messages." in text
     seen = relay.operator().json("inbox", "agent.s7")
     assert [one["payload"] for one in seen["messages"]] == [0, 1, 2]
     assert (seen["pending"], seen["leased"], seen["acknowledged"]) == (3, 0, False)
+
+
+def test_showing_an_inbox_is_no_delivery(relay: ServeProcess, user: User) -> None:
+    user.create_keys("agent.s24")
+    sent = user.json("send", "agent.s24", "shown")["message_id"]
+    seen = user.json("inbox", "agent.s24")
+    assert (seen["pending"], seen["leased"]) == (1, 0)
+    assert "delivered" not in relay.operator()("explain", sent).stdout
 
 
 def test_acknowledged_messages_are_removed(relay: ServeProcess, user: User) -> None:

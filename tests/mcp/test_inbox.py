@@ -201,3 +201,13 @@ async def test_structured_results_hold_no_text_of_other_agents(ann: Model, bob: 
     result = await bob.call("relay_inbox", wait_seconds=5)
     assert result.structured_content is None
     assert "unfenced" not in str(await bob.facts("relay_status"))
+
+
+async def test_a_peek_shows_messages_and_leaves_them_unread(ann: Model, bob: Model) -> None:
+    await ann.send("agent.bob", "look")
+    await bob.has_unread(1)
+    for _ in range(2):
+        assert [text for _, text in await bob.read(peek=True)] == ["look"]
+    assert (await bob.facts("relay_status"))["unread_messages"] == 1
+    assert [text for _, text in await bob.read()] == ["look"]
+    assert await bob.read(peek=True, wait_seconds=0) == []

@@ -275,7 +275,8 @@ class LocalRelay:
             )
         except UnknownEndpoint:
             raise _unknown(subject) from None
-        return InboxContents(subject, found.messages, found.pending, found.leased, found.unreadable)
+        messages = [one.envelope for one in found.messages]
+        return InboxContents(subject, messages, found.pending, found.leased, found.unreadable)
 
 
 def _stats(seen: Snapshot) -> StatsResult:

@@ -47,8 +47,8 @@ class SendReport(msgspec.Struct, frozen=True):
 class InboxContents(msgspec.Struct, frozen=True):
     """Messages of one mailbox, and its counts.
 
-    `unreadable` describes messages that cannot be shown. A served relay reports counts to its
-    operator only; to agents they are None.
+    `unreadable` describes messages that cannot be shown. Of an inbox that was consumed, a served
+    relay reports counts to its operator only; to agents they are None.
     """
 
     subject: str

@@ -50,6 +50,9 @@ names_visited_per_endpoint_max: Final = 100
 `max_fanout` allows."""
 
 lease_max_messages: Final = 1000
+peek_max_bytes: Final = 16 * 1024 * 1024
+"""Messages of one peek, or else one message."""
+
 handler_claim_max_messages: Final = 16
 access_rules_max: Final = 10_000
 config_file_max_bytes: Final = 16 * 1024 * 1024

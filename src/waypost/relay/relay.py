@@ -249,6 +249,10 @@ class Relay:
         leases, read = self._runtime.leases, self._runtime.payloads.decoded_envelope
         return await leases.lease(subject, limit, max_size_bytes, wait, None, read)
 
+    async def peek(self, subject: str, limit: int = 50) -> list[Envelope]:
+        """Return the oldest pending messages, up to `limit`; lease none, and change nothing."""
+        return [one.envelope for one in self.inspect().peek(subject, limit).messages]
+
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """Acknowledge messages, durably; return how many were still in the mailbox."""
         done = self._runtime.claims.ack(subject, ids)

@@ -81,6 +81,7 @@ class Runtime:
             settings,
             self.breaker_feedback.breakers,
             data,
+            self.payloads,
             histories,
             Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
             mailboxes=self.endpoints,

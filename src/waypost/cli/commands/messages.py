@@ -118,9 +118,8 @@ def inbox(
     Without --ack nothing is changed, and a relay may be running. With --ack the
     messages leave the mailbox once they are printed.
 
-    A served relay shows a mailbox to its agent (--key) and to its operator, but
-    not while the agent is connected, which gets the messages then. The messages
-    are leased for a moment and released again.
+    A served relay shows a mailbox to its agent (--key) and to its operator. With
+    --ack, not while the agent is connected, which gets the messages then.
 
     \b
     Examples:

@@ -18,6 +18,7 @@ from waypost.cli.remote.operator_token import CredentialMissing, OperatorToken
 from waypost.cli.remote.responses import (
     DeadLetterResponse,
     InboxResponse,
+    PeekResponse,
     endpoint_statuses,
     stats_result,
 )
@@ -136,17 +137,16 @@ class RemoteRelay:
         return send_report(message.subject, response.results[0], names)
 
     def inbox(self, subject: str, limit: int, max_size_bytes: int | None) -> InboxContents:
-        """Return the pending messages of a mailbox: leased for a moment, then released."""
+        """Return the pending messages of a mailbox, oldest first, without leasing them."""
         token = self._reader(subject)
-        leased = self._lease(subject, limit, max_size_bytes, token)
-        self._release(subject, leased, token)
-        counts = self._inbox_stats(subject, token)
-        return InboxContents(
-            subject=subject,
-            messages=leased.messages,
-            pending=counts.pending if counts else None,
-            leased=counts.leased if counts else None,
+        seen = self.api.get(
+            f"/v1/inbox/{path_segment(subject)}/peek",
+            PeekResponse,
+            token=token,
+            limit=limit,
+            max_size_bytes=max_size_bytes,
         )
+        return InboxContents(subject, seen.messages, seen.pending, seen.leased, seen.unreadable)
 
     def consume(
         self,

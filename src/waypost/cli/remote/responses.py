@@ -17,6 +17,14 @@ class InboxResponse(msgspec.Struct):
     messages: list[Envelope]
 
 
+class PeekResponse(InboxResponse):
+    """Pending messages, and the counts of the inbox."""
+
+    pending: int
+    leased: int
+    unreadable: list[str] = []
+
+
 class DeadLetterResponse(msgspec.Struct):
     """Dead letters, or their groups."""
 

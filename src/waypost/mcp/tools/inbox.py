@@ -44,6 +44,7 @@ class InboxTools:
         max_bytes: parameters.MaxBytes = parameters.MAX_BYTES_DEFAULT,
         wait_seconds: parameters.WaitSeconds = 1,
         include_read: parameters.IncludeRead = False,
+        peek: parameters.Peek = False,
         message_id: parameters.SingleMessageId = None,
         offset: parameters.Offset = 0,
     ) -> CallToolResult:
@@ -59,15 +60,15 @@ class InboxTools:
             cached = inbox.get(message_id)
             if cached is None:
                 return _unknown(inbox, message_id)
-            return _piece(cached, offset, max_bytes)
-        if include_read:
-            waiting = inbox.all()
+            return _piece(cached, offset, max_bytes, peek=peek)
+        if include_read or peek:
+            waiting = inbox.all() if include_read else inbox.unread()
         else:
             waiting = await inbox.wait_for(lambda: inbox.unread() or None, wait_seconds) or []
         shown = fitting(waiting, max_bytes)
         lines = self._lines(inbox, waiting, shown)
         for one in shown:
-            one.is_read = True
+            one.is_read = one.is_read or not peek
         return success("\n".join(lines))
 
     @with_instructions
@@ -164,7 +165,7 @@ def fitting(waiting: list[CachedMessage], max_bytes: int) -> list[CachedMessage]
     return chosen
 
 
-def _piece(cached: CachedMessage, offset: int, max_bytes: int) -> CallToolResult:
+def _piece(cached: CachedMessage, offset: int, max_bytes: int, *, peek: bool) -> CallToolResult:
     message, text = cached.message, cached.text
     total = len(text)
     if offset and offset >= total:
@@ -180,7 +181,7 @@ def _piece(cached: CachedMessage, offset: int, max_bytes: int) -> CallToolResult
     if end < total:
         lines.append(f'To continue: relay_inbox(message_id="{cached.ref}", offset={end})')
     else:
-        cached.is_read = True
+        cached.is_read = cached.is_read or not peek
         lines.append(f'When you have processed it: relay_ack(ids=["{cached.ref}"])')
     return success("\n".join(lines))
 

@@ -102,6 +102,10 @@ IncludeRead = Annotated[
     bool,
     Field(description="Also show messages that you have read and not acknowledged."),
 ]
+Peek = Annotated[
+    bool,
+    Field(description="Only look: what is shown stays unread, and nothing is waited for."),
+]
 AckIds = Annotated[
     list[MessageId],
     Field(

@@ -14,11 +14,14 @@ from typing import Protocol
 
 import msgspec
 
+from waypost.policy.bounds import lease_max_messages, peek_max_bytes
 from waypost.policy.breakers import CircuitBreakers, CircuitBreakerState
+from waypost.policy.errors import InvalidInput
 from waypost.policy.tiers import Tier
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.inspection.contents import MailboxContents, read_contents
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.inspection.search import (
     SearchQuery,
@@ -41,6 +44,7 @@ from waypost.relay.inspection.usage import measure_usage
 from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
+from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.events import AnyEvent, BreakerMoved
 from waypost.wire.http_bodies import InboxUsage
 
@@ -67,6 +71,7 @@ class Inspector:
         settings: SettingsFile,
         breakers: CircuitBreakers,
         data: DataDir,
+        payloads: PayloadStore,
         histories: Histories,
         parents: Parents,
         mailboxes: HasProblem,
@@ -78,6 +83,7 @@ class Inspector:
         self._settings = settings
         self._breakers = breakers
         self._data = data
+        self._payloads = payloads
         self._histories = histories
         self.parents = parents
         self._mailboxes = mailboxes
@@ -277,6 +283,34 @@ class Inspector:
         return self._state.tier(sender, recipient, now_ms, window_ms)
 
     # Messages
+
+    def peek(
+        self,
+        subject: str,
+        limit: int,
+        max_size_bytes: int | None = None,
+        max_bytes: int = peek_max_bytes,
+    ) -> MailboxContents:
+        """Return the oldest pending messages of `subject`, at most `max_bytes` or one message.
+
+        Messages larger than `max_size_bytes` are left out. Raises `UnknownEndpoint`.
+        """
+        wanted: object = limit
+        if not isinstance(wanted, int) or not 1 <= wanted <= lease_max_messages:
+            raise InvalidInput(f"limit must be 1 to {lease_max_messages:,}, not {limit!r}")
+        mailbox = self._state.mailboxes.get(subject)
+        if mailbox is None:
+            raise UnknownEndpoint(subject)
+        now_ms, committed = self._ledger.now_us() // 1000, self._ledger.journal.committed.seq
+        return read_contents(
+            mailbox,
+            self._payloads,
+            limit,
+            max_size_bytes,
+            now_ms,
+            max_bytes=max_bytes,
+            committed_seq=committed,
+        )
 
     async def search(self, query: SearchQuery) -> SearchResult:
         """Find messages in memory and in the newest part of the journal, the newest first."""

@@ -17,7 +17,8 @@ from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.data_dir import DataDir, owner_of
-from waypost.relay.errors import RelayError, UnknownEndpoint
+from waypost.relay.errors import UnknownEndpoint
+from waypost.relay.inspection.contents import MailboxContents, read_contents
 from waypost.relay.inspection.dead_letters import (
     DeadLetter,
     DeadLetterGroup,
@@ -29,24 +30,11 @@ from waypost.relay.journal.segments import Batch, Damage, list_segments, read_se
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.envelopes import Envelope
 from waypost.wire.events import Rejected, SettingsChanged
 
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-
-
-class MailboxContents(msgspec.Struct):
-    """Pending messages of one mailbox, and counts of all.
-
-    `unreadable` lists messages with a damaged payload, each with the damage.
-    """
-
-    messages: list[Envelope]
-    unreadable: list[str]
-    pending: int
-    leased: int
 
 
 class RecentEvents(msgspec.Struct):
@@ -78,26 +66,15 @@ class Snapshot(msgspec.Struct):
     def read_mailbox(
         self, subject: str, limit: int, max_size_bytes: int | None, now_ms: int
     ) -> MailboxContents:
-        """Return pending messages that have not expired, the oldest first, at most `limit`.
-
-        Messages larger than `max_size_bytes` are left out. Raises `UnknownEndpoint`.
-        """
+        """Return pending messages as `read_contents` does. Raises `UnknownEndpoint`."""
         mailbox = self.state.mailboxes.get(subject)
         if mailbox is None:
             raise UnknownEndpoint(subject)
-        pending = [message for message in mailbox.pending() if message.ttl >= now_ms]
-        small = [m for m in pending if max_size_bytes is None or m.size <= max_size_bytes]
-        contents = MailboxContents([], [], len(pending), mailbox.leased_count)
         payloads = PayloadStore(self.data.journal)
         try:
-            for message in small[:limit]:
-                try:
-                    contents.messages.append(payloads.decoded_envelope(message))
-                except RelayError as problem:
-                    contents.unreadable.append(f"{message.id}: {problem}")
+            return read_contents(mailbox, payloads, limit, max_size_bytes, now_ms)
         finally:
             payloads.close()
-        return contents
 
     def dead_letters(self, subject: str | None = None) -> list[DeadLetter]:
         """Return dead letters of one endpoint or all, the oldest failure first."""

@@ -29,6 +29,7 @@ from waypost.server.http.contract import (
     json_body,
 )
 from waypost.server.http.errors import HttpError
+from waypost.wire.envelopes import Envelope
 from waypost.wire.http_bodies import (
     INBOX_WAIT_MAX_S,
     AckRequest,
@@ -43,6 +44,7 @@ from waypost.wire.http_bodies import (
     Number,
     SubjectText,
 )
+from waypost.wire.inbox_bodies import PeekedInbox
 
 
 class InboxRead(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,6 +54,14 @@ class InboxRead(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | msgspec.UnsetType = msgspec.UNSET
     max_size_bytes: Number | msgspec.UnsetType = msgspec.UNSET
     wait: Annotated[float, msgspec.Meta(ge=0, le=INBOX_WAIT_MAX_S)] = 0.0
+
+
+class InboxPeek(msgspec.Struct, forbid_unknown_fields=True):
+    """The inbox to look into, and the limits of one look."""
+
+    subject: SubjectText
+    limit: Limit | msgspec.UnsetType = msgspec.UNSET
+    max_size_bytes: Number | msgspec.UnsetType = msgspec.UNSET
 
 
 class InboxPath(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,6 +101,27 @@ async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
         left -= sum(one.size for one in leased)
         read.append(_inbox(lease.subject, leased))
     return Reply(LeasedInboxes(inboxes=read))
+
+
+async def peek_inbox(call: Call[InboxPeek, None]) -> Reply:
+    """Return pending messages; lease none."""
+    context, query = call.context, call.parameters
+    _open_inbox(context, call.caller, query.subject)
+    found = context.relay.inspect().peek(
+        query.subject,
+        context.options.batch if query.limit is msgspec.UNSET else query.limit,
+        None if query.max_size_bytes is msgspec.UNSET else query.max_size_bytes,
+        context.options.answer_max_bytes,
+    )
+    return Reply(
+        PeekedInbox(
+            subject=query.subject,
+            messages=[_delivered(one.envelope, one.parent) for one in found.messages],
+            pending=found.pending,
+            leased=found.leased,
+            unreadable=found.unreadable,
+        )
+    )
 
 
 async def ack(call: Call[InboxPath, AckRequest]) -> Reply:
@@ -158,20 +189,20 @@ async def _release(
 
 def _inbox(subject: str, leased: Iterable[LeasedMessage]) -> LeasedInbox:
     return LeasedInbox(
-        subject=subject,
-        messages=[
-            Delivered(
-                id=one.envelope.id,
-                subject=one.envelope.subject,
-                sender=one.envelope.sender,
-                reply_to=one.envelope.reply_to,
-                budget=one.envelope.budget,
-                created_at=one.envelope.created_at,
-                payload=one.envelope.payload,
-                parent=one.parent,
-            )
-            for one in leased
-        ],
+        subject=subject, messages=[_delivered(one.envelope, one.parent) for one in leased]
+    )
+
+
+def _delivered(envelope: Envelope, parent: str | None) -> Delivered:
+    return Delivered(
+        id=envelope.id,
+        subject=envelope.subject,
+        sender=envelope.sender,
+        reply_to=envelope.reply_to,
+        budget=envelope.budget,
+        created_at=envelope.created_at,
+        payload=envelope.payload,
+        parent=parent,
     )
 
 
@@ -182,11 +213,18 @@ def _require(context: ServerContext, caller: Caller, subject: str) -> None:
 
 
 def _admit(context: ServerContext, caller: Caller, subject: str, wait_s: float = 0.0) -> None:
-    """Check that the caller may read `subject` now; create the mailbox of an agent."""
+    """Check that the caller may lease from `subject` now; create the mailbox of an agent."""
     validate_subject(subject)
     caller.require(subject)
     if context.hub.receives_pushes(subject):
         raise HttpError(409, f"{subject} is connected: its messages are delivered there")
+    _open_inbox(context, caller, subject, wait_s)
+
+
+def _open_inbox(context: ServerContext, caller: Caller, subject: str, wait_s: float = 0.0) -> None:
+    """Check that the caller may look into `subject`; create the mailbox of an agent."""
+    validate_subject(subject)
+    caller.require(subject)
     if not caller.is_operator:
         context.mailboxes.open_for(subject)
         context.hub.note_read(subject, wait_s)
@@ -231,6 +269,22 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=NO_BODY,
         answer=Answer(LeasedInbox),
         rejections={403: _FORBIDDEN, 409: _CONNECTED},
+    ),
+    Operation(
+        method="GET",
+        path="/v1/inbox/{subject}/peek",
+        access=Access.AGENT,
+        summary="Look into an inbox",
+        description=(
+            "Returns up to `limit` pending messages, the oldest first, none larger than"
+            " `max_size_bytes`. Leases none, and counts as no delivery."
+        ),
+        tag="inboxes",
+        handler=peek_inbox,
+        parameters=InboxPeek,
+        body=NO_BODY,
+        answer=Answer(PeekedInbox),
+        rejections={403: _FORBIDDEN},
     ),
     Operation(
         method="POST",
