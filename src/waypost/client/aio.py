@@ -177,7 +177,8 @@ class Agent:
         return self._connection.confirmations.listen()
 
     def signal(self, subject: str, signal: Signal) -> bool:
-        """Signal the agents connected under `subject` now. Return False if not connected."""
+        """Signal the agents connected now under a subject or pattern. Return False if this agent
+        is not connected."""
         self._connection.operations.check_open()
         queued = self._connection.session.signal(subject, signal)
         self._connection.wake()

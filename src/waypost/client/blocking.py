@@ -152,7 +152,8 @@ class Agent:
         return self._each(self._inner.confirmations())
 
     def signal(self, subject: str, signal: Signal) -> bool:
-        """Signal the agents connected under `subject` now. Return False if not connected."""
+        """Signal the agents connected now under a subject or pattern. Return False if this agent
+        is not connected."""
         return self._thread.call(_on_loop(lambda: self._inner.signal(subject, signal)))
 
     def on_signal(self, handler: SignalHandler) -> Stop:

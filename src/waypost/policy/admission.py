@@ -119,6 +119,11 @@ def may_use_patterns(sender: str, settings: Settings) -> bool:
     return allowed == "all" or (allowed == "authenticated" and sender != ANONYMOUS)
 
 
+NO_PATTERNS_TEXT = (
+    "this sender may not publish to patterns: name one recipient, or authenticate (patternSenders)"
+)
+
+
 def admit_fan_out(endpoints: int, settings: Settings) -> str:
     """Return why a publish to this many `endpoints` is rejected; empty if it is not.
 

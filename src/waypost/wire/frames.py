@@ -218,7 +218,7 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
 
 
 class SendSignal(AgentOperation, tag="signal", kw_only=True):
-    """A signal to the agents connected under `subject` now; never stored."""
+    """A signal to the agents connected now under a subject or pattern; never stored."""
 
     subject: str
     signal: Signal

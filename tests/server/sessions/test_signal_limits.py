@@ -82,5 +82,6 @@ async def test_a_large_signal_is_rejected(served: SocketRelay) -> None:
 def test_old_signals_are_forgotten() -> None:
     windows, limits = SignalWindows(), SignalsConfig(window_secs=1)
     for number in range(10_000):
-        assert not windows.admit("agent.a", f"agent.{number}", number * 10, limits)
+        recipient = f"agent.{number}"
+        assert windows.admit("agent.a", [recipient], number * 10, limits) == ([recipient], "")
     assert len(windows) < 3000

@@ -72,8 +72,10 @@ async def test_access_rules_apply_to_signals(server: MemoryServer) -> None:
     assert await agent.read() == []
 
 
-@pytest.mark.parametrize("subject", ["agent.>", "agent.*", "_relay", "", "agent..a", "ägent.a"])
-async def test_a_signal_goes_to_exactly_one_subject(server: MemoryServer, subject: str) -> None:
+@pytest.mark.parametrize("subject", ["_relay", "", "agent..a", "ägent.a"])
+async def test_a_signal_to_an_invalid_subject_is_rejected(
+    server: MemoryServer, subject: str
+) -> None:
     agent, other = server.connect(), server.connect("agent.b")
     await agent.read()
     await other.read()

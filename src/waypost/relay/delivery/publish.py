@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from waypost.policy.admission import (
+    NO_PATTERNS_TEXT,
     SenderVerdict,
     admit_fan_out,
     admit_sender,
@@ -197,7 +198,7 @@ class Publishing:
             found = ()
         else:
             if not may_use_patterns(sender, settings):
-                raise self._denied(draft, now_us, _NO_PATTERNS_TEXT)
+                raise self._denied(draft, now_us, NO_PATTERNS_TEXT)
             found = self._match_pattern(subject, settings.max_fanout)
         if found is None or not self._access.restricts or sender == RELAY:
             return found  # access rules do not apply to the relay itself
@@ -389,8 +390,3 @@ def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> Pub
         rejected=[Rejection("", reason, detail)],
         retry_after_ms=retry_after_ms,
     )
-
-
-_NO_PATTERNS_TEXT = (
-    "this sender may not publish to patterns: name one recipient, or authenticate (patternSenders)"
-)

@@ -14,9 +14,14 @@ from typing import Protocol
 
 import msgspec
 
-from waypost.policy.bounds import lease_max_messages, peek_max_bytes
+from waypost.policy.bounds import (
+    lease_max_messages,
+    names_visited_per_endpoint_max,
+    peek_max_bytes,
+)
 from waypost.policy.breakers import CircuitBreakers, CircuitBreakerState
 from waypost.policy.errors import InvalidInput
+from waypost.policy.reserved_names import is_reserved
 from waypost.policy.tiers import Tier
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir
@@ -221,6 +226,15 @@ class Inspector:
     def has_mailbox(self, subject: str) -> bool:
         """Return whether `subject` is registered, or was and left messages behind."""
         return subject in self._state.mailboxes
+
+    def match_endpoints(self, pattern: str, limit: int) -> list[str] | None:
+        """Return the endpoints that match a pattern; None if they are more than `limit`, or so
+        many names have to be tried. Reserved names are left out."""
+        visits_max = limit * names_visited_per_endpoint_max
+        found = self._state.endpoints.within_bounds(
+            pattern, lambda one: not is_reserved(one.subject), limit, visits_max
+        )
+        return None if found is None else [one.subject for one in found]
 
     def is_empty(self, subject: str) -> bool:
         """Return whether `subject` has a mailbox without messages or dead letters."""

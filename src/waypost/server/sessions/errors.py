@@ -3,11 +3,12 @@
 WaypostError
 ├── AlreadyConnected      the subject has a live connection, which stays
 ├── TooManyConnections    the relay is at its limit
-├── SignalDropped         a signal over a rate
+├── SignalDropped         a signal over a rate, or to too many endpoints
 └── BrokenFrame           a malformed frame, or one that is not allowed at this point
 """
 
 from waypost.policy.errors import WaypostError
+from waypost.policy.reasons import Reason
 
 _TEXT_MAX_CHARS = 300
 
@@ -27,7 +28,11 @@ class TooManyConnections(WaypostError):
 
 
 class SignalDropped(WaypostError):
-    """A signal over the rate of its sender, or of its sender to one agent."""
+    """A signal over a rate of its sender, or to too many endpoints."""
+
+    def __init__(self, message: str, reason: Reason = Reason.RATE_LIMITED) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class BrokenFrame(WaypostError):

@@ -1,23 +1,19 @@
 """The connected agents, and the messages, signals and receipts between them."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-import msgspec
-
 from waypost.policy.bounds import connections_max
-from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reserved_names import reject_reserved
-from waypost.policy.signal_limits import SignalWindows
-from waypost.policy.subjects import validate_subject
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
-from waypost.server.sessions.errors import AlreadyConnected, SignalDropped, TooManyConnections
+from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
 from waypost.server.sessions.readers import Readers
 from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
+from waypost.server.sessions.signals import AgentSignals
 from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -59,9 +55,7 @@ class Hub:
         self.receipts = Receipts(relay, self._sessions.__contains__)
         self._readers = Readers()
         self._emptied = asyncio.Event()
-        self._signal_windows = SignalWindows()
-        self.signals = {"admitted": 0, "dropped": 0}
-        """Signals of agents since the start, by outcome."""
+        self._signals = AgentSignals(relay)
         self._handshakes = 0
         self.stopping = False
         self.sessions_max = connections_max
@@ -69,6 +63,11 @@ class Hub:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def signals(self) -> Mapping[str, int]:
+        """Signals of agents since the start, by outcome."""
+        return self._signals.counts
 
     def receives_pushes(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected and gets its messages pushed."""
@@ -123,37 +122,14 @@ class Hub:
         return self._relay.submit(draft)
 
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
-        """Send a signal to the agent of `subject` if it is connected.
+        """Send a signal to those agents of a subject or pattern that are connected.
 
-        Raises as `publish` does, `InvalidMessage` if it is too large, and `SignalDropped`.
+        Raises as `AgentSignals.admit`.
         """
-        validate_subject(subject)
-        reject_reserved(subject)
-        self._admit_signal(sender, subject, signal)
-        if not self._relay.access.check_access(sender, subject).allowed:
-            raise AccessDenied(sender, subject)
-        session = self._sessions.get(subject)
-        if session is not None:
-            session.send_lossy(Signalled(subject=subject, signal=signal, sender=sender))
-
-    def _admit_signal(self, sender: str, subject: str, signal: Signal) -> None:
-        limits = self._relay.settings.signals
-        size = len(msgspec.json.encode(signal))
-        try:
-            if size > limits.max_bytes:
-                raise InvalidMessage(
-                    f"signal of {size:,} bytes is over the limit of {limits.max_bytes:,} bytes"
-                    " (signals.maxBytes)"
-                )
-            problem = self._signal_windows.admit(
-                sender, subject, self._relay.now_us() // 1000, limits
-            )
-            if problem:
-                raise SignalDropped(problem)
-        except (InvalidMessage, SignalDropped):
-            self.signals["dropped"] += 1
-            raise
-        self.signals["admitted"] += 1
+        for recipient in self._signals.admit(sender, subject, signal):
+            session = self._sessions.get(recipient)
+            if session is not None:
+                session.send_lossy(Signalled(subject=recipient, signal=signal, sender=sender))
 
     def note_read(self, subject: str, wait_s: float = 0.0) -> None:
         """Record that the agent of `subject` reads its inbox over HTTP now."""

@@ -254,7 +254,7 @@ class Session:
             self._hub.signal(self.subject, request.subject, validate_signal(request.signal))
         except SignalDropped as dropped:
             self.rejected_in_a_row += 1
-            return [frames.Error(error=str(dropped), reason=str(Reason.RATE_LIMITED))]
+            return [frames.Error(error=str(dropped), reason=str(dropped.reason))]
         except AccessDenied as denied:
             return [frames.Error(error=str(denied), reason=str(Reason.ACCESS_DENIED))]
         except InvalidInput as problem:
