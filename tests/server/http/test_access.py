@@ -45,6 +45,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
     ("POST", "/v1/inbox/batch"): OWN,
     ("GET", "/v1/inbox/{subject}"): OWN,
+    ("GET", "/v1/inbox/{subject}/peek"): OWN,
     ("POST", "/v1/inbox/{subject}/ack"): OWN,
     ("POST", "/v1/inbox/{subject}/nack"): OWN,
     ("GET", "/v1/endpoints"): OPERATOR,

@@ -176,6 +176,14 @@ class Authenticator:
         binding = self.bindings.get(subject)
         return None if binding is None else binding.public_key
 
+    def have_same_owner(self, subject: str, other: str) -> bool:
+        """Return whether both belong to one key, which may use `other`; that counts as its use."""
+        key = self.key_of(subject)
+        if key is None or not self.holds(other, key):
+            return False
+        self.bindings.note_use(other)
+        return True
+
     def card(self, subject: str) -> Card | None:
         """Return the public keys of `subject`; None if it belongs to no key.
 

@@ -4,6 +4,7 @@ Rule 1  One answer holds at most `answer_max_bytes` of messages, or else one mes
 Rule 2  A caller that disconnects while waiting gets no messages: those just leased for it are
         released at once.
 Rule 3  So it is for a caller whose name went to another key while it was waiting.
+Rule 4  A key may read the inboxes of all its names with the token of any of them.
 """
 
 import asyncio
@@ -106,6 +107,7 @@ async def read_inboxes(call: Call[NoParameters, LeaseManyRequest]) -> Reply:
 async def peek_inbox(call: Call[InboxPeek, None]) -> Reply:
     """Return pending messages; lease none."""
     context, query = call.context, call.parameters
+    _require_owner(context, call.caller, query.subject)
     _open_inbox(context, call.caller, query.subject)
     found = context.relay.inspect().peek(
         query.subject,
@@ -206,25 +208,29 @@ def _delivered(envelope: Envelope, parent: str | None) -> Delivered:
     )
 
 
-def _require(context: ServerContext, caller: Caller, subject: str) -> None:
+def _require_owner(context: ServerContext, caller: Caller, subject: str) -> None:
+    """Check that `subject` is a name of the caller's key, by the bindings of the relay."""
     validate_subject(subject)
+    if not caller.is_operator and context.authenticator.have_same_owner(caller.subject, subject):
+        return
     caller.require(subject)
+
+
+def _require(context: ServerContext, caller: Caller, subject: str) -> None:
+    _require_owner(context, caller, subject)
     _require_mailbox(context.relay, subject)
 
 
 def _admit(context: ServerContext, caller: Caller, subject: str, wait_s: float = 0.0) -> None:
     """Check that the caller may lease from `subject` now; create the mailbox of an agent."""
-    validate_subject(subject)
-    caller.require(subject)
+    _require_owner(context, caller, subject)
     if context.hub.receives_pushes(subject):
         raise HttpError(409, f"{subject} is connected: its messages are delivered there")
     _open_inbox(context, caller, subject, wait_s)
 
 
 def _open_inbox(context: ServerContext, caller: Caller, subject: str, wait_s: float = 0.0) -> None:
-    """Check that the caller may look into `subject`; create the mailbox of an agent."""
-    validate_subject(subject)
-    caller.require(subject)
+    """Create the mailbox of an agent that reads, and record the read; or require one."""
     if not caller.is_operator:
         context.mailboxes.open_for(subject)
         context.hub.note_read(subject, wait_s)
@@ -245,7 +251,10 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/inbox/batch",
         access=Access.AGENT,
         summary="Read several inboxes",
-        description="Leases messages from each, without waiting.",
+        description=(
+            "Leases messages from each, without waiting. An agent may name all inboxes whose"
+            " subjects belong to its key."
+        ),
         tag="inboxes",
         handler=read_inboxes,
         parameters=NoParameters,
