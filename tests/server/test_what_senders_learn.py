@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.conftest import ServeRelay, SocketRelay
 from tests.server.sessions.raw_agent import RawAgent
-from waypost import BackpressureConfig, QosConfig
+from waypost import AccessRule, BackpressureConfig, QosConfig
 from waypost.client.identity import Identity
 from waypost.wire import frames
 
@@ -68,4 +68,24 @@ async def test_a_sender_sees_which_recipient_it_named(relay: SocketRelay) -> Non
     answer = await agent.send("team.secret-one", 1)
     assert isinstance(answer, frames.SendResult)
     assert answer.rejected[0].endpoint_hash != ""
+    await agent.disconnect()
+
+
+async def test_each_full_recipient_of_a_pattern_is_named(relay: SocketRelay) -> None:
+    agent = await relay.connect("agent.a")
+    answer = await published(agent)
+    full = [await agent.expect(frames.QueueFull) for _ in range(2)]
+    assert [one.recipient for one in full] == ["team.secret-one", "team.secret-two"]
+    assert {one.message_id for one in full} == {answer.message_id}
+    assert {one.ref for one in full} == {answer.ref}
+    await agent.disconnect()
+
+
+async def test_a_full_recipient_that_access_rules_hide_is_not_named(relay: SocketRelay) -> None:
+    rule = AccessRule(from_="agent.a", to="team.secret-two", action="deny", priority=1)
+    relay.context.relay.access.add_rule(rule)
+    agent = await relay.connect("agent.a")
+    await published(agent)
+    assert (await agent.expect(frames.QueueFull)).recipient == "team.secret-one"
+    await agent.send("team.secret-three", 2)
     await agent.disconnect()

@@ -115,6 +115,9 @@ frame_max_operations: Final = 256
 outbox_max_operations: Final = 8192
 """A slow consumer with this many unread operations is disconnected."""
 
+queue_full_max_recipients: Final = 1000
+"""Full recipients of one message that its sender is notified of; a fan-out has fewer by default."""
+
 unanswered_max_operations: Final = 1024
 """An agent with this many unfinished operations is not read from until some are done."""
 

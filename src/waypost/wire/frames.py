@@ -111,11 +111,15 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
 
 
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
-    """The message sent as `ref` was not stored: the mailbox of `recipient` is full."""
+    """The message sent as `ref` was not stored for `recipient`: its mailbox is full.
+
+    There is one for each full recipient of a pattern.
+    """
 
     ref: Ref
     recipient: str
     reason: str
+    message_id: str = ""
 
 
 class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):

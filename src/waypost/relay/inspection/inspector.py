@@ -236,6 +236,11 @@ class Inspector:
         )
         return None if found is None else [one.subject for one in found]
 
+    def subject_of(self, endpoint_hash: str) -> str | None:
+        """Return the subject of the mailbox with this hash, or None."""
+        mailbox = self._state.directories.get(endpoint_hash)
+        return None if mailbox is None else mailbox.subject
+
     def is_empty(self, subject: str) -> bool:
         """Return whether `subject` has a mailbox without messages or dead letters."""
         mailbox = self._state.mailboxes.get(subject)

@@ -25,6 +25,10 @@ class Directories:
         mailbox = self._mailboxes[name] = Mailbox(subject, name)
         return mailbox
 
+    def get(self, name: str) -> Mailbox | None:
+        """Return the mailbox with this name, or None."""
+        return self._mailboxes.get(name)
+
     def restore(self, mailbox: Mailbox, journaled: str) -> None:
         """Give a mailbox the name it had when it was registered; "" is the usual one.
 

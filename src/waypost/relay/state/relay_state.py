@@ -52,7 +52,7 @@ class RelayState:
         self.seq = 0
         self.at_us = 0
         self.mailboxes: dict[str, Mailbox] = {}
-        self._directories = Directories()
+        self.directories = Directories()
         self.endpoints: SubjectIndex[Mailbox] = SubjectIndex()
         self.windows = RateWindows()
         self.last_seen: WriteBehind[tuple[str, str], int] = WriteBehind(
@@ -105,7 +105,7 @@ class RelayState:
         """Return the mailbox of `subject`; create it if it is new."""
         mailbox = self.mailboxes.get(subject)
         if mailbox is None:
-            mailbox = self.mailboxes[subject] = self._directories.create_mailbox(subject)
+            mailbox = self.mailboxes[subject] = self.directories.create_mailbox(subject)
         return mailbox
 
     def registered(self) -> Iterator[Mailbox]:
@@ -115,7 +115,7 @@ class RelayState:
     def restore_endpoint(self, subject: str, since_us: int, directory: str = "") -> None:
         """Register an endpoint as of `since_us`; `directory` is as journaled."""
         mailbox = self.mailbox(subject)
-        self._directories.restore(mailbox, directory)
+        self.directories.restore(mailbox, directory)
         mailbox.since_us = since_us
         if not mailbox.registered:
             mailbox.registered = True
@@ -221,7 +221,7 @@ class RelayState:
         """Remove the mailbox of an unregistered endpoint after its last message."""
         if not mailbox.registered and mailbox.empty:
             self.mailboxes.pop(mailbox.subject, None)
-            self._directories.remove(mailbox)
+            self.directories.remove(mailbox)
 
     def _find_live(self, event: events.MailboxEvent) -> tuple[Mailbox, Message | None]:
         mailbox = self.mailbox(event.endpoint)

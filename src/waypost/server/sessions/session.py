@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from waypost.policy.bounds import outbox_max_operations
+from waypost.policy.bounds import outbox_max_operations, queue_full_max_recipients
 from waypost.policy.budgets import Budget, without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
@@ -241,10 +241,16 @@ class Session:
                 mailbox_pressure=shown.mailbox_pressure,
             )
         ]
-        if any(one.reason is Reason.BACKPRESSURE for one in result.rejected):
-            responses.append(
-                frames.QueueFull(ref=request.ref, recipient=request.subject, reason=QUEUE_FULL_TEXT)
+        full = [one for one in result.rejected if one.reason is Reason.BACKPRESSURE]
+        responses += (
+            frames.QueueFull(
+                ref=request.ref,
+                recipient=self._relay.inspect().subject_of(one.endpoint_hash) or request.subject,
+                reason=QUEUE_FULL_TEXT,
+                message_id=result.message_id,
             )
+            for one in full[:queue_full_max_recipients]
+        )
         return responses
 
     def _signal(self, request: frames.SendSignal) -> list[FrameOperation]:
