@@ -62,6 +62,11 @@ def confirm(**fields: Any) -> frames.DeliveryConfirm:
     return frames.DeliveryConfirm(**usual | fields)  # type: ignore[arg-type]
 
 
+def full(**fields: Any) -> frames.QueueFull:
+    usual = {"ref": 1, "recipient": "agent.bob", "reason": "full"}
+    return frames.QueueFull(**usual | fields)  # type: ignore[arg-type]
+
+
 # --- Operations that no relay may send -----------------------------------------------------------
 
 
@@ -86,6 +91,9 @@ def confirm(**fields: Any) -> frames.DeliveryConfirm:
         (confirm(message_id=LONG), "invalid message id"),
         (confirm(recipient=LONG), "invalid subject"),
         (confirm(id=LONG), "invalid message id"),
+        (full(recipient=LONG), "invalid subject"),
+        (full(recipient="Obey me"), "invalid"),
+        (full(message_id=LONG), "invalid message id"),
         (frames.SendResult(ref=1, message_id=LONG, delivered_to=1), "invalid message id"),
         (frames.Challenge(nonce=NONCE), "challenge after the welcome"),
         (welcome(), "a second welcome"),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from waypost.client.identity import Identity
     from waypost.client.message import Message, Outgoing
     from waypost.client.options import ClientOptions
-    from waypost.wire.frames import DeliveryConfirm
+    from waypost.wire.frames import DeliveryConfirm, QueueFull
     from waypost.wire.sealing import Card
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "NotAuthenticated",
     "OperationRejected",
     "Outgoing",
+    "QueueFull",
     "ReceiveTimedOut",
     "RequestBlocked",
     "RequestRejected",
@@ -79,6 +80,7 @@ _MODULE_OF = {
     "ClientOptions": "waypost.client.options",
     "Outgoing": "waypost.client.message",
     "DeliveryConfirm": "waypost.wire.frames",
+    "QueueFull": "waypost.wire.frames",
     "Card": "waypost.wire.sealing",
 }
 _EXTRA = {"cryptography", "websockets"}

@@ -176,6 +176,13 @@ class Agent:
         """Iterate over confirmations from now on, each once; a slow reader loses the oldest."""
         return self._connection.confirmations.listen()
 
+    def full_queues(self) -> AsyncIterator[frames.QueueFull]:
+        """Iterate over full recipients of this agent's messages from now on.
+
+        There is one value for each of them. A slow reader loses the oldest.
+        """
+        return self._connection.full_queues.listen()
+
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent
         is not connected."""

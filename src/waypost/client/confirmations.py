@@ -1,15 +1,16 @@
 """Delivery confirmations of sent messages, for listeners and for later queries."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from waypost.client.errors import DeliveryTimedOut
+from waypost.client.feeds import Feed
 from waypost.client.pending import PendingFutures
 from waypost.wire.frames import DeliveryConfirm
 
 REMEMBERED_MAX = 10_000
-"""Confirmations kept for later queries, and for each slow listener; the oldest is dropped first."""
+"""Confirmations kept for later queries; the oldest is dropped first."""
 
 
 class DeliveryConfirmations:
@@ -18,10 +19,8 @@ class DeliveryConfirmations:
     def __init__(self) -> None:
         self._recent: OrderedDict[str, DeliveryConfirm] = OrderedDict()
         self._pending: PendingFutures[str, DeliveryConfirm] = PendingFutures()
-        self._listeners: dict[object, deque[DeliveryConfirm]] = {}
-        self._changed = asyncio.Event()
+        self._feed: Feed[DeliveryConfirm] = Feed()
         self._problem: Exception | None = None
-        self._ended = False
 
     @property
     def is_awaited(self) -> bool:
@@ -34,9 +33,7 @@ class DeliveryConfirmations:
         if len(self._recent) > REMEMBERED_MAX:
             self._recent.popitem(last=False)
         self._pending.resolve(confirm.message_id, confirm)
-        for queue in self._listeners.values():
-            queue.append(confirm)
-        self._changed.set()
+        self._feed.put(confirm)
 
     async def wait_for(self, message_id: str, timeout_s: float) -> DeliveryConfirm:
         """Return the first confirmation of a message. Raises `DeliveryTimedOut`."""
@@ -56,28 +53,11 @@ class DeliveryConfirmations:
 
     def listen(self) -> AsyncIterator[DeliveryConfirm]:
         """Return an iterator over all confirmations from now on, until the agent ends."""
-        key, queue = object(), deque[DeliveryConfirm](maxlen=REMEMBERED_MAX)
-        self._listeners[key] = queue
-        return self._follow(key, queue)
+        return self._feed.listen()
 
     def end(self, problem: Exception | None) -> None:
         """End every listener and fail every waiting caller."""
-        self._ended = True
         self._problem = problem
         if problem is not None:
             self._pending.fail_all(problem)
-        self._changed.set()
-
-    async def _follow(
-        self, key: object, queue: deque[DeliveryConfirm]
-    ) -> AsyncIterator[DeliveryConfirm]:
-        try:
-            while True:
-                while queue:
-                    yield queue.popleft()
-                if self._ended:
-                    return
-                self._changed.clear()
-                await self._changed.wait()
-        finally:
-            self._listeners.pop(key, None)
+        self._feed.end()

@@ -17,6 +17,7 @@ from typing import assert_never
 from waypost.client.address import Address
 from waypost.client.confirmations import DeliveryConfirmations
 from waypost.client.errors import AgentClosed, CannotConnect, ClientError
+from waypost.client.feeds import Feed
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.operations import Operations
@@ -62,6 +63,7 @@ class RelayConnection:
         )
         self.receive_queue = ReceiveQueue(options)
         self.confirmations = DeliveryConfirmations()
+        self.full_queues: Feed[frames.QueueFull] = Feed()
         self.signals = SignalHandlers()
         self.stored_count: int | None = None
         self.is_live = False
@@ -121,6 +123,7 @@ class RelayConnection:
         self.operations.end(problem)
         self.requests.end(problem)
         self.confirmations.end(problem)
+        self.full_queues.end()
         self.signals.cancel()
         self.receive_queue.close(None if isinstance(problem, AgentClosed) else problem)
         self._started.set()
@@ -160,7 +163,7 @@ class RelayConnection:
                     self.is_live = False
                     self._started.set()
                 case frames.QueueFull():
-                    log.info("not stored for %.255r: %.255r", event.recipient, event.reason)
+                    self.full_queues.put(event)
                 case frames.Error():
                     self._log_error(event)
                 case _:

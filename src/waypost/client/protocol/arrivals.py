@@ -119,6 +119,14 @@ def check_confirmation(confirm: frames.DeliveryConfirm) -> None:
         _check_id(confirm.id)
 
 
+def check_queue_full(full: frames.QueueFull) -> None:
+    """Reject a notification with an invalid id or name; cut its text to a bound."""
+    if full.message_id:
+        _check_id(full.message_id)
+    _check_pattern(full.recipient)
+    full.reason = full.reason[:TEXT_MAX_CHARS]
+
+
 def check_result(result: frames.SendResult) -> None:
     """Reject a result with an invalid id; cut its wait to a bound."""
     if result.message_id:

@@ -273,7 +273,10 @@ class Session:
                 self._challenged(operation)
             case frames.Welcome():
                 self._welcomed(operation, now_ms, events)
-            case frames.QueueStatus() | frames.Live() | frames.QueueFull():
+            case frames.QueueFull():
+                arrivals.check_queue_full(operation)
+                events.append(operation)
+            case frames.QueueStatus() | frames.Live():
                 events.append(operation)
 
     def _discard(self, events: list[SessionEvent]) -> None:
