@@ -52,6 +52,22 @@ async def test_messages_reach_the_application_once_however_often_the_connection_
     assert proxy.connections > 1
 
 
+async def test_confirmations_arrive_once_however_often_the_connection_is_cut(
+    bob: Agent, proxy: TcpProxy, dial: Dial
+) -> None:
+    async with dial("agent.ann", proxy.url) as ann:
+        confirmations = ann.confirmations()
+        sent = []
+        for count in range(100):
+            sent.append((await ann.send("agent.bob", count)).message_id)
+            await (await bob.receive(10)).ack()
+            if count % 10 == 5:
+                proxy.cut()
+        got = [(await anext(confirmations)).message_id for _ in sent]
+        assert sorted(got) == sorted(sent)
+    assert proxy.connections > 1
+
+
 async def test_a_held_message_is_not_delivered_twice_and_can_be_acked_after_a_reconnect(
     ann: Agent, relay: ListeningRelay, proxy: TcpProxy, dial: Dial
 ) -> None:

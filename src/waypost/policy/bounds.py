@@ -118,6 +118,9 @@ outbox_max_operations: Final = 8192
 queue_full_max_recipients: Final = 1000
 """Full recipients of one message that its sender is notified of; a fan-out has fewer by default."""
 
+live_receipts_max: Final = 1024
+"""Confirmations that a connected sender has not acknowledged; beyond, they go to its mailbox."""
+
 unanswered_max_operations: Final = 1024
 """An agent with this many unfinished operations is not read from until some are done."""
 

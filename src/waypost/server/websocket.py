@@ -243,11 +243,7 @@ class Connection:
     async def _write(self, session: Session) -> None:
         enough = self._frame_max_bytes - frame_overhead_max_bytes
         while operations := await session.outbox.take(frame_max_operations, enough):
-            try:
-                await self._send(operations)
-            except BaseException:
-                session.outbox.put_back(operations)
-                raise
+            await self._send(operations)
 
     # Frames
 

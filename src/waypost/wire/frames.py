@@ -125,7 +125,7 @@ class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
 class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
     """`recipient` has acked `message_id`; `was_stored` is true if the message waited for it.
 
-    A confirmation with an `id` was stored while its sender was not connected, and needs an `ack`.
+    One with an `id` needs an `ack`, which stands for those before it since the last `id`.
     """
 
     message_id: str

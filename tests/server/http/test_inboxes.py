@@ -22,6 +22,10 @@ class Pushed:
 
     send_lossy = send
 
+    def send_receipts(self, receipts: list[Any]) -> bool:
+        self.sent += receipts
+        return True
+
     def disconnect(self, reason: str) -> None:
         raise AssertionError(reason)
 

@@ -14,7 +14,7 @@ from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
 from waypost.server.sessions.readers import Readers
 from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
 from waypost.server.sessions.signals import AgentSignals
-from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
+from waypost.wire.frames import CLOSE_GOING_AWAY, DeliveryConfirm, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
@@ -42,6 +42,7 @@ class AgentSession(Protocol):
     def was_stored(self, order: int) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
+    def send_receipts(self, receipts: Sequence[DeliveryConfirm]) -> bool: ...
     def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
 
 
@@ -154,17 +155,15 @@ class Hub:
             waiting.add_done_callback(partial(self._send_once_durable, receipts))
 
     def send_receipts(self, receipts: LiveReceipts) -> None:
-        """Send durable receipts; store those of senders that have disconnected meanwhile."""
-        missed: dict[str, list[AckedMessage]] = {}
+        """Send durable receipts; store those of senders that have disconnected meanwhile, or that
+        acknowledge none."""
+        by_sender: dict[str, list[DeliveryConfirm]] = {}
         for sender, operation in receipts:
+            by_sender.setdefault(sender, []).append(operation)
+        for sender, operations in by_sender.items():
             session = self._sessions.get(sender)
-            if session is not None:
-                session.send(operation)
-            else:
-                one = AckedMessage(operation.message_id, sender, operation.was_stored)
-                missed.setdefault(operation.recipient, []).append(one)
-        for recipient, acked in missed.items():
-            self.receipts.create(recipient, acked)
+            if session is None or not session.send_receipts(operations):
+                self.receipts.store(sender, operations)
 
     def disconnect(self, subject: str, code: int, reason: str) -> None:
         """Disconnect the agent of `subject`, if it is connected."""

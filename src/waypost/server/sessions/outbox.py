@@ -8,7 +8,7 @@ Rule 3  Operations that may be lost (`put_lossy`: signals) are dropped long befo
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from waypost.policy.bounds import outbox_max_operations, unconfirmed_max_bytes
 from waypost.wire.frames import FrameOperation
@@ -50,18 +50,10 @@ class Outbox:
         if len(self._queue) < outbox_max_operations // 2 and self._bytes < unconfirmed_max_bytes:
             self.put(operation, size)
 
-    def put_back(self, operations: Sequence[FrameOperation]) -> None:
-        """Return operations that were taken and could not be sent."""
-        self._queue.extendleft((one, 0) for one in reversed(operations))
-
     def end(self) -> None:
         """Accept nothing more; `take` still returns what is queued."""
         self._ended = True
         self._filled.set()
-
-    def unsent(self) -> list[FrameOperation]:
-        """Return the operations that were never sent."""
-        return [operation for operation, _ in self._queue]
 
     async def take(self, limit: int, enough_bytes: int) -> list[FrameOperation]:
         """Wait for operations and return those for the next frame; none once it has ended.

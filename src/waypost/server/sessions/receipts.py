@@ -1,7 +1,9 @@
 """Delivery receipts: senders learn that their messages were acknowledged.
 
-Rule 1  A connected sender gets the receipt once the acknowledgement is on disk. A sender that is
-        disconnected and has a mailbox finds it there, stored in the same commit.
+Rule 1  A connected sender gets the receipt once the acknowledgement is on disk, and acknowledges
+        it. What it has not acknowledged when its connection ends is stored in its mailbox, and so
+        is what it gets beyond a bound. A sender that is disconnected and has a mailbox finds it
+        there, stored in the same commit.
 Rule 2  Receipts have no receipts.
 Rule 3  All messages that one recipient acknowledges at once are stored as one receipt, split only
         where it would exceed the size limit of messages.
@@ -9,10 +11,12 @@ Rule 4  A full mailbox accepts no receipts either; the loss is logged.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from waypost.policy.bounds import live_receipts_max
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.relay.relay import Draft, Relay
@@ -63,11 +67,21 @@ class Receipts:
         for sender, pairs in by_sender.items():
             if self._is_connected(sender):
                 live += [(sender, _operation(recipient, *pair)) for pair in pairs]
-            elif self._relay.get_endpoint(sender) is not None:
+            else:
                 self._store(sender, recipient, pairs)
         return live
 
+    def store(self, sender: str, receipts: Iterable[DeliveryConfirm]) -> None:
+        """Store receipts that `sender` has not acknowledged."""
+        by_recipient: dict[str, list[tuple[str, bool]]] = {}
+        for one in receipts:
+            by_recipient.setdefault(one.recipient, []).append((one.message_id, one.was_stored))
+        for recipient, pairs in by_recipient.items():
+            self._store(sender, recipient, pairs)
+
     def _store(self, sender: str, recipient: str, pairs: list[tuple[str, bool]]) -> None:
+        if self._relay.get_endpoint(sender) is None:
+            return
         room = self._relay.settings.max_payload_bytes - _HEAD_MAX_BYTES
         together = max(1, room // _PAIR_MAX_BYTES)
         for begin in range(0, len(pairs), together):
@@ -79,6 +93,47 @@ class Receipts:
                 continue
             for rejected in result.rejected:
                 log.warning("receipts for %s are lost: %s", sender, rejected.detail)
+
+
+class UnackedReceipts:
+    """The receipts that a connected agent was sent and has not acknowledged.
+
+    Those that are sent at once are acknowledged at once: the last has the `id`.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Sequence[DeliveryConfirm]] = {}
+        self._count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the agent must acknowledge some before it is sent more."""
+        return self._count >= live_receipts_max
+
+    def add(self, receipts: Sequence[DeliveryConfirm]) -> None:
+        """Add receipts that are sent now."""
+        receipt_id = receipts[-1].id = secrets.token_hex(16)
+        self._by_id[receipt_id] = receipts
+        self._count += len(receipts)
+
+    def ack(self, ids: Sequence[str]) -> list[str]:
+        """Remove those that are acknowledged; return the ids that are none of theirs."""
+        if not self._by_id:
+            return list(ids)
+        others = []
+        for one in ids:
+            receipts = self._by_id.pop(one, None)
+            if receipts is None:
+                others.append(one)
+            else:
+                self._count -= len(receipts)
+        return others
+
+    def take_all(self) -> list[DeliveryConfirm]:
+        """Remove and return all of them, in the order in which they were sent."""
+        found = [one for receipts in self._by_id.values() for one in receipts]
+        self._by_id, self._count = {}, 0
+        return found
 
 
 def unpack_receipt(envelope: Envelope) -> list[DeliveryConfirm]:

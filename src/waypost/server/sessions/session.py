@@ -18,7 +18,7 @@ from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
 from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
-from waypost.server.sessions.receipts import LiveReceipts
+from waypost.server.sessions.receipts import LiveReceipts, UnackedReceipts
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Codec, FrameOperation, FromAgent
@@ -71,6 +71,7 @@ class Session:
         self._limits = limits
         self._show_pressure = show_pressure
         self._deliveries: Deliveries | None = None
+        self._unacked_receipts = UnackedReceipts()
         self._recalled: dict[str, Budget] = {}
         self._stop_signals: Callable[[], None] = lambda: None
 
@@ -114,7 +115,7 @@ class Session:
     def end(self) -> None:
         """Leave the hub; unacknowledged messages return to the queue.
 
-        Receipts that were never sent to the agent are stored for it.
+        Receipts that the agent has not acknowledged are stored for it.
         """
         deliveries, self._deliveries = self._deliveries, None
         self.outbox.end()
@@ -122,14 +123,9 @@ class Session:
         self._hub.remove(self)
         if deliveries is None:
             return
-        unsent = [
-            (self.subject, one)
-            for one in self.outbox.unsent()
-            if isinstance(one, frames.DeliveryConfirm) and one.id is None
-        ]
         try:
             deliveries.stop(stopping=self._hub.stopping)
-            self._hub.send_receipts(unsent)
+            self._hub.receipts.store(self.subject, self._unacked_receipts.take_all())
         except RelayStopped:
             pass  # recovery returns what the relay cannot record now
 
@@ -148,6 +144,14 @@ class Session:
         except (TypeError, ValueError, OverflowError, RecursionError):
             return
         self.outbox.put_lossy(operation, size)
+
+    def send_receipts(self, receipts: Sequence[frames.DeliveryConfirm]) -> bool:
+        """Queue receipts for the agent; return False if it must acknowledge others first."""
+        if self._deliveries is None or self._unacked_receipts.is_full:
+            return False
+        self._unacked_receipts.add(receipts)
+        self.outbox.put_all(receipts)
+        return True
 
     def handle(self, operations: Sequence[FromAgent]) -> int:
         """Carry out operations until one completes `TURN_DELIVERIES`; return how many those are.
@@ -168,8 +172,10 @@ class Session:
                     if self._turn_deliveries >= TURN_DELIVERIES:
                         break
                 case frames.Ack():
-                    acked = deliveries.ack(operation.ids)
-                    self.rejected_in_a_row = 0 if acked else self.rejected_in_a_row + 1
+                    ids = self._unacked_receipts.ack(operation.ids)
+                    acked = deliveries.ack(ids) if ids else []
+                    had_effect = acked or len(ids) < len(operation.ids)
+                    self.rejected_in_a_row = 0 if had_effect else self.rejected_in_a_row + 1
                     receipts += self._hub.receipts.create(self.subject, acked)
                 case frames.Nack():
                     deliveries.nack(operation)
