@@ -35,7 +35,8 @@ GROUPS = {
     "circuit_breaker": "Pauses deliveries to a failing endpoint."
     " [policies.md](../policies.md#circuit-breaker)",
     "backpressure": "Messages per mailbox. [policies.md](../policies.md#backpressure)",
-    "qos": "The share of an inbox that one sender may fill."
+    "qos": "The share of an inbox that one sender may fill. A tier's limit of 2^53 or more is no"
+    " limit."
     " [policies.md](../policies.md#tiers-and-quotas)",
     "redelivery": "Messages that were not acknowledged. [policies.md](../policies.md#redelivery)",
     "names": "Names that agents of a served relay may bind."

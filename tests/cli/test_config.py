@@ -56,6 +56,16 @@ def test_settings_that_cannot_work_as_intended_are_noted(waypost: CommandLine) -
     assert "leaseTimeoutMs" in note
 
 
+def test_unlimited_tiers_are_valid_and_cause_no_note(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    off = '{"maxEnvelopes": 18446744073709551615, "maxBytes": 18446744073709551615}'
+    config = f'{{"qos": {{"enabled": true, "tier1": {off}, "tier2": {off}, "tier3": {off}}}}}'
+    (waypost.data / "config.json").write_text(config)
+    check = waypost.json("config", "check")
+    assert (check["valid"], check["notes"]) == (True, [])
+    assert waypost.json("config", "show")["qos"]["tier1"]["maxBytes"] == 2**53
+
+
 def test_a_named_file_must_exist(waypost: CommandLine, tmp_path: Path) -> None:
     result = waypost("config", "check", str(tmp_path / "no.json"), exits=2)
     assert "does not exist" in result.stderr

@@ -117,6 +117,24 @@ def test_settings_are_linted_compared_and_saved(
     assert own_relay.ask("GET", "/v1/config")["settings"]["maxHops"] == 7
 
 
+def test_a_limit_that_is_switched_off_is_shown_as_no_limit(
+    open_page: OpenPage, own_relay: DashboardRelay
+) -> None:
+    off = {"maxEnvelopes": 18446744073709551615, "maxBytes": 18446744073709551615}
+    own_relay.publish("agent.wide")
+    page = open_page("#/settings", at=own_relay)
+    write(page, {"qos": {"tier1": off}})
+    expect(page.get_by_text("Valid: 2 settings would change.")).to_be_visible()
+    page.get_by_role("button", name="Save…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Settings saved.")).to_be_visible()
+    setting = page.get_by_role("row", name=re.compile("^qos.tier1.maxEnvelopes"))
+    expect(setting).to_contain_text("no limit")
+    page = open_page("#/inboxes/agent.wide", at=own_relay)
+    tier = page.get_by_role("row", name=re.compile("^1 unknown"))
+    expect(tier).to_contain_text("no limit, no limit")
+
+
 def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:

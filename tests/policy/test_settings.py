@@ -26,6 +26,7 @@ from waypost.policy.tiers import QosConfig, TierLimits
 
 POSITIVE = st.integers(1, 2**53)
 LIMITS = st.builds(TierLimits, st.integers(0, 2**53), st.integers(0, 2**53))
+MANY = TierLimits("many", 1)  # type: ignore[arg-type]
 ANY_SETTINGS = st.builds(
     Settings,
     storage=st.sampled_from(["maildir", "journal"]),
@@ -262,6 +263,7 @@ def test_a_file_without_a_json_object_is_rejected(raw: bytes) -> None:
         (Settings(backpressure=BackpressureConfig(pressure_warning_at=float("nan"))), "pressure"),
         (Settings(circuit_breaker=CircuitBreakerConfig(cooldown_ms=1)), "cooldownMs"),
         (Settings(qos=None), "qos"),  # type: ignore[arg-type]
+        (Settings(qos=QosConfig(tier1=MANY)), "maxEnvelopes"),
         (Settings(max_hops=object()), "invalid settings"),  # type: ignore[arg-type]
     ],
 )

@@ -1,11 +1,14 @@
 """Tiers and quotas: last contacts, and the share of an inbox they allow."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waypost.policy.settings import Settings, lint, merge_settings, to_config_document
 from waypost.policy.tiers import (
     QUOTA_EXCEEDED_TEXT,
+    UNLIMITED,
     WEEK_MS,
     QosConfig,
     Tier,
@@ -17,6 +20,8 @@ from waypost.policy.tiers import (
 NOW = 1_700_000_000_000
 WINDOW = WEEK_MS
 EDGE = NOW - WINDOW
+OFF = 18446744073709551615
+"""The specification's largest number, which switches a limit off."""
 INSTANTS = st.none() | st.integers(EDGE - 3, EDGE + 3) | st.just(NOW)
 
 
@@ -138,3 +143,35 @@ def test_each_tier_has_its_own_limits() -> None:
 
 def test_the_text_of_a_quota_rejection_is_fixed() -> None:
     assert QUOTA_EXCEEDED_TEXT == "sender quota exceeded for this inbox"
+
+
+# --- Limits that are switched off ----------------------------------------------------------------
+
+
+def qos_of(document: object) -> QosConfig:
+    return merge_settings(Settings(), msgspec.json.encode(document)).qos
+
+
+def test_a_limit_of_the_largest_number_is_unlimited_and_any_json_parser_reads_it() -> None:
+    unlimited = TierLimits(UNLIMITED, UNLIMITED)
+    off = {"maxEnvelopes": OFF, "maxBytes": OFF}
+    names = ("tier1", "tier2", "tier3", "strangers")
+    from_file = qos_of({"qos": dict.fromkeys(names, off)})
+    assert TierLimits(OFF, OFF) == unlimited
+    assert [getattr(from_file, name) for name in names] == [unlimited] * 4
+    assert from_file == qos_of(to_config_document(Settings(qos=from_file)))
+    assert int(float(UNLIMITED)) == UNLIMITED
+
+
+def test_unlimited_tiers_cause_no_warning() -> None:
+    unlimited = TierLimits(OFF, OFF)
+    qos = QosConfig(
+        enabled=True, tier1=unlimited, tier2=unlimited, tier3=unlimited, strangers=unlimited
+    )
+    assert lint(Settings(qos=qos)) == []
+
+
+def test_an_unlimited_stranger_next_to_a_limited_friend_causes_a_warning() -> None:
+    qos = QosConfig(enabled=True, tier1=TierLimits(OFF, 1))
+    fewer = "qos: a better known sender may store fewer envelopes than an unknown one"
+    assert lint(Settings(qos=qos)) == [fewer]

@@ -194,6 +194,14 @@ async def test_with_quotas_off_no_sender_is_rejected_and_all_are_unknown(start) 
     assert (await send(relay)).delivered_to == 1
 
 
+async def test_an_unlimited_tier_accepts_what_the_default_rejects(start) -> None:
+    off = TierLimits(18446744073709551615, 18446744073709551615)
+    relay = await start(qos=QosConfig(enabled=True, tier1=off), rate_limit=UNLIMITED)
+    relay.register_endpoint("agent.a")
+    results = [await send(relay) for _ in range(QosConfig().tier1.max_envelopes + 1)]
+    assert [one.delivered_to for one in results] == [1] * len(results)
+
+
 async def test_more_pairs_than_fit_into_memory_are_still_known(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,8 @@
 Rule 1  Settings are accepted or rejected as a whole: with one bad field or one unknown key, the
         old settings stay.
 Rule 2  `config.json` uses camelCase and nests the three reliability groups; Python does not.
-Rule 3  `lint` reports combinations that are valid but cannot work as intended.
+Rule 3  `lint` reports combinations that are valid but cannot work as intended. A limit that is
+        switched off is intended.
 
 This module does not know where settings come from or when they change.
 """
@@ -23,7 +24,7 @@ from waypost.policy.rate_limits import PositiveInt, RateLimitConfig
 from waypost.policy.redelivery import RedeliveryConfig
 from waypost.policy.setting_keys import KeyTree, find_unknown_key, keys_of
 from waypost.policy.signal_limits import SignalsConfig
-from waypost.policy.tiers import WEEK_MS, QosConfig
+from waypost.policy.tiers import UNLIMITED, WEEK_MS, QosConfig
 
 RELIABILITY = {
     "rateLimit": "rate_limit",
@@ -138,9 +139,9 @@ def _lint_qos(settings: Settings) -> list[str]:
     if not qos.enabled:
         return notes
     for name, limits in (("tier1", qos.tier1), ("tier2", qos.tier2), ("tier3", qos.tier3)):
-        if limits.max_bytes > qos.inbox_max_bytes:
+        if qos.inbox_max_bytes < limits.max_bytes < UNLIMITED:
             notes.append(f"qos.{name}.maxBytes is above qos.inboxMaxBytes and can never be reached")
-        if cap.enabled and limits.max_envelopes > cap.max_mailbox_size:
+        if cap.enabled and cap.max_mailbox_size < limits.max_envelopes < UNLIMITED:
             notes.append(
                 f"qos.{name}.maxEnvelopes is above backpressure.maxMailboxSize and can never be"
                 " reached"
@@ -165,9 +166,10 @@ def _lint_strangers(settings: Settings) -> list[str]:
             " evict_least_known"
         )
     share = qos.strangers
-    if share is not None and share.max_bytes >= qos.inbox_max_bytes:
+    if share is not None and qos.inbox_max_bytes <= share.max_bytes < UNLIMITED:
         notes.append("qos.strangers.maxBytes: unknown senders together can fill an inbox")
-    if share is not None and cap.enabled and share.max_envelopes >= cap.max_mailbox_size:
+    mailbox_max = cap.max_mailbox_size if cap.enabled else UNLIMITED
+    if share is not None and mailbox_max <= share.max_envelopes < UNLIMITED:
         notes.append("qos.strangers.maxEnvelopes: unknown senders together can fill a mailbox")
     return notes
 

@@ -6,6 +6,8 @@ Rule 3  A quota limits what is in the inbox now. A message that reaches the limi
 Rule 4  The text of a rejection does not depend on the sender's tier.
 Rule 5  All UNKNOWN senders together have a share of the inbox; beyond it they are rejected as for
         their own quota.
+Rule 6  A limit of `number_max` or more is no limit: it is stored as `UNLIMITED`, which every JSON
+        parser and Spark can hold.
 
 This module does not know content, block lists or identities: only who wrote to whom, and when.
 """
@@ -15,11 +17,15 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from waypost.policy.bounds import number_max
 from waypost.policy.rate_limits import PositiveInt
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 
 WEEK_MS = 7 * 24 * 3_600_000
 QUOTA_EXCEEDED_TEXT = "sender quota exceeded for this inbox"
+
+UNLIMITED = number_max
+"""A limit of a tier that is switched off."""
 
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -38,10 +44,19 @@ message."""
 
 
 class TierLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Limits of what one sender of a tier may have in one inbox."""
+    """Limits of what one sender of a tier may have in one inbox.
+
+    A larger number than `UNLIMITED`, such as 2^64 - 1, becomes `UNLIMITED`.
+    """
 
     max_envelopes: NonNegativeInt
     max_bytes: NonNegativeInt
+
+    def __post_init__(self) -> None:
+        for name in ("max_envelopes", "max_bytes"):
+            given: object = getattr(self, name)
+            if isinstance(given, int) and given > UNLIMITED:
+                msgspec.structs.force_setattr(self, name, UNLIMITED)
 
 
 class QosConfig(

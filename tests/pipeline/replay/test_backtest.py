@@ -12,6 +12,9 @@ from tests.pipeline.replay.sequential import Decision
 from waypost.pipeline.replay.backtest import backtest
 from waypost.policy.errors import InvalidSettings
 
+OFF = 18446744073709551615
+"""The specification's largest number, which switches a limit off."""
+
 CHANGES = {
     "tighter": {
         "reliability": {
@@ -62,6 +65,15 @@ CHANGES = {
         },
     },
     "evictions by weight only": {"qos": {"overflow": "evict_heaviest", "inboxMaxBytes": 1500}},
+    "unlimited tiers": {
+        "qos": {
+            "enabled": True,
+            "tier1": {"maxEnvelopes": OFF, "maxBytes": OFF},
+            "tier2": {"maxEnvelopes": OFF},
+            "tier3": {"maxBytes": OFF},
+            "strangers": {"maxEnvelopes": OFF, "maxBytes": OFF},
+        },
+    },
     "reject instead of evict": {"qos": {"inboxMaxBytes": 2000, "overflow": "reject"}},
 }
 

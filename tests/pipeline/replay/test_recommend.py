@@ -11,6 +11,7 @@ from waypost import QosConfig, RateLimitConfig, Relay, Settings
 from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.replay.backtest import backtest
 from waypost.pipeline.replay.recommend import Recommendation, recommend
 from waypost.policy.settings import merge_settings
 from waypost.testing import ManualClock
@@ -118,3 +119,28 @@ def test_arrivals_that_history_rate_limited_are_not_wanted(
     recommendation = recommend(lake, 0.0)
     assert limit(recommendation, "reliability.rateLimit.maxPerWindow") == BURST
     assert (recommendation.measured_before, recommendation.measured) == (0.0, 0.0)
+
+
+async def record_conversation_only(data: Path) -> None:
+    clock = ManualClock(1_767_225_600_000_000)
+    async with Relay(data, settings=SETTINGS, clock=clock) as relay:
+        await converse(relay, clock, times=5)
+        await relay.seal_journal()
+
+
+def test_history_with_unlimited_tiers_is_replayed_and_limits_are_recommended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    data = tmp_path / "relay"
+    data.mkdir(mode=0o700)
+    off = {"maxEnvelopes": 18446744073709551615, "maxBytes": 18446744073709551615}
+    config = {"qos": {"tier1": off, "tier2": off, "tier3": off}}
+    (data / "config.json").write_bytes(msgspec.json.encode(config))
+    asyncio.run(record_conversation_only(data))
+    lake = open_lake(spark, str(tmp_path / "lake"), create=True)
+    ingest(lake, parse_sources([str(data)]))
+    assert backtest(lake, shortcut=False).differences == 0
+    recommendation = recommend(lake, 0.0)
+    assert limit(recommendation, "qos.tier3.maxEnvelopes") == BURST
+    now = {one.path: one.current for one in recommendation.limits}
+    assert now["qos.tier3.maxEnvelopes"] == 2**53

@@ -220,6 +220,18 @@ async def test_an_invalid_file_never_replaces_a_valid_one(served: HttpRelay, dat
     assert (data / "config.json").read_bytes() == b'{"maxHops": 3}'
 
 
+async def test_tiers_can_be_unlimited(served: HttpRelay) -> None:
+    off = {"maxEnvelopes": 18446744073709551615, "maxBytes": 18446744073709551615}
+    config = {"qos": {"tier1": off, "tier2": off, "tier3": off}}
+    answer = await ask(served, "PUT", "/v1/config", json=config)
+    assert answer["notes"] == []
+    token = await served.token("agent.b")
+    for _ in range(21):
+        assert (await served.publish("agent.a", token=token)).status_code == 200
+    usage = await ask(served, "GET", "/v1/endpoints/agent.a/usage")
+    assert [(one["max_messages"], one["max_bytes"]) for one in usage["tiers"]] == [(2**53,) * 2] * 3
+
+
 async def test_settings_that_cannot_work_as_intended_are_listed(served: HttpRelay) -> None:
     config = {"leaseTimeoutMs": 10_000, "defaultTtlMs": 1000}
     answer = await ask(served, "PUT", "/v1/config?dry_run=true", json=config)

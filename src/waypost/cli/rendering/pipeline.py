@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from waypost.cli.rendering.console import console, note, plural, table
+from waypost.policy.tiers import UNLIMITED
 from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def show_recommendation(result: "Recommendation") -> None:
         return
     limits = table("limit", "now", "tightest", numbers=("now", "tightest"))
     for one in result.limits:
-        limits.add_row(one.path, f"{one.current:,}", f"{one.recommended:,}")
+        now = "no limit" if one.current >= UNLIMITED else f"{one.current:,}"
+        limits.add_row(one.path, now, f"{one.recommended:,}")
     out.print(limits)
     for one in result.limits:
         out.print()

@@ -31,6 +31,11 @@ export function bytes(n) {
   return "";
 }
 
+const UNLIMITED = 2 ** 53;
+
+/** A limit of a tier, in the given format; the largest number is no limit. */
+export const limit = (n, format) => (n >= UNLIMITED ? "no limit" : format(n));
+
 /** A duration, given in ms. */
 export function span(ms) {
   if (ms === null || ms === undefined) return "–";

@@ -2,7 +2,7 @@
 
 import { read } from "../app/api.js";
 import { h, setText, toSearch } from "../app/dom.js";
-import { TIERS, bytes, count, percent, plural, span } from "../app/format.js";
+import { TIERS, bytes, count, limit, percent, plural, span } from "../app/format.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
 import { gauge } from "../parts/gauge.js";
@@ -105,7 +105,7 @@ function build(subject) {
 }
 
 function tierTable(tiers) {
-  const each = (one) => (one.max_messages === null ? "quotas are off" : `${count(one.max_messages)}, ${bytes(one.max_bytes)}`);
+  const each = (one) => (one.max_messages === null ? "quotas are off" : `${limit(one.max_messages, count)}, ${limit(one.max_bytes, bytes)}`);
   return plainTable("Messages by tier", [
     { label: "Tier", cell: (one) => [`${one.tier} ${TIERS[one.tier]}`, h("small", {}, TIER_NOTES[one.tier])] },
     { label: "Senders", kind: "number", cell: (one) => count(one.senders) },

@@ -2,7 +2,7 @@
 
 import { read, send } from "../app/api.js";
 import { h, setText } from "../app/dom.js";
-import { bytes, plural, span } from "../app/format.js";
+import { bytes, limit, plural, span } from "../app/format.js";
 import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
@@ -120,12 +120,13 @@ function makeEditor(state) {
   };
 }
 
-/** A number of ms or bytes in larger units. */
+/** A number of ms or bytes in larger units, and "no limit" for a limit that is switched off. */
 function meaning(key, text) {
   const value = Number(text);
   if (!(value >= 1000)) return null;
   if (key.endsWith("Ms")) return h("small", {}, span(value));
-  return key.endsWith("Bytes") ? h("small", {}, bytes(value)) : null;
+  const larger = limit(value, key.endsWith("Bytes") ? bytes : () => "");
+  return larger ? h("small", {}, larger) : null;
 }
 
 /** All settings by dotted name. */
