@@ -125,6 +125,11 @@ def test_config_and_rules_are_changed_remotely(operator: User, tmp_path: Path) -
     assert operator.json("rules", "list")["rules"] == added
     assert operator.json("rules", "remove", *rule)["rules"] == []
     assert "no rule with these patterns" in operator("rules", "remove", *rule, exits=1).stderr
+    for priority in ("1", "2"):
+        operator("rules", "add", "deny", *rule, "--priority", priority)
+    left = operator.json("rules", "remove", *rule, "--priority", "2")["rules"]
+    assert [one["priority"] for one in left] == [1]
+    assert operator.json("rules", "remove", *rule)["rules"] == []
 
 
 def test_the_relays_own_file_is_checked(operator: User) -> None:

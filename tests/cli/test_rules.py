@@ -15,9 +15,20 @@ def test_without_rules_everything_is_allowed(waypost: CommandLine) -> None:
 def test_a_rule_is_added_replaced_and_removed(waypost: CommandLine) -> None:
     fill(waypost.data)
     assert waypost.json("rules", "add", "deny", *SPY)["rules"] == [RULE]
-    changed = waypost.json("rules", "add", "allow", *SPY, "--priority", "7")["rules"]
-    assert changed == [{**RULE, "action": "allow", "priority": 7}]
+    changed = waypost.json("rules", "add", "allow", *SPY)["rules"]
+    assert changed == [{**RULE, "action": "allow"}]
     assert waypost.json("rules", "list")["rules"] == changed
+    assert waypost.json("rules", "remove", *SPY)["rules"] == []
+
+
+def test_rules_of_one_pair_are_removed_by_priority_or_together(waypost: CommandLine) -> None:
+    fill(waypost.data)
+    for action, priority in (("deny", "7"), ("allow", "-7"), ("deny", "0")):
+        waypost("rules", "add", action, *SPY, "--priority", priority)
+    kept = waypost.json("rules", "remove", *SPY, "--priority", "7")["rules"]
+    assert [(one["action"], one["priority"]) for one in kept] == [("deny", 0), ("allow", -7)]
+    again = waypost("rules", "remove", *SPY, "--priority", "7", exits=1)
+    assert "no rule from agent.spy to agent.vault.> with priority 7" in again.stderr
     assert waypost.json("rules", "remove", *SPY)["rules"] == []
 
 

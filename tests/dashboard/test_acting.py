@@ -158,3 +158,26 @@ def test_a_rule_is_checked_while_it_is_typed_then_added_and_removed(
     asked.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("No rules: every sender may write to every inbox.")).to_be_visible()
     assert relay.ask("GET", "/v1/rules")["rules"] == []
+
+
+def test_of_two_rules_of_one_pair_one_is_removed(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    pair = {"from": "agent.spy", "to": "agent.vault"}
+    relay.ask("POST", "/v1/rules", json={**pair, "action": "deny", "priority": 1})
+    page = open_page("#/rules")
+    page.get_by_label("From (sender pattern)").fill("agent.spy")
+    page.get_by_label("To (inbox pattern)").fill("agent.vault")
+    expect(page.get_by_text("it would be rule 2 of 2")).to_be_visible()
+    page.get_by_role("spinbutton", name="Priority").fill("2")
+    expect(page.get_by_text("it would be rule 1 of 2")).to_be_visible()
+    relay.ask("POST", "/v1/rules", json={**pair, "action": "allow", "priority": 2})
+    page = open_page("#/rules")
+    name = "Remove the rule from agent.spy to agent.vault with priority 2"
+    page.get_by_role("button", name=name).click()
+    asked = page.get_by_role("dialog", name="Remove this rule?")
+    expect(asked).to_contain_text("--priority 2")
+    asked.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("Rule removed.")).to_be_visible()
+    assert [one["priority"] for one in relay.ask("GET", "/v1/rules")["rules"]] == [1]
+    relay.ask("DELETE", "/v1/rules", params=pair)

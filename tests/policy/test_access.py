@@ -132,9 +132,29 @@ def test_adding_a_rule_leaves_the_old_set_as_it_was() -> None:
     assert (bool(before), bool(after)) == (False, True)
 
 
-def test_adding_a_rule_for_the_same_pair_replaces_the_old_one() -> None:
-    rules = rules_of(AccessRule("a", "b", "deny", 9)).with_rule(AccessRule("a", "b", "allow"))
-    assert rules.list_rules() == [AccessRule("a", "b", "allow")]
+def test_a_rule_of_the_same_pair_and_priority_replaces_the_old_one() -> None:
+    rules = rules_of(AccessRule("a", "b", "deny", 9)).with_rule(AccessRule("a", "b", "allow", 9))
+    assert rules.list_rules() == [AccessRule("a", "b", "allow", 9)]
+
+
+def test_of_two_rules_of_one_pair_the_higher_priority_decides() -> None:
+    low, high = AccessRule("a", "b", "allow", 1), AccessRule("a", "b", "deny", 9)
+    rules = rules_of(high).with_rule(low)
+    assert rules.list_rules() == [high, low]
+    assert rules.check_access("a", "b").matched_rule == high
+    assert rules.without_rule("a", "b", priority=9).check_access("a", "b").matched_rule == low
+
+
+def test_removing_a_pair_takes_its_rules_of_all_priorities_or_of_one() -> None:
+    low, high, other = (
+        AccessRule("a", "b", "allow", -1),
+        AccessRule("a", "b", "deny", 9),
+        AccessRule("a", "c", "deny", 9),
+    )
+    rules = rules_of(low, high, other)
+    assert rules.without_rule("a", "b").list_rules() == [other]
+    assert rules.without_rule("a", "b", priority=-1).list_rules() == [high, other]
+    assert rules.without_rule("a", "b", priority=0).list_rules() == [high, other, low]
 
 
 def test_removing_a_rule_takes_exactly_its_pair() -> None:
@@ -168,6 +188,7 @@ def test_a_full_set_accepts_a_replacement() -> None:
         AccessRule("", "b", "deny"),
         AccessRule("a", "b", "maybe"),  # type: ignore[arg-type]
         AccessRule("a", "b", "deny", 1.5),  # type: ignore[arg-type]
+        AccessRule("a", "b", "deny", 2**53 + 1),
         AccessRule(None, "b", "deny"),  # type: ignore[arg-type]
         AccessRule(object(), "b", "deny"),  # type: ignore[arg-type]
     ],

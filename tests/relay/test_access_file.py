@@ -85,7 +85,24 @@ async def test_removing_a_rule_that_is_not_there_is_harmless(relay: Relay) -> No
     assert relay.access.list_rules() == [DENY_B]
 
 
-async def test_a_rule_for_the_same_pair_replaces_the_old_one(relay: Relay) -> None:
+async def test_rules_of_one_pair_are_kept_by_priority_and_removed_one_by_one(
+    relay: Relay, start
+) -> None:
+    allow = AccessRule("agent.b", "agent.a", "allow", 5)
+    deny_more = AccessRule("agent.b", "agent.a", "deny", 9)
+    for rule in (DENY_B, deny_more, allow):
+        relay.access.add_rule(rule)
+    again = await start()
+    assert again.access.list_rules() == [deny_more, allow, DENY_B]
+    assert await is_denied(again)
+    assert again.access.remove_rule("agent.b", "agent.a", priority=9)
+    assert not await is_denied(again)
+    assert not again.access.remove_rule("agent.b", "agent.a", priority=9)
+    assert again.access.remove_rule("agent.b", "agent.a")
+    assert again.access.list_rules() == []
+
+
+async def test_a_rule_of_the_same_pair_and_priority_replaces_the_old_one(relay: Relay) -> None:
     relay.access.add_rule(DENY_B)
     relay.access.add_rule(AccessRule("agent.b", "agent.a", "allow"))
     assert [rule.action for rule in relay.access.list_rules()] == ["allow"]

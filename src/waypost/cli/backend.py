@@ -104,10 +104,15 @@ class ConfigOperations(Protocol):
         """Return the access rules in the order in which they are applied."""
 
     def add_rule(self, rule: AccessRule) -> RuleList:
-        """Add a rule, replacing one with the same patterns; return all rules."""
+        """Add a rule, replacing one with the same patterns, key and priority; return all rules."""
 
-    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
-        """Remove a rule; return the remaining ones. Raise an error if there is no such rule."""
+    def remove_rule(
+        self, from_: str, to: str, from_key: str | None, priority: int | None
+    ) -> RuleList:
+        """Remove the rule of a pair with this priority, or all rules of the pair.
+
+        Return the remaining ones. Raise an error if there is no such rule.
+        """
 
     def save_config(self, file: Path) -> ConfigCheck:
         """Make `file` the relay's `config.json`, if it is valid."""

@@ -55,17 +55,22 @@ def list_rules(data: DataDir) -> RuleList:
 
 
 def add_rule(data: DataDir, rule: AccessRule) -> RuleList:
-    """Add a rule, replacing one with the same patterns."""
+    """Add a rule, replacing one with the same patterns, key and priority."""
     access = AccessFile(data)
     access.add_rule(rule)
     return _rule_list(access)
 
 
-def remove_rule(data: DataDir, from_: str, to: str, from_key: str | None) -> RuleList:
-    """Remove a rule. Raises `RelayError` if there is no such rule."""
+def remove_rule(
+    data: DataDir, from_: str, to: str, from_key: str | None, priority: int | None
+) -> RuleList:
+    """Remove one rule of a pair, or all. Raises `RelayError` if there is no such rule."""
     access = AccessFile(data)
-    if not access.remove_rule(from_, to, from_key):
-        raise RelayError(f"no rule from {from_} to {to}: 'waypost rules list' shows all rules")
+    if not access.remove_rule(from_, to, from_key, priority):
+        which = "" if priority is None else f" with priority {priority}"
+        raise RelayError(
+            f"no rule from {from_} to {to}{which}: 'waypost rules list' shows all rules"
+        )
     return _rule_list(access)
 
 

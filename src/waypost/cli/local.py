@@ -146,14 +146,16 @@ class LocalRelay:
         return config_files.save_config(self.data, file)
 
     def add_rule(self, rule: AccessRule) -> RuleList:
-        """Add a rule, replacing one with the same patterns."""
+        """Add a rule, replacing one with the same patterns, key and priority."""
         self.require()
         return config_files.add_rule(self.data, rule)
 
-    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
-        """Remove a rule. Raises `RelayError` if there is no such rule."""
+    def remove_rule(
+        self, from_: str, to: str, from_key: str | None, priority: int | None
+    ) -> RuleList:
+        """Remove one rule of a pair, or all. Raises `RelayError` if there is no such rule."""
         self.require()
-        return config_files.remove_rule(self.data, from_, to, from_key)
+        return config_files.remove_rule(self.data, from_, to, from_key, priority)
 
     # Opening the relay: fails while another process has it
 

@@ -3,6 +3,8 @@
 Rule 1  The first matching rule decides: highest priority first, then the order of addition.
 Rule 2  Without a matching rule, access is allowed: rules restrict, and none is needed to start.
 Rule 3  A rule that names a key matches only senders with that key, whatever their names are.
+Rule 4  Patterns, key and priority identify a rule: those of one pair with different priorities are
+        different rules.
 
 This module does not know where rules are stored. An unreadable rules file is the relay's concern,
 which then denies everything.
@@ -10,14 +12,16 @@ which then denies everything.
 
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from waypost.policy.bounds import access_rules_max
+from waypost.policy.bounds import access_rules_max, number_max
 from waypost.policy.errors import InvalidRule, InvalidSubject
 from waypost.policy.subjects import matches_pattern, validate_pattern
+
+Priority = Annotated[int, msgspec.Meta(ge=-number_max, le=number_max)]
 
 
 class AccessRule(
@@ -35,7 +39,7 @@ class AccessRule(
     from_: str
     to: str
     action: Literal["allow", "deny"]
-    priority: int = 0
+    priority: Priority = 0
     from_key: str | UnsetType = UNSET
 
 
@@ -108,21 +112,30 @@ class AccessRules:
         return list(self._rules)
 
     def with_rule(self, rule: AccessRule) -> "AccessRules":
-        """Return these rules with `rule`; it replaces one with the same patterns and key."""
+        """Return these rules with `rule`; it replaces one with the same identity."""
         key = _identity(rule)
         kept = [one for one in self._rules if _identity(one) != key]
         if len(kept) >= access_rules_max:
             raise InvalidRule(_TOO_MANY)
         return AccessRules([*kept, validate_rule(rule)])
 
-    def without_rule(self, from_: str, to: str, from_key: str | None = None) -> "AccessRules":
-        """Return these rules without the one with these patterns and this key, or no key."""
-        gone = from_, to, UNSET if from_key is None else from_key
-        return AccessRules(rule for rule in self._rules if _identity(rule) != gone)
+    def without_rule(
+        self, from_: str, to: str, from_key: str | None = None, priority: int | None = None
+    ) -> "AccessRules":
+        """Return these rules without those with these patterns and this key, or no key.
+
+        With `priority`, only the rule with that priority is left out.
+        """
+        key = UNSET if from_key is None else from_key
+        return AccessRules(
+            rule
+            for rule in self._rules
+            if _identity(rule) != (from_, to, key, rule.priority if priority is None else priority)
+        )
 
 
-def _identity(rule: AccessRule) -> tuple[str, str, str | UnsetType]:
-    return rule.from_, rule.to, rule.from_key
+def _identity(rule: AccessRule) -> tuple[str, str, str | UnsetType, int]:
+    return rule.from_, rule.to, rule.from_key, rule.priority
 
 
 def _ordered(rules: Iterable[AccessRule]) -> list[AccessRule]:

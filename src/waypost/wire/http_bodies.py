@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from waypost.policy.access import AccessRule
+from waypost.policy.access import AccessRule, Priority
 from waypost.policy.bounds import (
     lease_max_messages,
     message_id_length_max_chars,
@@ -278,7 +278,7 @@ class RuleRequest(RequestBody, kw_only=True, rename={"from_": "from", "from_key"
     from_: PatternText
     to: PatternText
     action: Literal["allow", "deny"]
-    priority: Annotated[int, msgspec.Meta(ge=-number_max, le=number_max)] = 0
+    priority: Priority = 0
     from_key: str | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -130,6 +130,23 @@ async def test_a_rule_is_in_force_once_it_is_confirmed(served: HttpRelay) -> Non
     assert (await served.publish("agent.b")).status_code == 200
 
 
+async def test_rules_of_one_pair_are_kept_by_priority(served: HttpRelay) -> None:
+    low = {"from": "_anonymous", "to": "agent.>", "action": "deny", "priority": -5}
+    high = {**low, "action": "allow", "priority": 5}
+    for rule in (high, low):
+        listed = await ask(served, "POST", "/v1/rules", json=rule)
+    assert listed["rules"] == [high, low]
+    assert (await served.publish("agent.b")).status_code == 200
+    pair = {"from": "_anonymous", "to": "agent.>"}
+    left = await ask(served, "DELETE", "/v1/rules", params={**pair, "priority": 5})
+    assert left["rules"] == [low]
+    assert (await served.publish("agent.b")).status_code == 403
+    assert await rejection(served, "DELETE", "/v1/rules", params={**pair, "priority": 5}) == 404
+    assert await rejection(served, "DELETE", "/v1/rules", params={**pair, "priority": "x"}) == 400
+    await ask(served, "POST", "/v1/rules", json=high)
+    assert (await ask(served, "DELETE", "/v1/rules", params=pair))["rules"] == []
+
+
 async def test_an_unknown_rule_cannot_be_removed(served: HttpRelay) -> None:
     query = {"from": "a", "to": "b"}
     assert await rejection(served, "DELETE", "/v1/rules", params=query) == 404

@@ -71,9 +71,10 @@ def add(  # noqa: PLR0913 - one parameter per option
     from_key: FromKey = None,
     json: JsonOption = False,
 ) -> None:
-    """Add an access rule, replacing one with the same patterns and key.
+    """Add an access rule, replacing one with the same patterns, key and priority.
 
-    A running relay applies it at once. With --from-key the rule matches only a
+    Of several rules with the same patterns, the one with the highest priority
+    decides. A running relay applies it at once. With --from-key the rule matches only a
     sender that has authenticated at a served relay with this key.
 
     \b
@@ -93,19 +94,34 @@ def add(  # noqa: PLR0913 - one parameter per option
 @commands.command()
 @with_relay_options
 def remove(
-    choice: RelayChoice, from_: From, to: To, from_key: FromKey = None, json: JsonOption = False
+    choice: RelayChoice,
+    from_: From,
+    to: To,
+    *,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            "--priority",
+            metavar="N",
+            help="Only the rule with this priority.",
+            show_default="the rules of all priorities",
+        ),
+    ] = None,
+    from_key: FromKey = None,
+    json: JsonOption = False,
 ) -> None:
-    """Remove the access rule with these patterns and this key, or no key.
+    """Remove the access rules with these patterns and this key, or no key.
 
-    A running relay applies the change at once.
+    With --priority, only one of them. A running relay applies the change at once.
 
     \b
-    Example:
+    Examples:
       waypost rules remove agent.spy 'agent.vault.>'
+      waypost rules remove agent.spy 'agent.vault.>' --priority 10
     """
     from waypost.cli.backend import open_backend
 
-    _print_rules(open_backend(choice).remove_rule(from_, to, from_key), json)
+    _print_rules(open_backend(choice).remove_rule(from_, to, from_key, priority), json)
 
 
 def _print_rules(found: "RuleList", json: bool) -> None:

@@ -282,13 +282,16 @@ class RemoteRelay:
         return self.api.get("/v1/rules", RuleList, token=self._operator())
 
     def add_rule(self, rule: AccessRule) -> RuleList:
-        """Add a rule, replacing one with the same patterns."""
+        """Add a rule, replacing one with the same patterns, key and priority."""
         return self.api.post("/v1/rules", rule, RuleList, token=self._operator())
 
-    def remove_rule(self, from_: str, to: str, from_key: str | None) -> RuleList:
-        """Remove a rule. Raises `RemoteError` if there is no such rule."""
-        patterns = {"from": from_, "to": to} | ({"fromKey": from_key} if from_key else {})
-        return self.api.delete("/v1/rules", RuleList, token=self._operator(), **patterns)
+    def remove_rule(
+        self, from_: str, to: str, from_key: str | None, priority: int | None
+    ) -> RuleList:
+        """Remove one rule of a pair, or all. Raises `RemoteError` if there is no such rule."""
+        which = {"from": from_, "to": to, "fromKey": from_key, "priority": priority}
+        given = {name: value for name, value in which.items() if value is not None}
+        return self.api.delete("/v1/rules", RuleList, token=self._operator(), **given)
 
     def check_config(self, file: Path | None) -> ConfigCheck:
         """Check whether the relay would accept `file`, or report the state of its own."""

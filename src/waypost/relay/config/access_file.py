@@ -47,12 +47,17 @@ class AccessFile:
         return self._rules.list_rules()
 
     def add_rule(self, rule: AccessRule) -> None:
-        """Add `rule`, replacing one with the same patterns and key."""
+        """Add `rule`, replacing one with the same patterns, key and priority."""
         self._save(self._rules.with_rule(rule))
 
-    def remove_rule(self, from_: str, to: str, from_key: str | None = None) -> bool:
-        """Remove the rule with these patterns and this key, or no key; return if there was one."""
-        kept = self._rules.without_rule(from_, to, from_key)
+    def remove_rule(
+        self, from_: str, to: str, from_key: str | None = None, priority: int | None = None
+    ) -> bool:
+        """Remove all rules with these patterns and this key, or no key; return if there was one.
+
+        With `priority`, remove only the rule with that priority.
+        """
+        kept = self._rules.without_rule(from_, to, from_key, priority)
         found = len(kept.list_rules()) < len(self._rules.list_rules())
         self._save(kept)
         return found

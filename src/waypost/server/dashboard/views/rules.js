@@ -48,7 +48,7 @@ export function show(main) {
     if (!rule.from || !rule.to) return setText(verdict, "");
     try {
       const { rules } = await send("POST", "/v1/rules?dry_run=true", rule);
-      const at = rules.findIndex((one) => one.from === rule.from && one.to === rule.to && !one.fromKey);
+      const at = rules.findIndex((one) => one.from === rule.from && one.to === rule.to && one.priority === rule.priority && !one.fromKey);
       verdict.className = "verdict good";
       setText(verdict, `Valid: it would be rule ${at + 1} of ${count(rules.length)}.`);
       save.disabled = false;
@@ -95,17 +95,17 @@ function rulesTable(rules, draw) {
     { label: "To", cell: (one) => h("code", {}, one.to) },
     { label: "Action", cell: (one) => h("span", { class: `badge ${one.action}` }, one.action) },
     { label: "Priority", kind: "number", cell: (one) => String(one.priority) },
-    { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Remove the rule from ${one.from} to ${one.to}`, onclick: () => askRemove(one, draw) }, "Remove") },
+    { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Remove the rule from ${one.from} to ${one.to} with priority ${one.priority}`, onclick: () => askRemove(one, draw) }, "Remove") },
   ], numbered, { shown: false, stacked: true });
 }
 
 function askRemove(rule, draw) {
   const key = rule.fromKey ? { fromKey: rule.fromKey } : {};
-  const path = `/v1/rules?${new URLSearchParams({ from: rule.from, to: rule.to, ...key })}`;
+  const path = `/v1/rules?${new URLSearchParams({ from: rule.from, to: rule.to, priority: rule.priority, ...key })}`;
   return askFirst({
     title: "Remove this rule?", danger: true, action: "Remove",
     body: [h("p", {}, `${rule.action} ${rule.from} → ${rule.to}, priority ${rule.priority}. Messages that it ${rule.action === "deny" ? "denied" : "allowed"} are then decided by the rules below it.`)],
-    command: () => command("rules", "remove", rule.from, rule.to, ...(rule.fromKey ? ["--from-key", rule.fromKey] : [])),
+    command: () => command("rules", "remove", rule.from, rule.to, "--priority", String(rule.priority), ...(rule.fromKey ? ["--from-key", rule.fromKey] : [])),
     act: async () => {
       draw(await send("DELETE", path));
       notice("Rule removed.");

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from waypost.policy.access import AccessRule, AccessRules
+from waypost.policy.access import AccessRule, AccessRules, Priority
 from waypost.policy.settings import lint, to_config_document
 from waypost.relay.relay import Relay
 from waypost.server.http.callers import Access
@@ -32,11 +32,12 @@ class RuleKey(
     forbid_unknown_fields=True,
     rename={"from_": "from", "from_key": "fromKey"},
 ):
-    """The patterns of a rule, and its key; no two rules have the same."""
+    """The patterns of rules, and their key; with `priority`, of the one rule that has it."""
 
     from_: PatternText
     to: PatternText
     from_key: str | msgspec.UnsetType = msgspec.UNSET
+    priority: Priority | msgspec.UnsetType = msgspec.UNSET
 
 
 async def list_rules(call: Call[NoParameters, None]) -> Reply:
@@ -45,7 +46,7 @@ async def list_rules(call: Call[NoParameters, None]) -> Reply:
 
 
 async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
-    """Add a rule, replacing one with the same patterns and key; or return the rules with it."""
+    """Add a rule, replacing one with the same identity; or return the rules with it."""
     request, access = call.body, call.context.relay.access
     rule = AccessRule(request.from_, request.to, request.action, request.priority, request.from_key)
     if call.parameters.dry_run:
@@ -56,10 +57,11 @@ async def add_rule(call: Call[ChangeQuery, RuleRequest]) -> Reply:
 
 
 async def remove_rule(call: Call[RuleKey, None]) -> Reply:
-    """Remove a rule."""
+    """Remove one rule of a pair, or all."""
     query, access = call.parameters, call.context.relay.access
     key = None if query.from_key is msgspec.UNSET else query.from_key
-    if not access.remove_rule(query.from_, query.to, key):
+    priority = None if query.priority is msgspec.UNSET else query.priority
+    if not access.remove_rule(query.from_, query.to, key, priority):
         raise HttpError(404, "not found: no rule with these patterns")
     return Reply(_rules(call.context.relay))
 
@@ -135,8 +137,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Add an access rule",
         description=(
-            "Replaces a rule with the same `from`, `to` and `fromKey`. On disk when the response"
-            " arrives. With `dry_run=true` nothing is changed."
+            "Replaces a rule with the same `from`, `to`, `fromKey` and `priority`. On disk when the"
+            " response arrives. With `dry_run=true` nothing is changed."
         ),
         tag="rules",
         handler=add_rule,
@@ -149,8 +151,11 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         method="DELETE",
         path="/v1/rules",
         access=Access.OPERATOR,
-        summary="Remove an access rule",
-        description="Removes the rule with these `from`, `to` and `fromKey`, or without a key.",
+        summary="Remove access rules",
+        description=(
+            "Removes all rules with these `from`, `to` and `fromKey`, or without a key; with"
+            " `priority`, only the one that has it."
+        ),
         tag="rules",
         handler=remove_rule,
         parameters=RuleKey,
