@@ -149,6 +149,8 @@ JSON = {
             "`confirmed_by`": "with `--wait`: the first recipient to confirm it; empty if none did"
             " in time",
             "`was_stored`": "whether it was stored until then; null without a confirmation",
+            "`budget_cut`": "what the relay granted instead of `--expires-in`: `ttl`, the instant"
+            " of expiry in ms; null if it was not cut",
         }
     ),
     "inbox": JsonOutput(

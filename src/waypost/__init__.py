@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from waypost.policy.access import AccessRule
     from waypost.policy.backpressure import BackpressureConfig, check_backpressure
     from waypost.policy.breakers import CircuitBreakerConfig, CircuitBreakers
-    from waypost.policy.budgets import Budget, create_default_budget, enforce_budget
+    from waypost.policy.budgets import Budget, BudgetCut, create_default_budget, enforce_budget
     from waypost.policy.errors import (
         AccessDenied,
         InvalidInput,
@@ -65,7 +65,12 @@ _NAMES_BY_MODULE = {
     "waypost.policy.access": ("AccessRule",),
     "waypost.policy.backpressure": ("BackpressureConfig", "check_backpressure"),
     "waypost.policy.breakers": ("CircuitBreakerConfig", "CircuitBreakers"),
-    "waypost.policy.budgets": ("Budget", "create_default_budget", "enforce_budget"),
+    "waypost.policy.budgets": (
+        "Budget",
+        "BudgetCut",
+        "create_default_budget",
+        "enforce_budget",
+    ),
     "waypost.policy.errors": (
         "AccessDenied",
         "InvalidInput",

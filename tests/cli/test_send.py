@@ -1,6 +1,8 @@
 """`waypost send`."""
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -191,3 +193,20 @@ def test_a_data_directory_that_cannot_be_created_is_one_sentence(tmp_path: Path)
     result = blocked("send", "agent.a", "1", "--sender", "agent.b", exits=1)
     assert "cannot use" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_message_can_expire_early(waypost: CommandLine) -> None:
+    send = ("send", "agent.a", "1", "--sender", "agent.b", "--register")
+    result = waypost(*send, "--expires-in", "10m")
+    assert "cut" not in result.stdout
+    [message] = waypost.json("inbox", "agent.a")["messages"]
+    assert 0 < message["budget"]["ttl"] - time.time() * 1000 <= 600_000
+
+
+def test_a_time_to_live_that_is_cut_is_shown(waypost: CommandLine) -> None:
+    send = ("send", "agent.a", "1", "--sender", "agent.b", "--register", "--expires-in", "30d")
+    cut = r"The relay cut the requested budget: expires in (1 h 0 min|59 min \d+ s)\n"
+    assert re.search(cut, waypost(*send).stdout)
+    sent = waypost.json(*send)
+    assert list(sent["budget_cut"]) == ["ttl"]
+    assert 0 < sent["budget_cut"]["ttl"] - time.time() * 1000 <= 3_600_000

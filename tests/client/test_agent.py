@@ -9,7 +9,15 @@ import pytest
 from tests.client.conftest import Dial
 from tests.eventually import eventually
 from tests.harness.listening_relay import ListeningRelay
-from waypost import AccessDenied, AccessRule, InvalidInput, InvalidMessage, InvalidSubject, Reason
+from waypost import (
+    AccessDenied,
+    AccessRule,
+    BudgetCut,
+    InvalidInput,
+    InvalidMessage,
+    InvalidSubject,
+    Reason,
+)
 from waypost.client import (
     Agent,
     AgentClosed,
@@ -133,6 +141,14 @@ async def test_a_circular_conversation_is_stopped_by_the_budget(ann: Agent, bob:
     second = await ann.receive(5)
     result = await second.reply(2)
     assert [one.reason for one in result.rejected] == [Reason.BUDGET_EXCEEDED]
+
+
+async def test_a_wish_for_a_larger_budget_is_cut_and_the_sender_knows(
+    ann: Agent, bob: Agent
+) -> None:
+    result = await ann.send("agent.bob", 0, budget={"max_hops": 99})
+    assert result.budget_cut == BudgetCut(max_hops=5)
+    assert not (await ann.send("agent.bob", 0, budget={"max_hops": 2})).budget_cut
 
 
 async def test_a_budget_may_be_narrowed(ann: Agent, bob: Agent) -> None:

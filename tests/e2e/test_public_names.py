@@ -139,7 +139,14 @@ def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> N
         ("Rejection", ["endpoint_hash", "reason", "detail"]),
         (
             "PublishResult",
-            ["message_id", "delivered_to", "rejected", "retry_after_ms", "mailbox_pressure"],
+            [
+                "message_id",
+                "delivered_to",
+                "rejected",
+                "retry_after_ms",
+                "mailbox_pressure",
+                "budget_cut",
+            ],
         ),
         (
             "Envelope",

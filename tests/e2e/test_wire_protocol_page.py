@@ -86,6 +86,8 @@ def test_a_table_lists_every_enforced_bound(kind: type[msgspec.Struct], section:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.UNSET:
+        return "absent"
     if field.default is not msgspec.NODEFAULT:
         return json.dumps(field.default)
     if field.default_factory is not msgspec.NODEFAULT:

@@ -1,5 +1,6 @@
 """Rejections by the relay come back as instructions."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -100,3 +101,18 @@ async def test_a_message_can_be_made_to_expire(ann: Model, relay: ListeningRelay
 )
 async def test_bad_arguments_are_named(ann: Model, given: dict[str, Any], words: str) -> None:
     assert words in await ann.call_error("relay_send", **given)
+
+
+async def test_a_time_to_live_that_is_cut_is_in_the_result(
+    relay: ListeningRelay, new_model: NewModel
+) -> None:
+    await with_settings(relay, default_ttl_ms=3_600_000)
+    async with new_model("agent.ann") as ann:
+        send = {"subject": "agent.bob", "payload": 1}
+        long = await ann.call("relay_send", **send, expires_in_seconds=1e6)
+        short = await ann.call("relay_send", **send, expires_in_seconds=60)
+    assert long.structured_content is not None
+    assert 3_590 < long.structured_content["expires_in_seconds"] <= 3_600
+    assert re.search(r"expires in 3,?\d{3} seconds, not later as you asked", str(long.content))
+    assert short.structured_content is not None
+    assert short.structured_content["expires_in_seconds"] is None

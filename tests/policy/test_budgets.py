@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from waypost.policy.bounds import ancestor_chain_max
 from waypost.policy.budgets import (
     Budget,
+    BudgetCut,
+    budget_cut,
     create_default_budget,
     enforce_budget,
     overdrawn,
@@ -289,3 +291,28 @@ def test_a_rejected_budget_stays_rejected_whatever_is_requested(
 def test_an_agent_cannot_request_ancestors() -> None:
     wish = without_ancestors({"max_hops": 2, "ancestor_chain": ["agent.helper"]})
     assert wish == {"max_hops": 2}
+
+
+# --- What was cut --------------------------------------------------------------------------------
+
+
+def test_what_was_cut_has_the_fields_that_asked_for_more() -> None:
+    granted = Budget(hop_count=2, max_hops=5, ttl=NOW, call_budget_remaining=3)
+    wish = {"hop_count": 1, "max_hops": 6, "ttl": NOW + 1, "call_budget_remaining": 4}
+    everything = BudgetCut(hop_count=2, max_hops=5, ttl=NOW, call_budget_remaining=3)
+    assert budget_cut(wish, granted) == everything
+    assert budget_cut({"max_hops": 6, "ttl": NOW}, granted) == BudgetCut(max_hops=5)
+    assert budget_cut({"max_hops": 4}, granted) is msgspec.UNSET
+
+
+@given(BUDGETS, WISHES)
+def test_nothing_was_cut_exactly_if_the_wish_was_granted(
+    allowance: Budget, wish: Budget | dict[str, object]
+) -> None:
+    asked = msgspec.structs.asdict(wish) if isinstance(wish, Budget) else dict(wish)
+    asked.pop("ancestor_chain", None)
+    granted = shrink(allowance, wish)
+    got = msgspec.structs.asdict(granted)
+    differing = {name: got[name] for name in asked if asked[name] != got[name]}
+    found = budget_cut(wish, granted)
+    assert ({} if found is msgspec.UNSET else msgspec.to_builtins(found)) == differing

@@ -2,7 +2,9 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.relay.observing import UNLIMITED, drafts, events, files, payloads, reasons, send
@@ -10,6 +12,7 @@ from waypost import (
     AccessDenied,
     AccessRule,
     BackpressureConfig,
+    BudgetCut,
     CircuitBreakerConfig,
     Draft,
     Envelope,
@@ -344,3 +347,46 @@ async def test_a_request_needs_no_rule_for_its_own_reply_address(relay: Relay) -
 
     relay.subscribe("agent.a", answer)
     assert (await relay.request("agent.a", "where?", sender="agent.b")).payload == "here"
+
+
+# A wish for a larger budget
+
+
+async def test_a_wish_for_a_larger_budget_is_cut_and_the_result_has_what_was_granted(
+    relay: Relay, clock: ManualClock
+) -> None:
+    now_ms = clock() // 1000
+    wish = {"max_hops": 99, "ttl": now_ms + 2 * 3_600_000, "call_budget_remaining": 3}
+    result = await send(relay, budget=wish)
+    assert result.budget_cut == BudgetCut(max_hops=5, ttl=now_ms + 3_600_000)
+    [envelope] = await relay.lease("agent.a")
+    assert (envelope.budget.max_hops, envelope.budget.ttl) == (5, now_ms + 3_600_000)
+
+
+async def test_a_follow_up_learns_what_its_parent_left(relay: Relay) -> None:
+    await send(relay, budget={"call_budget_remaining": 4})
+    [parent] = await relay.lease("agent.a")
+    relay.register_endpoint("agent.c")
+    wish = {"call_budget_remaining": 4, "hop_count": 0}
+    result = await relay.publish("agent.c", 1, sender="agent.a", parent=parent, budget=wish)
+    assert result.budget_cut == BudgetCut(call_budget_remaining=3, hop_count=1)
+
+
+@pytest.mark.parametrize("wish", [None, {}, {"max_hops": 5}, {"call_budget_remaining": 1}])
+async def test_a_budget_that_was_granted_is_not_mentioned(relay: Relay, wish: Any) -> None:
+    result = await send(relay, budget=wish)
+    assert not result.budget_cut
+    assert b"budget_cut" not in msgspec.json.encode(result)
+
+
+async def test_a_repeated_publish_returns_what_was_cut_at_first(
+    relay: Relay, clock: ManualClock, start
+) -> None:
+    wish = {"max_hops": 9, "ttl": clock() // 1000 + 10**10}
+    first = await send(relay, message_id="again", budget=wish)
+    assert first.budget_cut
+    clock.advance_ms(1000)
+    assert (await send(relay, message_id="again", budget=wish)).budget_cut == first.budget_cut
+    restarted = await start()
+    again = await send(restarted, message_id="again", budget=wish)
+    assert again.budget_cut == first.budget_cut

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost import AccessRule, Budget, Reason
+from waypost import AccessRule, Budget, BudgetCut, Reason
 from waypost.policy.breakers import CircuitState
 from waypost.wire import events
 from waypost.wire.payloads import encode_payload
@@ -50,6 +50,7 @@ FIELDS = {
     str: TEXT,
     bool: st.booleans(),
     Budget: BUDGETS,
+    BudgetCut | msgspec.UnsetType: st.just(msgspec.UNSET) | st.builds(BudgetCut, ttl=WHOLE),
     Reason: st.sampled_from(Reason),
     CircuitState: st.sampled_from(CircuitState),
     str | None: st.none() | TEXT,

@@ -182,6 +182,7 @@ class LocalRelay:
             message.payload,
             sender=sender,
             reply_to=message.reply_to,
+            budget=message.budget,
             message_id=message.message_id,
         )
 

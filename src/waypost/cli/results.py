@@ -9,6 +9,7 @@ from typing import assert_never
 
 import msgspec
 
+from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.data_dir import endpoint_hash, long_endpoint_hash
 from waypost.relay.inspection.stats import MailboxStats
@@ -33,6 +34,7 @@ class SendReport(msgspec.Struct, frozen=True):
 
     With `--wait`, `confirmed_by` is the recipient that confirmed the message in time, and
     `was_stored` whether the message was stored until then; None without a confirmation.
+    `budget_cut` is what the relay granted instead of more; None if it granted everything.
     """
 
     subject: str
@@ -42,6 +44,7 @@ class SendReport(msgspec.Struct, frozen=True):
     retry_after_ms: int
     confirmed_by: str = ""
     was_stored: bool | None = None
+    budget_cut: BudgetCut | None = None
 
 
 class InboxContents(msgspec.Struct, frozen=True):
@@ -153,7 +156,12 @@ def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> Se
         for one in result.rejected
     ]
     return SendReport(
-        subject, result.message_id, result.delivered_to, rejections, result.retry_after_ms
+        subject,
+        result.message_id,
+        result.delivered_to,
+        rejections,
+        result.retry_after_ms,
+        budget_cut=result.budget_cut or None,
     )
 
 

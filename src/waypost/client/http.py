@@ -112,7 +112,8 @@ class HttpClient:
 
     def delete(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:
         """Delete the resource at `path` and return the answer. Raises as `get` does."""
-        return self._request("DELETE", path, answer, token, params=query)
+        params = {name: _text(value) for name, value in query.items() if value is not None}
+        return self._request("DELETE", path, answer, token, params=params)
 
     def _request(self, method: str, path: str, answer: type[T], token: Token, **more: Any) -> T:
         headers = {"Content-Type": "application/json"} if more.get("content") else {}

@@ -34,6 +34,18 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     call_budget_remaining: int = DEFAULT_CALL_BUDGET
 
 
+class BudgetCut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The fields of a requested budget that asked for more, with what was granted instead.
+
+    None is a field that was granted, or not requested.
+    """
+
+    hop_count: int | None = None
+    max_hops: int | None = None
+    ttl: int | None = None
+    call_budget_remaining: int | None = None
+
+
 class HasBudget(Protocol):
     """Anything that carries a budget, such as an envelope."""
 
@@ -112,6 +124,26 @@ def shrink(allowance: Budget, requested: "Budget | Mapping[str, object]") -> Bud
         ttl=min(allowance.ttl, asked.ttl),
         call_budget_remaining=min(allowance.call_budget_remaining, asked.call_budget_remaining),
     )
+
+
+def budget_cut(
+    requested: "Budget | Mapping[str, object]", granted: Budget
+) -> BudgetCut | msgspec.UnsetType:
+    """Return what `shrink` cut of `requested` to make `granted`; UNSET if nothing."""
+    if isinstance(requested, Budget):
+        asked = requested
+    else:
+        asked = _checked({**msgspec.structs.asdict(granted), **requested})
+    cut: dict[str, int] = {}
+    if asked.hop_count < granted.hop_count:
+        cut["hop_count"] = granted.hop_count
+    if asked.max_hops > granted.max_hops:
+        cut["max_hops"] = granted.max_hops
+    if asked.ttl > granted.ttl:
+        cut["ttl"] = granted.ttl
+    if asked.call_budget_remaining > granted.call_budget_remaining:
+        cut["call_budget_remaining"] = granted.call_budget_remaining
+    return BudgetCut(**cut) if cut else msgspec.UNSET
 
 
 def without_ancestors(requested: Mapping[str, object]) -> dict[str, object]:

@@ -15,7 +15,7 @@ import msgspec
 
 from waypost.policy.access import AccessRule
 from waypost.policy.breakers import CircuitState
-from waypost.policy.budgets import Budget
+from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.reasons import Reason
 
 
@@ -37,9 +37,10 @@ class BodyRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class _Arrived(Event, kw_only=True, gc=False):
     """An arrival: the message's header and the counts that each check used.
 
-    `budget` is the budget on arrival, before the delivery was charged to it. `size` is the size of
-    the stored envelope in bytes. `network` is a keyed hash of the network of a sender without
-    a key. `chosen_id` is true if the sender chose the id.
+    `budget` is the budget on arrival, before the delivery was charged to it, and `budget_cut` what
+    its sender got instead of more. `size` is the size of the stored envelope in bytes. `network` is
+    a keyed hash of the network of a sender without a key. `chosen_id` is true if the sender chose
+    the id.
     """
 
     id: str
@@ -54,6 +55,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     network: str = ""
     size: int = 0
     budget: Budget
+    budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
     tier: int = 1
     rate_count: int = 0
     rate_limit: int = 0

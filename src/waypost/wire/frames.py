@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
-from waypost.policy.budgets import Budget
+from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.payloads import Signal
@@ -100,7 +100,7 @@ class FetchedMessages(FrameOperation, tag="messages", kw_only=True):
 
 
 class SendResult(FrameOperation, tag="sent", kw_only=True):
-    """The answer to `send`: stored on disk, or rejected."""
+    """The answer to `send`: stored on disk, or rejected. The fields are those of a publish."""
 
     ref: Ref
     message_id: str
@@ -108,6 +108,7 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     rejected: list[Rejection] = []
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
+    budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):

@@ -57,6 +57,7 @@ def discreet(result: PublishResult, subject: str) -> PublishResult:
         delivered_to=result.delivered_to,
         rejected=[show(one) for one in result.rejected],
         retry_after_ms=result.retry_after_ms,
+        budget_cut=result.budget_cut,
     )
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 
 
@@ -25,6 +26,7 @@ class PublishResult(msgspec.Struct, kw_only=True, gc=False):
 
     `retry_after_ms` is the time until a rejected publish can succeed, 0 if unknown.
     `mailbox_pressure` maps endpoint hashes to the fill level of their mailboxes, 0.0 to 1.0.
+    `budget_cut` is present if the requested budget was larger than what is allowed.
     """
 
     message_id: str
@@ -32,3 +34,4 @@ class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     rejected: list[Rejection] = []
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
+    budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET

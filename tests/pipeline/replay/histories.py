@@ -115,7 +115,8 @@ class RandomHistory:
         draw = self.random
         for _ in range(draw.choice((1, 1, 2, 8))):
             parent = draw.choice(self.seen) if self.seen and draw.random() < 0.3 else None
-            budget = {"ttl": self.clock.now_us // 1000 + 3000} if draw.random() < 0.2 else None
+            soon_ms = self.clock.now_us // 1000 + 3000
+            budget = {"ttl": soon_ms, "max_hops": 99} if draw.random() < 0.2 else None  # cut
             chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
             try:
                 sender = draw.choice(SENDERS)

@@ -252,3 +252,12 @@ async def test_claimed_ancestors_and_foreign_parents_are_ignored(served: HttpRel
     got = await served.read("agent.b", token=token_b)
     assert [one["budget"]["ancestor_chain"] for one in got] == [["agent.b"]] * 3
     assert [one["parent"] for one in got] == [None] * 3
+
+
+async def test_a_cut_budget_is_in_the_result(served: HttpRelay) -> None:
+    sent = await served.publish("agent.b", budget={"max_hops": 99, "call_budget_remaining": 2})
+    assert sent.json()["budget_cut"] == {"max_hops": 5}
+    assert "budget_cut" not in (await served.publish("agent.b", budget={"max_hops": 5})).json()
+    many = {"messages": [{"subject": "agent.b", "payload": 1, "budget": {"max_hops": 6}}]}
+    answer = await served.call("POST", "/v1/messages", json=many)
+    assert answer.json()["results"][0]["budget_cut"] == {"max_hops": 5}

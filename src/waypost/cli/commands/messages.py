@@ -1,5 +1,7 @@
 """`send`, `inbox`, `explain`, `listen` and `request`: messages, and their history."""
 
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,10 +9,12 @@ import typer
 from waypost.cli.options import (
     JsonOption,
     RelayChoice,
+    parse_duration,
     read_payload,
     with_agent_options,
     with_relay_options,
 )
+from waypost.policy.bounds import number_max
 
 if TYPE_CHECKING:
     from waypost.cli.remote.agent import ListenCallbacks
@@ -38,6 +42,15 @@ MessageId = Annotated[
 Register = Annotated[
     bool, typer.Option("--register", help="Register SUBJECT as an endpoint first, if it is not.")
 ]
+ExpiresIn = Annotated[
+    str | None,
+    typer.Option(
+        "--expires-in",
+        metavar="TIME",
+        help="Drop it if it is not read within TIME: 45s, 30m, 12h.",
+        show_default="the relay's time to live",
+    ),
+]
 Wait = Annotated[
     float | None,
     typer.Option(
@@ -59,6 +72,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     sender: Sender = None,
     reply_to: ReplyTo = None,
     message_id: MessageId = None,
+    expires_in: ExpiresIn = None,
     register: Register = False,
     wait: Wait = None,
     json: JsonOption = False,
@@ -75,6 +89,9 @@ def send(  # noqa: PLR0913 - each is part of one message
     message is anonymous, if the relay accepts that. With --wait the command
     prints who confirmed the message, and whether it was stored until then.
 
+    --expires-in can shorten the time to live that the relay allows; a longer time
+    is cut, and the command says to what.
+
     \b
     Examples:
       waypost send agent.billing '{"refund": 12}' --sender agent.web --register
@@ -87,7 +104,8 @@ def send(  # noqa: PLR0913 - each is part of one message
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
 
-    message = OutgoingMessage(subject, content, reply_to=reply_to, message_id=message_id)
+    budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in)}
+    message = OutgoingMessage(subject, content, reply_to, budget, message_id=message_id)
     result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)
@@ -265,3 +283,9 @@ def _callbacks(subject: str, url: str, json: bool) -> "ListenCallbacks":
         on_message=console.print_json_line if json else messages.show_received,
         on_confirmation=console.print_json_line if json else messages.show_confirmation,
     )
+
+
+def _expiry_ms(expires_in: str) -> int:
+    """Return the instant (ms) that is a duration, such as `12h`, from now."""
+    length_ms = parse_duration(expires_in) // timedelta(milliseconds=1)
+    return min(time.time_ns() // 1_000_000 + length_ms, number_max)

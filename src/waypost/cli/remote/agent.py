@@ -82,6 +82,7 @@ def send_and_wait(
                     message.subject,
                     message.payload,
                     reply_to=message.reply_to,
+                    budget=message.budget,
                     message_id=message.message_id,
                 )
             except AccessDenied as problem:

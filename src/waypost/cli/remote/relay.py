@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from waypost.cli.options import DEFAULT_URL, RelayChoice
 from waypost.cli.remote.credentials import Credentials, keys_missing
 from waypost.cli.remote.operator_token import CredentialMissing, OperatorToken
@@ -20,6 +18,7 @@ from waypost.cli.remote.responses import (
     InboxResponse,
     PeekResponse,
     endpoint_statuses,
+    new_message,
     stats_result,
 )
 from waypost.cli.results import (
@@ -59,7 +58,6 @@ from waypost.wire.http_bodies import (
     InboxStats,
     MessageHistoryResponse,
     NackRequest,
-    NewMessage,
     NewMessages,
     PublishResults,
     PurgeRequest,
@@ -70,7 +68,6 @@ from waypost.wire.http_bodies import (
 )
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.outgoing import OutgoingMessage
-from waypost.wire.payloads import encode_payload
 
 _ENDPOINTS_PER_PAGE = 10_000
 _INBOXES_MAX = 10_000
@@ -111,21 +108,14 @@ class RemoteRelay:
             from waypost.cli.remote.agent import send_and_wait
 
             return send_and_wait(self.url, identity, message, wait_s)
-        new = NewMessage(
-            subject=message.subject,
-            payload=msgspec.Raw(encode_payload(message.payload)),
-            reply_to=message.reply_to,
-            message_id=message.message_id,
-        )
         if sender == OPERATOR:
             token = self._operator()
         else:
             token = NO_TOKEN if identity is None else self.api.log_in(identity)
         try:
             # As a batch of one, so that a rejection is a result with all its details.
-            response = self.api.post(
-                "/v1/messages", NewMessages(messages=[new]), PublishResults, token=token
-            )
+            batch = NewMessages(messages=[new_message(message)])
+            response = self.api.post("/v1/messages", batch, PublishResults, token=token)
         except RemoteError as problem:
             if problem.status == 401 and token is NO_TOKEN:
                 raise CredentialMissing(
@@ -290,8 +280,7 @@ class RemoteRelay:
     ) -> RuleList:
         """Remove one rule of a pair, or all. Raises `RemoteError` if there is no such rule."""
         which = {"from": from_, "to": to, "fromKey": from_key, "priority": priority}
-        given = {name: value for name, value in which.items() if value is not None}
-        return self.api.delete("/v1/rules", RuleList, token=self._operator(), **given)
+        return self.api.delete("/v1/rules", RuleList, token=self._operator(), **which)
 
     def check_config(self, file: Path | None) -> ConfigCheck:
         """Check whether the relay would accept `file`, or report the state of its own."""

@@ -1,4 +1,4 @@
-"""Responses of a served relay, translated into the results of commands."""
+"""Requests to a served relay and its responses, translated from and to the forms of commands."""
 
 from datetime import datetime
 
@@ -8,7 +8,15 @@ from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
-from waypost.wire.http_bodies import EndpointInfo, InboxStats, RelayStats
+from waypost.wire.http_bodies import (
+    BudgetRequest,
+    EndpointInfo,
+    InboxStats,
+    NewMessage,
+    RelayStats,
+)
+from waypost.wire.outgoing import OutgoingMessage
+from waypost.wire.payloads import encode_payload
 
 
 class InboxResponse(msgspec.Struct):
@@ -31,6 +39,18 @@ class DeadLetterResponse(msgspec.Struct):
     total: int
     dead_letters: list[DeadLetter] = []
     groups: list[DeadLetterGroup] = []
+
+
+def new_message(message: OutgoingMessage) -> NewMessage:
+    """Return the request body for a message. Raises `InvalidMessage` if it cannot be JSON."""
+    wish = message.budget
+    return NewMessage(
+        subject=message.subject,
+        payload=msgspec.Raw(encode_payload(message.payload)),
+        reply_to=message.reply_to,
+        budget=None if wish is None else msgspec.convert(wish, BudgetRequest),
+        message_id=message.message_id,
+    )
 
 
 def stats_result(url: str, stats: RelayStats) -> StatsResult:

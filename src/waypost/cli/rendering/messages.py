@@ -1,5 +1,7 @@
 """Messages as text: send results, inboxes, received messages, histories and dead letters."""
 
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
@@ -19,6 +21,7 @@ from waypost.cli.rendering.console import (
     table,
 )
 from waypost.cli.results import Confirmation, InboxContents, ReceivedMessage, SendReport
+from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import HistoryEntry, MessageHistory
@@ -26,6 +29,7 @@ from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.printable import printable
 
 _PAYLOAD_MAX_CHARS = 400
+_SHOWN_MAX_MS = 1000 * 366 * 24 * 3_600_000
 
 _STATUS = {
     "accepted": "pending",
@@ -66,6 +70,9 @@ def show_send_report(result: SendReport, waited_s: float | None = None) -> None:
                 " goes to the sender's mailbox.",
                 soft_wrap=True,
             )
+        if result.budget_cut:
+            cut = ", ".join(_granted(result.budget_cut))
+            out.print(f"The relay cut the requested budget: {cut}", soft_wrap=True)
     elif not result.rejected:
         out.print(f"No endpoint matches {result.subject}: the message was not delivered.")
         if "*" in result.subject or ">" in result.subject:
@@ -182,6 +189,19 @@ def show_dead_letter_groups(groups: list[DeadLetterGroup]) -> None:
         out.print(rows)
     total = sum(group.count for group in groups)
     out.print(f"{plural(total, 'dead letter')} in {plural(len(groups), 'group')}.")
+
+
+def _granted(cut: BudgetCut) -> Iterator[str]:
+    """Yield what a message got of each part of its budget that was cut."""
+    if cut.ttl is not None:
+        left_ms = max(0, cut.ttl - time.time_ns() // 1_000_000)
+        yield f"expires in {duration(timedelta(milliseconds=min(left_ms, _SHOWN_MAX_MS)))}"
+    if cut.max_hops is not None:
+        yield f"at most {plural(cut.max_hops, 'hop')}"
+    if cut.hop_count is not None:
+        yield f"{plural(cut.hop_count, 'hop')} so far"
+    if cut.call_budget_remaining is not None:
+        yield f"{plural(cut.call_budget_remaining, 'call')} left"
 
 
 def _recipients(result: SendReport) -> str:

@@ -353,6 +353,7 @@ class Session:
             rejected=sent.rejected,
             retry_after_ms=sent.retry_after_ms,
             mailbox_pressure=sent.mailbox_pressure,
+            budget_cut=sent.budget_cut,
         )
         events.append(Answered(sent.ref, result))
 

@@ -66,6 +66,11 @@ class SendTools:
         lines = [f"Sent to {quoted(recipient)} as {result.message_id}: stored in {where}."]
         if facts.what_to_do:
             lines.append(facts.what_to_do)
+        if facts.expires_in_seconds is not None:
+            lines.append(
+                f"It expires in {facts.expires_in_seconds:,} seconds, not later as you asked: the"
+                " relay allows no more."
+            )
         if parent is None:
             lines += self._reminder(recipient)
         return success("\n".join(lines), facts)
@@ -203,7 +208,15 @@ def _outcome(result: PublishResult) -> SendOutcome:
         ],
         retry_after_seconds=seconds(result.retry_after_ms),
         what_to_do="\n".join(lines),
+        expires_in_seconds=_seconds_left(result),
     )
+
+
+def _seconds_left(result: PublishResult) -> int | None:
+    """Return how long the message lives, if the relay cut its time to live; else None."""
+    if not result.budget_cut or result.budget_cut.ttl is None:
+        return None
+    return max(0, result.budget_cut.ttl - wall_clock_us() // 1000) // 1000
 
 
 def _reply_text(reply: CachedMessage) -> str:

@@ -172,6 +172,8 @@ def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) ->
         event.parent = draft.parent.id
     if draft.message_id is not None:
         event.chosen_id = True
+    if prepared.cut is not msgspec.UNSET:
+        event.budget_cut = prepared.cut
     if draft.network:
         event.network = draft.network
     event.size = stored_size(event, budget, endpoint, len(prepared.content))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from waypost.policy.admission import SenderVerdict
-from waypost.policy.budgets import Budget, shrink
+from waypost.policy.budgets import Budget, BudgetCut, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_subject, validate_subject
@@ -26,7 +26,10 @@ class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
 
 
 class PreparedMessage(msgspec.Struct, gc=False):
-    """A validated draft with its id, budget and time. `content` is the payload as JSON."""
+    """A validated draft with its id, budget and time. `content` is the payload as JSON.
+
+    `cut` is what the draft got instead of the larger budget that it requested.
+    """
 
     draft: Draft
     id: str
@@ -35,6 +38,7 @@ class PreparedMessage(msgspec.Struct, gc=False):
     at_us: int
     at_ms: int
     rate: SenderVerdict
+    cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
 def draft_from(fields: Mapping[str, object]) -> Draft:

@@ -22,7 +22,7 @@ from waypost.policy.bounds import (
     turn_max_deliveries,
     turn_max_messages,
 )
-from waypost.policy.budgets import Budget
+from waypost.policy.budgets import Budget, budget_cut
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import RELAY
@@ -119,6 +119,8 @@ class Publishing:
                 return PublishResult(message_id=draft.message_id, delivered_to=holders)
         message_id = draft.message_id or self._make_id(now_ms)
         prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
+        if draft.budget is not None:
+            prepared.cut = budget_cut(draft.budget, budget)
         if not recipients:
             try:
                 created = self._create_mailbox(draft.subject)
@@ -351,17 +353,18 @@ class Publishing:
                 chosen_id=draft.message_id is not None,
                 network=draft.network,
                 budget=prepared.budget,
+                budget_cut=prepared.cut,
                 rate_count=prepared.rate.count,
                 rate_limit=prepared.rate.limit,
             )
         )
-        return PublishResult(message_id=prepared.id, delivered_to=0)
+        return PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
 
     def _fan_out(
         self, prepared: PreparedMessage, recipients: Sequence[Mailbox], settings: Settings
     ) -> PublishResult:
         """Carry out step 5 for each mailbox."""
-        result = PublishResult(message_id=prepared.id, delivered_to=0)
+        result = PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
         shows_pressure, parts = settings.backpressure.enabled, len(recipients)
         for part, mailbox in enumerate(recipients):
             verdict = self._delivery.deliver(prepared, mailbox, (part, parts), settings)

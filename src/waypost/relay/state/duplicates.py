@@ -23,6 +23,7 @@ def first_result(
 ) -> Duplicate:
     """Return the result of a publish so far: that of its earlier parts, and this arrival."""
     result = known.result if known else PublishResult(message_id=event.id, delivered_to=0)
+    result.budget_cut = event.budget_cut
     if event.depth_max:
         result.mailbox_pressure[endpoint_hash] = min(event.depth / event.depth_max, 1.0)
     if isinstance(event, Rejected):

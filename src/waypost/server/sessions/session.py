@@ -245,6 +245,7 @@ class Session:
                 rejected=shown.rejected,
                 retry_after_ms=shown.retry_after_ms,
                 mailbox_pressure=shown.mailbox_pressure,
+                budget_cut=shown.budget_cut,
             )
         ]
         full = [one for one in result.rejected if one.reason is Reason.BACKPRESSURE]
