@@ -108,7 +108,15 @@ def test_a_timed_out_wait_explains_what_follows(user: User) -> None:
 
 def test_a_time_to_live_that_is_cut_is_shown_with_and_without_waiting(user: User) -> None:
     user.create_keys("agent.late.web")
-    send = ("send", "agent.late.late", "1", "--sender", "agent.late.web", "--expires-in", "9999999w")
+    send = (
+        "send",
+        "agent.late.late",
+        "1",
+        "--sender",
+        "agent.late.web",
+        "--expires-in",
+        "9999999w",
+    )
     for wait in ((), ("--wait", "0.1")):
         output = user(*send, *wait).stdout
         assert "The relay cut the requested budget: expires in 167 h 59 min" in output

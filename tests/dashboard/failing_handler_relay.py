@@ -13,7 +13,8 @@ import msgspec
 
 from waypost import Envelope, RateLimitConfig
 from waypost.policy.breakers import CircuitBreakerConfig
-from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
+from waypost.server.context import SERVED_SETTINGS
+from waypost.server.server import Listen, open_context, serve
 
 SETTINGS = msgspec.structs.replace(
     SERVED_SETTINGS,

@@ -17,12 +17,12 @@ from waypost.policy.access import parse_rules
 from waypost.policy.names import DAY_MS
 from waypost.policy.settings import to_config_document
 from waypost.server import websocket
-from waypost.server.context import ServeOptions
+from waypost.server.context import SERVED_SETTINGS, ServeOptions
 from waypost.server.http.callers import OPERATOR
 from waypost.server.http.routing import BODY_WAIT_MAX_S
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
-from waypost.server.server import SERVED_SETTINGS, Listen, open_context
+from waypost.server.server import Listen, open_context
 from waypost.testing import ManualClock
 
 PAGE = "docs/serving.md"

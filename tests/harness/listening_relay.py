@@ -11,8 +11,8 @@ import msgspec
 
 from waypost import RateLimitConfig, Settings
 from waypost.policy.names import NamesConfig
-from waypost.server.context import ServeOptions, ServerContext
-from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
+from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
+from waypost.server.server import Listen, open_context, serve
 
 
 def served_settings(**fields: Any) -> Settings:

@@ -27,9 +27,9 @@ from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
 from waypost.relay.inspection.snapshot import last_storage
-from waypost.server.context import ServeOptions
+from waypost.server.context import SERVED_SETTINGS, ServeOptions
 from waypost.server.logs import configure_logs
-from waypost.server.server import SERVED_SETTINGS, Listen, open_context, serve
+from waypost.server.server import Listen, open_context, serve
 
 log = logging.getLogger("waypost.server")
 

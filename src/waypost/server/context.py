@@ -1,4 +1,4 @@
-"""What request handlers and connections share, and the options of a server."""
+"""What request handlers and connections share, and the options and settings of a server."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.bounds import connections_max, payload_max_bytes
+from waypost.policy.settings import HousekeepingConfig, Settings
+from waypost.policy.tiers import WEEK_MS, QosConfig, TierLimits
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
 from waypost.server.identity.authenticator import Authenticator
@@ -19,6 +21,15 @@ from waypost.server.sessions.hub import Hub
 from waypost.server.throttle import Throttle
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+SERVED_SETTINGS = Settings(
+    default_ttl_ms=WEEK_MS,
+    pattern_senders="authenticated",
+    max_fanout=100,
+    qos=QosConfig(enabled=True, strangers=TierLimits(500, 32 * 1024 * 1024)),
+    housekeeping=HousekeepingConfig(sweep_interval_ms=5 * 60_000),
+)
+"""The defaults of a served relay; `config.json` overrides them."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

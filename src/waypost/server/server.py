@@ -21,12 +21,11 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from waypost.policy.bounds import frame_overhead_max_bytes
-from waypost.policy.settings import HousekeepingConfig, Settings
-from waypost.policy.tiers import WEEK_MS, QosConfig, TierLimits
+from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
-from waypost.server.context import ServeOptions, ServerContext
+from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
 from waypost.server.gate import Gate
 from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
@@ -44,15 +43,6 @@ from waypost.server.sockets.websocket import BoundedWebSocket
 from waypost.server.websocket import Connection
 
 log = logging.getLogger("waypost.server")
-
-SERVED_SETTINGS = Settings(
-    default_ttl_ms=WEEK_MS,
-    pattern_senders="authenticated",
-    max_fanout=100,
-    qos=QosConfig(enabled=True, strangers=TierLimits(500, 32 * 1024 * 1024)),
-    housekeeping=HousekeepingConfig(sweep_interval_ms=5 * 60_000),
-)
-"""The defaults of a served relay; `config.json` overrides them."""
 
 SHUTDOWN_WAIT_S = 2.0
 """The time that connected agents have to disconnect."""

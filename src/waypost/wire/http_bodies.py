@@ -125,10 +125,10 @@ class BudgetRequest(RequestBody, kw_only=True, omit_defaults=True):
 
 
 class NewMessage(RequestBody, kw_only=True):
-    """A message to publish. Its sender is the subject of the token.
+    """A message to publish. Its payload is any JSON value, such as a `StandardPayload`.
 
-    `parent` is the message this one follows from, which was delivered to the sender. Publishing
-    the same `message_id` again returns the first result again.
+    Its sender is the subject of the token, `parent` the message this one follows from, which was
+    delivered to the sender. A repeated `message_id` returns the first result again.
     """
 
     subject: PatternText

@@ -5,13 +5,34 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import jsonschema
+import jsonschema_rs
+import msgspec
 import pytest
+import schemathesis
 
 from tests.server.http.http_relay import HttpRelay
+from waypost import AccessRule, Budget
+from waypost.policy.errors import InvalidSettings
+from waypost.policy.settings import merge_settings, to_config_document
+from waypost.server.context import SERVED_SETTINGS
 from waypost.server.http.contract import NoParameters
 from waypost.server.http.openapi import make_document
 from waypost.server.http.operations import OPERATIONS
+from waypost.wire.payloads import Attachment, Performative, StandardPayload
 
+MESSAGE_SCHEMAS = {
+    "Performative",
+    "SignalType",
+    "ChannelType",
+    "Budget",
+    "Envelope",
+    "Attachment",
+    "ResponseContext",
+    "StandardPayload",
+    "Signal",
+    "AccessRule",
+}
 OPERATION_IDS = [one.name for one in OPERATIONS]
 
 
@@ -35,10 +56,115 @@ def test_names_of_operations_are_unique() -> None:
     assert len(set(OPERATION_IDS)) == len(OPERATION_IDS)
 
 
-def test_every_schema_is_defined_and_used() -> None:
+def test_every_schema_is_defined_and_used_or_a_message_schema() -> None:
     document = make_document(OPERATIONS)
     known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
-    assert references(document) == known
+    messages = {f"#/components/schemas/{name}" for name in MESSAGE_SCHEMAS}
+    assert references(document) <= known
+    assert known - references(document) <= messages <= known
+
+
+def test_the_document_is_valid_openapi() -> None:
+    document = make_document(OPERATIONS)
+    schemathesis.openapi.from_dict(document).validate()
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_document_that_is_no_openapi_is_noticed() -> None:
+    document = make_document(OPERATIONS)
+    del document["paths"]["/v1/config"]["put"]["requestBody"]["content"]
+    with pytest.raises(jsonschema_rs.ValidationError, match="content"):
+        schemathesis.openapi.from_dict(document).validate()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("StandardPayload", StandardPayload(content="hi", performative=Performative.QUERY)),
+        ("Attachment", Attachment(path="/a", filename="a", mime_type="text/plain", size=3)),
+        ("Budget", Budget(ttl=5)),
+        ("AccessRule", AccessRule("a.*", ">", "deny", -5)),
+    ],
+)
+def test_a_message_schema_accepts_its_values_and_no_others(kind: str, value: object) -> None:
+    check = validator(kind)
+    assert check.is_valid(msgspec.json.decode(msgspec.json.encode(value)))
+    assert not check.is_valid({"something": "else"})
+
+
+# The shape of config.json
+
+
+def validator(kind: str) -> Any:
+    """Return a validator for a schema of the document."""
+    document = make_document(OPERATIONS)
+    return jsonschema.Draft202012Validator(
+        {"$ref": f"#/components/schemas/{kind}", "components": document["components"]}
+    )
+
+
+def body_of_put_config() -> str:
+    """Return the name of the schema of a `config.json`."""
+    body = make_document(OPERATIONS)["paths"]["/v1/config"]["put"]["requestBody"]
+    return str(body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2])
+
+
+def defaults(kind: str) -> dict[str, Any]:
+    """Return the defaults of all settings, as the schema has them."""
+    schemas = make_document(OPERATIONS)["components"]["schemas"]
+    found = {}
+    for name, schema in schemas[kind]["properties"].items():
+        nested = [one["$ref"] for one in (schema, *schema.get("anyOf", ())) if "$ref" in one]
+        found[name] = defaults(nested[0].rpartition("/")[2]) if nested else schema["default"]
+    return found
+
+
+def test_the_schema_of_the_settings_has_the_defaults_of_a_served_relay() -> None:
+    assert defaults(body_of_put_config()) == to_config_document(SERVED_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"maxHops": 3, "reliability": {"rateLimit": {"maxPerWindow": 5}}},
+        {"qos": {"tier1": {"maxBytes": 18446744073709551615}, "strangers": None}},
+        {"names": {"reserved": ["agent.ops.>"]}, "storage": "journal"},
+        to_config_document(SERVED_SETTINGS),
+    ],
+)
+def test_the_schema_accepts_a_valid_config(document: Any) -> None:
+    merge_settings(SERVED_SETTINGS, json.dumps(document).encode())
+    validator(body_of_put_config()).validate(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"maxHops": 0},
+        {"maxHops": "5"},
+        {"storage": "floppy"},
+        {"rateLimit": {"maxPerWindow": 5}},
+        {"reliability": {"rateLimit": {"perSenderOverrides": {"a": 0}}}},
+        {"reliability": {"retries": {}}},
+        {"reliability": {"backpressure": {"pressureWarningAt": 1.5}}},
+        {"qos": {"tier2": {"maxBytes": -1}}},
+        {"qos": {"tier4": {}}},
+        {"maxHopps": 5},
+    ],
+)
+def test_the_schema_rejects_an_invalid_config(document: Any) -> None:
+    with pytest.raises(InvalidSettings):
+        merge_settings(SERVED_SETTINGS, json.dumps(document).encode())
+    assert not validator(body_of_put_config()).is_valid(document)
+
+
+async def test_settings_in_force_have_the_documented_shape(served: HttpRelay) -> None:
+    answer = await served.call("GET", "/v1/config", token=served.operator)
+    state = make_document(OPERATIONS)["components"]["schemas"]["ConfigState"]
+    assert state["properties"]["settings"]["$ref"].endswith(f"/{body_of_put_config()}")
+    validator("ConfigState").validate(answer.json())
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=OPERATION_IDS)

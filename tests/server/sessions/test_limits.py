@@ -14,7 +14,7 @@ from tests.server.sessions.memory_server import (
 from tests.server.sessions.raw_agent import rejected_with
 from waypost import BackpressureConfig, QosConfig, RateLimitConfig
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, TierLimits
-from waypost.server.server import SERVED_SETTINGS
+from waypost.server.context import SERVED_SETTINGS
 from waypost.testing import ManualClock
 from waypost.wire import frames
 from waypost.wire.problems import QUEUE_FULL_TEXT

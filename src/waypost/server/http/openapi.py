@@ -9,8 +9,15 @@ from typing import Any
 
 import msgspec
 
+from waypost.policy.access import AccessRule
+from waypost.policy.budgets import Budget
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import JSON, Answer, AnyOperation
+from waypost.wire.envelopes import Envelope
+from waypost.wire.payloads import Signal, StandardPayload
+
+MESSAGE_TYPES = (Envelope, Budget, StandardPayload, Signal, AccessRule)
+"""Types of messages and rules, described with all that they refer to even if no operation does."""
 
 _REF = "#/components/schemas/{name}"
 _DESCRIPTION = (
@@ -97,10 +104,11 @@ def _bearer(description: str) -> dict[str, str]:
 
 
 class _Kinds:
-    """The schemas of all requests and responses, generated together so that names are unique."""
+    """The schemas of all requests, responses and message types; together, so that names are
+    unique."""
 
     def __init__(self, operations: Sequence[AnyOperation]) -> None:
-        kinds: list[Any] = []
+        kinds: list[Any] = list(MESSAGE_TYPES)
         for operation in operations:
             kinds += operation.body.types
             kinds += [kind for one in operation.answers().values() for kind in one.kinds]

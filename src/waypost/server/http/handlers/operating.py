@@ -5,6 +5,7 @@ import msgspec
 from waypost.policy.access import AccessRule, AccessRules, Priority
 from waypost.policy.settings import lint, to_config_document
 from waypost.relay.relay import Relay
+from waypost.server.context import SERVED_SETTINGS
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -18,7 +19,18 @@ from waypost.server.http.contract import (
     json_body,
 )
 from waypost.server.http.errors import HttpError
+from waypost.wire.config_schema import config_type
 from waypost.wire.http_bodies import ConfigState, PatternText, RuleList, RuleRequest
+
+CONFIG = config_type(SERVED_SETTINGS)
+CONFIG_STATE = msgspec.defstruct(
+    "ConfigState",
+    [("settings", CONFIG)],
+    bases=(ConfigState,),
+    namespace={"__doc__": ConfigState.__doc__},
+    kw_only=True,
+)
+"""`ConfigState` as it is described: its settings have the shape of a `config.json`."""
 
 
 class ChangeQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -173,7 +185,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         handler=get_config,
         parameters=NoParameters,
         body=NO_BODY,
-        answer=Answer(ConfigState),
+        answer=Answer(CONFIG_STATE),
     ),
     Operation(
         method="PUT",
@@ -188,7 +200,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="config",
         handler=put_config,
         parameters=ChangeQuery,
-        body=Body(_raw, (dict,)),
-        answer=Answer(ConfigState),
+        body=Body(_raw, (CONFIG,)),
+        answer=Answer(CONFIG_STATE),
     ),
 )
