@@ -314,27 +314,44 @@ def test_the_sweep_forgets_senders_with_nothing_in_their_window() -> None:
     assert policy.tracked() == (1, 0)
 
 
-def test_the_sweep_forgets_idle_circuits() -> None:
-    policy = opened()
+def test_the_sweep_forgets_closed_circuits_that_are_idle() -> None:
+    policy = GuardPolicy()
+    fail(policy, 4)
     fail(policy, 1, now_ms=1, target="target-2")
     assert policy.sweep(BREAKER_IDLE_MS) == Swept(senders=0, circuits=1)
     assert policy.tracked() == (0, 1)
-    assert policy.circuit_state("target-1", BREAKER_IDLE_MS)[0] is CLOSED
 
 
-def test_the_sweep_does_not_close_a_circuit_before_its_timeout() -> None:
-    policy = opened(reset_timeout_ms=2 * BREAKER_IDLE_MS)
-    assert policy.sweep(2 * BREAKER_IDLE_MS - 1).circuits == 0
-    assert policy.sweep(2 * BREAKER_IDLE_MS).circuits == 1
+def test_the_sweep_keeps_open_and_half_open_circuits() -> None:
+    policy = opened()
+    fail(policy, 5, target="target-2")
+    policy.circuit_state("target-2", RESET_MS)
+    assert policy.sweep(100 * BREAKER_IDLE_MS) == Swept(senders=0, circuits=0)
+    assert policy.tracked() == (0, 2)
 
 
-def test_the_sweep_frees_the_slot_of_a_probe_without_an_outcome() -> None:
+def test_after_any_number_of_sweeps_an_open_circuit_waits_for_its_probe() -> None:
+    policy = opened()
+    for sweeps in range(1, 10):
+        policy.sweep(sweeps * BREAKER_IDLE_MS)
+    later = 9 * BREAKER_IDLE_MS
+    result, moved = policy.check("sender-1", "target-1", later)
+    assert (result, moved) == (
+        ALLOWED,
+        Transition("target-1", OPEN, HALF_OPEN, Occasion.COOLDOWN_ELAPSED),
+    )
+    assert ask(policy, later).reason is CIRCUIT_OPEN
+
+
+def test_the_sweep_releases_the_slot_of_a_probe_without_an_outcome() -> None:
     policy = opened()
     ask(policy, RESET_MS)
     later = RESET_MS + BREAKER_IDLE_MS
     assert ask(policy, later).reason is CIRCUIT_OPEN
-    policy.sweep(later)
-    assert ask(policy, later) == ALLOWED
+    assert policy.sweep(later - 1).probes == 0
+    assert policy.sweep(later).probes == 1
+    assert policy.circuit_state("target-1", later)[0] is HALF_OPEN
+    assert [ask(policy, later).allowed for _ in range(3)] == [True, False, False]
 
 
 # --- Configuration -------------------------------------------------------------------------------

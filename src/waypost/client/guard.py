@@ -2,8 +2,8 @@
 log, counters and a timer.
 
 Rule 1  Every change of a circuit's state is logged with the agent's name and counted once.
-Rule 2  Idle senders and circuits are swept every five minutes, on a thread that keeps neither
-        the guard nor the process alive.
+Rule 2  Idle senders and closed idle circuits are swept every five minutes, on a thread that keeps
+        neither the guard nor the process alive. A sweep changes no state.
 Rule 3  Thread-safe. Its time never goes back, even if the clock does.
 
 This module does not read the environment. An application writes
@@ -34,6 +34,7 @@ REJECTIONS = {
     GuardRejectionReason.CIRCUIT_OPEN: "circuit_open_rejections",
     GuardRejectionReason.RATE_LIMITED: "agent_rate_limit_rejections",
 }
+NOTHING_SWEPT = Swept(senders=0, circuits=0)
 
 
 def wall_clock_us() -> int:
@@ -120,11 +121,16 @@ class MessagingGuard:
             _report(moved)
 
     def sweep(self) -> Swept:
-        """Drop idle senders and idle circuits now, as the timer does every five minutes."""
+        """Drop idle senders and closed idle circuits now, as the timer does every five minutes."""
         with self._lock:
             swept = self._policy.sweep(self._now_ms())
-        if swept.senders or swept.circuits:
-            log.debug("swept %d idle senders, %d idle circuits", swept.senders, swept.circuits)
+        if swept != NOTHING_SWEPT:
+            log.debug(
+                "swept %d idle senders, %d closed circuits, %d probes without an outcome",
+                swept.senders,
+                swept.circuits,
+                swept.probes,
+            )
         return swept
 
     def counters(self) -> dict[str, int]:

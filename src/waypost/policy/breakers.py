@@ -217,18 +217,24 @@ class CircuitBreakers:
 
         Return the transitions of those that were not closed.
         """
+        self.forget_idle(now_ms, idle_ms)
         idle = [
             (endpoint, breaker)
             for endpoint, breaker in self._breakers.items()
             if self._is_idle(breaker, now_ms, idle_ms)
         ]
-        transitions = []
-        for endpoint, breaker in idle:
-            if breaker.state is CLOSED:
-                del self._breakers[endpoint]
-            else:
-                transitions.append(self._move(endpoint, breaker, Occasion.IDLE, now_ms))
-        return transitions
+        return [self._move(*one, Occasion.IDLE, now_ms) for one in idle]
+
+    def forget_idle(self, now_ms: int, idle_ms: int) -> int:
+        """Forget closed breakers that are idle for `idle_ms`; return how many."""
+        idle = [
+            endpoint
+            for endpoint, breaker in self._breakers.items()
+            if breaker.state is CLOSED and self._is_idle(breaker, now_ms, idle_ms)
+        ]
+        for endpoint in idle:
+            del self._breakers[endpoint]
+        return len(idle)
 
     def _is_idle(self, breaker: CircuitBreakerState, now_ms: int, idle_ms: int) -> bool:
         return now_ms - breaker.touched_at >= max(idle_ms, self.config.cooldown_ms)

@@ -5,6 +5,8 @@ Rule 2  Only allowed calls count in their sender's window.
 Rule 3  A probe slot taken by a call that the rate limit then rejects is released.
 Rule 4  Agents are independent: failures of one recipient open no other circuit, and the calls of
         one sender fill no other window.
+Rule 5  An open circuit closes by good probes or by hand, never by time: the sweep forgets closed
+        circuits only. Open ones are few, because each needs failed calls, which are limited.
 
 Circuits and windows are those of `breakers` and `rate_limits`. This module does not know the
 time, the environment or the outcome of a call: all three are arguments. The caller's clock must
@@ -27,7 +29,7 @@ from waypost.policy.rate_limits import RateWindows
 
 SWEEP_INTERVAL_MS = 300_000
 BREAKER_IDLE_MS = SWEEP_INTERVAL_MS
-"""A probe without an outcome holds its slot for at most this and one interval."""
+"""Failures are forgotten after at most this and one interval; so is a probe without an outcome."""
 
 _VARIABLES = {
     "AGENT_CB_FAILURE_THRESHOLD": "failure_threshold",
@@ -73,10 +75,12 @@ class GuardResult(msgspec.Struct, frozen=True):
 
 
 class Swept(msgspec.Struct, frozen=True):
-    """The number of idle senders and circuits that were forgotten."""
+    """The number of idle senders and closed circuits that were forgotten, and of probes without an
+    outcome whose slots were released."""
 
     senders: int
     circuits: int
+    probes: int = 0
 
 
 _ALLOWED = GuardResult(True)
@@ -151,13 +155,22 @@ class GuardPolicy:
         return [transition for transition in resets if transition is not None]
 
     def sweep(self, now_ms: int) -> Swept:
-        """Forget senders with an empty window, and idle circuits."""
-        circuits_before = len(self._circuits)
-        self._circuits.sweep(now_ms, BREAKER_IDLE_MS)
+        """Forget senders with an empty window and closed idle circuits; release lost probes."""
         return Swept(
             senders=self._windows.sweep(now_ms, self.config.rate_limit_window_ms),
-            circuits=circuits_before - len(self._circuits),
+            circuits=self._circuits.forget_idle(now_ms, BREAKER_IDLE_MS),
+            probes=self._release_lost_probes(now_ms),
         )
+
+    def _release_lost_probes(self, now_ms: int) -> int:
+        lost = [
+            agent
+            for agent, circuit in self._circuits.get_states().items()
+            if circuit.probes_in_flight and now_ms - circuit.touched_at >= BREAKER_IDLE_MS
+        ]
+        for agent in lost:
+            self._circuits.release_probe(agent)
+        return len(lost)
 
     def tracked(self) -> tuple[int, int]:
         """Return the number of tracked senders and circuits."""
