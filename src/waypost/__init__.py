@@ -14,10 +14,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from waypost.client.guard import MessagingGuard
-    from waypost.policy.access import AccessRule
-    from waypost.policy.backpressure import BackpressureConfig, check_backpressure
-    from waypost.policy.breakers import CircuitBreakerConfig, CircuitBreakers
-    from waypost.policy.budgets import Budget, BudgetCut, create_default_budget, enforce_budget
+    from waypost.policy.access import AccessResult, AccessRule
+    from waypost.policy.backpressure import (
+        DEFAULT_BP_CONFIG,
+        BackpressureConfig,
+        BackpressureResult,
+        check_backpressure,
+    )
+    from waypost.policy.breakers import (
+        DEFAULT_CB_CONFIG,
+        CircuitBreakerConfig,
+        CircuitBreakerResult,
+        CircuitBreakers,
+        CircuitBreakerState,
+        CircuitState,
+    )
+    from waypost.policy.budgets import (
+        Budget,
+        BudgetCut,
+        BudgetResult,
+        create_default_budget,
+        enforce_budget,
+    )
     from waypost.policy.errors import (
         AccessDenied,
         InvalidInput,
@@ -27,15 +45,28 @@ if TYPE_CHECKING:
         InvalidSubject,
         WaypostError,
     )
-    from waypost.policy.guard import load_messaging_guard_config
-    from waypost.policy.rate_limits import RateLimitConfig, check_rate_limit, resolve_limit
+    from waypost.policy.guard import (
+        GuardRejectionReason,
+        GuardResult,
+        MessagingGuardConfig,
+        load_messaging_guard_config,
+    )
+    from waypost.policy.rate_limits import (
+        DEFAULT_RATE_LIMIT_CONFIG,
+        RateLimitConfig,
+        RateLimitResult,
+        check_rate_limit,
+        resolve_limit,
+    )
     from waypost.policy.reasons import Reason
     from waypost.policy.redelivery import RedeliveryConfig
-    from waypost.policy.settings import HousekeepingConfig, Settings
+    from waypost.policy.settings import HousekeepingConfig, ReliabilityConfig, Settings
     from waypost.policy.subjects import matches_pattern, validate_subject
     from waypost.policy.tiers import QosConfig, TierLimits
     from waypost.relay.delivery.drafts import Draft
     from waypost.relay.delivery.endpoints import Endpoint
+    from waypost.relay.delivery.signals import SignalHandler
+    from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
     from waypost.relay.errors import (
         DataDirInUse,
         DataDirUnusable,
@@ -46,9 +77,12 @@ if TYPE_CHECKING:
         RulesFileBroken,
         UnknownEndpoint,
     )
+    from waypost.relay.inspection.dead_letters import DeadLetter
+    from waypost.relay.inspection.stats import RelayMetrics
     from waypost.relay.relay import Relay
     from waypost.wire.envelopes import Envelope
     from waypost.wire.errors import RequestRejected, RequestTimedOut
+    from waypost.wire.frames import QueueFull, QueueStatus
     from waypost.wire.payloads import (
         Attachment,
         ChannelType,
@@ -62,12 +96,25 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "waypost.client.guard": ("MessagingGuard",),
-    "waypost.policy.access": ("AccessRule",),
-    "waypost.policy.backpressure": ("BackpressureConfig", "check_backpressure"),
-    "waypost.policy.breakers": ("CircuitBreakerConfig", "CircuitBreakers"),
+    "waypost.policy.access": ("AccessResult", "AccessRule"),
+    "waypost.policy.backpressure": (
+        "DEFAULT_BP_CONFIG",
+        "BackpressureConfig",
+        "BackpressureResult",
+        "check_backpressure",
+    ),
+    "waypost.policy.breakers": (
+        "DEFAULT_CB_CONFIG",
+        "CircuitBreakerConfig",
+        "CircuitBreakerResult",
+        "CircuitBreakers",
+        "CircuitBreakerState",
+        "CircuitState",
+    ),
     "waypost.policy.budgets": (
         "Budget",
         "BudgetCut",
+        "BudgetResult",
         "create_default_budget",
         "enforce_budget",
     ),
@@ -80,14 +127,28 @@ _NAMES_BY_MODULE = {
         "InvalidSubject",
         "WaypostError",
     ),
-    "waypost.policy.guard": ("load_messaging_guard_config",),
-    "waypost.policy.rate_limits": ("RateLimitConfig", "check_rate_limit", "resolve_limit"),
+    "waypost.policy.guard": (
+        "GuardRejectionReason",
+        "GuardResult",
+        "MessagingGuardConfig",
+        "load_messaging_guard_config",
+    ),
+    "waypost.policy.rate_limits": (
+        "DEFAULT_RATE_LIMIT_CONFIG",
+        "RateLimitConfig",
+        "RateLimitResult",
+        "check_rate_limit",
+        "resolve_limit",
+    ),
+    "waypost.policy.reasons": ("Reason",),
     "waypost.policy.redelivery": ("RedeliveryConfig",),
-    "waypost.policy.settings": ("HousekeepingConfig", "Settings"),
+    "waypost.policy.settings": ("HousekeepingConfig", "ReliabilityConfig", "Settings"),
     "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
     "waypost.policy.tiers": ("QosConfig", "TierLimits"),
-    "waypost.policy.reasons": ("Reason",),
     "waypost.relay.delivery.drafts": ("Draft",),
+    "waypost.relay.delivery.endpoints": ("Endpoint",),
+    "waypost.relay.delivery.signals": ("SignalHandler",),
+    "waypost.relay.delivery.subscriptions": ("MessageHandler", "SubscriptionInfo"),
     "waypost.relay.errors": (
         "DataDirInUse",
         "DataDirUnusable",
@@ -98,10 +159,12 @@ _NAMES_BY_MODULE = {
         "RulesFileBroken",
         "UnknownEndpoint",
     ),
+    "waypost.relay.inspection.dead_letters": ("DeadLetter",),
+    "waypost.relay.inspection.stats": ("RelayMetrics",),
     "waypost.relay.relay": ("Relay",),
-    "waypost.relay.delivery.endpoints": ("Endpoint",),
     "waypost.wire.envelopes": ("Envelope",),
     "waypost.wire.errors": ("RequestRejected", "RequestTimedOut"),
+    "waypost.wire.frames": ("QueueFull", "QueueStatus"),
     "waypost.wire.payloads": (
         "Attachment",
         "ChannelType",

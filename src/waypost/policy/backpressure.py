@@ -22,6 +22,9 @@ class BackpressureConfig(
     pressure_warning_at: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
 
 
+DEFAULT_BP_CONFIG = BackpressureConfig()
+
+
 class BackpressureResult(msgspec.Struct, frozen=True, gc=False):
     """`pressure` is the share of the mailbox in use, 0.0 to 1.0."""
 
@@ -31,7 +34,9 @@ class BackpressureResult(msgspec.Struct, frozen=True, gc=False):
     reason: str | None = None
 
 
-def check_backpressure(current_size: int, config: BackpressureConfig) -> BackpressureResult:
+def check_backpressure(
+    current_size: int, config: BackpressureConfig = DEFAULT_BP_CONFIG
+) -> BackpressureResult:
     """Return whether a mailbox with `current_size` messages accepts one more."""
     if not config.enabled:
         return BackpressureResult(True, current_size, 0.0)

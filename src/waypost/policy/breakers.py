@@ -13,12 +13,14 @@ This module does not know what a failure is. Its state does not survive a restar
 restart is often the repair.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from waypost.policy.bounds import number_max
+from waypost.policy.errors import InvalidSettings
 from waypost.policy.rate_limits import PositiveInt
 
 
@@ -70,6 +72,9 @@ class CircuitBreakerConfig(
     success_to_close: PositiveInt = 2
 
 
+DEFAULT_CB_CONFIG = CircuitBreakerConfig()
+
+
 class CircuitBreakerState(msgspec.Struct):
     """One breaker. `opened_at` and `touched_at` are ms; `opened_at` is None while CLOSED."""
 
@@ -111,7 +116,7 @@ class CircuitBreakers:
     def __init__(
         self, config: CircuitBreakerConfig | None = None, idle_ms: int = NEVER_IDLE_MS
     ) -> None:
-        self.config = config or CircuitBreakerConfig()
+        self.config = config or DEFAULT_CB_CONFIG
         self.idle_ms = idle_ms
         self._breakers: dict[str, CircuitBreakerState] = {}
 
@@ -207,10 +212,22 @@ class CircuitBreakers:
             return None
         return self._move(endpoint, breaker, Occasion.RESET, breaker.touched_at)
 
-    def update_config(self, config: CircuitBreakerConfig, idle_ms: int = NEVER_IDLE_MS) -> None:
-        """Use `config` from now on; states do not change."""
-        self.config = config
-        self.idle_ms = idle_ms
+    def update_config(
+        self,
+        config: CircuitBreakerConfig | Mapping[str, object] | None = None,
+        idle_ms: int | None = None,
+        **changes: object,
+    ) -> None:
+        """Change the configuration from now on; states do not change.
+
+        A `CircuitBreakerConfig` replaces the whole of it. A mapping or keywords, by field name,
+        change only what they name. Raises `InvalidSettings`, and then changes nothing.
+        """
+        if isinstance(config, CircuitBreakerConfig):
+            self.config = _changed(config, changes)
+        else:
+            self.config = _changed(self.config, {**(config or {}), **changes})
+        self.idle_ms = self.idle_ms if idle_ms is None else idle_ms
 
     def sweep(self, now_ms: int, idle_ms: int) -> list[Transition]:
         """Forget breakers that are idle for `idle_ms` and past their cooldown.
@@ -253,3 +270,14 @@ class CircuitBreakers:
         elif after is CLOSED:
             del self._breakers[endpoint]
         return Transition(endpoint, before, after, occasion)
+
+
+def _changed(config: CircuitBreakerConfig, changes: Mapping[str, Any]) -> CircuitBreakerConfig:
+    """Return `config` with other values of some fields, all of them checked."""
+    if not changes:
+        return config
+    try:
+        changed = msgspec.structs.replace(config, **changes)
+        return msgspec.convert(msgspec.to_builtins(changed), CircuitBreakerConfig)
+    except (TypeError, msgspec.ValidationError) as problem:
+        raise InvalidSettings(f"invalid settings of circuit breakers: {problem}") from None

@@ -32,6 +32,9 @@ class RateLimitConfig(
     per_sender_overrides: dict[str, PositiveInt] = {}
 
 
+DEFAULT_RATE_LIMIT_CONFIG = RateLimitConfig()
+
+
 class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
     """The decision; `current_count` and `limit` are None if rate limits are off."""
 
@@ -41,7 +44,9 @@ class RateLimitResult(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
 
 
-def check_rate_limit(sender: str, count_in_window: int, config: RateLimitConfig) -> RateLimitResult:
+def check_rate_limit(
+    sender: str, count_in_window: int, config: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG
+) -> RateLimitResult:
     """Return whether `sender`, with `count_in_window` publishes, may publish again."""
     if not config.enabled:
         return RateLimitResult(True)
@@ -56,7 +61,7 @@ def check_rate_limit(sender: str, count_in_window: int, config: RateLimitConfig)
     )
 
 
-def resolve_limit(sender: str, config: RateLimitConfig) -> int:
+def resolve_limit(sender: str, config: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG) -> int:
     """Return the limit of `sender`: that of the longest override that is a prefix of it."""
     best, limit = -1, config.max_per_window
     for prefix, override in config.per_sender_overrides.items():

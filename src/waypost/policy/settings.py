@@ -10,17 +10,17 @@ This module does not know where settings come from or when they change.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
-from waypost.policy.backpressure import BackpressureConfig
+from waypost.policy.backpressure import DEFAULT_BP_CONFIG, BackpressureConfig
 from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
-from waypost.policy.breakers import CircuitBreakerConfig
+from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.names import NamesConfig
-from waypost.policy.rate_limits import PositiveInt, RateLimitConfig
+from waypost.policy.rate_limits import DEFAULT_RATE_LIMIT_CONFIG, PositiveInt, RateLimitConfig
 from waypost.policy.redelivery import RedeliveryConfig
 from waypost.policy.setting_keys import KeyTree, find_unknown_key, keys_of
 from waypost.policy.signal_limits import SignalsConfig
@@ -47,6 +47,16 @@ class HousekeepingConfig(
     segment_max_age_ms: PositiveInt = 3_600_000
 
 
+class ReliabilityConfig(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Rate limit, circuit breakers and backpressure: the object `reliability` of `config.json`."""
+
+    rate_limit: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG
+    circuit_breaker: CircuitBreakerConfig = DEFAULT_CB_CONFIG
+    backpressure: BackpressureConfig = DEFAULT_BP_CONFIG
+
+
 class Settings(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -62,14 +72,32 @@ class Settings(
     pattern_senders: Literal["all", "authenticated", "none"] = "all"
     max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0
     watch_files: bool = True
-    rate_limit: RateLimitConfig = RateLimitConfig()
-    circuit_breaker: CircuitBreakerConfig = CircuitBreakerConfig()
-    backpressure: BackpressureConfig = BackpressureConfig()
+    rate_limit: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG
+    circuit_breaker: CircuitBreakerConfig = DEFAULT_CB_CONFIG
+    backpressure: BackpressureConfig = DEFAULT_BP_CONFIG
     qos: QosConfig = QosConfig()
     redelivery: RedeliveryConfig = RedeliveryConfig()
     names: NamesConfig = NamesConfig()
     signals: SignalsConfig = SignalsConfig()
     housekeeping: HousekeepingConfig = HousekeepingConfig()
+
+    @property
+    def reliability(self) -> ReliabilityConfig:
+        """Return the groups that `config.json` nests in `reliability`."""
+        return ReliabilityConfig(
+            rate_limit=self.rate_limit,
+            circuit_breaker=self.circuit_breaker,
+            backpressure=self.backpressure,
+        )
+
+    def with_reliability(self, config: ReliabilityConfig) -> Self:
+        """Return these settings with the three groups of `config`."""
+        return msgspec.structs.replace(
+            self,
+            rate_limit=config.rate_limit,
+            circuit_breaker=config.circuit_breaker,
+            backpressure=config.backpressure,
+        )
 
 
 def validate_settings(settings: Settings) -> Settings:
@@ -124,8 +152,8 @@ _KEYS = _config_keys()
 def to_config_document(settings: Settings) -> dict[str, Any]:
     """`settings` in the shape of `config.json`."""
     flat: dict[str, Any] = msgspec.to_builtins(settings)
-    reliability = {name: flat.pop(name) for name in RELIABILITY}
-    return {**flat, "reliability": reliability}
+    kept = {name: value for name, value in flat.items() if name not in RELIABILITY}
+    return {**kept, "reliability": msgspec.to_builtins(settings.reliability)}
 
 
 def lint(settings: Settings) -> list[str]:

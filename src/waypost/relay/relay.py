@@ -29,7 +29,7 @@ from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.publish import storage_failed_result
 from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
-from waypost.relay.delivery.subscriptions import Handler, Subscription
+from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
 from waypost.relay.errors import RelayStopped
 from waypost.relay.inspection.dead_letters import (
     DeadLetter,
@@ -39,7 +39,7 @@ from waypost.relay.inspection.dead_letters import (
 )
 from waypost.relay.inspection.history import MessageHistory, describe_history
 from waypost.relay.inspection.inspector import Inspector
-from waypost.relay.inspection.stats import Metrics
+from waypost.relay.inspection.stats import RelayMetrics
 from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
@@ -210,7 +210,7 @@ class Relay:
             stop()
             self.unregister_endpoint(reply_to)
 
-    def subscribe(self, pattern: str, handler: Handler) -> Stop:
+    def subscribe(self, pattern: str, handler: MessageHandler) -> Stop:
         """Call `handler(envelope)` for each message to an endpoint that matches `pattern`.
 
         The handler may be sync or async. Pending messages are handled first. Return a function
@@ -223,7 +223,7 @@ class Relay:
                 runtime.handlers.wake(mailbox.subject)
         return stop
 
-    def list_subscriptions(self) -> list[Subscription]:
+    def list_subscriptions(self) -> list[SubscriptionInfo]:
         """Return patterns with a handler, then patterns of an earlier run without one."""
         return self._runtime.subscriptions.listing()
 
@@ -362,7 +362,7 @@ class Relay:
         await self._runtime.ledger.sync()
         return count
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> RelayMetrics:
         """Return statistics and problems of the whole relay."""
         return self._runtime.inspector.metrics()
 

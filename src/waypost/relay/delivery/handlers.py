@@ -10,7 +10,7 @@ import logging
 
 from waypost.policy.bounds import handler_claim_max_messages
 from waypost.relay.delivery.claims import Claims
-from waypost.relay.delivery.subscriptions import Handler, Subscriptions
+from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError, RelayStopped
 from waypost.relay.state.ledger import Ledger
@@ -104,7 +104,7 @@ class HandlerRunner:
             self._transitions.release(message, reason, uncounted=True)
 
     async def _handle(
-        self, mailbox: Mailbox, message: Message, handlers: tuple[Handler, ...]
+        self, mailbox: Mailbox, message: Message, handlers: tuple[MessageHandler, ...]
     ) -> None:
         problems = []
         for handler in handlers:

@@ -30,12 +30,12 @@ from waypost.wire.identifiers import UlidFactory
 
 log = logging.getLogger("waypost.relay")
 
-Handler = Callable[[Envelope], Awaitable[object] | object]
+MessageHandler = Callable[[Envelope], Awaitable[object] | object]
 
 _PAUSE_FACTOR = 9
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class SubscriptionInfo(msgspec.Struct, frozen=True):
     """A subscribed pattern; `live` if it has a handler now. `id` is a ULID."""
 
     id: str
@@ -50,16 +50,16 @@ class Subscriptions:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._make_id = UlidFactory(secrets.token_bytes).make
-        self._index: SubjectIndex[Handler] = SubjectIndex()
-        self._live: dict[int, Subscription] = {}
-        self._cache: dict[str, tuple[Handler, ...]] = {}
+        self._index: SubjectIndex[MessageHandler] = SubjectIndex()
+        self._live: dict[int, SubscriptionInfo] = {}
+        self._cache: dict[str, tuple[MessageHandler, ...]] = {}
         self._previous = self._read()
         self._unsaved = False
         self._next_save: asyncio.Handle | None = None
         self._saving: asyncio.Future[None] | None = None
 
     def add(
-        self, pattern: str, handler: Handler, at_us: int, *, listed: bool = True
+        self, pattern: str, handler: MessageHandler, at_us: int, *, listed: bool = True
     ) -> Callable[[], None]:
         """Add a handler; return a function that removes it. Unless `listed`, it is not in the file.
 
@@ -72,7 +72,7 @@ class Subscriptions:
         self._cache.clear()
         if listed:
             identifier = self._make_id(at_us // 1000)
-            self._live[ticket] = Subscription(identifier, pattern, instant(at_us))
+            self._live[ticket] = SubscriptionInfo(identifier, pattern, instant(at_us))
             self._changed()
 
         def stop() -> None:
@@ -84,7 +84,7 @@ class Subscriptions:
 
         return stop
 
-    def handlers(self, endpoint: str) -> tuple[Handler, ...]:
+    def handlers(self, endpoint: str) -> tuple[MessageHandler, ...]:
         """Return the handlers whose pattern matches `endpoint`."""
         if not self._index:
             return ()
@@ -97,7 +97,7 @@ class Subscriptions:
         """Drop the cached handlers of an unregistered endpoint."""
         self._cache.pop(endpoint, None)
 
-    def listing(self) -> list[Subscription]:
+    def listing(self) -> list[SubscriptionInfo]:
         """Return live subscriptions, then patterns of an earlier run without a handler."""
         live = list(self._live.values())
         taken = {subscription.pattern for subscription in live}
@@ -141,11 +141,11 @@ class Subscriptions:
             pause = _PAUSE_FACTOR * (time.monotonic() - begun)
             self._next_save = asyncio.get_running_loop().call_later(pause, self.save)
 
-    def _write(self, listing: list[Subscription]) -> None:
+    def _write(self, listing: list[SubscriptionInfo]) -> None:
         content = msgspec.json.encode([_to_json(one) for one in listing])
         replace_file(self._path, msgspec.json.format(content, indent=2) + b"\n")
 
-    def _read(self) -> dict[str, Subscription]:
+    def _read(self) -> dict[str, SubscriptionInfo]:
         """Read the patterns of an earlier run; ignore an unreadable file."""
         try:
             content = read_file(self._path, subscriptions_file_max_bytes)
@@ -154,10 +154,10 @@ class Subscriptions:
             return {}
         return {one.pattern: self._without_handler(one) for one in kept[:subscriptions_max]}
 
-    def _without_handler(self, one: "_Remembered") -> Subscription:
+    def _without_handler(self, one: "_Remembered") -> SubscriptionInfo:
         """Return a pattern of an earlier run, with a new id if it was written without one."""
         identifier = one.id or self._make_id(max(0, int(one.created_at.timestamp() * 1000)))
-        return Subscription(identifier, one.pattern, one.created_at, live=False)
+        return SubscriptionInfo(identifier, one.pattern, one.created_at, live=False)
 
 
 class _Remembered(msgspec.Struct):
@@ -166,7 +166,7 @@ class _Remembered(msgspec.Struct):
     id: str = ""
 
 
-def _to_json(subscription: Subscription) -> dict[str, object]:
+def _to_json(subscription: SubscriptionInfo) -> dict[str, object]:
     return {
         "id": subscription.id,
         "pattern": subscription.pattern,

@@ -38,7 +38,7 @@ from waypost.relay.inspection.stats import (
     JournalStatus,
     MailboxCounts,
     MailboxStats,
-    Metrics,
+    RelayMetrics,
     Totals,
     add_up,
     count_mailbox,
@@ -112,7 +112,7 @@ class Inspector:
         """The number of senders with a rate window."""
         return len(self._state.windows)
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> RelayMetrics:
         """Return statistics and problems of the whole relay.
 
         Visits all mailboxes at once: with very many of them, await `survey` on a busy event loop.
@@ -121,7 +121,7 @@ class Inspector:
             list(mailbox_stats(self._state, self._settings.current)), self.totals()
         )
 
-    async def survey(self, fullest: int) -> Metrics:
+    async def survey(self, fullest: int) -> RelayMetrics:
         """Return the same, but of the mailboxes only the `fullest`; by name among equals.
 
         The event loop gets its turn in between: the figures are of about one moment.
@@ -140,11 +140,11 @@ class Inspector:
             await asyncio.sleep(0)
         return self._metrics(shown, totals)
 
-    def _metrics(self, endpoints: list[MailboxStats], totals: Totals) -> Metrics:
+    def _metrics(self, endpoints: list[MailboxStats], totals: Totals) -> RelayMetrics:
         state, journal, settings = self._state, self.journal(), self._settings.current
         by_status = {"pending": totals.pending, "leased": totals.leased, "dead": totals.dead}
         counts = state.counts.items()
-        return Metrics(
+        return RelayMetrics(
             seq=journal.seq,
             commits=journal.commits,
             total_messages=sum(by_status.values()),

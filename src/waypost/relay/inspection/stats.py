@@ -68,7 +68,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     full_because: str = ""
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class RelayMetrics(msgspec.Struct, frozen=True):
     """`by_status` counts the messages held now; `events` counts since the relay was opened."""
 
     seq: int
