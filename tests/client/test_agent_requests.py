@@ -1,6 +1,7 @@
 """Requests of the asyncio client: replies, timeouts, and the guard."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,12 @@ import pytest
 from tests.client.conftest import Dial
 from tests.eventually import eventually
 from tests.harness.listening_relay import ListeningRelay
+from waypost import (
+    CircuitState,
+    GuardRejectionReason,
+    MessagingGuardConfig,
+    load_messaging_guard_config,
+)
 from waypost.client import (
     Agent,
     ReceiveTimedOut,
@@ -16,7 +23,6 @@ from waypost.client import (
     RequestTimedOut,
     WrongReceiveMode,
 )
-from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig
 
 
 @pytest.fixture
@@ -70,6 +76,59 @@ async def test_the_guard_limits_the_rate_of_requests(dial: Dial) -> None:
             await ann.request("agent.bob", "?")
     assert raised.value.reason is GuardRejectionReason.RATE_LIMITED
     assert 0 < raised.value.retry_after_ms <= guard.rate_limit_window_ms
+
+
+@pytest.mark.usefixtures("echo")
+async def test_the_error_states_the_default_limit_and_the_setting_that_changes_it(
+    ann: Agent,
+) -> None:
+    for _ in range(10):
+        await ann.request("agent.bob", "?")
+    with pytest.raises(RequestBlocked, match=r"at most 10 requests of one agent in 60 s") as raised:
+        await ann.request("agent.bob", "?")
+    assert "rate_limit_per_window" in str(raised.value)
+    assert "AGENT_RATE_LIMIT_PER_MIN" in str(raised.value)
+
+
+async def test_the_error_of_an_open_circuit_states_its_settings(dial: Dial) -> None:
+    async with dial("agent.ann", guard=MessagingGuardConfig(failure_threshold=1)) as ann:
+        with pytest.raises(RequestTimedOut):
+            await ann.request("agent.down", "?", timeout=0.02)
+        with pytest.raises(RequestBlocked, match=r"after 1 failure in a row, for 30 s") as raised:
+            await ann.request("agent.down", "?")
+    assert "failure_threshold" in str(raised.value)
+    assert "AGENT_CB_FAILURE_THRESHOLD" in str(raised.value)
+
+
+async def test_the_guard_of_an_agent_can_be_read_and_reset(dial: Dial) -> None:
+    async with dial("agent.ann", guard=MessagingGuardConfig(failure_threshold=1)) as ann:
+        with pytest.raises(RequestTimedOut):
+            await ann.request("agent.down", "?", timeout=0.02)
+        with pytest.raises(RequestBlocked):
+            await ann.request("agent.down", "?")
+        assert ann.guard.get_circuit_states() == {"agent.down": CircuitState.OPEN}
+        assert ann.guard.calls_in_window("agent.ann") == 1
+        assert ann.guard.counters()["circuit_open_rejections"] == 1
+        ann.guard.reset_circuit("agent.down")
+        with pytest.raises(RequestTimedOut):
+            await ann.request("agent.down", "?", timeout=0.02)
+        ann.guard.reset_all()
+        assert ann.guard.get_circuit_states() == {}
+        assert ann.guard.calls_in_window("agent.ann") == 0
+
+
+async def test_the_client_reads_the_variables_of_the_environment_when_asked(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_RATE_LIMIT_PER_MIN", "1")
+    asked = load_messaging_guard_config(os.environ)
+    async with dial("agent.ann", guard=asked) as limited, dial("agent.bob") as other:
+        assert limited.guard.config.rate_limit_per_window == 1
+        assert other.guard.config.rate_limit_per_window == 10
+        with pytest.raises(RequestTimedOut):
+            await limited.request("agent.down", "?", timeout=0.02)
+        with pytest.raises(RequestBlocked, match="at most 1 request of one agent in 60 s"):
+            await limited.request("agent.down", "?")
 
 
 async def test_failing_requests_open_the_circuit_to_that_agent_only(

@@ -88,8 +88,8 @@ async def running_model(
     guard: MessagingGuard | None = None,
 ) -> AsyncIterator[Model]:
     """Run a model and its MCP server in this process until the block ends."""
-    connection = McpConnection(url, identity, operator_token=operator_token)
-    async with connection, connected(Client(build_server(connection, guard))) as model:
+    connection = McpConnection(url, identity, operator_token=operator_token, guard=guard)
+    async with connection, connected(Client(build_server(connection))) as model:
         yield model
 
 

@@ -177,15 +177,11 @@ async def test_one_message_reaches_every_agent_under_a_pattern(
 
 async def test_repeated_timeouts_open_the_circuit(new_model: NewModel) -> None:
     limits = MessagingGuardConfig(failure_threshold=1, reset_timeout_ms=60_000)
-    guard = MessagingGuard(limits)
-    try:
-        async with new_model("agent.ann", guard=guard) as ann:
-            ask = {"subject": "agent.bob", "payload": "there?", "timeout_seconds": 0.2}
-            await ann.call_error("relay_send_and_wait", **ask)
-            output = await ann.call_error("relay_send_and_wait", **ask)
-    finally:
-        guard.stop()
-    assert "Not sent (circuit_open)" in output
+    async with new_model("agent.ann", guard=MessagingGuard(limits)) as ann:
+        ask = {"subject": "agent.bob", "payload": "there?", "timeout_seconds": 0.2}
+        await ann.call_error("relay_send_and_wait", **ask)
+        output = await ann.call_error("relay_send_and_wait", **ask)
+    assert "Not sent (circuit_open: its circuit opens after 1 failure in a row" in output
     assert "Wait 60 seconds" in output or "Wait 59 seconds" in output
 
 

@@ -24,7 +24,7 @@ from waypost.mcp.instructions import (
 from waypost.mcp.rendering import TIER_TEXTS
 from waypost.policy.budgets import create_default_budget, overdrawn
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
-from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig, limit_of
 from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, Tier
 from waypost.wire.results import Rejection
@@ -90,8 +90,9 @@ def test_a_quota_rejection_shows_only_its_reason() -> None:
 
 @pytest.mark.parametrize("reason", GuardRejectionReason)
 def test_a_blocked_request_gets_an_instruction(reason: GuardRejectionReason) -> None:
-    output = guard_rejection(reason, 2000)
+    output = guard_rejection(reason, 2000, limit_of(reason, MessagingGuardConfig()))
     assert "Wait 2 seconds" in output
+    assert "AGENT_" in output
     assert "relay_send" in output
 
 

@@ -1,14 +1,11 @@
 """The messaging guard's decisions: the circuit of the recipient first, then the sender's rate."""
 
 from itertools import count
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.breakers import CircuitState, Occasion, Transition
-from waypost.policy.errors import InvalidSettings
 from waypost.policy.guard import (
     BREAKER_IDLE_MS,
     SWEEP_INTERVAL_MS,
@@ -17,7 +14,6 @@ from waypost.policy.guard import (
     GuardResult,
     MessagingGuardConfig,
     Swept,
-    load_messaging_guard_config,
 )
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
@@ -352,49 +348,3 @@ def test_the_sweep_releases_the_slot_of_a_probe_without_an_outcome() -> None:
     assert policy.sweep(later).probes == 1
     assert policy.circuit_state("target-1", later)[0] is HALF_OPEN
     assert [ask(policy, later).allowed for _ in range(3)] == [True, False, False]
-
-
-# --- Configuration -------------------------------------------------------------------------------
-
-VARIABLES = {
-    "AGENT_CB_FAILURE_THRESHOLD": "failure_threshold",
-    "AGENT_CB_RESET_TIMEOUT_MS": "reset_timeout_ms",
-    "AGENT_CB_SUCCESS_THRESHOLD": "success_threshold",
-    "AGENT_RATE_LIMIT_PER_MIN": "rate_limit_per_window",
-}
-
-
-def test_the_defaults() -> None:
-    assert load_messaging_guard_config({}) == MessagingGuardConfig(
-        failure_threshold=5,
-        reset_timeout_ms=30_000,
-        success_threshold=2,
-        rate_limit_per_window=10,
-        rate_limit_window_ms=60_000,
-    )
-
-
-@pytest.mark.parametrize(("variable", "field"), VARIABLES.items())
-def test_a_variable_sets_its_field_and_no_other(variable: str, field: str) -> None:
-    loaded = load_messaging_guard_config({variable: " 77 ", "UNRELATED": "5"})
-    assert loaded == MessagingGuardConfig(**{field: 77})
-
-
-@pytest.mark.parametrize("variable", VARIABLES)
-@pytest.mark.parametrize(
-    "value",
-    ["", " ", "0", "-5", "abc", "2.5", "1e3", "10abc", "NaN", "1_000", "٣", "²", "9" * 5000],
-)
-def test_a_value_that_makes_no_sense_falls_back_to_the_default(variable: str, value: str) -> None:
-    assert load_messaging_guard_config({variable: value}) == MessagingGuardConfig()
-
-
-def test_one_bad_variable_does_not_affect_the_others() -> None:
-    env = {"AGENT_CB_FAILURE_THRESHOLD": "no", "AGENT_RATE_LIMIT_PER_MIN": "3"}
-    assert load_messaging_guard_config(env) == MessagingGuardConfig(rate_limit_per_window=3)
-
-
-@pytest.mark.parametrize("value", [0, -1, 2.5, "5", None, True])
-def test_a_configuration_made_in_python_is_validated(value: Any) -> None:
-    with pytest.raises(InvalidSettings, match="reset_timeout_ms"):
-        MessagingGuardConfig(reset_timeout_ms=value)

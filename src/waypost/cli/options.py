@@ -8,6 +8,7 @@ Rule 3  Invalid input is a usage error: exit code 2.
 
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -16,11 +17,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from waypost.policy.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from waypost.policy.guard import MessagingGuardConfig
 
 DEFAULT_DATA_DIR = Path("waypost-data")
 DEFAULT_URL = "http://127.0.0.1:7171"
@@ -154,6 +158,15 @@ def require_modules(purpose: str, modules: Iterable[str], extra: str) -> None:
             err=True,
         )
         raise typer.Exit(1)
+
+
+def guard_limits() -> "MessagingGuardConfig":
+    """Return the limits of requests from the variables AGENT_*; note invalid values on stderr."""
+    from waypost.policy.guard import invalid_guard_variables, load_messaging_guard_config
+
+    for problem in invalid_guard_variables(os.environ):
+        typer.echo(f"waypost: {problem}", err=True)
+    return load_messaging_guard_config(os.environ)
 
 
 def read_payload(argument: str) -> object:

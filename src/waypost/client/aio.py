@@ -18,6 +18,7 @@ from typing import Any
 from waypost.client.address import Address, parse_address
 from waypost.client.connection import RelayConnection
 from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
+from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
 from waypost.client.message import Message, Outgoing, open_payload
 from waypost.client.options import ClientOptions
@@ -100,6 +101,11 @@ class Agent:
     def queue_status(self) -> int | None:
         """Return how many messages were stored when the agent last connected; None if unknown."""
         return self._connection.stored_count
+
+    @property
+    def guard(self) -> MessagingGuard:
+        """Return the guard of this agent's requests: its limits, state, counters and resets."""
+        return self._connection.requests.guard
 
     # Sending
 

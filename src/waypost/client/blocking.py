@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from waypost.client import aio
 from waypost.client.address import parse_address
 from waypost.client.errors import AgentClosed, ClientError
+from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
 from waypost.client.message import Message as AsyncMessage
 from waypost.client.message import Outgoing, Received
@@ -123,6 +124,11 @@ class Agent:
     def blocked_count(self) -> int:
         """Return how many messages and signals the block list has dropped."""
         return self._inner.blocked_count
+
+    @property
+    def guard(self) -> MessagingGuard:
+        """Return the guard of this agent's requests, which is thread-safe."""
+        return self._thread.call(_on_loop(lambda: self._inner.guard))
 
     # Sending
 

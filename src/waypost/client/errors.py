@@ -21,7 +21,7 @@ A rejected message raises nothing: its rejections are in the `PublishResult`.
 """
 
 from waypost.policy.errors import InvalidMessage, WaypostError
-from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig, limit_of
 from waypost.wire import errors, frames
 
 
@@ -92,9 +92,18 @@ class DeliveryTimedOut(ClientError, TimeoutError):
 class RequestBlocked(ClientError):
     """The guard blocked the request before it was sent; retry after `retry_after_ms`."""
 
-    def __init__(self, subject: str, reason: GuardRejectionReason, retry_after_ms: int) -> None:
+    def __init__(
+        self,
+        subject: str,
+        reason: GuardRejectionReason,
+        retry_after_ms: int,
+        limits: MessagingGuardConfig,
+    ) -> None:
+        limit = limit_of(reason, limits)
         super().__init__(
-            f"request to {subject} blocked by the guard: {reason}; retry in {retry_after_ms} ms"
+            f"request to {subject} blocked by the guard: {reason}: {limit.text}; retry in"
+            f" {retry_after_ms} ms, or change {limit.field} in ClientOptions.guard"
+            f" ({limit.variable} for commands)"
         )
         self.reason = reason
         self.retry_after_ms = retry_after_ms

@@ -73,6 +73,11 @@ class MessagingGuard:
         )
         self._sweeper.start()
 
+    @property
+    def config(self) -> MessagingGuardConfig:
+        """Return the limits of this guard."""
+        return self._policy.config
+
     def check(self, from_agent: str, to_agent: str) -> GuardResult:
         """Return whether `from_agent` may call `to_agent` now; count the call if so."""
         with self._lock:
@@ -104,6 +109,20 @@ class MessagingGuard:
             self._count(moved)
         _report(moved)
         return state
+
+    def get_circuit_states(self) -> dict[str, CircuitState]:
+        """Return the states of all circuits that are not closed, by agent."""
+        with self._lock:
+            states, moves = self._policy.circuit_states(self._now_ms())
+            self._count(*moves)
+        for moved in moves:
+            _report(moved)
+        return states
+
+    def calls_in_window(self, from_agent: str) -> int:
+        """Return how many calls of `from_agent` count now; `config` has the limit."""
+        with self._lock:
+            return self._policy.calls_in_window(from_agent, self._now_ms())
 
     def reset_circuit(self, to_agent: str) -> None:
         """Close the circuit to `to_agent`; do nothing for an unknown agent."""

@@ -47,7 +47,8 @@ class GuardedRequests:
         ready, message_id = self._operations.prepare(message)
         verdict = self.guard.check(self._subject, message.subject)
         if verdict.reason is not None:
-            raise RequestBlocked(message.subject, verdict.reason, verdict.retry_after_ms or 0)
+            wait_ms = verdict.retry_after_ms or 0
+            raise RequestBlocked(message.subject, verdict.reason, wait_ms, self._limits)
         replied = False
         try:
             reply = await self._exchange(ready, message_id, timeout_s)

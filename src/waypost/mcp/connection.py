@@ -17,6 +17,7 @@ from typing import Self
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
 from waypost.client.errors import OperationRejected
+from waypost.client.guard import MessagingGuard
 from waypost.client.http import tls_context
 from waypost.client.identity import Identity
 from waypost.client.options import ClientOptions
@@ -38,10 +39,21 @@ SYNC_TIMEOUT_S = 5.0
 
 
 class McpConnection:
-    """One agent at one relay. Use as `async with`; any number of calls may share it."""
+    """One agent at one relay. Use as `async with`; any number of calls may share it.
 
-    def __init__(self, url: str, identity: Identity, *, operator_token: str | None = None) -> None:
+    `guard` limits its requests; it is stopped with the connection.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity,
+        *,
+        operator_token: str | None = None,
+        guard: MessagingGuard | None = None,
+    ) -> None:
         self.identity = identity
+        self.guard = guard or MessagingGuard()
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
         self.url = self.api.url
@@ -66,6 +78,7 @@ class McpConnection:
         if self._agent is not None:
             await self._agent.close()
         await self.api.close()
+        self.guard.stop()
 
     @property
     def subject(self) -> str:

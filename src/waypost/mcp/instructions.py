@@ -17,7 +17,7 @@ from waypost.client.errors import (
 )
 from waypost.mcp.quoting import one_line, quoted_text
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
-from waypost.policy.guard import GuardRejectionReason
+from waypost.policy.guard import GuardLimit, GuardRejectionReason
 from waypost.policy.reasons import Reason
 from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT
 from waypost.wire.results import Rejection
@@ -143,10 +143,13 @@ def rejection_lines(rejected: Iterable[Rejection], retry_after_ms: int) -> list[
     return list(dict.fromkeys(lines))
 
 
-def guard_rejection(reason: GuardRejectionReason, retry_after_ms: int) -> str:
+def guard_rejection(reason: GuardRejectionReason, retry_after_ms: int, limit: GuardLimit) -> str:
     """Return the instruction for a request that this agent's own guard blocked."""
     instruction = GUARD_REJECTIONS[reason].format(wait=wait_text(retry_after_ms))
-    return f"Not sent ({reason.lower()}). {instruction}"
+    return (
+        f"Not sent ({reason.lower()}: {limit.text}). {instruction} The person you work for can"
+        f" change this limit: {limit.variable} in the environment of this program."
+    )
 
 
 def failure(problem: WaypostError) -> str:

@@ -1,12 +1,12 @@
-"""The MCP server: eight tools over one connection."""
+"""The MCP server: nine tools over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
-from waypost.client.guard import MessagingGuard
 from waypost.mcp.connection import McpConnection
+from waypost.mcp.tools.guard import GuardTools
 from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
 from waypost.mcp.tools.send import SendTools
@@ -38,8 +38,8 @@ their messages to you.
 """
 
 
-def build_server(connection: McpConnection, guard: MessagingGuard | None = None) -> MCPServer:
-    """Return a server whose tools act as the agent of `connection`; `guard` limits requests."""
+def build_server(connection: McpConnection) -> MCPServer:
+    """Return a server whose tools act as the agent of `connection`."""
     server = MCPServer(
         "waypost",
         title="Waypost",
@@ -47,9 +47,10 @@ def build_server(connection: McpConnection, guard: MessagingGuard | None = None)
         version=_version(),
         log_level="WARNING",
     )
-    send = SendTools(connection, guard or MessagingGuard())
+    send = SendTools(connection)
     inbox = InboxTools(connection)
     lookup = LookupTools(connection)
+    guard = GuardTools(connection)
     for tool, title, hints in (
         (send.relay_send, "Send a message", SEND),
         (send.relay_send_and_wait, "Send a request and wait for the answer", SEND),
@@ -59,6 +60,7 @@ def build_server(connection: McpConnection, guard: MessagingGuard | None = None)
         (lookup.relay_register_endpoint, "Create a mailbox", CREATE),
         (lookup.relay_status, "Relay status", LOOKUP),
         (lookup.relay_explain, "Message history", LOOKUP),
+        (guard.relay_reset_guard, "Reset the limits of requests", DELETE),
     ):
         server.add_tool(tool, title=title, description=_description(tool), annotations=hints)
     return server

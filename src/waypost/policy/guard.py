@@ -15,6 +15,7 @@ not go back.
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import assert_never
 
 import msgspec
 
@@ -74,6 +75,14 @@ class GuardResult(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
+class GuardLimit(msgspec.Struct, frozen=True):
+    """A limit in words, and the field and the variable of the environment that change it."""
+
+    text: str
+    field: str
+    variable: str
+
+
 class Swept(msgspec.Struct, frozen=True):
     """The number of idle senders and closed circuits that were forgotten, and of probes without an
     outcome whose slots were released."""
@@ -90,6 +99,33 @@ def load_messaging_guard_config(env: Mapping[str, str]) -> MessagingGuardConfig:
     """Return the configuration in `env`; missing and invalid values get the default."""
     asked = {field: _positive(env.get(name, "")) for name, field in _VARIABLES.items()}
     return MessagingGuardConfig(**{field: n for field, n in asked.items() if n is not None})
+
+
+def invalid_guard_variables(env: Mapping[str, str]) -> list[str]:
+    """Return a text for each variable in `env` with an invalid value; its default is used."""
+    defaults = MessagingGuardConfig()
+    return [
+        f"{name}={env[name]!r:.40} is not a whole number of 1 or more:"
+        f" {getattr(defaults, field)} is used"
+        for name, field in _VARIABLES.items()
+        if env.get(name, "").strip() and _positive(env[name]) is None
+    ]
+
+
+def limit_of(reason: GuardRejectionReason, config: MessagingGuardConfig) -> GuardLimit:
+    """Return the limit of `config` that caused a rejection."""
+    match reason:
+        case GuardRejectionReason.RATE_LIMITED:
+            calls, window_s = config.rate_limit_per_window, config.rate_limit_window_ms / 1000
+            text = f"at most {_counted(calls, 'request')} of one agent in {window_s:g} s"
+            return GuardLimit(text, "rate_limit_per_window", "AGENT_RATE_LIMIT_PER_MIN")
+        case GuardRejectionReason.CIRCUIT_OPEN:
+            failures = _counted(config.failure_threshold, "failure")
+            reset_s = config.reset_timeout_ms / 1000
+            text = f"its circuit opens after {failures} in a row, for {reset_s:g} s"
+            return GuardLimit(text, "failure_threshold", "AGENT_CB_FAILURE_THRESHOLD")
+        case _:
+            assert_never(reason)
 
 
 class GuardPolicy:
@@ -144,6 +180,21 @@ class GuardPolicy:
             self._circuits.release_probe(to_agent)
         return seen.state, seen.transition
 
+    def circuit_states(self, now_ms: int) -> tuple[dict[str, CircuitState], list[Transition]]:
+        """Return the states at `now_ms` of all circuits that are not closed, by agent."""
+        kept = self._circuits.get_states()
+        seen = {
+            agent: self.circuit_state(agent, now_ms)
+            for agent, circuit in kept.items()
+            if circuit.state is not CircuitState.CLOSED
+        }
+        states = {agent: state for agent, (state, _) in seen.items()}
+        return states, [moved for _, moved in seen.values() if moved is not None]
+
+    def calls_in_window(self, from_agent: str, now_ms: int) -> int:
+        """Return how many calls of `from_agent` count at `now_ms`."""
+        return self._windows.count(from_agent, now_ms, self.config.rate_limit_window_ms)
+
     def reset_circuit(self, to_agent: str) -> Transition | None:
         """Close the circuit of `to_agent`, and forget its failures."""
         return self._circuits.reset(to_agent)
@@ -182,3 +233,7 @@ def _positive(text: str) -> int | None:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
         return None
     return int(digits) or None
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,6 +8,7 @@ import typer
 from waypost.cli.options import (
     DEFAULT_URL,
     RelayChoice,
+    guard_limits,
     require_modules,
     with_agent_options,
 )
@@ -73,8 +74,12 @@ def mcp(
     """Run an MCP server that acts as an agent, for an assistant or an editor.
 
     The program starts this command and talks to it over stdin and stdout. It
-    gets eight tools: relay_send, relay_send_and_wait, relay_inbox, relay_ack,
-    relay_list_endpoints, relay_register_endpoint, relay_status, relay_explain.
+    gets nine tools: relay_send, relay_send_and_wait, relay_inbox, relay_ack,
+    relay_list_endpoints, relay_register_endpoint, relay_status, relay_explain,
+    relay_reset_guard. A guard limits relay_send_and_wait, with the variables
+    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
+
     Messages stay in the mailbox until they are acknowledged. Needs a served
     relay and the agent's keys. With the operator's token the tools show every
     endpoint and the history of every message; without it, the agent's own.
@@ -91,11 +96,13 @@ def mcp(
     url = choice.url or DEFAULT_URL
     token = None if operator_token_file is None else _token(url, operator_token_file)
     # Imported last: the SDK is slow to load, and errors above should appear at once.
+    from waypost.client.guard import MessagingGuard
     from waypost.mcp.connection import McpConnection
     from waypost.mcp.transport import parse_http, run
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
-    connection = McpConnection(url, identity, operator_token=token)
+    guard = MessagingGuard(guard_limits())
+    connection = McpConnection(url, identity, operator_token=token, guard=guard)
     run(connection, address, lambda url: _note(identity.subject, url))
 
 

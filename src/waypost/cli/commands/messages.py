@@ -9,6 +9,7 @@ import typer
 from waypost.cli.options import (
     JsonOption,
     RelayChoice,
+    guard_limits,
     parse_duration,
     read_payload,
     with_agent_options,
@@ -27,6 +28,14 @@ Recipient = Annotated[
 ]
 Payload = Annotated[
     str, typer.Argument(help="JSON or other text, '-' for stdin, or @FILE.", show_default=False)
+]
+Payloads = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PAYLOAD...",
+        help="JSON or other text, '-' for stdin, or @FILE; each is one request.",
+        show_default=False,
+    ),
 ]
 Sender = Annotated[
     str | None,
@@ -229,7 +238,7 @@ def listen(
 def request(
     choice: RelayChoice,
     subject: Annotated[str, typer.Argument(help="Recipient, for example agent.billing.")],
-    payload: Payload,
+    payloads: Payloads,
     sender: Sender = None,
     timeout: Annotated[
         float,
@@ -244,29 +253,35 @@ def request(
     time, with 3 if the request was rejected. Needs a served relay and the
     sender's keys.
 
+    Several payloads are sent one after another, each after the reply to the one
+    before; with --json each reply is one line. A guard limits them, with the
+    variables AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
+
     \b
     Examples:
       waypost request agent.sum '{"numbers": [1, 2]}' --sender agent.web
       waypost request agent.sum @question.json --key web.key --timeout 30
+      waypost request agent.echo one two three --sender agent.web
     """
-    content = read_payload(payload)
+    contents = [read_payload(payload) for payload in payloads]
     from waypost.cli.backend import open_remote
+    from waypost.cli.remote.agent import RequestOptions
     from waypost.cli.remote.agent import request as run
-    from waypost.cli.rendering import console, messages
-    from waypost.cli.results import SendReport
+    from waypost.cli.rendering.messages import note_confirmation
+    from waypost.cli.rendering.requests import RequestOutcomes
     from waypost.wire.outgoing import OutgoingMessage
 
     relay = open_remote(choice)
     identity = relay.credentials.require_identity(sender)
-    message = OutgoingMessage(subject, content)
-    reply = run(relay.url, identity, message, timeout, messages.note_confirmation)
-    if json:
-        console.print_json(reply)
-    elif isinstance(reply, SendReport):
-        messages.show_send_report(reply)
-    else:
-        messages.show_reply(reply)
-    if isinstance(reply, SendReport):
+    options = RequestOptions(timeout_s=timeout, limits=guard_limits())
+    outcomes = RequestOutcomes(len(contents), json=json)
+    asked = [OutgoingMessage(subject, content) for content in contents]
+    run(relay.url, identity, asked, options, outcomes.add, note_confirmation)
+    outcomes.show_summary()
+    if outcomes.failed:
+        raise typer.Exit(1)
+    if outcomes.rejected:
         raise typer.Exit(REJECTED)
 
 

@@ -7,7 +7,7 @@ Rule 2  A message is acknowledged after it was printed; otherwise it is pending 
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
 from typing import Any, Literal, TypeVar
 
@@ -26,7 +26,9 @@ from waypost.client.errors import (
     AlreadyConnected,
     DeliveryTimedOut,
     OperationRejected,
+    RequestBlocked,
     RequestRejected,
+    RequestTimedOut,
     SendTimedOut,
 )
 from waypost.client.http import HttpClient, RemoteError, tls_context
@@ -35,6 +37,7 @@ from waypost.client.message import Message
 from waypost.client.options import ClientOptions
 from waypost.policy.bounds import wait_max_s
 from waypost.policy.errors import AccessDenied
+from waypost.policy.guard import MessagingGuardConfig
 from waypost.policy.subjects import is_literal
 from waypost.wire.frames import DeliveryConfirm
 from waypost.wire.outgoing import OutgoingMessage
@@ -43,6 +46,8 @@ from waypost.wire.results import PublishResult
 T = TypeVar("T")
 Receive = Literal["push", "pull"]
 OnConfirmation = Callable[[Confirmation], None]
+RequestOutcome = ReceivedMessage | SendReport | RequestBlocked | RequestTimedOut
+"""A reply, the result of a rejected send, or why there is neither."""
 
 FETCH_WAIT_S = 20.0
 UNSEALABLE_DELAY_S = 60.0
@@ -108,43 +113,58 @@ def send_and_wait(
         ) from None
 
 
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The time to wait for each reply, and the limits of the guard."""
+
+    timeout_s: float
+    limits: MessagingGuardConfig
+
+
 def request(
     url: str,
     identity: Identity,
-    message: OutgoingMessage,
-    timeout_s: float,
+    messages: Iterable[OutgoingMessage],
+    options: RequestOptions,
+    on_outcome: Callable[[RequestOutcome], None],
     on_confirmation: OnConfirmation,
-) -> ReceivedMessage | SendReport:
-    """Send a request and return its reply, or the result of the send if it was rejected.
+) -> None:
+    """Send requests one after another, and pass the outcome of each to `on_outcome`.
 
-    Other messages are released with a delay, so that the reply does not queue behind them.
-    `on_confirmation` gets confirmations of other messages. Raises `RequestTimedOut`.
+    Other messages are released with a delay, so that a reply does not queue behind them.
+    `on_confirmation` gets confirmations of other messages.
     """
     confirmations: list[Confirmation] = []
-    reply: ReceivedMessage | SendReport | None = None
+    answered: set[str | None] = set()
 
-    async def act() -> ReceivedMessage | SendReport:
-        async with _connect(url, identity, "push", confirmations.append) as agent:
-            releasing = asyncio.create_task(_release_all(agent, min(timeout_s, wait_max_s)))
+    async def act() -> None:
+        async with _connect(url, identity, "push", confirmations.append, options.limits) as agent:
+            releasing = asyncio.create_task(_release_all(agent, min(options.timeout_s, wait_max_s)))
             try:
-                return _received(
-                    await agent.request(message.subject, message.payload, timeout=timeout_s)
-                )
-            except RequestRejected as problem:
-                return _send_report(message.subject, problem.result)
-            except AccessDenied as problem:
-                return _send_report(message.subject, access_denied(problem))
+                for message in messages:
+                    outcome = await _outcome(agent, message, options.timeout_s)
+                    if isinstance(outcome, ReceivedMessage):
+                        answered.add(outcome.parent)
+                    on_outcome(outcome)
             finally:
                 releasing.cancel()
 
     try:
-        reply = asyncio.run(act())
-        return reply
+        asyncio.run(act())
     finally:
-        request_id = reply.parent if isinstance(reply, ReceivedMessage) else None
         for one in confirmations:
-            if one.message_id != request_id:
+            if one.message_id not in answered:
                 on_confirmation(one)
+
+
+async def _outcome(agent: Agent, message: OutgoingMessage, timeout_s: float) -> RequestOutcome:
+    try:
+        return _received(await agent.request(message.subject, message.payload, timeout=timeout_s))
+    except RequestRejected as problem:
+        return _send_report(message.subject, problem.result)
+    except AccessDenied as problem:
+        return _send_report(message.subject, access_denied(problem))
+    except (RequestBlocked, RequestTimedOut) as problem:
+        return problem
 
 
 def listen(url: str, identity: Identity, options: ListenOptions, callbacks: ListenCallbacks) -> int:
@@ -183,11 +203,17 @@ async def _connect(
     identity: Identity,
     receive: Receive,
     on_confirmation: OnConfirmation | None = None,
+    limits: MessagingGuardConfig | None = None,
 ) -> AsyncIterator[Agent]:
     with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
     # What is pulled is only shown.
-    options = ClientOptions(receive=receive, release_unacked=True, tls=tls_context(url))
+    options = ClientOptions(
+        receive=receive,
+        release_unacked=True,
+        tls=tls_context(url),
+        guard=limits or MessagingGuardConfig(),
+    )
     agent = Agent(parse_address(url), identity, options)
     confirming: asyncio.Task[None] | None = None
     if on_confirmation is not None:  # before the first one can arrive

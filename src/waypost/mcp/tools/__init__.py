@@ -1,1 +1,1 @@
-"""The eight tools: arguments, structured results, and what each does."""
+"""The nine tools: arguments, structured results, and what each does."""

@@ -10,6 +10,7 @@ from waypost.mcp.instructions import failure
 from waypost.mcp.quoting import one_line, quoted, quoted_text
 from waypost.mcp.rendering import error, plural, success, with_instructions
 from waypost.mcp.tools import parameters
+from waypost.mcp.tools.guard import guard_lines, guard_status
 from waypost.mcp.tools.results import (
     AgentStatus,
     EndpointEntry,
@@ -120,7 +121,8 @@ class LookupTools:
 
     @with_instructions
     async def relay_status(self) -> Annotated[CallToolResult, AgentStatus]:
-        """Show your subject and relay, the connection, and your unread messages."""
+        """Show your subject and relay, the connection, your unread messages, and the limits of
+        relay_send_and_wait."""
         connection, problem = self._connection, ""
         stats: RelayStats | None = None
         try:
@@ -141,6 +143,7 @@ class LookupTools:
             unread_bytes=sum(one.size for one in unread),
             unacknowledged=[one.ref for one in connection.inbox.read()],
             is_complete=connection.is_connected and not connection.pauses_large,
+            guard=guard_status(connection.guard, connection.subject),
             numbers=None if stats is None else _relay_summary(stats),
         )
         return success("\n".join(_status_lines(facts)), facts)
@@ -230,6 +233,7 @@ def _status_lines(facts: AgentStatus) -> list[str]:
         ids = ", ".join(facts.unacknowledged[:10])
         count = plural(len(facts.unacknowledged), "message")
         lines.append(f"{count} read and not acknowledged: {ids}.")
+    lines += guard_lines(facts.guard)
     if facts.numbers is not None:
         counts = ", ".join(f"{count:,} {what}" for what, count in facts.numbers.messages.items())
         lines.append(

@@ -27,6 +27,10 @@ Recipient = Annotated[
     ),
 ]
 RequestRecipient = Annotated[Subject, Field(description="The agent to ask, such as agent.billing.")]
+ResetSubject = Annotated[
+    Subject | None,
+    Field(description="The agent whose circuit to close. Omit it to reset all limits."),
+]
 Payload = Annotated[
     str | int | float | bool | list[Any] | dict[str, Any] | None,
     Field(

@@ -76,6 +76,18 @@ class RelaySummary(BaseModel):
     problems: list[str]
 
 
+class GuardStatus(BaseModel):
+    """The limits of this agent's requests, and their use."""
+
+    requests: int = Field(description="Requests of this agent that count now.")
+    requests_max: int = Field(description="How many may count before one is blocked.")
+    window_seconds: float = Field(description="How long a request counts.")
+    circuits: dict[str, str] = Field(
+        description="Agents that failed to answer: OPEN blocks requests, HALF_OPEN allows one."
+    )
+    counters: dict[str, int] = Field(description="Changes of circuits, and blocked requests.")
+
+
 class AgentStatus(BaseModel):
     """The status of this agent and its relay."""
 
@@ -87,6 +99,7 @@ class AgentStatus(BaseModel):
     unread_bytes: int
     unacknowledged: list[str] = Field(description="Messages read and not acknowledged.")
     is_complete: bool = Field(description="False: more messages may wait at the relay.")
+    guard: GuardStatus
     numbers: RelaySummary | None = Field(description="Of the whole relay; for operators.")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 
-from waypost.client.guard import MessagingGuard, wall_clock_us
+from waypost.client.guard import wall_clock_us
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.inbox import CachedMessage
 from waypost.mcp.instructions import NO_SUCH_ENDPOINT, guard_rejection, rejection_lines, seconds
@@ -16,6 +16,7 @@ from waypost.mcp.rendering import error, message_block, plural, success, with_in
 from waypost.mcp.tools import parameters
 from waypost.mcp.tools.results import MailboxRejection, SendOutcome
 from waypost.policy.errors import AccessDenied, InvalidMessage
+from waypost.policy.guard import limit_of
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import matches_pattern
@@ -27,11 +28,11 @@ PROGRESS_EVERY_S = 5.0
 
 
 class SendTools:
-    """Tools that send as the agent of `connection`; `guard` limits requests."""
+    """Tools that send as the agent of `connection`, whose guard limits requests."""
 
-    def __init__(self, connection: McpConnection, guard: MessagingGuard) -> None:
+    def __init__(self, connection: McpConnection) -> None:
         self._connection = connection
-        self._guard = guard
+        self._guard = connection.guard
         self._ids = UlidFactory(os.urandom)
 
     @with_instructions
@@ -95,7 +96,8 @@ class SendTools:
         await self._connection.agent()
         verdict = self._guard.check(self._connection.subject, subject)
         if verdict.reason is not None:
-            return error(guard_rejection(verdict.reason, verdict.retry_after_ms or 0))
+            limit = limit_of(verdict.reason, self._guard.config)
+            return error(guard_rejection(verdict.reason, verdict.retry_after_ms or 0, limit))
         reply: CachedMessage | None = None
         try:
             message_id = self._new_id()
