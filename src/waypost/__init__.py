@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from waypost.policy.redelivery import RedeliveryConfig
     from waypost.policy.settings import HousekeepingConfig, ReliabilityConfig, Settings
     from waypost.policy.subjects import matches_pattern, validate_subject
-    from waypost.policy.tiers import QosConfig, TierLimits
+    from waypost.policy.tiers import QosConfig, Tier, TierLimits
     from waypost.relay.delivery.drafts import Draft
     from waypost.relay.delivery.endpoints import Endpoint
     from waypost.relay.delivery.signals import SignalHandler
@@ -144,7 +144,7 @@ _NAMES_BY_MODULE = {
     "waypost.policy.redelivery": ("RedeliveryConfig",),
     "waypost.policy.settings": ("HousekeepingConfig", "ReliabilityConfig", "Settings"),
     "waypost.policy.subjects": ("matches_pattern", "validate_subject"),
-    "waypost.policy.tiers": ("QosConfig", "TierLimits"),
+    "waypost.policy.tiers": ("QosConfig", "Tier", "TierLimits"),
     "waypost.relay.delivery.drafts": ("Draft",),
     "waypost.relay.delivery.endpoints": ("Endpoint",),
     "waypost.relay.delivery.signals": ("SignalHandler",),
