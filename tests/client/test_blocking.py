@@ -13,6 +13,7 @@ import pytest
 from tests.client.conftest import Dial
 from tests.eventually import eventually, eventually_blocking
 from tests.harness.listening_relay import ListeningRelay
+from waypost import CircuitState, MessagingGuardConfig
 from waypost.client import (
     Agent,
     AgentClosed,
@@ -49,6 +50,19 @@ async def test_messages_are_sent_received_and_answered(relay: ListeningRelay) ->
 
     await asyncio.to_thread(program)
     await eventually(lambda: relay.waiting("agent.bob") == 0)
+
+
+async def test_the_guard_of_requests_can_be_read_and_reset(relay: ListeningRelay) -> None:
+    def program() -> None:
+        options = ClientOptions(guard=MessagingGuardConfig(failure_threshold=1))
+        with blocking.connect(relay.url, ANN, options=options) as ann:
+            with pytest.raises(RequestTimedOut):
+                ann.request("agent.down", "?", timeout=0.02)
+            assert ann.guard.get_circuit_states() == {"agent.down": CircuitState.OPEN}
+            ann.guard.reset_circuit("agent.down")
+            assert ann.guard.counters()["circuit_breaker_transitions"] == 2
+
+    await asyncio.to_thread(program)
 
 
 async def test_an_interrupted_loop_can_be_resumed(relay: ListeningRelay, ann: Agent) -> None:

@@ -240,7 +240,7 @@ class CircuitBreakers:
             for endpoint, breaker in self._breakers.items()
             if self._is_idle(breaker, now_ms, idle_ms)
         ]
-        return [self._move(*one, Occasion.IDLE, now_ms) for one in idle]
+        return [self._move(endpoint, breaker, Occasion.IDLE, now_ms) for endpoint, breaker in idle]
 
     def forget_idle(self, now_ms: int, idle_ms: int) -> int:
         """Forget closed breakers that are idle for `idle_ms`; return how many."""

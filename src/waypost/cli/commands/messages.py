@@ -32,7 +32,7 @@ Payload = Annotated[
 Payloads = Annotated[
     list[str],
     typer.Argument(
-        metavar="PAYLOAD...",
+        metavar="PAYLOAD",
         help="JSON or other text, '-' for stdin, or @FILE; each is one request.",
         show_default=False,
     ),
@@ -254,8 +254,9 @@ def request(
     sender's keys.
 
     Several payloads are sent one after another, each after the reply to the one
-    before; with --json each reply is one line. A guard limits them, with the
-    variables AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    before; with --json each reply is one line. A guard limits them, and the
+    command exits with 1 if it blocks one. Its limits are the variables
+    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
     AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
 
     \b
