@@ -162,7 +162,7 @@ def test_exceptions_of_the_package_have_one_base() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     ]
     assert all(issubclass(one, WaypostError) for one in raised)
-    assert len(raised) == 16
+    assert len(raised) == 17
 
 
 async def test_a_directory_below_a_file_cannot_be_used(tmp_path: Path) -> None:

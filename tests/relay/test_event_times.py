@@ -91,7 +91,7 @@ async def act(relay: Relay, clock: TickingClock, step: tuple[str, int]) -> None:
             await relay.idle()
             stop()
         case "redrive":
-            await relay.redrive([letter.envelope.id for letter in await relay.dead_letters()])
+            await relay.redrive([one.envelope.id for one in await relay.dead_letters()])
         case "sweep":
             relay.sweep()
         case "wait":

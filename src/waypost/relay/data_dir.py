@@ -1,7 +1,7 @@
 """The data directory: its layout, and the lock that only one process can hold.
 
 <data>/
-  lock                       held by the owning process; contains its pid
+  lock                       locked by the owning process, as is <data> itself; contains its pid
   config.json                settings, hot-reloaded
   access-rules.json          rules, hot-reloaded
   subscriptions.json         patterns last subscribed to, for information only

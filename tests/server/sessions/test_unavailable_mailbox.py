@@ -25,7 +25,7 @@ async def test_a_send_to_a_new_name_is_rejected_and_other_mail_goes_on(
         assert answer.delivered_to == 1
 
 
-async def test_a_new_agent_is_told_to_try_later(serve_relay: ServeRelay) -> None:
+async def test_a_new_agent_is_asked_to_try_later(serve_relay: ServeRelay) -> None:
     relay = await serve_relay(storage="maildir")
     agent = await relay.dial()
     challenge = await agent.expect(frames.Challenge)

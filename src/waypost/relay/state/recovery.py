@@ -45,8 +45,49 @@ class RecoveryReport(msgspec.Struct):
     bytes_cut: int = 0
     damaged: list[Damage] = []
     index_rebuilt: str = ""
-    problem: str = ""
-    """What neither the index nor the journal remembers, and why; or ""."""
+    forgotten: str = ""
+    """What neither the index nor the journal remembers, and why."""
+    doubtful: list[str] = []
+    """Parts of what was read that only `waypost verify` can judge, one text each."""
+
+    @property
+    def problem(self) -> str:
+        """What needs an operator's attention."""
+        texts = [self.forgotten] if self.forgotten else []
+        if self.doubtful:
+            more = f" (and {len(self.doubtful) - 1:,} more)" if len(self.doubtful) > 1 else ""
+            texts.append(
+                f"journal: {self.doubtful[0]}{more}; stop the relay and run 'waypost verify'"
+            )
+        return "; ".join(texts)
+
+
+class Continuity:
+    """Notes batches of one segment that do not continue the numbers before them.
+
+    A misdirected write leaves a valid batch in the place of another one.
+    """
+
+    def __init__(self, segment: int, expected: int, report: RecoveryReport) -> None:
+        self._segment = segment
+        self._expected = expected
+        self._report = report
+        self._after_damage = False
+
+    def note(self, piece: Batch | Damage) -> None:
+        """Note the next piece of the segment."""
+        if isinstance(piece, Damage):
+            self._after_damage = True
+            return
+        first, last = piece.commit.seq - piece.commit.count + 1, piece.commit.seq
+        if first == self._expected or (self._after_damage and first > self._expected):
+            self._expected, self._after_damage = last + 1, False
+            return
+        self._after_damage = True  # what it replaced is lost
+        self._report.doubtful.append(
+            f"events {first:,} to {last:,} are out of place at byte {piece.start:,} of segment"
+            f" {self._segment}, where event {self._expected:,} belongs"
+        )
 
 
 class Recovered(msgspec.Struct):
@@ -69,7 +110,9 @@ def recover(
     segments = list_segments(data.journal)
     index, state, start = _from_index(data, segments, report, writable=repair, use_index=use_index)
     end = _fold(segments, start, state, report)
-    _refill_windows(segments, start, state, window_us)
+    _refill_windows(segments, start, state, window_us, report)
+    if report.problem:
+        log.error("%s", report.problem)
     if repair:
         _repair(data, segments, end, report)
     return Recovered(state, end, index, report)
@@ -118,11 +161,10 @@ def _restore_remembered(
     try:
         index.restore(read_remembered(data))
     except RememberedUnusable as problem:
-        report.problem = (
+        report.forgotten = (
             f"last-seen pairs and duplicate ids from before event {first_seq:,} are lost: the index"
             f" was lost, and journal/remembered.db cannot help: {problem}"
         )
-        log.error("%s", report.problem)
 
 
 def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position | None]:
@@ -157,7 +199,9 @@ def _fold(
             continue
         offset = start.offset if first_seq == start.segment else 0
         end = Position(state.seq, state.at_us, first_seq, offset)
+        numbers = Continuity(first_seq, start.seq + 1 if offset else first_seq, report)
         for piece in read_segment(path, first_seq, offset):
+            numbers.note(piece)
             if isinstance(piece, Damage):
                 report.damaged.append(piece)
                 continue
@@ -174,17 +218,31 @@ def _fold(
 
 
 def _refill_windows(
-    segments: dict[int, Path], start: Position, state: RelayState, window_us: int
+    segments: dict[int, Path],
+    start: Position,
+    state: RelayState,
+    window_us: int,
+    report: RecoveryReport,
 ) -> None:
-    """Count publishes from before the checkpoint: rate windows are not in the index."""
+    """Count publishes from before the checkpoint: rate windows are not in the index.
+
+    Damage on the way costs no message, as the index has them; it is noted.
+    """
     cutoff_us = state.at_us - window_us
     recent: list[Batch] = []
     for first_seq in sorted((s for s in segments if s <= start.segment), reverse=True):
-        batches = [
-            piece
-            for piece in read_segment(segments[first_seq], first_seq)
-            if isinstance(piece, Batch) and piece.commit.seq <= start.seq
-        ]
+        numbers = Continuity(first_seq, first_seq, report)
+        batches: list[Batch] = []
+        for piece in read_segment(segments[first_seq], first_seq):
+            if first_seq == start.segment and piece.start >= start.offset:
+                break
+            numbers.note(piece)
+            if isinstance(piece, Batch):
+                batches += [piece] if piece.commit.seq <= start.seq else []
+            else:
+                report.doubtful.append(
+                    f"bytes {piece.start:,} to {piece.end:,} of segment {first_seq} are damaged"
+                )
         recent = [b for b in batches if b.commit.at_us > cutoff_us] + recent
         if batches and batches[0].commit.at_us <= cutoff_us:
             break
