@@ -39,8 +39,8 @@ def is_transient(problem: Exception) -> bool:
     return isinstance(problem, OSError) and problem.errno in TRY_AGAIN
 
 
-def read_file(path: str | os.PathLike[str], max_bytes: int, *, follow_links: bool = True) -> bytes:
-    """Return the content of a regular file of at most `max_bytes`.
+def open_regular(path: str | os.PathLike[str], *, follow_links: bool = True) -> int:
+    """Return a descriptor of a regular file, open for reading.
 
     Raises `UnsuitableFile`, or another `OSError`. Without `follow_links`, a link is an error.
     """
@@ -51,8 +51,19 @@ def read_file(path: str | os.PathLike[str], max_bytes: int, *, follow_links: boo
             text = "a link to a file that does not exist"
             raise UnsuitableFile(errno.ENOENT, text, os.fspath(path)) from None
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnsuitableFile(errno.EINVAL, "not a regular file", os.fspath(path))
+    return descriptor
+
+
+def read_file(path: str | os.PathLike[str], max_bytes: int, *, follow_links: bool = True) -> bytes:
+    """Return the content of a regular file of at most `max_bytes`.
+
+    Raises as `open_regular` does.
+    """
+    descriptor = open_regular(path, follow_links=follow_links)
     try:
-        _require_suitable(os.fstat(descriptor), path, max_bytes)
         return _read_all(descriptor, path, max_bytes)
     finally:
         os.close(descriptor)
@@ -69,10 +80,9 @@ def read_secret(
     Raises `ExposedFile`, with the command that mends it, `UnsuitableFile`, or another `OSError`.
     With `group_of_root`, the group may read a file that belongs to root, as is usual for TLS keys.
     """
-    descriptor = os.open(path, _FLAGS)
+    descriptor = open_regular(path)
     try:
         found = os.fstat(descriptor)
-        _require_suitable(found, path, max_bytes)
         allowed = 0o740 if group_of_root and found.st_uid == 0 else 0o700
         if stat.S_IMODE(found.st_mode) & 0o777 & ~allowed:
             text = f"accessible to other users; if it has not leaked, run: chmod 600 {path}"
@@ -82,14 +92,9 @@ def read_secret(
         os.close(descriptor)
 
 
-def _require_suitable(found: os.stat_result, path: str | os.PathLike[str], max_bytes: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsuitableFile(errno.EINVAL, "not a regular file", os.fspath(path))
-    if found.st_size > max_bytes:
-        raise _too_large(path, max_bytes)
-
-
 def _read_all(descriptor: int, path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    if os.fstat(descriptor).st_size > max_bytes:
+        raise _too_large(path, max_bytes)
     content = bytearray()
     while len(content) <= max_bytes:
         piece = os.read(descriptor, max_bytes + 1 - len(content))

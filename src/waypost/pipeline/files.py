@@ -5,10 +5,10 @@ Standard library only: executors import this before anything is unpacked there.
 
 import errno
 import os
-import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from waypost.files import UnsuitableFile, open_regular
 from waypost.pipeline.errors import JournalUnusable
 
 LINE_MAX_BYTES = 64 * 1024 * 1024
@@ -39,18 +39,16 @@ def create_file(path: Path) -> BinaryIO:
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading. Raises `NotRegular` for a link, a pipe or a device."""
+def open_segment(path: str) -> BinaryIO:
+    """Open a segment for reading. Raises `NotRegular` for a link, a pipe or a device."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return open(open_regular(path, follow_links=False), "rb")
+    except UnsuitableFile:
+        raise NotRegular(path) from None
     except OSError as problem:
         if problem.errno in (errno.ELOOP, errno.ENXIO):
             raise NotRegular(path) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotRegular(path)
-    return open(descriptor, "rb")
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import JournalUnusable
-from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_regular
+from waypost.pipeline.files import LINE_MAX_BYTES, NotRegular, local_path, open_segment
 from waypost.pipeline.journal.sources import JournalSource, journal_path
 from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
@@ -133,7 +133,7 @@ def read_bytes(path: str, start: int, end: int | None) -> bytes:
     """
     for name in _names(path):
         try:
-            with open_regular(name) as file:
+            with open_segment(name) as file:
                 size = os.fstat(file.fileno()).st_size if end is None else end
                 if size - start > SEGMENT_MAX_BYTES:
                     raise JournalUnusable(
@@ -152,7 +152,7 @@ def read_bytes(path: str, start: int, end: int | None) -> bytes:
 def count_overlong_lines(path: str) -> int:
     """Return how many lines of a local segment are longer than `LINE_MAX_BYTES`."""
     count = length = 0
-    with open_regular(path) as file:
+    with open_segment(path) as file:
         while piece := file.read(_CHUNK_BYTES):
             first, *rest = piece.split(b"\n") if b"\n" in piece else (piece,)
             was_overlong = length > LINE_MAX_BYTES
