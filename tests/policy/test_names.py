@@ -13,6 +13,7 @@ from waypost.policy.names import (
     NamesConfig,
     NewNames,
     is_expired,
+    is_loopback,
     needs_operator,
     network_of,
 )
@@ -155,3 +156,17 @@ def test_rules_of_two_keys_and_of_none_are_three_rules() -> None:
 def test_a_malformed_key_is_rejected(key: str) -> None:
     with pytest.raises(InvalidRule, match="fromKey"):
         validate_rule(AccessRule("agent.a", ">", "deny", 0, key))
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost", "127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"]
+)
+def test_a_loopback_host_is_this_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "loopback", "0.0.0.0", "::", "10.0.0.1", "localhost.example.org", "127.0.0.1.nip"]
+)
+def test_any_other_host_is_not_this_machine(host: str) -> None:
+    assert not is_loopback(host)

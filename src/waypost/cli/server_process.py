@@ -9,7 +9,6 @@ Rule 2  Anything that prevents the start is one sentence on stderr, before the r
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import shlex
 import signal
@@ -23,6 +22,7 @@ import uvloop
 
 from waypost.files import read_file, read_secret
 from waypost.policy.errors import InvalidInput
+from waypost.policy.names import is_loopback
 from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import RelayError
@@ -62,7 +62,7 @@ def run(command: ServeCommand) -> None:
     """Serve until a signal. Raises `CannotServe`, `DataDirInUse` and other `RelayError`s."""
     _check_certificate(command.listen)
     configure_logs(form=command.log_format)
-    if not command.listen.certificate and not _is_loopback(command.listen.host):
+    if not command.listen.certificate and not is_loopback(command.listen.host):
         log.warning(
             "listening on %s without TLS: traffic can be read and changed on the network; give"
             " --tls-cert and --tls-key",
@@ -174,10 +174,3 @@ def _check_certificate(listen: Listen) -> None:
 
 def _no_password() -> str:
     raise InvalidInput("the private key is encrypted: give one without a password")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

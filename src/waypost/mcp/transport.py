@@ -7,7 +7,6 @@ Rule 2  HTTP listens on loopback only, unless the allowed host names are given. 
 """
 
 import asyncio
-import ipaddress
 import secrets
 import signal
 import socket
@@ -24,6 +23,7 @@ from waypost.files import read_secret
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
 from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.policy.names import is_loopback
 
 PATH = "/mcp"
 LOOPBACK = "127.0.0.1"
@@ -76,7 +76,7 @@ def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = N
         raise InvalidInput(f"--http takes HOST:PORT or PORT, not {text!r:.80}")
     token = None if token_file is None else _read_token(token_file)
     address = HttpAddress(host or LOOPBACK, int(port_text), tuple(names), token)
-    if not names and not _is_loopback(address.host):
+    if not names and not is_loopback(address.host):
         raise InvalidInput(
             f"{address.host} is reachable from other machines, and every client acts as this agent:"
             f" use {LOOPBACK}, or set a token with --http-token-file and its host name with"
@@ -160,13 +160,6 @@ def _read_token(file: Path) -> str:
     if len(token.split()) != 1:
         raise InvalidInput(f"{file} holds no token: expected a single random word")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def run(connection: McpConnection, http: HttpAddress | None, ready: Callable[[str], None]) -> None:

@@ -10,7 +10,7 @@ Rule 3  A name expires only if it was never used since it was bound; see `is_exp
 This module does not know who is authenticated, or what counts as use.
 """
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Annotated, Literal
 
 import msgspec
@@ -108,19 +108,32 @@ class NewNames:
             self._windows.record(network_of(address), now_ms)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host, given by name or address, is this machine."""
+    address = _parse_address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
+
+
 def network_of(address: str) -> str:
     """Return what counts as one network: an IPv4 address, or the /64 of an IPv6 address.
 
     This machine is one network, too: a local program may use any of its loopback addresses.
     """
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
+    found = _parse_address(address)
+    if found is None:
         return address
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
     if found.is_loopback:
         return "loopback"
     if not isinstance(found, IPv6Address):
         return str(found)
     return f"{IPv6Address(int(found) >> 64 << 64)}/64"
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an IP address, IPv4 also where it is written as IPv6; None if it is none."""
+    try:
+        found = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return found if mapped is None else mapped

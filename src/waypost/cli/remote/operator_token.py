@@ -9,7 +9,6 @@ The file holds hashes of tokens, not tokens.
 """
 
 import hashlib
-import ipaddress
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ import msgspec
 from waypost.cli.options import RelayChoice
 from waypost.files import read_file, read_secret
 from waypost.policy.errors import WaypostError
+from waypost.policy.names import is_loopback
 
 THIS_MACHINE = "this machine"
 _RELAYS_MAX_BYTES = 1024 * 1024
@@ -91,12 +91,7 @@ class OperatorToken:
 def _place(url: str) -> str:
     """Return `host:port` of a relay's URL; loopback addresses are all `THIS_MACHINE`."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    return THIS_MACHINE if local else parts.netloc
+    return THIS_MACHINE if is_loopback(parts.hostname or "") else parts.netloc
 
 
 def _hash(token: str) -> str:
