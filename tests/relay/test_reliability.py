@@ -13,10 +13,12 @@ from waypost import (
     CircuitBreakerConfig,
     Endpoint,
     Envelope,
+    QosConfig,
     Reason,
     Relay,
     Signal,
     SignalType,
+    TierLimits,
 )
 from waypost.testing import ManualClock
 
@@ -126,6 +128,40 @@ async def test_a_sender_rejected_by_a_full_mailbox_hears_that_it_is_critical(sta
     await send(relay)
     assert [signal.state for signal in heard] == ["critical"]
     assert heard[0].data["pressure"] == 1.0
+
+
+NEARLY_FULL = BackpressureConfig(max_mailbox_size=4, pressure_warning_at=0.5)
+
+
+@pytest.mark.parametrize("reason", ["quota_exceeded", "backpressure", "budget_exceeded"])
+async def test_another_rejection_below_the_cap_is_signalled_as_a_warning(start, reason) -> None:
+    quotas = {
+        "quota_exceeded": QosConfig(enabled=True, tier1=TierLimits(2, 9999)),
+        "backpressure": QosConfig(enabled=True, inbox_max_bytes=700, overflow="reject"),
+        "budget_exceeded": QosConfig(),
+    }
+    relay = await start(backpressure=NEARLY_FULL, qos=quotas[reason])
+    relay.register_endpoint("agent.a")
+    heard = await listen(relay)
+    for _ in range(2):
+        await send(relay)
+    rejected = await send(relay, budget={"call_budget_remaining": 0})
+    assert reasons(rejected) == [reason]
+    assert [signal.state for signal in heard] == ["warning"]
+
+
+async def test_an_open_breaker_below_the_cap_is_signalled_as_a_warning(start, moody) -> None:
+    relay = await start(backpressure=NEARLY_FULL, circuit_breaker=FRAGILE)
+    relay.register_endpoint("agent.a")
+    moody.stop = relay.subscribe("agent.a", moody)
+    for _ in range(3):
+        await send(relay)
+        await relay.idle()
+    moody.stop()
+    await relay.redrive([one.envelope.id for one in await relay.dead_letters()])
+    heard = await listen(relay)
+    assert reasons(await send(relay)) == [Reason.CIRCUIT_OPEN]
+    assert [signal.state for signal in heard] == ["warning"]
 
 
 async def test_pressure_is_signalled_to_the_sender_only(start) -> None:

@@ -94,15 +94,19 @@ class PressureSignals:
         settings: Settings,
         at_us: int,
     ) -> None:
-        """Signal that a recipient's mailbox is filling up ("warning") or full ("critical")."""
+        """Signal that a recipient's mailbox is filling up ("warning") or at its cap ("critical").
+
+        Only the cap matters: another check may have rejected the message below it.
+        """
         if not self._signals.has_listeners:
             return
+        limit = settings.backpressure.max_mailbox_size
         data = {
             "pressure": verdict.pressure,
             "current_size": verdict.depth,
-            "max_mailbox_size": settings.backpressure.max_mailbox_size,
+            "max_mailbox_size": limit,
         }
-        state = "warning" if verdict.reason is None else "critical"
+        state = "warning" if verdict.depth < limit else "critical"
         self._emit(sender, state, mailbox.subject, at_us, data)
 
     def evicted(self, message: Message, at_us: int) -> None:
