@@ -185,7 +185,7 @@ def _leased(total: Sum, event: Event) -> None:
 
 
 def _returned(total: Sum, event: Event) -> None:
-    total.box(event["endpoint"]).leased.remove(event["id"])
+    total.box(event["endpoint"]).leased.discard(event["id"])  # a probe is returned pending
 
 
 def _left(total: Sum, event: Event) -> None:

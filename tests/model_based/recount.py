@@ -67,7 +67,8 @@ class Recount:
             assert event.get("attempt", 1) == self._deliveries[key]
         elif event["kind"] == "returned":
             assert event.get("uncounted") or self._deliveries[key] < limit
-            self._deliveries[key] -= bool(event.get("uncounted"))
+            if event.get("uncounted") and self._deliveries[key]:
+                self._deliveries[key] -= 1
         elif event["kind"] == "failed" and "max deliveries" in event["reason"]:
             assert self._deliveries[key] >= limit
             assert event["via"] != "handler"

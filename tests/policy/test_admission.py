@@ -50,6 +50,7 @@ CHECKS = {
 class Arriving:
     """An arrival."""
 
+    id: str
     sender: str
     endpoint: str
     budget: Budget
@@ -78,7 +79,7 @@ def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> Deliv
 
 def arrival(calls: int = 1, tier: Tier = Tier.UNKNOWN, size: int = SIZE) -> Arriving:
     budget = create_default_budget(NOW, call_budget_remaining=calls)
-    return Arriving("agent.out", "agent.in", budget, size, tier)
+    return Arriving("m-1", "agent.out", "agent.in", budget, size, tier)
 
 
 def opened_at(at_ms: int) -> CircuitBreakers:

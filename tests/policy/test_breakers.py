@@ -202,33 +202,6 @@ def test_one_failed_probe_opens_the_circuit_again() -> None:
     assert moved == Transition("a", HALF_OPEN, OPEN, Occasion.PROBE_FAILED)
 
 
-@pytest.mark.parametrize("ok", [True, False])
-def test_a_half_open_circuit_counts_the_outcomes_of_probes_only(ok: bool) -> None:
-    breakers = half_open(success_to_close=1)
-    before = breakers.get_states()["a"]
-    assert breakers.record_outcome("a", ok=ok, probe=False, now_ms=COOLDOWN + 5) is None
-    assert breakers.get_states()["a"] == before
-    moved = breakers.record_outcome("a", ok=ok, probe=True, now_ms=COOLDOWN + 5)
-    assert moved is not None
-    assert moved.after is (CLOSED if ok else OPEN)
-
-
-@pytest.mark.parametrize("probe", [True, False])
-def test_a_closed_circuit_counts_every_outcome(probe: bool) -> None:
-    breakers = breakers_of(failure_threshold=2)
-    for ok in (False, True, False):
-        breakers.record_outcome("a", ok=ok, probe=probe, now_ms=0)
-    assert breakers.state_of("a") is CLOSED
-    breakers.record_outcome("a", ok=False, probe=probe, now_ms=0)
-    assert breakers.state_of("a") is OPEN
-
-
-def test_a_message_stored_before_the_circuit_opened_does_not_prolong_the_cooldown() -> None:
-    breakers = opened()
-    breakers.record_outcome("a", ok=False, probe=False, now_ms=COOLDOWN - 1)
-    assert breakers.check("a", COOLDOWN).probe
-
-
 def test_reopening_starts_the_cooldown_afresh() -> None:
     breakers = half_open()
     breakers.record_failure("a", COOLDOWN + 5)

@@ -28,6 +28,7 @@ SIZE = 100
 class Arriving:
     """An arrival."""
 
+    id: str
     sender: str
     endpoint: str
     budget: Budget
@@ -36,7 +37,7 @@ class Arriving:
 
 
 def arrival(tier: Tier) -> Arriving:
-    return Arriving("agent.out", "agent.in", create_default_budget(NOW), SIZE, tier)
+    return Arriving("m-1", "agent.out", "agent.in", create_default_budget(NOW), SIZE, tier)
 
 
 def test_the_least_known_sender_is_evicted_first_and_then_the_heaviest() -> None:

@@ -51,7 +51,7 @@ async def test_a_message_that_always_fails_is_a_dead_letter_after_five_deliverie
     await send(relay, "poison")
     assert await fail_until_dead(relay, clock) == 5
     assert await dead(relay) == [("poison", "max deliveries exceeded (5/5)")]
-    assert relay.metrics().breakers == {}
+    assert relay.metrics().breakers["agent.a"].consecutive_failures == 5
 
 
 async def test_the_history_shows_every_attempt_and_the_end(

@@ -46,6 +46,7 @@ INBOX_KEPT_TEXT = "backpressure: inbox bytes full, and too few may be evicted fo
 class Arrival(Protocol):
     """One message arriving at one endpoint. `size` is that of the stored envelope, in bytes."""
 
+    id: str
     sender: str
     endpoint: str
     budget: Budget
@@ -153,7 +154,7 @@ def admit_delivery(
         verdict.pressure = depth / cap.max_mailbox_size
     if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
         return verdict
-    circuit = breakers.check(arrival.endpoint, now_ms)
+    circuit = breakers.check(arrival.endpoint, now_ms, arrival.id)
     if circuit.state is not CLOSED:
         verdict.breaker = circuit.state
         verdict.probe = circuit.probe
@@ -164,7 +165,7 @@ def admit_delivery(
     overdraft = overdrawn(arrival.budget, arrival.endpoint, now_ms)
     if overdraft is not None:
         if circuit.probe:
-            breakers.release_probe(arrival.endpoint)
+            breakers.release_probe(arrival.endpoint, arrival.id)
             verdict.probe = False
         return _reject(verdict, Reason.BUDGET_EXCEEDED, overdraft)
     return verdict
@@ -190,7 +191,7 @@ def make_room(
     victims = choose_victims([ranked[at] for at in allowed], verdict.evict_bytes)
     if not victims:
         if verdict.probe:
-            breakers.release_probe(arrival.endpoint)
+            breakers.release_probe(arrival.endpoint, arrival.id)
             verdict.probe = False
         _reject(verdict, Reason.BACKPRESSURE, INBOX_KEPT_TEXT)
     return [allowed[at] for at in victims]

@@ -1,8 +1,8 @@
 """Circuit breakers, one per endpoint.
 
 Rule 1  `TRANSITIONS` is the complete state machine; no other code changes a state.
-Rule 2  At most `half_open_probe_count` probes are in flight; each ends in a success, a failure,
-        or `release_probe`.
+Rule 2  At most `half_open_probe_count` probes are in flight. A slot belongs to a message: any
+        outcome of that message frees it, even none (`settle`).
 Rule 3  A failure while OPEN does not prolong it: the cooldown counts from the opening.
 Rule 4  A breaker at rest (CLOSED, no failures) takes no memory.
 Rule 5  Failures older than `idle_ms` are ignored at the next failure, swept or not: a replay need
@@ -60,6 +60,19 @@ TRANSITIONS: dict[tuple[CircuitState, Occasion], CircuitState] = {
 }
 
 
+class DeliveryOutcome(StrEnum):
+    """The end of one delivery. `NO_VERDICT`: it says nothing about the endpoint."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NO_VERDICT = "no verdict"
+
+
+HANDLERS, DELIVERIES = "handlers", "deliveries"
+"""What a relay reports to its breakers. `DELIVERIES`: the outcome of every delivery. `HANDLERS`, as
+relays did before: failures of handlers, acknowledgements, and every storing without a handler."""
+
+
 class CircuitBreakerConfig(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
@@ -76,14 +89,22 @@ DEFAULT_CB_CONFIG = CircuitBreakerConfig()
 
 
 class CircuitBreakerState(msgspec.Struct):
-    """One breaker. `opened_at` and `touched_at` are ms; `opened_at` is None while CLOSED."""
+    """One breaker. `opened_at` and `touched_at` are ms; `opened_at` is None while CLOSED.
+
+    `probes` are the ids of the messages that hold a slot; empty for a probe without a message.
+    """
 
     state: CircuitState = CLOSED
     consecutive_failures: int = 0
     opened_at: int | None = None
     half_open_successes: int = 0
-    probes_in_flight: int = 0
     touched_at: int = 0
+    probes: list[str] = []
+
+    @property
+    def probes_in_flight(self) -> int:
+        """The number of slots in use."""
+        return len(self.probes)
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -123,7 +144,7 @@ class CircuitBreakers:
     def __len__(self) -> int:
         return len(self._breakers)
 
-    def check(self, endpoint: str, now_ms: int) -> CircuitBreakerResult:
+    def check(self, endpoint: str, now_ms: int, message_id: str = "") -> CircuitBreakerResult:
         """Return whether a delivery to `endpoint` is allowed; it may take a probe slot."""
         breaker = self._breakers.get(endpoint)
         if breaker is None or not self.config.enabled or breaker.state is CLOSED:
@@ -135,24 +156,27 @@ class CircuitBreakers:
                 why = f"circuit open for endpoint {endpoint}"
                 return CircuitBreakerResult(False, OPEN, why, left)
             transition = self._move(endpoint, breaker, Occasion.COOLDOWN_ELAPSED, now_ms)
-        if breaker.probes_in_flight >= self.config.half_open_probe_count:
+        if len(breaker.probes) >= self.config.half_open_probe_count:
             why = f"circuit half-open for endpoint {endpoint}: waiting for its probe"
             return CircuitBreakerResult(False, HALF_OPEN, why)
-        breaker.probes_in_flight += 1
+        breaker.probes.append(message_id)
         breaker.touched_at = now_ms
         return CircuitBreakerResult(True, HALF_OPEN, probe=True, transition=transition)
 
-    def record_outcome(
-        self, endpoint: str, *, ok: bool, probe: bool, now_ms: int
+    def settle(
+        self, endpoint: str, message_id: str, outcome: DeliveryOutcome, now_ms: int
     ) -> Transition | None:
-        """Record how the consumer dealt with a message; `probe` if it held a probe slot.
+        """Record the end of a message's delivery; a slot that the message held is free again.
 
         A half-open breaker counts its probes only: other messages were stored before it opened.
         """
         breaker = self._breakers.get(endpoint)
-        if breaker is not None and breaker.state is HALF_OPEN and not probe:
+        was_probe = breaker is not None and _release(breaker, message_id)
+        if outcome is DeliveryOutcome.NO_VERDICT:
             return None
-        if ok:
+        if breaker is not None and breaker.state is HALF_OPEN and not was_probe:
+            return None
+        if outcome is DeliveryOutcome.SUCCESS:
             return self.record_success(endpoint, now_ms)
         return self.record_failure(endpoint, now_ms)
 
@@ -165,7 +189,7 @@ class CircuitBreakers:
         if breaker.state is CLOSED:
             del self._breakers[endpoint]
         elif breaker.state is HALF_OPEN:
-            breaker.probes_in_flight = max(0, breaker.probes_in_flight - 1)
+            _release(breaker, "")
             breaker.half_open_successes += 1
             if breaker.half_open_successes >= self.config.success_to_close:
                 return self._move(endpoint, breaker, Occasion.SUCCESSES_REACHED, now_ms)
@@ -187,15 +211,22 @@ class CircuitBreakers:
             return self._move(endpoint, breaker, Occasion.FAILURES_REACHED, now_ms)
         return None
 
-    def release_probe(self, endpoint: str) -> None:
+    def release_probe(self, endpoint: str, message_id: str = "") -> None:
         """Release a probe slot whose delivery had no outcome."""
         breaker = self._breakers.get(endpoint)
         if breaker is not None:
-            breaker.probes_in_flight = max(0, breaker.probes_in_flight - 1)
+            _release(breaker, message_id)
 
     def get_states(self) -> dict[str, CircuitBreakerState]:
         """Return a copy of every breaker that is not at rest, by endpoint."""
-        return {name: msgspec.structs.replace(one) for name, one in self._breakers.items()}
+        return {
+            name: msgspec.structs.replace(one, probes=list(one.probes))
+            for name, one in self._breakers.items()
+        }
+
+    def probes(self) -> list[tuple[str, str]]:
+        """Return endpoint and message id of every probe in flight."""
+        return [(name, probe) for name, one in self._breakers.items() for probe in one.probes]
 
     def state_of(self, endpoint: str) -> CircuitState:
         """Return the state of one breaker without changing it; CLOSED if unknown."""
@@ -263,7 +294,7 @@ class CircuitBreakers:
         after = TRANSITIONS[before, occasion]
         breaker.state = after
         breaker.half_open_successes = 0
-        breaker.probes_in_flight = 0
+        breaker.probes.clear()
         breaker.touched_at = now_ms
         if after is OPEN:
             breaker.opened_at = now_ms
@@ -281,3 +312,11 @@ def _changed(config: CircuitBreakerConfig, changes: Mapping[str, Any]) -> Circui
         return msgspec.convert(msgspec.to_builtins(changed), CircuitBreakerConfig)
     except (TypeError, msgspec.ValidationError) as problem:
         raise InvalidSettings(f"invalid settings of circuit breakers: {problem}") from None
+
+
+def _release(breaker: CircuitBreakerState, message_id: str) -> bool:
+    """Free the slot of a message; return whether it held one."""
+    if message_id not in breaker.probes:
+        return False
+    breaker.probes.remove(message_id)
+    return True

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from waypost.policy.bounds import publish_many_max_messages
+from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
@@ -216,12 +217,7 @@ class Relay:
         The handler may be sync or async. Pending messages are handled first. Return a function
         that ends the subscription. `subscriptions.json` has the pattern shortly after.
         """
-        runtime = self._runtime
-        stop = runtime.subscriptions.add(pattern, handler, runtime.ledger.now_us())
-        for mailbox in runtime.ledger.state.endpoints.within(pattern):
-            if mailbox.queue:
-                runtime.handlers.wake(mailbox.subject)
-        return stop
+        return self._runtime.subscribe(pattern, handler)
 
     def list_subscriptions(self) -> list[SubscriptionInfo]:
         """Return patterns with a handler, then patterns of an earlier run without one."""
@@ -361,6 +357,15 @@ class Relay:
         count = self._runtime.dead_letters.purge(older_than, subject)
         await self._runtime.ledger.sync()
         return count
+
+    async def reset_breaker(self, endpoint: str) -> CircuitState:
+        """Close the circuit breaker of an endpoint, durably, and forget its failures.
+
+        Return its state before. Raise `UnknownEndpoint` if there is no such endpoint.
+        """
+        before = self._runtime.breaker_feedback.reset(endpoint)
+        await self._runtime.ledger.sync()
+        return before
 
     def metrics(self) -> RelayMetrics:
         """Return statistics and problems of the whole relay."""

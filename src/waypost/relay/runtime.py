@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
+from waypost.policy.breakers import DELIVERIES
 from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.config.access_file import AccessFile
@@ -26,7 +27,7 @@ from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.signals import PressureSignals, Signals
-from waypost.relay.delivery.subscriptions import Subscriptions
+from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.inspection.inspector import HasProblem, Inspector
@@ -66,6 +67,7 @@ class Runtime:
     ) -> None:
         self.data, self.settings, self.access = data, settings, access
         self.index, self.report = recovered.index, recovered.report
+        self.closed = False
         self._build_state(recovered, clock)
         self._build_delivery(create_mailbox)
         histories = Histories(data.journal)
@@ -123,7 +125,7 @@ class Runtime:
             self.breaker_feedback,
             self.rejections,
             PressureSignals(self.signals),
-            self.subscriptions,
+            self.is_consumed,
         )
         self.publishing = Publishing(
             self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
@@ -135,7 +137,12 @@ class Runtime:
         )
         self.acked = RecentlyAcked()
         self.consumers = Consumers(
-            self.ledger, self.claims, self.transitions, self.payloads, self.acked
+            self.ledger,
+            self.claims,
+            self.transitions,
+            self.payloads,
+            self.acked,
+            self.return_probes,
         )
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
@@ -151,6 +158,28 @@ class Runtime:
     def uses_files(self) -> bool:
         """Whether mailboxes are mirrored as Maildir files."""
         return self.settings.current.storage == "maildir"
+
+    def subscribe(self, pattern: str, handler: MessageHandler) -> Callable[[], None]:
+        """Add a handler and wake it; return a function that removes it."""
+        stop = self.subscriptions.add(pattern, handler, self.ledger.now_us())
+        for mailbox in self.ledger.state.endpoints.within(pattern):
+            if mailbox.queue:
+                self.handlers.wake(mailbox.subject)
+
+        def end() -> None:
+            stop()
+            self.return_probes()
+
+        return end
+
+    def is_consumed(self, subject: str) -> bool:
+        """Return whether a handler is subscribed to `subject` or an agent connected."""
+        return bool(self.subscriptions.handlers(subject)) or self.consumers.is_attached(subject)
+
+    def return_probes(self) -> None:
+        """Return pending probes without a consumer, unless nothing can be recorded any more."""
+        if self.journal.failure is None and not self.closed:
+            self.transitions.return_probes(self.is_consumed)
 
     def restore_files(self) -> int:
         """Reconcile the mailbox files with the state; return how many were repaired."""
@@ -179,7 +208,7 @@ class Runtime:
         for message in sorted(self.ledger.state.leased.values(), key=lambda one: -one.order):
             if message.via == "handler":
                 reason = "interrupted: the relay stopped while its handler may have been running"
-                self.transitions.fail(message, reason, via="restart")
+                self.transitions.fail(message, reason, via="restart", uncounted=True)
             else:
                 self.transitions.release(message, "the relay restarted", uncounted=True)
 
@@ -277,6 +306,7 @@ async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
 
     The directory is unlocked in any case. Raises `DataDirUnusable` if something was not written.
     """
+    runtime.closed = True
     try:
         async with AsyncExitStack() as ends:
             ends.callback(lock.release)
@@ -334,6 +364,7 @@ def _journal_config(runtime: Runtime) -> None:
                 cause=cause,
                 settings=to_config_document(current),
                 problem=runtime.settings.problem,
+                breakers_count=DELIVERIES,
             )
         )
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from waypost.policy.access import AccessRule
-from waypost.policy.breakers import CircuitState
+from waypost.policy.breakers import HANDLERS, CircuitState
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.reasons import Reason
 
@@ -72,8 +72,8 @@ class _Arrived(Event, kw_only=True, gc=False):
 class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
     """Stored in the mailbox of `endpoint`; an empty endpoint means that none matched.
 
-    `deferred`: a handler will process it, so the breaker gets the outcome later. `probe`: this
-    delivery tests a half-open breaker.
+    `deferred`: a handler is subscribed or an agent is connected, so the breaker gets the outcome
+    later. `probe`: this delivery tests a half-open breaker.
     """
 
     deferred: bool = False
@@ -120,7 +120,8 @@ class Acked(_About, tag="acked", kw_only=True, gc=False):
 class Returned(_About, tag="returned", kw_only=True, gc=False):
     """Returned to the mailbox; pending from `not_before_us` on.
 
-    `uncounted`: without a verdict, so that the delivery does not count as an attempt.
+    `uncounted`: without a verdict, so that the delivery counts neither as an attempt nor as a
+    failure for the breaker.
     """
 
     reason: str
@@ -129,10 +130,11 @@ class Returned(_About, tag="returned", kw_only=True, gc=False):
 
 
 class Failed(_About, tag="failed", kw_only=True, gc=False):
-    """Delivery failed; now a dead letter."""
+    """Delivery failed; now a dead letter. `uncounted`: it is not a failure for the breaker."""
 
     reason: str
     via: str = "handler"
+    uncounted: bool = False
 
 
 class Expired(_About, tag="expired", kw_only=True, gc=False):
@@ -154,7 +156,7 @@ class Redriven(_About, tag="redriven", kw_only=True, gc=False):
 
 
 class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
-    """A circuit breaker changed state."""
+    """A circuit breaker changed state, or was reset: then `before` may be equal to `after`."""
 
     endpoint: str
     before: CircuitState
@@ -197,11 +199,16 @@ class RulesChanged(Event, tag="rules", kw_only=True, gc=False):
 
 
 class SettingsChanged(Event, tag="settings", kw_only=True, gc=False):
-    """The settings from here on, as in `config.json`; `cause` is "start" or "reload"."""
+    """The settings from here on, as in `config.json`; `cause` is "start" or "reload".
+
+    `breakers_count` is what circuit breakers count from here on: "handlers", as relays did before
+    they journaled this, or "deliveries".
+    """
 
     cause: str
     settings: dict[str, Any]
     problem: str = ""
+    breakers_count: str = HANDLERS
 
 
 class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True, gc=False):

@@ -3,6 +3,7 @@
 Settings are so tight that every limit is reached within a few hundred steps.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from waypost.policy.errors import WaypostError
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.settings import HousekeepingConfig
 from waypost.policy.tiers import TierLimits
+from waypost.relay.delivery.consumers import Consumer
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import Envelope
 
@@ -84,6 +86,9 @@ class RandomHistory:
         kinds: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self._publish, 60),
             (self._consume, 14),
+            (self._connect, 8),
+            (self._subscribe, 3),
+            (self._reset_breaker, 2),
             (self._wait, 16),
             (self._dead_letters, 3),
             (self._reload, 1),
@@ -103,8 +108,10 @@ class RandomHistory:
         await self.relay.open()
         for endpoint in ENDPOINTS:
             self.relay.register_endpoint(endpoint)
+        self.consumer: Consumer | None = None
+        self.stop: Callable[[], None] | None = None
         if self.random.random() < 0.8:
-            self.relay.subscribe("agent.d", self._handle)
+            self.stop = self.relay.subscribe("agent.d", self._handle)
 
     def _handle(self, envelope: Envelope) -> None:
         self.seen.append(envelope)
@@ -144,6 +151,37 @@ class RandomHistory:
             await self.relay.ack(endpoint, ids)
         elif draw < 0.8:
             await self.relay.nack(endpoint, ids, delay=self.random.choice((0.0, 1.5)))
+        elif draw < 0.9:
+            self.relay.claims.release(endpoint, ids)
+
+    async def _connect(self) -> None:
+        """Connect an agent, let it take messages and fail with some, or disconnect it."""
+        if self.consumer is None:
+            self.consumer = self.relay.attach("agent.b", lambda: None)
+            return
+        taken = [one.envelope.id for one in self.consumer.take(3)]
+        draw = self.random.random()
+        if draw < 0.3:
+            self.consumer.ack(taken)
+        elif draw < 0.6:
+            self.consumer.nack(taken, 0.0)
+        elif draw < 0.8:
+            self.consumer.detach()
+            self.consumer = None
+
+    async def _subscribe(self) -> None:
+        """End the subscription, sometimes before its last message was handled, or begin one."""
+        if self.stop is None:
+            self.stop = self.relay.subscribe("agent.d", self._handle)
+            return
+        publishing = asyncio.ensure_future(self.relay.publish("agent.d", "late", sender="agent.a"))
+        await asyncio.sleep(0)
+        self.stop()
+        self.stop = None
+        await publishing
+
+    async def _reset_breaker(self) -> None:
+        await self.relay.reset_breaker(self.random.choice(("agent.b", "agent.d")))
 
     async def _wait(self) -> None:
         self.clock.advance_ms(self.random.choice((10, 300, 1000, 2500, 40_000)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.admission import admit_delivery, admit_fan_out, admit_sender
-from waypost.policy.breakers import CircuitBreakers, CircuitState, Occasion
+from waypost.policy.breakers import DELIVERIES, CircuitBreakers, DeliveryOutcome, Occasion
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.rate_limits import RateWindows, network_window
@@ -41,13 +41,13 @@ class ReplayMessage(msgspec.Struct):
     ttl: int
     tier: int
     leased: bool = False
-    probe: bool = False
     counterfactual: bool = False
 
 
 class Arrival(msgspec.Struct):
     """The argument of `admit_delivery`."""
 
+    id: str
     sender: str
     endpoint: str
     budget: Budget
@@ -88,11 +88,13 @@ class SequentialReplay:
         self.known = {e.endpoint for e in events if isinstance(e, kinds) and e.endpoint}
         self.recorded = Settings()
         self.settings = Settings()
+        self.counts_deliveries = False
         if changes is not None:
             self.settings = merge_settings(self.settings, changes)
         self.windows = RateWindows()
-        self.passed = True
-        self.publish: tuple[str, str] | None = None
+        self.passed: dict[str, tuple[str, bool]] = {}
+        """The last publish of each sender: its id, and whether the sender's rate limit let it pass.
+        Notices of the relay may be recorded between its parts."""
         self.last_seen: dict[tuple[str, str], int] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.breakers = self._new_breakers()
@@ -128,9 +130,7 @@ class SequentialReplay:
             self.settings = merge_settings(self.recorded, self.changes)
         if event.cause == "start":
             self.breakers = self._new_breakers()
-            for inbox in self.inboxes.values():
-                for message in inbox.messages.values():
-                    message.probe = False
+        self.counts_deliveries = event.breakers_count == DELIVERIES
         idle_ms = self.settings.housekeeping.breaker_idle_ms
         self.breakers.update_config(self.settings.circuit_breaker, idle_ms)
 
@@ -167,18 +167,18 @@ class SequentialReplay:
         return event.subject if is_literal(event.subject) and event.subject in self.known else ""
 
     def _sender_passes(self, event: wire.Accepted | wire.Rejected) -> bool:
-        publish = (event.sender, event.id)
-        if event.part == 0 or publish != self.publish:
+        last_id, passes = self.passed.get(event.sender, ("", False))
+        if event.part == 0 or event.id != last_id:
             at_ms = event.at_us // 1000
             network = event.network
             verdict = admit_sender(event.sender, self.windows, self.settings, at_ms, network)
-            self.passed = verdict.reason is None
-            if self.passed:
+            passes = verdict.reason is None
+            if passes:
                 self.windows.record(event.sender, at_ms)
                 if network:
                     self.windows.record(network_window(event.sender, network), at_ms)
-        self.publish = publish
-        return self.passed
+        self.passed[event.sender] = (event.id, passes)
+        return passes
 
     def _deliver(
         self, event: wire.Accepted | wire.Rejected, endpoint: str, tier: int, at_ms: int
@@ -189,12 +189,13 @@ class SequentialReplay:
             inbox.deferred = event.deferred
         for key in [k for k in inbox.counterfactual() if inbox.messages[k].ttl < at_ms]:
             self._discard(inbox, key, endpoint)
+        key = event.id or f" {event.seq}"
         budget = self._budget(event.budget)
-        arrival = Arrival(event.sender, endpoint, budget, event.size, tier)
+        arrival = Arrival(key, event.sender, endpoint, budget, event.size, tier)
         verdict = admit_delivery(arrival, inbox.occupancy, self.breakers, self.settings, at_ms)
         if verdict.evict_bytes and not self._make_room(inbox, arrival, verdict.evict_bytes, at_ms):
             if verdict.probe:
-                self.breakers.release_probe(endpoint)
+                self.breakers.release_probe(endpoint, key)
             return "backpressure"
         if verdict.reason is not None:
             return verdict.reason.value
@@ -202,10 +203,9 @@ class SequentialReplay:
         message = ReplayMessage(
             event.sender, event.size, event.budget.ttl, counted, counterfactual=not accepted
         )
-        message.probe = verdict.probe and inbox.deferred
-        inbox.add(event.id or f" {event.seq}", message)
-        if not inbox.deferred:
-            self.breakers.record_success(endpoint, at_ms)
+        inbox.add(key, message)
+        if not inbox.deferred and (verdict.probe or not self.counts_deliveries):
+            self.breakers.settle(endpoint, key, DeliveryOutcome.SUCCESS, at_ms)
         return ""
 
     def _budget(self, budget: Budget) -> Budget:
@@ -256,17 +256,25 @@ class SequentialReplay:
             case wire.Acked():
                 self._ack(inbox, key, endpoint, at_ms)
                 self._ack_counterfactual(inbox, endpoint, at_ms)
-            case wire.Failed(via="handler"):
-                inbox.remove(key)
-                if message and self._counts(message, endpoint):
-                    self.breakers.record_failure(endpoint, at_ms)
+            case wire.Failed(uncounted=False) if event.via == "handler" or (
+                self.counts_deliveries and event.via != "restart"
+            ):
+                if inbox.remove(key):
+                    self.breakers.settle(endpoint, key, DeliveryOutcome.FAILURE, at_ms)
             case wire.Failed() | wire.Expired(was="pending"):
                 self._discard(inbox, key, endpoint)
             case wire.Redriven():
                 arrived = self.arrived.get((endpoint, key))
                 if arrived is not None:
                     inbox.add(key, msgspec.structs.replace(arrived))
-            case wire.Leased() | wire.Returned() | wire.Evicted() if message:
+            case wire.Returned() if message:
+                message.leased = False
+                if self.counts_deliveries:
+                    outcome = (
+                        DeliveryOutcome.NO_VERDICT if event.uncounted else DeliveryOutcome.FAILURE
+                    )
+                    self.breakers.settle(endpoint, key, outcome, at_ms)
+            case wire.Leased() | wire.Evicted() if message:
                 message.leased = isinstance(event, wire.Leased)
                 message.counterfactual = message.counterfactual or isinstance(event, wire.Evicted)
 
@@ -278,17 +286,12 @@ class SequentialReplay:
                 self._ack(inbox, key, endpoint, at_ms)
 
     def _ack(self, inbox: Inbox, key: str, endpoint: str, at_ms: int) -> None:
-        message = inbox.remove(key)
-        if message and self._counts(message, endpoint):
-            self.breakers.record_success(endpoint, at_ms)
+        if inbox.remove(key):
+            self.breakers.settle(endpoint, key, DeliveryOutcome.SUCCESS, at_ms)
 
     def _discard(self, inbox: Inbox, key: str, endpoint: str) -> None:
-        message = inbox.remove(key)
-        if message and message.probe:
-            self.breakers.release_probe(endpoint)
-
-    def _counts(self, message: ReplayMessage, endpoint: str) -> bool:
-        return message.probe or self.breakers.state_of(endpoint) is not CircuitState.HALF_OPEN
+        if inbox.remove(key):
+            self.breakers.settle(endpoint, key, DeliveryOutcome.NO_VERDICT, 0)
 
 
 def replay(events: Sequence[wire.AnyEvent], changes: bytes | None = None) -> list[Decision]:

@@ -4,6 +4,7 @@ from tests.eventually import eventually
 from tests.server.conftest import ServeRelay, SocketRelay
 from tests.server.sessions.memory_server import MemoryServer, ServerLauncher, kinds, numbers
 from tests.server.sessions.raw_agent import RawAgent, payload_of
+from waypost import CircuitBreakerConfig
 from waypost.client.identity import Identity
 from waypost.policy.redelivery import RedeliveryConfig
 from waypost.testing import ManualClock
@@ -39,7 +40,8 @@ async def test_a_message_that_is_nacked_forever_becomes_a_dead_letter(
 
 
 async def test_nacks_cannot_grow_the_journal_quickly(serve_relay: ServeRelay) -> None:
-    relay = await serve_relay(redelivery=SLOW)
+    off = CircuitBreakerConfig(enabled=False)
+    relay = await serve_relay(redelivery=SLOW, circuit_breaker=off)
     agent, sender = await relay.connect("agent.a"), await relay.connect("agent.b")
     for number in range(10):
         await sender.send("agent.a", number)

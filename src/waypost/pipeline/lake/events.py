@@ -30,9 +30,10 @@ LINE = columns(
     depth bigint, depth_bytes bigint, depth_max bigint,
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
-    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint,
+    uncounted boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
-    rules string, cause string, settings string, problem string,
+    rules string, cause string, settings string, problem string, breakers_count string,
     {CORRUPT} string
     """,
     budget=columns(
@@ -53,9 +54,10 @@ EVENTS = columns(
     depth bigint, depth_bytes bigint, depth_max bigint,
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
-    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint, was string,
+    kept boolean, until_us bigint, via string, attempt int, not_before_us bigint,
+    uncounted boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
-    rules string, cause string, settings string, problem string,
+    rules string, cause string, settings string, problem string, breakers_count string,
     day date
     """
 )

@@ -6,6 +6,8 @@ Rule 2  A counterfactual message is one whose end history cannot know: history r
         evicted it and the replay did not. It leaves with the next acknowledgement in the inbox,
         which counts as its success, or when its time to live is over.
 Rule 3  An event of a message that the replayed mailbox does not hold changes nothing.
+Rule 4  The breaker counts what the relay reported to it at that time (`counts_deliveries`). A slot
+        is its message's, as in the relay: whatever ends the delivery of the message frees it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +16,7 @@ from typing import Any
 
 from waypost.pipeline.replay.settings_timeline import SettingsInForce
 from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
-from waypost.policy.breakers import CircuitBreakers
+from waypost.policy.breakers import CircuitBreakers, DeliveryOutcome
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy
 from waypost.policy.tiers import UNKNOWN, sender_tier
@@ -32,13 +34,18 @@ class InboxEvent(IntEnum):
     LEASED = 4
     ACKED = 5
     RETURNED = 6
-    HANDLER_FAILED = 7
-    REMOVED = 8
-    """Left the mailbox without success or handler failure: expired, or failed otherwise."""
-    EVICTED = 9
-    REDRIVEN = 10
-    BREAKER_RESET = 11
-    CONTACTED = 12
+    """Returned to the mailbox because its delivery failed."""
+    RELEASED = 7
+    """Returned to the mailbox without a verdict."""
+    HANDLER_FAILED = 8
+    DELIVERY_FAILED = 9
+    """Dead-lettered after too many deliveries to other consumers than handlers."""
+    REMOVED = 10
+    """Left the mailbox without success or failure: expired, or dead-lettered otherwise."""
+    EVICTED = 11
+    REDRIVEN = 12
+    BREAKER_RESET = 13
+    CONTACTED = 14
     """The recipient wrote to a sender, which is the key of the row. Sorts after an arrival that is
     the same event: a message to oneself."""
 
@@ -63,7 +70,7 @@ class ReplayMessage:
     """A message in the replayed mailbox. `ttl_ms` is the time it expires at, `tier` the tier of
     its sender on arrival."""
 
-    __slots__ = ("counterfactual", "leased", "probe", "sender", "size", "tier", "ttl_ms")
+    __slots__ = ("counterfactual", "leased", "sender", "size", "tier", "ttl_ms")
 
     def __init__(self, sender: str, size: int, tier: int, ttl_ms: int) -> None:
         self.sender = sender
@@ -71,16 +78,16 @@ class ReplayMessage:
         self.tier = tier
         self.ttl_ms = ttl_ms
         self.leased = False
-        self.probe = False
         self.counterfactual = False
 
 
 class _Arrival:
     """The arrival to decide, reused for all rows."""
 
-    __slots__ = ("budget", "endpoint", "sender", "size", "tier")
+    __slots__ = ("budget", "endpoint", "id", "sender", "size", "tier")
 
     def __init__(self) -> None:
+        self.id = ""
         self.endpoint = _ENDPOINT
         self.sender = ""
         self.budget = _SUFFICIENT
@@ -100,7 +107,7 @@ class ReplayInbox:
         self._next_expiry_ms = _NEVER_MS
         """No counterfactual message expires before this."""
         self._deferred = False
-        """Whether a handler was waiting when history last accepted a message."""
+        """Whether a consumer was there when history last accepted a message."""
         self._recorded: dict[str, ReplayMessage] = {}
         """The messages that history stored and may redrive, whether the replay has them or not."""
         self._contacted_ms: dict[str, int] = {}
@@ -112,7 +119,9 @@ class ReplayInbox:
             InboxEvent.LEASED: self._lease,
             InboxEvent.ACKED: self._ack,
             InboxEvent.RETURNED: self._return,
+            InboxEvent.RELEASED: self._release,
             InboxEvent.HANDLER_FAILED: self._fail,
+            InboxEvent.DELIVERY_FAILED: self._fail_delivery,
             InboxEvent.REMOVED: self._discard,
             InboxEvent.EVICTED: self._keep_evicted,
             InboxEvent.REDRIVEN: self._redrive,
@@ -140,8 +149,6 @@ class ReplayInbox:
         config, idle_ms = settings.circuit_breaker, settings.housekeeping.breaker_idle_ms
         if restarted:
             self._breakers = CircuitBreakers()
-            for message in self.messages.values():
-                message.probe = False
         self._breakers.update_config(config, idle_ms)
 
     def _arrive(self, row: Row) -> str:
@@ -155,7 +162,7 @@ class ReplayInbox:
             self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms)
         if at_ms > self._next_expiry_ms:
             self._expire_counterfactual(at_ms)
-        arrival.sender, arrival.size, arrival.tier = sender, size, tier
+        arrival.id, arrival.sender, arrival.size, arrival.tier = key, sender, size, tier
         arrival.budget = _SUFFICIENT if budget is None else self._budget(budget, ttl_ms)
         verdict = admit_delivery(arrival, self.occupancy, self._breakers, settings, at_ms)
         if verdict.evict_bytes:
@@ -163,12 +170,12 @@ class ReplayInbox:
         if verdict.reason is not None:
             return verdict.reason.value
         message = ReplayMessage(sender, size, tier, ttl_ms)
-        message.probe = verdict.probe and self._deferred
         self._add(key, message)
         if event != _ACCEPTED:
             self._mark_counterfactual(key, message)
-        if not self._deferred and self._breakers:
-            self._breakers.record_success(_ENDPOINT, at_ms)
+        counts = verdict.probe or not self._in_force.counts_deliveries
+        if not self._deferred and counts and self._breakers:
+            self._settle(key, DeliveryOutcome.SUCCESS, at_ms)
         return ""
 
     def _budget(self, recorded: dict[str, Any], ttl_ms: int) -> Budget:
@@ -204,23 +211,34 @@ class ReplayInbox:
         if message is not None:
             message.leased = True
 
-    def _return(self, key: str, at_ms: int) -> None:
+    def _return(
+        self, key: str, at_ms: int, outcome: DeliveryOutcome = DeliveryOutcome.FAILURE
+    ) -> None:
         message = self.messages.get(key)
         if message is not None:
             message.leased = False
+            if self._in_force.counts_deliveries:
+                self._settle(key, outcome, at_ms)
+
+    def _release(self, key: str, at_ms: int) -> None:
+        self._return(key, at_ms, DeliveryOutcome.NO_VERDICT)
 
     def _ack(self, key: str, at_ms: int) -> None:
         self._recorded.pop(key, None)
-        message = self._remove(key)
-        if message is not None and self._breakers:
-            self._record_success(message, at_ms)
+        if self._remove(key) is not None and self._breakers:
+            self._settle(key, DeliveryOutcome.SUCCESS, at_ms)
         if self._counterfactual:
             self._ack_counterfactual(at_ms)
 
     def _fail(self, key: str, at_ms: int) -> None:
-        message = self._remove(key)
-        if message is not None:
-            self._breakers.record_outcome(_ENDPOINT, ok=False, probe=message.probe, now_ms=at_ms)
+        if self._remove(key) is not None:
+            self._settle(key, DeliveryOutcome.FAILURE, at_ms)
+
+    def _fail_delivery(self, key: str, at_ms: int) -> None:
+        if self._in_force.counts_deliveries:
+            self._fail(key, at_ms)
+        else:
+            self._discard(key, at_ms)
 
     def _keep_evicted(self, key: str, at_ms: int) -> None:
         message = self.messages.get(key)
@@ -258,12 +276,11 @@ class ReplayInbox:
 
     def _discard(self, key: str, at_ms: int = 0) -> None:
         """Remove a message without an outcome for the breaker."""
-        message = self._remove(key)
-        if message is not None and message.probe:
-            self._breakers.release_probe(_ENDPOINT)
+        if self._remove(key) is not None:
+            self._settle(key, DeliveryOutcome.NO_VERDICT, at_ms)
 
-    def _record_success(self, message: ReplayMessage, at_ms: int) -> None:
-        self._breakers.record_outcome(_ENDPOINT, ok=True, probe=message.probe, now_ms=at_ms)
+    def _settle(self, key: str, outcome: DeliveryOutcome, at_ms: int) -> None:
+        self._breakers.settle(_ENDPOINT, key, outcome, at_ms)
 
     # Counterfactual messages
 
@@ -284,5 +301,5 @@ class ReplayInbox:
                 self._discard(key)
             else:
                 self._remove(key)
-                self._record_success(message, at_ms)
+                self._settle(key, DeliveryOutcome.SUCCESS, at_ms)
         self._next_expiry_ms = _NEVER_MS

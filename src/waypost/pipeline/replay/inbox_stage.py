@@ -25,8 +25,7 @@ from waypost.pipeline.spark.executors import ShippedFunction
 from waypost.policy.breakers import Occasion
 from waypost.policy.reasons import DEAD_LETTERED
 
-_EVENT_KINDS = ("acked", "failed", "expired", "evicted", "redriven", "breaker")
-_LEASE_KINDS = ("leased", "returned")
+_EVENT_KINDS = ("acked", "returned", "failed", "expired", "evicted", "redriven", "breaker")
 
 # The columns of a row of `ReplayInbox.replay`, after its `seq`.
 _NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms")
@@ -170,7 +169,7 @@ def _recorded_rows(events: DataFrame, columns: Iterable[str], with_leases: bool)
 
     Of arrivals, those that passed their sender's rate limit. Only arrivals have a `sender`.
     """
-    kinds = (*ARRIVALS, *_EVENT_KINDS, *(_LEASE_KINDS if with_leases else ()))
+    kinds = (*ARRIVALS, *_EVENT_KINDS, *(("leased",) if with_leases else ()))
     rows = with_arrival_columns(events.where(F.col("kind").isin(*kinds)))
     decided_here = (
         is_arrival() & (F.col("endpoint") != "") & ~F.col("not_replayed") & ~F.col("limited")
@@ -204,20 +203,22 @@ def _arrival_event() -> Column:
 
 
 def _message_event(with_leases: bool) -> Column:
-    kind = F.col("kind")
-    handler_failed = (kind == "failed") & (F.col("via") == "handler")
-    expired = (kind == "expired") & (F.col("was") == "pending")
+    kind, via = F.col("kind"), F.col("via")
+    uncounted = F.coalesce("uncounted", F.lit(False))
+    failed, returned = kind == "failed", kind == "returned"
+    removed = (failed & (uncounted | (via == "restart"))) | (
+        (kind == "expired") & (F.col("was") == "pending")
+    )
     reset = F.col("occasion").isin(Occasion.RESET.value, Occasion.IDLE.value)
     event = (
         F.when(kind == "acked", _lit(InboxEvent.ACKED))
-        .when(handler_failed, _lit(InboxEvent.HANDLER_FAILED))
-        .when((kind == "failed") | expired, _lit(InboxEvent.REMOVED))
+        .when(returned & uncounted, _lit(InboxEvent.RELEASED))
+        .when(returned, _lit(InboxEvent.RETURNED))
+        .when(removed, _lit(InboxEvent.REMOVED))
+        .when(failed & (via == "handler"), _lit(InboxEvent.HANDLER_FAILED))
+        .when(failed, _lit(InboxEvent.DELIVERY_FAILED))
         .when(kind == "evicted", _lit(InboxEvent.EVICTED))
         .when(kind == "redriven", _lit(InboxEvent.REDRIVEN))
         .when((kind == "breaker") & reset, _lit(InboxEvent.BREAKER_RESET))
     )
-    if not with_leases:
-        return event
-    return event.when(kind == "leased", _lit(InboxEvent.LEASED)).when(
-        kind == "returned", _lit(InboxEvent.RETURNED)
-    )
+    return event.when(kind == "leased", _lit(InboxEvent.LEASED)) if with_leases else event

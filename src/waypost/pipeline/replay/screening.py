@@ -26,7 +26,7 @@ from waypost.policy.breakers import CircuitState
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 
-_OTHER_KINDS = ("failed", "breaker", "evicted", "redriven", "endpoint")
+_OTHER_KINDS = ("failed", "returned", "breaker", "evicted", "redriven", "endpoint")
 _UNLIMITED = 1 << 62
 _UNCLEAR = "unclear"
 COUNTS = ("arrivals", "counted", *(reason.value for reason in Reason))
@@ -165,13 +165,14 @@ def _facts_about_endpoints() -> list[Column]:
         F.when(quota_new, F.least("bytes_1", "bytes_2", "bytes_3")),
     )
     bytes_max = F.when(replayed & ~_depth_bytes_known(), bytes_max)
+    uncounted = F.coalesce("uncounted", F.lit(False))
     return [
         F.max(replayed & (expected_reason() != F.col("old_reason"))).alias("differs"),
         F.max((kind == "evicted") & ~F.col("inbox_same")).alias("evicts"),
         F.max(replayed & F.coalesce(_inbox_full(), F.lit(True))).alias("fills_up"),
         F.max(kind == "breaker").alias("breaks"),
         F.max(~F.col("breaker_known")).alias("breaker_new"),
-        F.count_if((kind == "failed") & (F.col("via") == "handler")).alias("failures"),
+        F.count_if(kind.isin("failed", "returned") & ~uncounted).alias("failures"),
         F.min("threshold").alias("threshold"),
         F.count_if(kind == "redriven").alias("redriven"),
         F.max("depth").alias("depth_most"),

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.lake.schemas import columns
+from waypost.policy.breakers import DELIVERIES
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings, to_config_document
 
@@ -52,13 +53,23 @@ _APPLIED = (
 )
 
 
+_PlainPeriod = tuple[int, bool, int, int, bool]
+"""A period on an executor: first seq, restart, index of its settings, recorded `maxHops`, and
+whether its breakers count deliveries."""
+
+
 class SettingsPeriod(msgspec.Struct, frozen=True):
-    """Settings from `first_seq` on, as recorded and as replayed. `restart`: the relay started."""
+    """Settings from `first_seq` on, as recorded and as replayed. `restart`: the relay started.
+
+    `counts_deliveries`: its breakers count the outcome of every delivery, as relays do that journal
+    `breakers_count`.
+    """
 
     first_seq: int
     restart: bool
     recorded: Settings
     replayed: Settings
+    counts_deliveries: bool = False
 
 
 class SettingsTimeline:
@@ -149,10 +160,11 @@ class SettingsTimeline:
         """Return the timeline as plain data for `SettingsInForce`, and `first_ids` with it."""
         documents: dict[bytes, int] = {}
 
-        def plain(period: SettingsPeriod) -> tuple[int, bool, int, int]:
+        def plain(period: SettingsPeriod) -> _PlainPeriod:
             document = msgspec.json.encode(to_config_document(period.replayed))
             index = documents.setdefault(document, len(documents))
-            return period.first_seq, period.restart, index, period.recorded.max_hops
+            hops, counts = period.recorded.max_hops, period.counts_deliveries
+            return period.first_seq, period.restart, index, hops, counts
 
         by_relay = {relay: [plain(one) for one in some] for relay, some in self.by_relay.items()}
         return {
@@ -183,10 +195,11 @@ class SettingsInForce:
         self._settings = [merge_settings(Settings(), one) for one in settings_data["documents"]]
         self._default = settings_data["default"]
         self._by_relay = settings_data["by_relay"]
-        self._ahead: list[tuple[int, bool, int, int]] = []
+        self._ahead: list[_PlainPeriod] = []
         self.until_seq = 0
         self.settings = self._settings[self._default[2]]
         self.recorded_max_hops: int = self._default[3]
+        self.counts_deliveries: bool = self._default[4]
 
     def start(self, relay: str) -> None:
         """Go to the first event of `relay`."""
@@ -198,7 +211,7 @@ class SettingsInForce:
         """Go on to event `seq`, at or past `until_seq`. Return whether the relay restarted."""
         restarted = False
         while self._ahead and self._ahead[-1][0] <= seq:
-            _, restart, index, self.recorded_max_hops = self._ahead.pop()
+            _, restart, index, self.recorded_max_hops, self.counts_deliveries = self._ahead.pop()
             self.settings = self._settings[index]
             restarted = restarted or restart
         self.until_seq = self._ahead[-1][0] if self._ahead else _UNLIMITED
@@ -206,10 +219,10 @@ class SettingsInForce:
 
     def has_one_rate_window(self, relay: str) -> bool:
         """Return whether the rate window of `relay` has the same length in all its periods."""
-        indexes = {index for _, _, index, _ in self._periods(relay)}
+        indexes = {index for _, _, index, _, _ in self._periods(relay)}
         return len({self._settings[index].rate_limit.window_secs for index in indexes}) == 1
 
-    def _periods(self, relay: str) -> list[tuple[int, bool, int, int]]:
+    def _periods(self, relay: str) -> list[_PlainPeriod]:
         return self._by_relay.get(relay) or [self._default]
 
 
@@ -220,12 +233,15 @@ def read_timeline(
 
     Raise `InvalidSettings` if the result is not valid.
     """
-    default = _period(0, False, Settings(), changes)
+    default = _period(0, False, Settings(), changes, False)
     by_relay: dict[str, list[SettingsPeriod]] = {}
-    rows = events.where(F.col("kind") == "settings").select("relay", "seq", "cause", "settings")
+    rows = events.where(F.col("kind") == "settings").select(
+        "relay", "seq", "cause", "settings", "breakers_count"
+    )
     for row in sorted(rows.collect(), key=lambda row: (row.relay, row.seq)):
         recorded = _parse(row.settings, f"event {row.seq} of {row.relay}")
-        period = _period(row.seq, row.cause == "start", recorded, changes)
+        counts = row.breakers_count == DELIVERIES
+        period = _period(row.seq, row.cause == "start", recorded, changes, counts)
         # A complete journal begins with its settings.
         before = [] if row.seq == 1 else [default]
         by_relay.setdefault(row.relay, before).append(period)
@@ -240,10 +256,14 @@ def _identity(period: SettingsPeriod) -> tuple[bytes, bytes]:
 
 
 def _period(
-    first_seq: int, restart: bool, recorded: Settings, changes: bytes | None
+    first_seq: int,
+    restart: bool,
+    recorded: Settings,
+    changes: bytes | None,
+    counts_deliveries: bool,
 ) -> SettingsPeriod:
     replayed = recorded if changes is None else merge_settings(recorded, changes)
-    return SettingsPeriod(first_seq, restart, recorded, replayed)
+    return SettingsPeriod(first_seq, restart, recorded, replayed, counts_deliveries)
 
 
 def _parse(document: str, source: str) -> Settings:

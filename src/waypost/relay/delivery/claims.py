@@ -104,7 +104,7 @@ class Claims:
         if is_transient(problem):
             self.release(message.endpoint, message.id, _RETRY_S)
         else:
-            self._transitions.fail(message, f"unreadable: {problem}", via=via)
+            self._transitions.fail(message, f"unreadable: {problem}", via=via, uncounted=True)
 
     def _leased(self, subject: str, ids: str | Iterable[str]) -> list[Message]:
         return [one for one in _live(self.mailbox(subject), ids) if one.state is LEASED]

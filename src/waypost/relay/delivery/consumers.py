@@ -113,7 +113,7 @@ class Consumer:
         """Turn a message in flight that can never be delivered into a dead letter."""
         message = self.in_flight.pop(message_id)
         if message.state is LEASED:
-            self._consumers.transitions.fail(message, reason, via=VIA)
+            self._consumers.transitions.fail(message, reason, via=VIA, uncounted=True)
 
     def prune(self) -> list[str]:
         """Drop messages from `in_flight` that others acknowledged or returned; return their ids."""
@@ -180,12 +180,15 @@ class Consumers:
         transitions: Transitions,
         payloads: PayloadStore,
         acked: RecentlyAcked,
+        on_left: Callable[[], None],
     ) -> None:
+        """Take `on_left`, which is called after a consumer has detached."""
         self.claims = claims
         self.acked = acked
         self.transitions = transitions
         self.payloads = payloads
         self._ledger = ledger
+        self._on_left = on_left
         self._attached: dict[str, tuple[Consumer, Callable[[], None]]] = {}
         ledger.listeners.on_visible(self._notify)
 
@@ -210,7 +213,12 @@ class Consumers:
             return False
         del self._attached[consumer.subject]
         self._record(consumer.subject, "disconnected")
+        self._on_left()
         return True
+
+    def is_attached(self, subject: str) -> bool:
+        """Return whether `subject` has an attached consumer."""
+        return subject in self._attached
 
     def _notify(self, subject: str) -> None:
         """Notify the consumer of `subject`; an error in one does not affect others."""

@@ -1,7 +1,7 @@
 """Delivery of one message to one mailbox: decide, then store, dead-letter or reject."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -21,7 +21,6 @@ from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
-from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.mailbox import Mailbox, Message
 from waypost.relay.state.relay_state import RelayState
@@ -43,14 +42,15 @@ class Deliverer:
         breaker_feedback: BreakerFeedback,
         rejections: RejectionLog,
         pressure_signals: PressureSignals,
-        subscriptions: Subscriptions,
+        is_consumed: Callable[[str], bool],
     ) -> None:
+        """Take `is_consumed(subject)`: whether a consumer of that mailbox is there now."""
         self._state = state
         self._transitions = transitions
         self._breaker_feedback = breaker_feedback
         self._rejections = rejections
         self._pressure_signals = pressure_signals
-        self._handlers = subscriptions.handlers
+        self._is_consumed = is_consumed
         self._make_id = UlidFactory(secrets.token_bytes).make
 
     def deliver(
@@ -84,7 +84,7 @@ class Deliverer:
                     event.sender, mailbox, verdict, settings, prepared.at_us
                 )
         if verdict.reason is None:
-            if self._handlers(mailbox.subject):
+            if self._is_consumed(mailbox.subject):
                 event.deferred = True
             self._transitions.store(mailbox, event, prepared.content)
             if evicted:

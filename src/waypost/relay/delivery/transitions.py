@@ -4,7 +4,7 @@ A transition records the event, updates the mirror, and reports the outcome to t
 decision to make it is up to the caller.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from waypost.policy.bounds import mailbox_dead_letters_max
 from waypost.policy.occupancy import choose_purges
@@ -12,7 +12,7 @@ from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.expiries import ExpiryLog
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import EVICTED, Mailbox, Message
+from waypost.relay.state.mailbox import EVICTED, PENDING, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire import events
 
@@ -40,8 +40,8 @@ class Transitions:
         self._payloads.cache(message, event, content)
         self._mirror.on_stored(mailbox, message, was_dead=was_dead)
         self._ledger.wake(mailbox.subject)
-        if not event.deferred and self._breaker_feedback.breakers:
-            self._breaker_feedback.on_stored(mailbox.subject, event.at_us)
+        if event.probe:
+            self._breaker_feedback.on_stored(event)
 
     def store_rejected(self, mailbox: Mailbox, event: events.Rejected, content: bytes) -> None:
         """Put a rejected message into its mailbox as a dead letter."""
@@ -74,9 +74,9 @@ class Transitions:
             for message in messages
         ]
         if self._breaker_feedback.breakers:
-            for message, event in zip(messages, acked, strict=True):
+            for event in acked:
                 self._ledger.record(event)
-                self._breaker_feedback.on_acked(message, at_us)
+                self._breaker_feedback.on_event(event)
         else:
             self._ledger.record_all(acked)
         self._mirror_events(mailbox, acked)
@@ -97,34 +97,43 @@ class Transitions:
         )
         self._ledger.wake(message.endpoint)
 
-    def fail(self, message: Message, reason: str, via: str = "handler") -> None:
-        """Turn a message into a dead letter."""
+    def return_probes(self, is_consumed: Callable[[str], bool]) -> None:
+        """Return pending probes whose consumer has left: it will not end their deliveries."""
+        for endpoint, message_id in self._breaker_feedback.deferred_probes():
+            message = self._ledger.state.mailboxes[endpoint].live[message_id]
+            if message.state is PENDING and not is_consumed(endpoint):
+                self.release(message, "its consumer left before its delivery", uncounted=True)
+
+    def fail(
+        self, message: Message, reason: str, via: str = "handler", *, uncounted: bool = False
+    ) -> None:
+        """Turn a message into a dead letter; `uncounted` if its endpoint is not to blame."""
         with self._ledger.one_time as at_us:
-            self._ledger.record(
+            self._dead_letter(
+                message,
                 events.Failed(
-                    at_us=at_us, endpoint=message.endpoint, id=message.id, reason=reason, via=via
-                )
+                    at_us=at_us,
+                    endpoint=message.endpoint,
+                    id=message.id,
+                    reason=reason,
+                    via=via,
+                    uncounted=uncounted,
+                ),
             )
-            self._mirror_dead_letter(self._mailbox(message), message)
-            if via == "handler":
-                self._breaker_feedback.on_failed(message, at_us)
-            else:
-                self._breaker_feedback.on_abandoned(message)
 
     def evict(self, message: Message, reason: str) -> None:
         """Evict a message; it becomes a dead letter."""
-        at_us = self._ledger.now_us()
-        self._ledger.record(
-            events.Evicted(
-                at_us=at_us,
-                endpoint=message.endpoint,
-                id=message.id,
-                sender=message.sender,
-                reason=reason,
+        with self._ledger.one_time as at_us:
+            self._dead_letter(
+                message,
+                events.Evicted(
+                    at_us=at_us,
+                    endpoint=message.endpoint,
+                    id=message.id,
+                    sender=message.sender,
+                    reason=reason,
+                ),
             )
-        )
-        self._mirror_dead_letter(self._mailbox(message), message)
-        self._breaker_feedback.on_abandoned(message)
 
     def expire(self, message: Message) -> None:
         """Remove an expired message."""
@@ -132,7 +141,6 @@ class Transitions:
             events.Expired(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
         self.expiries.count(message.endpoint)
-        self._breaker_feedback.on_abandoned(message)
 
     def expire_due(self, mailbox: Mailbox) -> None:
         """Expire the due messages of `mailbox`."""
@@ -160,6 +168,11 @@ class Transitions:
         self._mirror.on_stored(self._mailbox(message), redriven, was_dead=True)
         self._ledger.wake(message.endpoint)
 
+    def _dead_letter(self, message: Message, event: events.Failed | events.Evicted) -> None:
+        self._ledger.record(event)
+        self._mirror_dead_letter(self._mailbox(message), message)
+        self._breaker_feedback.on_event(event)
+
     def _mirror_dead_letter(self, mailbox: Mailbox, message: Message) -> None:
         """Mirror a new dead letter; purge some if there are too many."""
         self._mirror.on_dead_lettered(mailbox, message)
@@ -180,6 +193,7 @@ class Transitions:
         mailbox = self._ledger.state.mailboxes[event.endpoint]
         self._ledger.record(event)
         self._mirror_events(mailbox, (event,))
+        self._breaker_feedback.on_event(event)
 
     def _mirror_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
         self._mirror.on_events(mailbox, changes)

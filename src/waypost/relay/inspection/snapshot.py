@@ -13,6 +13,7 @@ import msgspec
 
 from waypost.files import read_file
 from waypost.policy.bounds import config_file_max_bytes
+from waypost.policy.breakers import CLOSED
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.settings import Settings, merge_settings
 from waypost.relay.config.access_file import AccessFile
@@ -30,7 +31,7 @@ from waypost.relay.journal.segments import Batch, Damage, list_segments, read_se
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.events import Rejected, SettingsChanged
+from waypost.wire.events import AnyEvent, BreakerMoved, Rejected, SettingsChanged
 
 T = TypeVar("T")
 
@@ -38,11 +39,15 @@ _ATTEMPTS = 5
 
 
 class RecentEvents(msgspec.Struct):
-    """Counts from `since_us` on: events by kind, rejected publishes by reason."""
+    """Counts from `since_us` on: events by kind, rejected publishes by reason.
+
+    `breakers` holds the last move of each breaker that was not closed when the journal ended.
+    """
 
     since_us: int = 0
     events: Counter[str] = msgspec.field(default_factory=Counter)
     rejected: Counter[str] = msgspec.field(default_factory=Counter)
+    breakers: dict[str, BreakerMoved] = {}
 
 
 class Snapshot(msgspec.Struct):
@@ -174,6 +179,7 @@ def _last_storage(data: DataDir) -> str:
 
 def _count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
     found = RecentEvents()
+    moves = _LastMoves()
     for first_seq, path in reversed(list_segments(data.journal).items()):
         first = True
         pieces = list(read_segment(path, first_seq))
@@ -186,8 +192,39 @@ def _count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
             for event, _ in piece.events():
                 if first:
                     found.since_us, first = event.at_us, False
+                moves.follow(event)
                 if isinstance(event, Rejected):
                     found.rejected[event.reason] += event.count
                 else:
                     found.events[str(type(event).__struct_config__.tag)] += 1
+        moves.end_segment()
+    found.breakers = moves.not_closed()
     return found
+
+
+class _LastMoves:
+    """The last move of each breaker since the relay started; segments come newest first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, BreakerMoved] = {}
+        self._segment: dict[str, BreakerMoved] = {}
+        self._has_start = self._ended = False
+
+    def follow(self, event: AnyEvent) -> None:
+        """Follow an event of the current segment."""
+        if isinstance(event, BreakerMoved):
+            self._segment[event.endpoint] = event
+        elif isinstance(event, SettingsChanged) and event.cause == "start":
+            self._segment.clear()
+            self._has_start = True
+
+    def end_segment(self) -> None:
+        """Go on with the segment before: its moves count unless the relay started since."""
+        if not self._ended:
+            self._found = {**self._segment, **self._found}
+        self._ended = self._ended or self._has_start
+        self._segment = {}
+
+    def not_closed(self) -> dict[str, BreakerMoved]:
+        """Return the moves of breakers that are not closed."""
+        return {name: move for name, move in self._found.items() if move.after is not CLOSED}

@@ -47,8 +47,8 @@ NOT_DEAD, REJECTED, FAILED, EVICTED = DeadLetterCause
 class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
-    `tier` is that of its sender on arrival. `probe`: a half-open breaker waits for its outcome.
-    `cause` is that of a dead letter. `cached` holds its arrival and its payload as JSON, or None.
+    `tier` is that of its sender on arrival, `cause` that of a dead letter. `cached` holds its
+    arrival and its payload as JSON, or None.
     """
 
     id: str
@@ -66,7 +66,6 @@ class Message(msgspec.Struct, gc=False):
     until_us: int = 0
     not_before_us: int = 0
     via: str = ""
-    probe: bool = False
     reason: str = ""
     failed_at_us: int = 0
     cause: DeadLetterCause = NOT_DEAD

@@ -190,8 +190,6 @@ class RelayState:
         if not endpoint:
             return None
         message = message_from_event(event, location)
-        if event.probe and event.deferred:
-            message.probe = True
         mailbox = self.mailboxes.get(endpoint) or self.mailbox(endpoint)
         if event.chosen_id:
             self._forget_dead(mailbox, event.id)  # a retry of the same id was accepted
@@ -316,7 +314,6 @@ class RelayState:
             order=event.seq,
             state=PENDING,
             queued=True,
-            probe=False,
             attempt=0,
             not_before_us=0,
             reason="",
