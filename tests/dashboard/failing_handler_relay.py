@@ -1,7 +1,6 @@
 """Serves a relay like `waypost serve`, with a handler that always fails, so that breakers open.
 
-Only handlers in the relay's own process feed its breakers. Arguments: the data directory and a
-port. Prints the URL.
+Arguments: the data directory and a port. Prints the URL.
 """
 
 import asyncio

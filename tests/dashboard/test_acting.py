@@ -1,4 +1,4 @@
-"""Actions on the dashboard: redrive, purge, rules, settings."""
+"""Actions on the dashboard: redrive, purge, breakers, rules, settings."""
 
 import json
 import re
@@ -44,6 +44,22 @@ def test_one_dead_letter_of_a_group_can_be_redriven_alone(
     page.get_by_role("dialog").get_by_role("button", name="Redrive 1").click()
     expect(page.get_by_text("1 dead letter redriven.")).to_be_visible()
     assert dead_ids(relay, "agent.single") == ["single-2"]
+
+
+def test_a_breaker_is_reset_after_confirmation(open_page: OpenPage, relay: DashboardRelay) -> None:
+    relay.ask("PUT", "/v1/endpoints/service.shaky")
+    for _ in range(2):
+        relay.publish("service.shaky", "the ledger is away")
+    page = open_page("#/breakers")
+    page.get_by_role("button", name="Reset the breaker of service.shaky").click()
+    asked = page.get_by_role("dialog", name="Reset this breaker?")
+    expect(asked).to_contain_text("waypost breakers reset service.shaky --url")
+    asked.get_by_role("button", name="Reset").click()
+    expect(page.get_by_role("status").filter(has_text="Breaker reset.")).to_be_visible()
+    moves = page.get_by_role("table", name="State changes")
+    reset = moves.get_by_role("row", name=re.compile("service.shaky")).first
+    expect(reset).to_contain_text("reset by hand")
+    assert "service.shaky" not in relay.ask("GET", "/v1/breakers")["breakers"]
 
 
 def test_a_purge_asks_for_confirmation_and_can_be_cancelled(

@@ -20,8 +20,8 @@ from waypost.policy.bounds import (
     subject_tokens_max,
     wait_max_s,
 )
-from waypost.policy.breakers import CircuitBreakerState
-from waypost.policy.tiers import Tier
+from waypost.policy.tiers import QosConfig, Tier
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Parent
 from waypost.wire.results import PublishResult
@@ -315,10 +315,7 @@ class SenderUsage(msgspec.Struct, kw_only=True):
 
 
 class InboxStats(msgspec.Struct, kw_only=True):
-    """Counts of one inbox; `senders` lists those with the most bytes in it.
-
-    `connected` is true while the agent of this inbox is connected.
-    """
+    """Counts of one inbox, and whether its agent is connected; `senders` have the most bytes."""
 
     subject: str
     hash: str
@@ -343,7 +340,7 @@ class RelayStats(msgspec.Struct, kw_only=True):
     """Statistics of a relay: `by_status` counts the messages now in its mailboxes.
 
     `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
-    `inboxes_total`.
+    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force.
     """
 
     at_us: int
@@ -355,7 +352,8 @@ class RelayStats(msgspec.Struct, kw_only=True):
     rejected: dict[str, int]
     inboxes: list[InboxStats]
     inboxes_total: int
-    breakers: dict[str, CircuitBreakerState]
+    breakers: dict[str, BreakerInfo]
+    qos: QosConfig
     connected: list[AgentConnection]
     senders_tracked: int
     storage: str

@@ -10,6 +10,7 @@ from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.errors import InvalidSettings
+from waypost.policy.tiers import QosConfig, TierLimits
 
 
 async def ask(served: HttpRelay, method: str, path: str, **request: Any) -> Any:
@@ -49,6 +50,45 @@ async def test_endpoints_are_listed_by_name_in_pages(served: HttpRelay) -> None:
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 async def test_reserved_names_cannot_be_registered(served: HttpRelay, method: str) -> None:
     assert await rejection(served, method, "/v1/endpoints/_relay") == 400
+
+
+# Circuit breakers
+
+
+async def open_breaker(served: HttpRelay, subject: str) -> None:
+    """Fail with as many messages as it takes."""
+    for number in range(5):
+        await served.publish(subject, number)
+    ids = [one["id"] for one in await served.read(subject, token=served.operator)]
+    await ask(served, "POST", f"/v1/inbox/{subject}/nack", json={"ids": ids})
+
+
+async def test_breakers_are_listed_and_reset(served: HttpRelay) -> None:
+    await open_breaker(served, "agent.b")
+    [(name, breaker)] = (await ask(served, "GET", "/v1/breakers"))["breakers"].items()
+    assert (name, breaker["state"], breaker["consecutive_failures"]) == ("agent.b", "OPEN", 5)
+    assert (await served.publish("agent.b", "x")).json()["reason"] == "circuit_open"
+    done = await ask(served, "POST", "/v1/breakers/agent.b/reset")
+    assert done == {"endpoint": "agent.b", "before": "OPEN"}
+    assert (await served.publish("agent.b", "x")).status_code == 200
+    assert (await ask(served, "GET", "/v1/breakers"))["breakers"] == {}
+
+
+async def test_only_the_operator_resets_breakers_and_only_of_endpoints(served: HttpRelay) -> None:
+    agent = await served.token("agent.b")
+    denied = await served.call("POST", "/v1/breakers/agent.b/reset", token=agent)
+    assert denied.status_code == 403
+    assert await rejection(served, "POST", "/v1/breakers/agent.nobody/reset") == 404
+    assert await rejection(served, "POST", "/v1/breakers/agent.>/reset") == 400
+
+
+async def test_statistics_show_breakers_and_the_quotas_in_force(serve: Serve) -> None:
+    served = await serve(qos=QosConfig(enabled=True, tier1=TierLimits(7, 7000)))
+    await open_breaker(served, "agent.b")
+    stats = await ask(served, "GET", "/v1/stats")
+    assert stats["breakers"]["agent.b"]["state"] == "OPEN"
+    assert stats["qos"]["enabled"] is True
+    assert stats["qos"]["tier1"] == {"maxEnvelopes": 7, "maxBytes": 7000}
 
 
 # Dead letters

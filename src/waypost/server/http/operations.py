@@ -3,6 +3,7 @@
 from waypost.server.http.contract import AnyOperation
 from waypost.server.http.handlers import (
     auth,
+    breakers,
     dashboard,
     dead_letters,
     documents,
@@ -25,6 +26,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *endpoints.OPERATIONS,
     *names.OPERATIONS,
     *dead_letters.OPERATIONS,
+    *breakers.OPERATIONS,
     *operating.OPERATIONS,
     *stats.OPERATIONS,
     *pipeline.OPERATIONS,

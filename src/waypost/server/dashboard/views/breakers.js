@@ -1,8 +1,12 @@
 // Circuit breakers that are not at rest, and their latest state changes.
 
+import { send } from "../app/api.js";
 import { h, toInbox } from "../app/dom.js";
 import { count, exactly, span, when } from "../app/format.js";
 import { live } from "../app/live.js";
+import { notice } from "../app/notice.js";
+import { command, relayPaths } from "../app/terminal.js";
+import { askFirst } from "../parts/dialog.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Breakers";
@@ -23,6 +27,7 @@ export function show(main) {
   main.append(h("h1", { tabindex: "-1" }, title),
     h("p", { class: "lead" }, "A circuit breaker opens after consecutive failures of one inbox, rejects its messages, and after a cooldown admits a probe."),
     h("section", {}, h("h2", {}, "Now"), now), h("section", {}, h("h2", {}, "History"), moves));
+  relayPaths().catch(() => {});
   let drawn = null;
   let drawnAt = 0;
 
@@ -53,7 +58,20 @@ function states(found) {
     { label: "State", cell: (one) => [badge(one.state), h("small", { class: "wide" }, WORDS[one.state])] },
     { label: "Consecutive failures", kind: "number", cell: (one) => count(one.consecutive_failures) },
     { label: "Next", cell: next },
+    { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Reset the breaker of ${one.endpoint}`, onclick: () => askReset(one) }, "Reset") },
   ], found.states, { shown: false, stacked: true });
+}
+
+function askReset(breaker) {
+  return askFirst({
+    title: "Reset this breaker?", action: "Reset",
+    body: [h("p", {}, `The breaker of ${breaker.endpoint} is ${STATES[breaker.state]}. It closes at once and forgets its failures: the next message is admitted without a probe.`)],
+    command: () => command("breakers", "reset", breaker.endpoint),
+    act: async () => {
+      await send("POST", `/v1/breakers/${encodeURIComponent(breaker.endpoint)}/reset`);
+      notice("Breaker reset.");
+    },
+  });
 }
 
 function history(moves) {

@@ -11,6 +11,7 @@ from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Op
 from waypost.server.http.errors import HttpError
 from waypost.server.live.sampler import Topic
 from waypost.server.live.sse import MEDIA_TYPE
+from waypost.wire.breaker_bodies import describe_breaker
 from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
 
 
@@ -57,7 +58,8 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             rejected=metrics.rejected,
             inboxes=[_inbox(inspector, one, subjects, now_us // 1000) for one in metrics.endpoints],
             inboxes_total=inspector.mailbox_count(),
-            breakers=metrics.breakers,
+            breakers={name: describe_breaker(one) for name, one in metrics.breakers.items()},
+            qos=relay.settings.qos,
             connected=connected,
             senders_tracked=metrics.senders_tracked,
             storage=metrics.storage,
@@ -108,7 +110,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         summary="Statistics",
         description=(
             "Messages, rejections, the fullest inboxes with their largest senders and tiers,"
-            " circuit breakers that are not at rest, connected agents, and problems."
+            " circuit breakers that are not at rest, the quotas in force, connected agents, and"
+            " problems."
         ),
         tag="stats",
         handler=get_stats,
