@@ -39,12 +39,14 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
 `--ack`, `explain`, `endpoints`, `stats`, `dead-letters list`, `config check`, `config show`,
-`rules list`, `names list`, `verify` without `--repair`. `config save`, `rules add` and
+`rules list`, `names list`, `breakers list`, `verify` without `--repair`. `config save`, `rules add` and
 `rules remove` also work then, and the relay applies the change at once. The others open the relay
 themselves, and fail with exit code 1 while another process has it: `send`, `inbox --ack`,
 `dead-letters redrive`, `dead-letters purge`, `names bind`, `names unbind`, `verify --repair`,
 `rebuild`. They use the directory's `config.json` over the defaults; settings that your program
-passes to `Relay` are unknown to them.
+passes to `Relay` are unknown to them. Circuit breakers are in the memory of a running relay:
+`breakers list` and `stats` show those that its journal says are not closed, and `breakers reset`
+needs its URL.
 
 ## On a served relay
 
@@ -65,7 +67,8 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
 | `explain` | the operator's token for every message and every check; an agent's keys for its own \
 messages |
-| `endpoints`, `stats`, `dead-letters`, `config`, `rules`, `names` | the operator's token |
+| `endpoints`, `stats`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the operator's \
+token |
 
 An agent's keys are read from the file given with `--key`, or else from where `waypost keys new`
 saved them.
@@ -198,7 +201,9 @@ JSON = {
             "`events`": "number of events by kind",
             "`rejected`": "number of rejected publishes by reason",
             "`connected`": "agents connected to a served relay",
-            "`problems`": "problems with `config.json`, `access-rules.json` or the journal",
+            "`breakers`": "as `breakers list` prints them",
+            "`problems`": "full mailboxes, breakers that are not closed, and problems with"
+            " `config.json`, `access-rules.json` or the journal",
         }
     ),
     "listen": JsonOutput(
@@ -267,6 +272,14 @@ JSON = {
             " `connected`, null on a data directory",
         },
         after="`names bind` and `names unbind` print the fields of one name.",
+    ),
+    "breakers list": JsonOutput(
+        {
+            "`breakers`": "by endpoint: `state`, `opened_at` (ms since the epoch, or null), and of"
+            " a served relay `consecutive_failures`, `half_open_successes`, `probes_in_flight`,"
+            " `touched_at`; null on a data directory",
+        },
+        after="`breakers reset` prints the `endpoint`, and its state `before`.",
     ),
     "keys new": JsonOutput(
         {

@@ -21,6 +21,7 @@ from waypost.cli.results import (
 from waypost.policy.access import AccessRule
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
+from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
@@ -131,6 +132,16 @@ class NameOperations(Protocol):
         """Free a name; return its last owner."""
 
 
+class BreakerOperations(Protocol):
+    """List circuit breakers, and reset one."""
+
+    def breakers(self) -> dict[str, BreakerInfo]:
+        """Return the breakers that are not at rest, by endpoint."""
+
+    def reset_breaker(self, subject: str) -> BreakerReset:
+        """Close the breaker of an endpoint; return its state before."""
+
+
 class Backend(
     MessageOperations, DeadLetterOperations, StatusOperations, ConfigOperations, Protocol
 ):
@@ -151,6 +162,19 @@ def open_names(choice: RelayChoice) -> NameOperations:
     from waypost.cli.remote.names import RemoteNames  # loads the HTTP client
 
     relay = RemoteNames(choice)
+    choice.closing.callback(relay.close)
+    return relay
+
+
+def open_breakers(choice: RelayChoice) -> BreakerOperations:
+    """Return the circuit breakers of the chosen relay."""
+    if choice.url is None:
+        from waypost.cli.local_breakers import LocalBreakers
+
+        return LocalBreakers(open_local(choice))
+    from waypost.cli.remote.breakers import RemoteBreakers  # loads the HTTP client
+
+    relay = RemoteBreakers(choice)
     choice.closing.callback(relay.close)
     return relay
 

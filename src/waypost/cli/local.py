@@ -19,9 +19,11 @@ from waypost.cli.results import (
     RedriveResult,
     SendReport,
     StatsResult,
+    rejecting_now,
     send_report,
 )
 from waypost.policy.access import AccessRule
+from waypost.policy.breakers import OPEN
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.clock import system_clock
@@ -30,6 +32,7 @@ from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory, read_history
 from waypost.relay.inspection.snapshot import (
+    RecentEvents,
     Snapshot,
     count_recent_events,
     retry_while_changing,
@@ -40,6 +43,7 @@ from waypost.relay.relay import Draft, Relay
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
 from waypost.relay.verify.verify import rebuild_index, verify
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.identifiers import validate_message_id
@@ -290,6 +294,7 @@ def _stats(seen: Snapshot) -> StatsResult:
         "dead": sum(one.dead for one in endpoints),
     }
     counted = count_recent_events(seen.data, COUNTED_MAX_BYTES)
+    breakers = journaled_breakers(counted, seen.owner)
     return StatsResult(
         url="",
         data_dir=str(seen.data.root),
@@ -305,8 +310,21 @@ def _stats(seen: Snapshot) -> StatsResult:
         events=dict(counted.events),
         rejected=dict(counted.rejected),
         connected=[],
-        problems=seen.problems,
+        breakers=breakers,
+        problems=[*seen.problems, *rejecting_now(endpoints, breakers)],
     )
+
+
+def journaled_breakers(counted: RecentEvents, owner: str) -> dict[str, BreakerInfo]:
+    """Return the breakers of the relay `owner` that are not closed; without one, all are."""
+    if not owner:
+        return {}
+    return {
+        name: BreakerInfo(
+            state=move.after, opened_at=move.at_us // 1000 if move.after is OPEN else None
+        )
+        for name, move in counted.breakers.items()
+    }
 
 
 def _unknown(subject: str) -> RelayError:

@@ -3,16 +3,18 @@
 Publish results are translated for people here: endpoint names instead of hashes, with advice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import assert_never
 
 import msgspec
 
+from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.data_dir import endpoint_hash, long_endpoint_hash
 from waypost.relay.inspection.stats import MailboxStats
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult, Rejection
 
@@ -89,6 +91,7 @@ class StatsResult(msgspec.Struct, frozen=True):
 
     `events` and `rejected` are counted from `counted_since`; a served relay counts from its start.
     `in_use_by` is the pid of the relay running there, or empty. `connected` lists connected agents.
+    `breakers` are those not at rest; of a data directory, those not closed.
     """
 
     url: str
@@ -105,6 +108,7 @@ class StatsResult(msgspec.Struct, frozen=True):
     events: dict[str, int]
     rejected: dict[str, int]
     connected: list[str]
+    breakers: dict[str, BreakerInfo]
     problems: list[str]
 
 
@@ -141,6 +145,29 @@ class Confirmation(msgspec.Struct, frozen=True):
     message_id: str
     recipient: str
     was_stored: bool
+
+
+def rejecting_now(
+    endpoints: Iterable[MailboxStats], breakers: Mapping[str, BreakerInfo]
+) -> list[str]:
+    """Return what rejects messages at the moment, one text each: full mailboxes, breakers."""
+    full = [one.subject for one in endpoints if one.pressure >= 1]
+    found = [("full: these mailboxes accept no more messages", full)]
+    for state, text in _BREAKER_PROBLEMS.items():
+        found.append((text, [name for name, one in breakers.items() if one.state is state]))
+    return [f"{text}: {_some(names)}" for text, names in found if names]
+
+
+_BREAKER_PROBLEMS = {
+    CircuitState.OPEN: "open circuit breakers, which reject all messages ('waypost breakers')",
+    CircuitState.HALF_OPEN: "half-open circuit breakers, which admit probes only",
+}
+_NAMED_MAX = 10
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_NAMED_MAX])
+    return shown if len(names) <= _NAMED_MAX else f"{shown} and {len(names) - _NAMED_MAX:,} more"
 
 
 def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> SendReport:

@@ -37,10 +37,11 @@ def stats(choice: RelayChoice, json: JsonOption = False) -> None:
     """Show statistics and problems of a relay.
 
     Counts of pending, leased and dead messages; how full each mailbox is and
-    which sender fills it; recent events, counted over the newest 64 MiB of the
-    journal; and problems with config.json or access-rules.json. A relay may be
-    running. On a served relay this needs the operator's token, and events are
-    counted since its start.
+    which sender fills it; circuit breakers that are not at rest; recent events,
+    counted over the newest 64 MiB of the journal; and problems: full mailboxes,
+    open breakers, config.json or access-rules.json that cannot be used. A relay
+    may be running. On a served relay this needs the operator's token, and events
+    are counted since its start.
 
     \b
     Example:

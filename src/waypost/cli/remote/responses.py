@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from waypost.cli.results import EndpointStatus, StatsResult
+from waypost.cli.results import EndpointStatus, StatsResult, rejecting_now
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
@@ -55,6 +55,7 @@ def new_message(message: OutgoingMessage) -> NewMessage:
 
 def stats_result(url: str, stats: RelayStats) -> StatsResult:
     """Return the statistics of the relay at `url` as `stats` prints them."""
+    endpoints = [_mailbox_stats(one) for one in stats.inboxes]
     return StatsResult(
         url=url,
         data_dir="",
@@ -65,12 +66,13 @@ def stats_result(url: str, stats: RelayStats) -> StatsResult:
         durability=stats.durability,
         total_messages=stats.total_messages,
         by_status=stats.by_status,
-        endpoints=[_mailbox_stats(one) for one in stats.inboxes],
+        endpoints=endpoints,
         counted_since=None,
         events=stats.events,
         rejected=stats.rejected,
         connected=[one.subject for one in stats.connected],
-        problems=stats.problems,
+        breakers=stats.breakers,
+        problems=[*stats.problems, *rejecting_now(endpoints, stats.breakers)],
     )
 
 

@@ -1,7 +1,7 @@
 """Endpoints, statistics and verification reports as text."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.padding import Padding
@@ -11,8 +11,11 @@ from rich.text import Text
 
 from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plural, styled, table
 from waypost.cli.results import EndpointStatus, StatsResult
+from waypost.policy.breakers import CLOSED
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
+from waypost.wire.breaker_bodies import BreakerInfo
+from waypost.wire.envelopes import instant
 from waypost.wire.printable import printable
 
 _COUNTS = ("Pending", "Leased", "Dead")
@@ -57,6 +60,9 @@ def show_stats(stats: StatsResult) -> None:
         f" {pending:,} pending, {leased:,} leased, {dead:,} dead"
     )
     _show_mailboxes(stats.endpoints)
+    if stats.breakers:
+        out.print()
+        show_breakers(stats.breakers)
     if stats.counted_since is not None or stats.url:
         since = at(stats.counted_since) if stats.counted_since else "the relay was started"
         out.print(f"\nSince {since}")
@@ -64,6 +70,26 @@ def show_stats(stats: StatsResult) -> None:
         _show_counts("rejected", stats.rejected)
     for problem in stats.problems:
         out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
+
+
+def show_breakers(breakers: Mapping[str, BreakerInfo]) -> None:
+    """Print the breakers that are not at rest; those not closed first."""
+    out = console()
+    if not breakers:
+        out.print("All circuit breakers are closed.")
+        return
+    ordered = sorted(breakers.items(), key=lambda item: (item[1].state is CLOSED, item[0]))
+    rows = table("Endpoint", "Breaker", "Failures", "Opened", numbers=("Failures",))
+    for subject, one in ordered[:ROWS_MAX]:
+        failures = one.consecutive_failures
+        rows.add_row(
+            styled(subject, "cyan"),
+            Text(one.state, style="" if one.state is CLOSED else "red"),
+            "-" if failures is None else f"{failures:,}",
+            "-" if one.opened_at is None else ago(instant(one.opened_at * 1000)),
+        )
+    out.print(rows)
+    _show_hidden(len(breakers))
 
 
 @contextmanager
