@@ -39,9 +39,9 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
 `--ack`, `explain`, `endpoints`, `stats`, `dead-letters list`, `config check`, `config show`,
-`rules list`, `names list`, `breakers list`, `verify` without `--repair`. `config save`, `rules add` and
-`rules remove` also work then, and the relay applies the change at once. The others open the relay
-themselves, and fail with exit code 1 while another process has it: `send`, `inbox --ack`,
+`rules list`, `names list`, `breakers list`, `verify` without `--repair`. `config save`, `rules add`
+and `rules remove` also work then, and the relay applies the change at once. The others open the
+relay themselves, and fail with exit code 1 while another process has it: `send`, `inbox --ack`,
 `dead-letters redrive`, `dead-letters purge`, `names bind`, `names unbind`, `verify --repair`,
 `rebuild`. They use the directory's `config.json` over the defaults; settings that your program
 passes to `Relay` are unknown to them. Circuit breakers are in the memory of a running relay:
