@@ -224,7 +224,10 @@ JSON = {
             "`parent`": "id of the request",
             "`was_stored`, `problem`": "as for `listen`",
         },
-        before="The reply; or, if the request was rejected, the fields of `send`.",
+        before=(
+            "The reply; or, if the request was rejected, the fields of `send`. With several"
+            " payloads, one object on each line."
+        ),
     ),
     "dead-letters list": JsonOutput(
         {
