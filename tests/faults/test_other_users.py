@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -118,6 +119,8 @@ def test_files_of_operators_and_commands_are_private(tmp_path: Path) -> None:
         waypost("rules", "add", "deny", "agent.p", "agent.q")
         waypost("verify", "--repair")
         waypost("rebuild")
+        shutil.rmtree(data / "journal")
+        waypost("rebuild", "--from-mailboxes")
         waypost("simulate", "--messages", "50", "--agents", "24", "--out", str(tmp_path / "made"))
     assert found | exposed(tmp_path) == set()
 

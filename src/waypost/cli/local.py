@@ -42,6 +42,7 @@ from waypost.relay.inspection.snapshot import (
 from waypost.relay.relay import Draft, Relay
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
+from waypost.relay.verify.salvage import SalvageReport, salvage
 from waypost.relay.verify.verify import rebuild_index, verify
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
@@ -259,6 +260,10 @@ class LocalRelay:
         """Rebuild the index; return its messages, and whether the journal has lost events."""
         self.require()
         return rebuild_index(self.data)
+
+    def salvage(self) -> SalvageReport:
+        """Make a journal from the mailbox files of a directory that has lost its own."""
+        return salvage(self.data)
 
     def _with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
         async def run() -> T:

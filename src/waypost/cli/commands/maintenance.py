@@ -94,19 +94,38 @@ def verify(
 
 
 @with_data_dir_options
-def rebuild(choice: RelayChoice, json: JsonOption = False) -> None:
-    """Rebuild index.db from the journal.
+def rebuild(
+    choice: RelayChoice,
+    from_mailboxes: Annotated[
+        bool,
+        typer.Option(
+            "--from-mailboxes", help="Make a new journal from the mailbox files; the old is lost."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Rebuild index.db from the journal, or a lost journal from the mailboxes.
 
     Rarely needed: a relay rebuilds a missing or damaged index when it starts.
-    No relay may be running. Works on files, not on a URL.
+    With --from-mailboxes, pending messages and dead letters are read from the
+    Maildir files, and those that cannot be used are listed; an existing journal
+    is never overwritten. No relay may be running. Works on files, not on a URL.
 
     \b
-    Example:
+    Examples:
       waypost rebuild --data-dir ./waypost-data
+      waypost rebuild --from-mailboxes
     """
     from waypost.cli.backend import open_local
-    from waypost.cli.rendering import console
+    from waypost.cli.rendering import console, maintenance
 
+    if from_mailboxes:
+        report = open_local(choice).salvage()
+        if json:
+            console.print_json(report)
+        else:
+            maintenance.show_salvage(report)
+        return
     messages, lossy = open_local(choice).rebuild()
     if json:
         console.print_json({"messages": messages, "journal_lost_events": lossy})

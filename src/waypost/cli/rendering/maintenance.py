@@ -14,6 +14,7 @@ from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.policy.breakers import CLOSED
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
+from waypost.relay.verify.salvage import SalvageReport
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.printable import printable
@@ -149,6 +150,21 @@ def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
     console().print()
     console().print(rows)
     _show_hidden(len(endpoints))
+
+
+def show_salvage(report: SalvageReport) -> None:
+    """Print what was salvaged from mailbox files, and what was not."""
+    pending = plural(report.pending, "pending message")
+    dead = plural(report.dead_letters, "dead letter")
+    endpoints = plural(report.endpoints, "endpoint")
+    pairs = plural(report.pairs, "last-seen pair")
+    console().print(f"New journal: {pending} and {dead} of {endpoints}, {pairs}.")
+    if report.skipped_count:
+        files = plural(report.skipped_count, "file")
+        console().print(f"{files} could not be used and stayed in place:")
+    for one in report.skipped[:ROWS_MAX]:
+        console().print(Text(f"  {printable(one.file)}: {printable(one.reason)}"))
+    _show_hidden(report.skipped_count)
 
 
 def _show_counts(title: str, counts: dict[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 Failures and answers:
   crash while writing     everything after the last commit line of the last segment is cut
+  journal lost            a new one begins; if there are mailboxes, the loss is reported
   damage further up       it is copied to `journal/damaged/`, reported, and skipped
   index lost or stale     the whole journal is read
   index damaged           the same, with a new index file
@@ -108,7 +109,11 @@ def recover(
     """
     report = RecoveryReport()
     segments = list_segments(data.journal)
+    had_journal = _was_used(data)
     index, state, start = _from_index(data, segments, report, writable=repair, use_index=use_index)
+    if not segments and had_journal:
+        report.problem = _journal_lost(data)
+        log.error("%s", report.problem)
     end = _fold(segments, start, state, report)
     _refill_windows(segments, start, state, window_us, report)
     if report.problem:
@@ -116,6 +121,19 @@ def recover(
     if repair:
         _repair(data, segments, end, report)
     return Recovered(state, end, index, report)
+
+
+def _was_used(data: DataDir) -> bool:
+    """Return whether a relay has left mailboxes here: its index or its spare files exist, too."""
+    used = data.index.exists() or (data.root / "spares").is_dir()
+    return used and data.mailboxes.is_dir() and any(data.mailboxes.iterdir())
+
+
+def _journal_lost(data: DataDir) -> str:
+    return (
+        f"the journal of {data.root} is lost, but it has mailboxes: stop the relay, move journal/"
+        " elsewhere, and run 'waypost rebuild --from-mailboxes'"
+    )
 
 
 def _from_index(
