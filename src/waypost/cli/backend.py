@@ -159,7 +159,7 @@ def open_names(choice: RelayChoice) -> NameOperations:
         from waypost.cli.local_names import LocalNames
 
         return LocalNames(choice.data_dir, open_local(choice).require)
-    from waypost.cli.remote.names import RemoteNames  # loads the HTTP client
+    from waypost.cli.remote.operating import RemoteNames  # loads the HTTP client
 
     relay = RemoteNames(choice)
     choice.closing.callback(relay.close)
@@ -169,10 +169,10 @@ def open_names(choice: RelayChoice) -> NameOperations:
 def open_breakers(choice: RelayChoice) -> BreakerOperations:
     """Return the circuit breakers of the chosen relay."""
     if choice.url is None:
-        from waypost.cli.local_breakers import LocalBreakers
+        from waypost.cli.local import LocalBreakers
 
         return LocalBreakers(open_local(choice))
-    from waypost.cli.remote.breakers import RemoteBreakers  # loads the HTTP client
+    from waypost.cli.remote.operating import RemoteBreakers  # loads the HTTP client
 
     relay = RemoteBreakers(choice)
     choice.closing.callback(relay.close)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.breakers import CircuitState
@@ -49,6 +49,7 @@ from waypost.wire.results import PublishResult
 __all__ = ["Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
 
 Stop = Callable[[], None]
+T = TypeVar("T")
 
 
 class Relay:
@@ -251,15 +252,11 @@ class Relay:
 
     async def ack(self, subject: str, ids: str | Iterable[str]) -> int:
         """Acknowledge messages, durably; return how many were still in the mailbox."""
-        done = self._runtime.claims.ack(subject, ids)
-        await self._runtime.ledger.sync()
-        return len(done)
+        return await self._durable(len(self._runtime.claims.ack(subject, ids)))
 
     async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
         """Return leased messages to their queue for `delay` seconds at least; return how many."""
-        returned = self._runtime.claims.nack(subject, ids, delay)
-        await self._runtime.ledger.sync()
-        return len(returned)
+        return await self._durable(len(self._runtime.claims.nack(subject, ids, delay)))
 
     # For servers
 
@@ -343,9 +340,7 @@ class Relay:
 
         No check is repeated, because an operator decided; the time to live still holds.
         """
-        count = self._runtime.dead_letters.redrive(ids, subject)
-        await self._runtime.ledger.sync()
-        return count
+        return await self._durable(self._runtime.dead_letters.redrive(ids, subject))
 
     async def purge_dead_letters(
         self, older_than: datetime | timedelta | None = None, subject: str | None = None
@@ -354,18 +349,14 @@ class Relay:
 
         Without `older_than`, delete all of them. Return how many were deleted.
         """
-        count = self._runtime.dead_letters.purge(older_than, subject)
-        await self._runtime.ledger.sync()
-        return count
+        return await self._durable(self._runtime.dead_letters.purge(older_than, subject))
 
     async def reset_breaker(self, endpoint: str) -> CircuitState:
         """Close the circuit breaker of an endpoint, durably, and forget its failures.
 
         Return its state before. Raise `UnknownEndpoint` if there is no such endpoint.
         """
-        before = self._runtime.breaker_feedback.reset(endpoint)
-        await self._runtime.ledger.sync()
-        return before
+        return await self._durable(self._runtime.breaker_feedback.reset(endpoint))
 
     def metrics(self) -> RelayMetrics:
         """Return statistics and problems of the whole relay."""
@@ -392,9 +383,12 @@ class Relay:
 
     async def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
         """Import last-seen times (sender, recipient, ms); return how many were newer than known."""
-        count = self._runtime.ledger.record_pairs(pairs)
+        return await self._durable(self._runtime.ledger.record_pairs(pairs))
+
+    async def _durable(self, result: T) -> T:
+        """Return the result of an operation once its events are on disk."""
         await self._runtime.ledger.sync()
-        return count
+        return result
 
     def sweep(self) -> None:
         """Run the maintenance tasks now."""

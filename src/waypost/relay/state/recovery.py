@@ -112,8 +112,7 @@ def recover(
     had_journal = _was_used(data)
     index, state, start = _from_index(data, segments, report, writable=repair, use_index=use_index)
     if not segments and had_journal:
-        report.problem = _journal_lost(data)
-        log.error("%s", report.problem)
+        report.forgotten = _journal_lost(data)
     end = _fold(segments, start, state, report)
     _refill_windows(segments, start, state, window_us, report)
     if report.problem:

@@ -1,22 +1,25 @@
 """The connected agents, and the messages, signals and receipts between them."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from waypost.policy.bounds import connections_max
+from waypost.policy.bounds import connections_max, readers_in_memory_max
 from waypost.policy.reserved_names import reject_reserved
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
-from waypost.server.sessions.readers import Readers
 from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
 from waypost.server.sessions.signals import AgentSignals
 from waypost.wire.frames import CLOSE_GOING_AWAY, DeliveryConfirm, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
+
+READ_GAP_MAX_US = 60 * 1_000_000
+"""As long as the longest wait of one read."""
 
 
 class AgentSession(Protocol):
@@ -44,6 +47,34 @@ class AgentSession(Protocol):
     def send_lossy(self, operation: FrameOperation) -> None: ...
     def send_receipts(self, receipts: Sequence[DeliveryConfirm]) -> bool: ...
     def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
+
+
+class Readers:
+    """The agents that read their inbox over HTTP, and since which position in the journal.
+
+    An agent is there from a read on, as long as the next one begins within a minute of it, or of
+    the end of the wait that it asked for. A message waited for its recipient if it is older than
+    the last such time without a gap. In memory only: after a restart, every message that is left
+    has waited.
+    """
+
+    def __init__(self) -> None:
+        self._there: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def note_read(self, subject: str, seq: int, now_us: int, wait_s: float = 0.0) -> None:
+        """Record that `subject` reads now, at `seq`, and waits up to `wait_s` for a message."""
+        since, until_us = self._there.pop(subject, (seq, 0))
+        if now_us > until_us:
+            since = seq
+        until_us = max(until_us, now_us + round(wait_s * 1e6) + READ_GAP_MAX_US)
+        self._there[subject] = (since, until_us)
+        if len(self._there) > readers_in_memory_max:
+            self._there.popitem(last=False)
+
+    def was_stored(self, subject: str, order: int) -> bool:
+        """Return whether a message that `subject` has read waited for it."""
+        there = self._there.get(subject)
+        return there is None or order <= there[0]
 
 
 class Hub:

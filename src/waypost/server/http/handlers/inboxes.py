@@ -45,7 +45,19 @@ from waypost.wire.http_bodies import (
     Number,
     SubjectText,
 )
-from waypost.wire.inbox_bodies import PeekedInbox
+
+
+class PeekedInbox(msgspec.Struct, kw_only=True):
+    """Pending messages, the oldest first, and how many are `pending` and `leased` in all.
+
+    `unreadable` lists messages with a damaged payload, each with the damage.
+    """
+
+    subject: str
+    messages: list[Delivered]
+    pending: int
+    leased: int
+    unreadable: list[str] = []
 
 
 class InboxRead(msgspec.Struct, forbid_unknown_fields=True):
