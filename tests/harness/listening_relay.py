@@ -11,6 +11,7 @@ import msgspec
 
 from waypost import RateLimitConfig, Settings
 from waypost.policy.names import NamesConfig
+from waypost.relay.clock import Clock, system_clock
 from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
 from waypost.server.server import Listen, open_context, serve
 
@@ -34,6 +35,7 @@ class ListeningRelay:
         self.settings = settings
         self.options = ServeOptions()
         self.listen = Listen(port=0)
+        self.clock: Clock = system_clock
         self.url = ""
         self.data_dir = data_dir
         self._stack = AsyncExitStack()
@@ -55,7 +57,9 @@ class ListeningRelay:
         return int(self.url.rpartition(":")[2] or 0)
 
     async def start(self) -> None:
-        opening = open_context(self.data_dir, self.options, settings=self.settings)
+        opening = open_context(
+            self.data_dir, self.options, settings=self.settings, clock=self.clock
+        )
         self._context = await self._stack.enter_async_context(opening)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         listen = msgspec.structs.replace(self.listen, port=self.port)
