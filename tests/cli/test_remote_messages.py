@@ -14,9 +14,7 @@ import pytest
 from tests.cli.serve_process import ServeProcess, User, serving
 from waypost.cli.backend import open_backend
 from waypost.cli.options import RelayChoice
-from waypost.client.aio import connect
-from waypost.client.errors import ReceiveTimedOut
-from waypost.client.identity import Identity
+from waypost.client import Identity, ReceiveTimedOut, connect
 
 pytestmark = pytest.mark.process
 

@@ -10,10 +10,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.serve_process import ServeProcess, serving
-from waypost.client.aio import Agent, connect
-from waypost.client.errors import ClientError
-from waypost.client.identity import Identity
-from waypost.client.options import ClientOptions
+from waypost.client import Agent, ClientError, ClientOptions, Identity, connect
 
 pytestmark = pytest.mark.process
 

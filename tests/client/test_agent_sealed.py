@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.harness.listening_relay import listening
 from tests.harness.small_order_keys import IDENTITY
 from waypost import InvalidMessage
@@ -130,7 +131,7 @@ async def test_sealed_content_is_nowhere_on_the_disk_of_the_relay(
             hidden = {"secret": "the launch is on Tuesday" * size}
             await ann.send("agent.bob", hidden, seal_to=bob.card)
             await ann.send("agent.bob", {"plain": "the picnic is on Sunday" * size})
-        await relay.context.relay.idle()
+        await eventually(lambda: holding(data, "the picnic is on Sunday"), "the plain message")
         while_it_runs = holding(data, "the launch is on Tuesday")
         async with connect(relay.url, bob) as reader:
             assert (await reader.receive(5)).payload == hidden

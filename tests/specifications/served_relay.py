@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 import msgspec
@@ -58,14 +58,16 @@ class ServedRelay:
     def identity(self, subject: str) -> Identity:
         return self._identities.setdefault(subject, Identity.new(subject))
 
-    async def connect(self, subject: str = "agent.a", *, receive: str = "push") -> "PlainAgent":
+    async def connect(
+        self, subject: str = "agent.a", *, receive: Literal["push", "pull"] = "push"
+    ) -> "PlainAgent":
         """Connect and authenticate an agent."""
         address = self.url.removeprefix("http://")
         socket = await dial(f"ws://{address}/v1/connect", compression=None, proxy=None)
         agent = PlainAgent(socket)
         self._agents.append(agent)
         challenge = await agent.expect("challenge")
-        proof = self.identity(subject).prove(challenge["nonce"], address, receive=receive)  # type: ignore[arg-type]
+        proof = self.identity(subject).prove(challenge["nonce"], address, receive=receive)
         await agent.write(json.loads(msgspec.json.encode(proof)))
         await agent.expect("welcome")
         return agent
@@ -155,7 +157,7 @@ class PlainAgent:
             found.append(await self.next())
         return found
 
-    async def settled(self) -> list[Operation]:
+    async def read_until_idle(self) -> list[Operation]:
         """Return everything that the relay sends until it has dealt with all that came before.
 
         Answers arrive in order, and after what was stored before them was handed out.

@@ -1,5 +1,6 @@
 """The messaging guard, as an application imports it."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -9,18 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.specifications.served_relay import ServedRelay
 from waypost import MessagingGuard, load_messaging_guard_config
+from waypost.client import ClientOptions, RequestBlocked, RequestTimedOut, connect
 from waypost.testing import ManualClock
 
 RESET_MS = 30_000
 WINDOW_MS = 60_000
 TIMER = "waypost-guard-sweep"
 PROGRAM = "from waypost import MessagingGuard; guard = MessagingGuard(); print(guard.counters())"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture
@@ -288,3 +286,38 @@ def test_resetting_everything_closes_circuits_and_empties_windows(guard: Messagi
         guard.check("sender-1", "target-2")
     guard.reset_all()
     assert guard.check("sender-1", "target-1").allowed
+
+
+# --- Requests of an agent ------------------------------------------------------------------------
+
+
+async def test_an_agent_asks_the_guard_before_a_request_and_reports_the_outcome(
+    served: ServedRelay,
+) -> None:
+    relay = await served.start()
+    config = load_messaging_guard_config({"AGENT_CB_FAILURE_THRESHOLD": "1"})
+    options = ClientOptions(guard=config)
+    async with connect(relay.url, relay.identity("agent.s"), options=options) as agent:
+        with pytest.raises(RequestTimedOut):
+            await agent.request("agent.r", "anyone there?", timeout=0.05)
+        with pytest.raises(RequestBlocked) as blocked:
+            await agent.request("agent.r", "still not?", timeout=0.05)
+        assert (blocked.value.reason, blocked.value.retry_after_ms > 0) == ("CIRCUIT_OPEN", True)
+
+
+async def test_the_guard_limits_the_requests_of_an_agent_to_ten_a_minute(
+    served: ServedRelay,
+) -> None:
+    relay = await served.start()
+    async with (
+        connect(relay.url, relay.identity("agent.s")) as agent,
+        connect(relay.url, relay.identity("agent.r")) as other,
+    ):
+        for number in range(10):
+            asked = asyncio.ensure_future(agent.request("agent.r", number))
+            async with await other.receive(5) as message:
+                await message.reply("yes")
+            await asked
+        with pytest.raises(RequestBlocked) as blocked:
+            await agent.request("agent.r", 10)
+        assert blocked.value.reason == "RATE_LIMITED"

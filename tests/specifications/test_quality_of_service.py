@@ -6,7 +6,7 @@ import pytest
 
 from tests.specifications.served_relay import ServedRelay
 from waypost import BackpressureConfig, QosConfig, TierLimits
-from waypost.client import Identity, connect
+from waypost.client import ClientOptions, Identity, connect
 from waypost.testing import ManualClock
 
 DAY_MS = 24 * 3_600_000
@@ -227,6 +227,16 @@ async def test_an_evicted_sender_that_is_connected_is_notified(served: ServedRel
     assert notice["data"]["message_id"] == first["message_id"]
 
 
+@pytest.mark.parametrize("wish", ["maxPerWindow", "tier", "max_mailbox_size", "sender"])
+async def test_a_sender_cannot_choose_its_limits(relay: ServedRelay, wish: str) -> None:
+    answer = await relay.publish("agent.r", token=await relay.token("agent.s"), **{wish: 3})
+    assert answer.status_code == 400
+    sent = await relay.publish("agent.r", budget={"max_hops": 99, "call_budget_remaining": 99})
+    assert sent.status_code == 200
+    (read,) = await relay.read("agent.r", token=await relay.token("agent.r"))
+    assert (read["budget"]["max_hops"], read["budget"]["call_budget_remaining"]) == (5, 9)
+
+
 # --- Reading by size -----------------------------------------------------------------------------
 
 
@@ -268,6 +278,19 @@ async def test_several_inboxes_are_read_in_one_request_the_same_way(relay: Serve
     found = {one["subject"]: one["messages"] for one in read.json()["inboxes"]}
     assert list(found) == ["agent.c", "agent.b"]
     assert [one["payload"] for some in found.values() for one in some] == ["small", "small"]
+
+
+async def test_an_agent_fetches_small_messages_first_then_the_rest(relay: ServedRelay) -> None:
+    for size in (10, 20_000, 11, 30_000, 12):
+        await relay.publish("agent.r", "x" * size)
+    options = ClientOptions(receive="pull")
+    found = []
+    async with connect(relay.url, relay.identity("agent.r"), options=options) as agent:
+        async for message in agent.sync(small_max_bytes=8192):
+            found.append(len(message.payload))
+            await message.ack()
+    assert found == [10, 11, 12, 20_000, 30_000]
+    assert (await inbox(relay))["bytes"] == 0
 
 
 # --- Privacy -------------------------------------------------------------------------------------

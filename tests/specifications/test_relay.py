@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,25 @@ async def test_ids_sort_in_the_order_of_the_messages_within_a_millisecond_too(
     assert all(ULID.fullmatch(one) for one in ids)
 
 
+async def test_the_index_has_a_row_for_each_message(
+    relay: Relay, data: Path, clock: ManualClock
+) -> None:
+    sent = [(await send(relay, number)).message_id for number in range(2)]
+    await send(relay, budget={"call_budget_remaining": 0}, message_id="dead")
+    await relay.lease("agent.a", limit=1)
+    await relay.rebuild_index()
+    with closing(sqlite3.connect(data / "index.db")) as index:
+        columns = "id, endpoint, sender, status, at_us, ttl_ms"
+        found = index.execute(f"select {columns} from messages order by ordering").fetchall()
+    common = ("agent.a", "agent.b")
+    times = (clock(), clock() // 1000 + 3_600_000)
+    assert found == [
+        (sent[0], *common, "cur", *times),
+        (sent[1], *common, "new", *times),
+        ("dead", *common, "failed", *times),
+    ]
+
+
 async def test_rebuilding_the_index_leaves_the_messages_as_they_were(
     relay: Relay, data: Path
 ) -> None:
@@ -214,12 +235,11 @@ async def test_a_dead_letter_has_envelope_reason_time_and_endpoint(
 # --- Access rules --------------------------------------------------------------------------------
 
 
-def rule(from_: str, to: str, action: str, priority: int) -> AccessRule:
-    return AccessRule(from_=from_, to=to, action=action, priority=priority)  # type: ignore[arg-type]
-
-
 async def test_the_highest_priority_that_matches_decides_and_is_named(relay: Relay) -> None:
-    low, high = rule("agent.*", "agent.>", "deny", 1), rule("agent.b", "agent.a", "allow", 10)
+    low, high = (
+        AccessRule("agent.*", "agent.>", "deny", 1),
+        AccessRule("agent.b", "agent.a", "allow", 10),
+    )
     assert relay.access.check_access("agent.b", "agent.a").allowed, "without rules"
     relay.access.add_rule(low)
     relay.access.add_rule(high)
@@ -232,7 +252,10 @@ async def test_the_highest_priority_that_matches_decides_and_is_named(relay: Rel
 
 
 async def test_removing_a_rule_leaves_the_others(relay: Relay) -> None:
-    first, second = rule("agent.b", "agent.a", "deny", 1), rule("agent.c", "agent.a", "deny", 1)
+    first, second = (
+        AccessRule("agent.b", "agent.a", "deny", 1),
+        AccessRule("agent.c", "agent.a", "deny", 1),
+    )
     for one in (first, second):
         relay.access.add_rule(one)
     assert relay.access.remove_rule("agent.b", "agent.a")
@@ -244,10 +267,10 @@ async def test_removing_a_rule_leaves_the_others(relay: Relay) -> None:
 
 async def test_the_file_of_rules_is_replaced_not_written_over(relay: Relay, data: Path) -> None:
     file = data / "access-rules.json"
-    relay.access.add_rule(rule("agent.b", "agent.a", "deny", 1))
+    relay.access.add_rule(AccessRule("agent.b", "agent.a", "deny", 1))
     with file.open("rb") as before:
         content = before.read()
-        relay.access.add_rule(rule("agent.c", "agent.a", "deny", 1))
+        relay.access.add_rule(AccessRule("agent.c", "agent.a", "deny", 1))
         before.seek(0)
         assert before.read() == content, "a reader of the old file sees all of it"
         assert os.fstat(before.fileno()).st_ino != file.stat().st_ino

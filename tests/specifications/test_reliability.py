@@ -65,6 +65,11 @@ def test_the_override_with_the_longest_prefix_applies(sender: str, limit: int) -
     assert resolve_limit(sender, config) == limit
 
 
+def test_the_empty_prefix_is_an_override_for_everyone() -> None:
+    config = RateLimitConfig(max_per_window=7, per_sender_overrides={"": 3, "agent.a": 2})
+    assert [resolve_limit(one, config) for one in ("agent.a", "agent.b")] == [2, 3]
+
+
 async def test_the_window_slides_and_rejections_do_not_extend_it(start, clock: ManualClock) -> None:
     relay = await start(rate_limit=RateLimitConfig(max_per_window=2, window_secs=10))
     relay.register_endpoint("agent.a")

@@ -1,15 +1,19 @@
 """Messages for agents that are not there: stored, counted, delivered in order, confirmed."""
 
+import asyncio
 import base64
 import json
-import os
-import random
+import signal
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.cli.serve_process import ServeProcess, serving
 from tests.specifications.served_relay import Operation, PlainAgent, ServedRelay, kinds, payloads
 from waypost import BackpressureConfig, QosConfig
+from waypost.client import Identity, connect
 from waypost.testing import ManualClock
 
 DAY_MS = 24 * 3_600_000
@@ -124,7 +128,7 @@ async def test_an_expiry_sends_no_notification(relay: ServedRelay, clock: Manual
     sender, _ = await arrive(relay, "agent.b")
     await sender.send("agent.a", 1)
     clock.advance_ms(8 * DAY_MS)
-    assert kinds(await sender.settled()) == []
+    assert kinds(await sender.read_until_idle()) == []
 
 
 async def test_expired_messages_neither_count_nor_block(
@@ -136,7 +140,7 @@ async def test_expired_messages_neither_count_nor_block(
     clock.advance_ms(1_001)
     agent, pending = await arrive(relay)
     assert pending == 3
-    assert payloads(await agent.settled()) == [60, 61, 62]
+    assert payloads(await agent.read_until_idle()) == [60, 61, 62]
 
 
 # --- The flush -----------------------------------------------------------------------------------
@@ -159,39 +163,39 @@ async def test_three_hundred_stored_messages_arrive_in_order(relay: ServedRelay)
 async def test_at_most_fifty_are_delivered_before_their_confirmations(relay: ServedRelay) -> None:
     await relay.store(120)
     agent, _ = await arrive(relay)
-    batch = await agent.settled()
+    batch = await agent.read_until_idle()
     assert payloads(batch) == list(range(50))
     await agent.ack(batch[:49])
-    assert kinds(await agent.settled()) == []
+    assert kinds(await agent.read_until_idle()) == []
     await agent.ack(batch[49:])
-    assert payloads(await agent.settled()) == list(range(50, 100))
+    assert payloads(await agent.read_until_idle()) == list(range(50, 100))
 
 
 async def test_the_size_of_a_batch_is_an_option(served: ServedRelay) -> None:
     relay = await served.start(options={"batch": 7}, qos=WITHOUT_QUOTAS)
     await relay.store(10)
     agent, _ = await arrive(relay)
-    assert payloads(await agent.settled()) == list(range(7))
+    assert payloads(await agent.read_until_idle()) == list(range(7))
 
 
 async def test_live_follows_the_last_confirmation_and_not_before(relay: ServedRelay) -> None:
     await relay.store(3)
     agent, _ = await arrive(relay)
-    batch = await agent.settled()
+    batch = await agent.read_until_idle()
     await agent.ack(batch[:2])
-    assert kinds(await agent.settled()) == []
+    assert kinds(await agent.read_until_idle()) == []
     await agent.ack(batch[2:])
-    assert kinds(await agent.settled()) == ["live"]
+    assert kinds(await agent.read_until_idle()) == ["live"]
 
 
 async def test_messages_sent_during_the_flush_follow_the_stored_ones(relay: ServedRelay) -> None:
     await relay.store(60)
     agent, _ = await arrive(relay)
-    batch = await agent.settled()
+    batch = await agent.read_until_idle()
     await relay.store(5, first=60)
-    assert kinds(await agent.settled()) == []
+    assert kinds(await agent.read_until_idle()) == []
     await agent.ack(batch)
-    assert payloads(await agent.settled()) == list(range(50, 65))
+    assert payloads(await agent.read_until_idle()) == list(range(50, 65))
 
 
 async def test_a_message_sent_at_any_moment_around_the_switch_is_delivered(
@@ -203,8 +207,7 @@ async def test_a_message_sent_at_any_moment_around_the_switch_is_delivered(
         agent, _ = await arrive(relay)
         batch = [await agent.expect("message") for _ in range(2)]
         moments = [agent.ack(batch), sender.send("agent.a", number)]
-        for moment in random.sample(moments, 2):
-            await moment
+        await asyncio.gather(*(moments if number % 2 else reversed(moments)))
         found: list[Operation] = []
         while not payloads(found):
             found = [one for one in [await agent.next()] if one["op"] == "message"]
@@ -226,8 +229,8 @@ async def test_a_message_leaves_only_when_it_is_confirmed(relay: ServedRelay) ->
 async def test_after_a_disconnect_in_the_middle_the_rest_stays_in_order(relay: ServedRelay) -> None:
     await relay.store(120)
     agent, _ = await arrive(relay)
-    await agent.ack((await agent.settled())[:10])
-    await agent.settled()
+    await agent.ack((await agent.read_until_idle())[:10])
+    await agent.read_until_idle()
     await agent.disconnect()
     assert await read_all(relay) == list(range(10, 120))
 
@@ -235,8 +238,8 @@ async def test_after_a_disconnect_in_the_middle_the_rest_stays_in_order(relay: S
 async def test_confirmations_out_of_order_leave_the_gaps_in_order(relay: ServedRelay) -> None:
     await relay.store(20)
     agent, _ = await arrive(relay)
-    await agent.ack((await agent.settled())[1::2])
-    await agent.settled()
+    await agent.ack((await agent.read_until_idle())[1::2])
+    await agent.read_until_idle()
     await agent.disconnect()
     assert await read_all(relay) == list(range(0, 20, 2))
 
@@ -260,13 +263,13 @@ async def test_the_sender_gets_one_confirmation_that_says_live(relay: ServedRela
     await recipient.write({"op": "ack", "ids": [message["envelope"]["id"]] * 2})
     await recipient.ack([message])
     assert confirmed(await sender.until("delivery_confirm")) == [(sent["message_id"], False)]
-    assert kinds(await sender.settled()) == []
+    assert kinds(await sender.read_until_idle()) == []
 
 
 async def test_a_confirmation_says_that_the_message_was_stored(relay: ServedRelay) -> None:
     sender, _ = await arrive(relay, "agent.b")
     (*_, sent) = await sender.send("agent.a", 1)
-    assert kinds(await sender.settled()) == [], "no word of its being queued"
+    assert kinds(await sender.read_until_idle()) == [], "no word of its being queued"
     recipient, _ = await arrive(relay)
     message = await recipient.expect("message")
     assert message["was_stored"]
@@ -287,7 +290,7 @@ async def test_an_absent_sender_gets_its_confirmation_later_and_it_is_not_confir
     await sender.write({"op": "ack", "ids": [kept["id"]]})
     await sender.expect("live")
     recipient, pending = await arrive(relay)
-    assert (pending, kinds(await recipient.settled())) == (0, ["live"])
+    assert (pending, kinds(await recipient.read_until_idle())) == (0, ["live"])
 
 
 # --- Faults --------------------------------------------------------------------------------------
@@ -306,11 +309,27 @@ async def test_an_unreadable_message_does_not_stop_the_others(served: ServedRela
     assert ["unreadable" in one["reason"] for one in found["dead_letters"]] == [True]
 
 
+@pytest.mark.process
+async def test_a_killed_relay_has_kept_every_message_that_it_accepted(tmp_path: Path) -> None:
+    first = ServeProcess(tmp_path / "data", tmp_path, ())
+    accepted = []
+    async with httpx.AsyncClient(base_url=first.url, trust_env=False) as client:
+        for number in range(20):
+            body = {"subject": "agent.a", "payload": number}
+            accepted.append((await client.post("/v1/messages", json=body)).json()["message_id"])
+    first.end(signal.SIGKILL)
+    with serving(tmp_path) as second:
+        async with connect(second.url, Identity.new("agent.a")) as agent:
+            received = [await agent.receive(10) for _ in range(20)]
+    assert [one.id for one in received] == accepted
+    assert [one.payload for one in received] == list(range(20))
+
+
 @pytest.mark.parametrize(
     "payload",
     [
         {"text": "ünï\n\u2028\x00", "n": [1, -2.5, 1e300, None, True], "big": 2**63},
-        base64.b64encode(os.urandom(64)).decode(),
+        base64.b64encode(bytes(range(64))).decode(),
         json.dumps({"op": "live"}),
         None,
     ],

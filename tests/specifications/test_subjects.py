@@ -6,21 +6,24 @@ from waypost import InvalidSubject, matches_pattern, validate_subject
 
 
 @pytest.mark.parametrize("subject", ["a", "agent.a", "A-1.b_2", "0"])
-def test_tokens_of_letters_digits_underscores_and_hyphens_are_a_subject(subject: str) -> None:
+def test_plain_tokens_are_a_subject(subject: str) -> None:
     assert validate_subject(subject) == subject
 
 
 @pytest.mark.parametrize(
     "subject",
-    [
-        *("", ".", "a.", ".a", "a..b", "a b", " a", "a\n", "a\t.b", "ü", "a/b", "../a", "a'b"),
-        *('a"b', "a;b", "a\0b", "a\\b", "~", "%2e", "a:b", "$HOME", "a|b", "-- a"),
-    ],
+    ["", ".", "a.", ".a", "a..b", "a b", " a", "a\n", "a\t.b", "ü", "a/b", "../a", "a'b", "a;b"],
 )
 @pytest.mark.parametrize("allow_wildcards", [False, True])
 def test_anything_else_is_rejected(subject: str, allow_wildcards: bool) -> None:
     with pytest.raises(InvalidSubject):
         validate_subject(subject, allow_wildcards)
+
+
+@pytest.mark.parametrize("character", list('"\\\0~%:$|!?#&()[]{}<=+,@^`'))
+def test_characters_that_mean_something_elsewhere_are_rejected(character: str) -> None:
+    with pytest.raises(InvalidSubject):
+        validate_subject(f"a{character}b", allow_wildcards=True)
 
 
 @pytest.mark.parametrize("pattern", ["*", ">", "a.*", "a.>", "*.a", "a.*.b", "*.>"])
