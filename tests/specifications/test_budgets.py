@@ -115,15 +115,15 @@ async def test_whatever_callers_request_a_budget_only_shrinks(
     tmp_path_factory: pytest.TempPathFactory, asked: dict[str, int]
 ) -> None:
     async with Relay(tmp_path_factory.mktemp("data"), clock=ManualClock()) as relay:
-        for subject in ("agent.a", "agent.b"):
+        for subject in ("agent.a", "agent.c"):
             relay.register_endpoint(subject)
         if not (await send(relay, budget=asked)).delivered_to:
             return
         (first,) = await relay.lease("agent.a")
         assert is_within(first.budget, create_default_budget(NOW_MS))
         options = {"sender": "agent.a", "parent": first, "budget": asked}
-        if (await relay.publish("agent.b", 2, **options)).delivered_to:
-            (second,) = await relay.lease("agent.b")
+        if (await relay.publish("agent.c", 2, **options)).delivered_to:
+            (second,) = await relay.lease("agent.c")
             assert is_within(second.budget, first.budget)
 
 

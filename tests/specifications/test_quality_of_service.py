@@ -234,7 +234,9 @@ async def test_a_sender_cannot_choose_its_limits(relay: ServedRelay, wish: str) 
     sent = await relay.publish("agent.r", budget={"max_hops": 99, "call_budget_remaining": 99})
     assert sent.status_code == 200
     (read,) = await relay.read("agent.r", token=await relay.token("agent.r"))
-    assert (read["budget"]["max_hops"], read["budget"]["call_budget_remaining"]) == (5, 9)
+    settings = (await relay.call("GET", "/v1/config", token=relay.operator)).json()["settings"]
+    assert read["budget"]["max_hops"] == settings["maxHops"] == 5
+    assert read["budget"]["call_budget_remaining"] == settings["defaultCallBudget"] - 1
 
 
 # --- Reading by size -----------------------------------------------------------------------------
