@@ -24,7 +24,6 @@ from waypost import (
     Attachment,
     Budget,
     ChannelType,
-    Envelope,
     InvalidInput,
     InvalidMessage,
     Performative,
@@ -105,7 +104,11 @@ async def test_a_file_of_a_mailbox_is_the_envelope_under_its_ulid(relay: Relay) 
     assert ULID.fullmatch(result.message_id)
     found = json.loads(read(endpoint.maildir_path / "new" / result.message_id))
     (envelope,) = await relay.lease("agent.a")
-    assert msgspec.convert(found, Envelope) == envelope
+    fields = {"id", "subject", "sender", "reply_to", "budget", "created_at", "payload"}
+    leased = msgspec.to_builtins(envelope, builtin_types=(datetime,))
+    assert {name: found[name] for name in fields} == json.loads(
+        msgspec.json.encode({name: leased[name] for name in fields})
+    )
 
 
 async def test_ids_sort_in_the_order_of_the_messages_within_a_millisecond_too(
