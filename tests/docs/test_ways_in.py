@@ -23,11 +23,20 @@ def reached(folder: Path, source: str) -> set[str]:
         "from waypost import Relay\ndef test_it(): Relay('x')",
         "from waypost.client import connect\ndef test_it(): connect",
         "import waypost\ndef test_it(): waypost.Relay",
+        "from waypost import client\ndef test_it(): client.connect",
         "from waypost.testing import ManualClock\ndef test_it(): ManualClock()",
         "from tests.cli.conftest import CommandLine\ndef test_it(): CommandLine('data')",
         "from waypost import Relay\nfrom waypost.policy import bounds\ndef test_it(): Relay",
     ],
-    ids=["name", "client", "attribute", "test kit", "command line", "inner name not used"],
+    ids=[
+        "name",
+        "client",
+        "attribute",
+        "package",
+        "test kit",
+        "command line",
+        "inner name not used",
+    ],
 )
 def test_public_names_and_ways_in_are_no_way_around(tmp_path: Path, source: str) -> None:
     assert reached(tmp_path, source) == set()
@@ -41,6 +50,7 @@ def test_public_names_and_ways_in_are_no_way_around(tmp_path: Path, source: str)
             "waypost.policy.breakers.CircuitBreakers",
         ),
         ("import waypost\ndef test_it(): waypost.policy", "waypost.policy"),
+        ("from waypost import client\ndef test_it(): client.aio", "waypost.client.aio"),
         (
             "from waypost.policy import bounds\nN = bounds\ndef test_it(): N",
             "waypost.policy.bounds",
@@ -77,6 +87,7 @@ def test_public_names_and_ways_in_are_no_way_around(tmp_path: Path, source: str)
     ids=[
         "import",
         "attribute",
+        "attribute of a package",
         "constant",
         "local import",
         "function",

@@ -153,7 +153,7 @@ class Walk:
     def _import(self, module: str, name: str) -> None:
         if module.partition(".")[0] == "tests":
             self._follow_tests(module, name)
-        elif module == "waypost" and not name:
+        elif whole_module(module, name) in PUBLIC:
             pass  # judged by the attributes that are used
         elif name == "__all__" or is_public(module, name):
             self.reached.public.add(f"{module}.{name}")
@@ -208,8 +208,9 @@ class Walk:
                 return
 
     def _attribute(self, scope: Scope, value: ast.expr, attr: str) -> None:
-        if isinstance(value, ast.Name) and scope.imports.get(value.id) == ("waypost", ""):
-            self._import("waypost", attr)
+        named = isinstance(value, ast.Name) and scope.imports.get(value.id)
+        if named and whole_module(*named) in PUBLIC:
+            self._import(whole_module(*named), attr)
         elif isinstance(value, ast.Name) and value.id in ("self", "cls"):
             pass  # a part of the test
         elif attr in INSIDE or PRIVATE_ATTRIBUTE.fullmatch(attr):
@@ -223,6 +224,11 @@ class Walk:
     def _patch(self, target: str) -> None:
         if patched := PATCHED.fullmatch(target):
             self._import(*patched.groups())
+
+
+def whole_module(module: str, name: str) -> str:
+    """Return the name of the module that an import binds, if it binds one."""
+    return f"{module}.{name}".rstrip(".")
 
 
 def is_fixture(node: ast.AST | None) -> bool:
