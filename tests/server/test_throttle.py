@@ -13,8 +13,8 @@ from tests.server.test_pattern_floods import message
 from waypost import RateLimitConfig
 from waypost.policy.bounds import (
     frame_max_operations,
-    rejected_batches_waiting_max,
     rejected_callers_max,
+    waiting_batches_max,
 )
 from waypost.server.throttle import Throttle
 from waypost.wire import frames
@@ -42,7 +42,7 @@ async def test_batches_of_rejected_callers_wait_for_each_other_and_few_of_them_w
         async with taken(served.context.throttle):
             waiting = [
                 asyncio.create_task(caller.post("/v1/messages", json=FLOOD))
-                for _ in range(rejected_batches_waiting_max + 2)
+                for _ in range(waiting_batches_max + 2)
             ]
             await eventually(lambda: sum(one.done() for one in waiting) == 3)
             rejected = [one.result() for one in waiting if one.done()]
@@ -51,7 +51,7 @@ async def test_batches_of_rejected_callers_wait_for_each_other_and_few_of_them_w
     assert rejected[0].json()["reason"] == "rate_limited"
     assert "smaller batches" in rejected[0].json()["error"]
     statuses = [one.status_code for one in answers]
-    assert sorted(statuses) == [200] * (rejected_batches_waiting_max - 1) + [429] * 3
+    assert sorted(statuses) == [200] * (waiting_batches_max - 1) + [429] * 3
 
 
 async def test_others_do_not_wait_for_a_rejected_caller(served: SocketRelay) -> None:

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from waypost.policy.bounds import (
-    rejected_batches_waiting_max,
     rejected_callers_max,
     rejected_pause_max_ms,
+    waiting_batches_max,
 )
 
 REST_FACTOR = 9
@@ -38,7 +38,7 @@ class Throttle:
     @property
     def is_crowded(self) -> bool:
         """Whether so many batches wait that no further one should be kept in memory."""
-        return self.waiting >= rejected_batches_waiting_max
+        return self.waiting >= waiting_batches_max
 
     def applies_to(self, caller: str) -> bool:
         """Return whether the last batch of a caller was rejected whole."""
