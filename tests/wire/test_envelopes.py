@@ -27,12 +27,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
+IDS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 ENVELOPES = st.builds(
     Envelope,
-    id=st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True),
+    id=IDS,
     subject=NAMES,
     sender=NAMES,
     reply_to=st.none() | NAMES,
+    thread=IDS,
+    answer=st.booleans(),
     budget=BUDGETS,
     created_at=AT_US.map(instant),
     payload=JSON,
@@ -79,6 +82,17 @@ def test_a_file_holds_the_header_as_readable_json() -> None:
     }
 
 
+def test_the_thread_in_a_file_is_the_id_unless_it_says_otherwise() -> None:
+    envelope = Envelope(
+        id="order-1",
+        subject="agent.a",
+        sender="agent.b",
+        budget=Budget(ttl=5),
+        created_at=instant(1_700_000_000_123_456),
+    )
+    assert decode_envelope(encode_envelope(envelope)).thread == "order-1"
+
+
 @given(AT_US)
 def test_an_instant_is_exact_to_the_microsecond(at_us: int) -> None:
     moment = instant(at_us)
@@ -87,16 +101,19 @@ def test_an_instant_is_exact_to_the_microsecond(at_us: int) -> None:
 
 
 @settings(max_examples=50)
-@given(ENVELOPES, AT_US, NAMES)
+@given(ENVELOPES, AT_US, NAMES, st.booleans())
 def test_the_size_of_a_stored_envelope_is_computed_without_encoding(
-    envelope: Envelope, at_us: int, endpoint: str
+    envelope: Envelope, at_us: int, endpoint: str, begins: bool
 ) -> None:
+    thread = "" if begins else envelope.thread
     arrival = Accepted(
         at_us=at_us,
         id=envelope.id,
         subject=envelope.subject,
         sender=envelope.sender,
         reply_to=envelope.reply_to,
+        thread=thread,
+        answer=envelope.answer,
         endpoint=endpoint,
         budget=envelope.budget,
     )
@@ -105,7 +122,9 @@ def test_the_size_of_a_stored_envelope_is_computed_without_encoding(
         subject=envelope.subject,
         sender=envelope.sender,
         reply_to=envelope.reply_to,
-        budget=spend(envelope.budget, endpoint),
+        thread=thread,
+        answer=envelope.answer,
+        budget=spend(envelope.budget, endpoint, answer=envelope.answer),
         created_at=instant(at_us),
         payload=envelope.payload,
     )

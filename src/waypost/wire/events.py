@@ -40,10 +40,12 @@ class _Arrived(Event, kw_only=True, gc=False):
     `budget` is the budget on arrival, before the delivery was charged to it, and `budget_cut` what
     its sender got instead of more. `size` is the size of the stored envelope in bytes. `network` is
     a keyed hash of the network of a sender without a key. `chosen_id` is true if the sender chose
-    the id.
+    the id. `thread` is the conversation's id; it is empty if that is the message's own id.
+    `answer`: it answers its parent.
     """
 
     id: str
+    thread: str = ""
     sender: str
     subject: str
     endpoint: str = ""
@@ -51,6 +53,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     parts: int = 1
     reply_to: str | None = None
     parent: str | None = None
+    answer: bool = False
     chosen_id: bool = False
     network: str = ""
     size: int = 0

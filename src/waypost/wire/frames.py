@@ -26,7 +26,7 @@ import msgspec
 from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
-from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import Rejection
 
@@ -166,19 +166,18 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The message that another follows from.
 
-    The relay knows its `budget`, and ignores the one given here.
+    The relay has its own record of it, and ignores the `budget` given here.
     """
 
     id: str
     budget: Budget | None = None
 
-    def with_budget(self, budget: Budget) -> Envelope:
-        """Return an envelope with the fields that a follow-up inherits."""
-        return Envelope(id=self.id, subject="", sender="", budget=budget, created_at=instant(0))
-
 
 class Send(AgentOperation, tag="send", kw_only=True):
-    """A message to publish. `budget` may only narrow what the relay and `parent` allow."""
+    """A message to publish. `budget` may only narrow what the relay and `parent` allow.
+
+    `thread` names a conversation that begins here; a message with a parent has its parent's.
+    """
 
     ref: Ref
     subject: str
@@ -187,6 +186,7 @@ class Send(AgentOperation, tag="send", kw_only=True):
     budget: dict[str, Any] | None = None
     parent: Parent | None = None
     message_id: str | None = None
+    thread: str | None = None
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):

@@ -87,6 +87,17 @@ def validate_message_id(identifier: str) -> str:
     )
 
 
+def validate_thread(thread: str) -> str:
+    """Return the id of a conversation unchanged, or raise `InvalidMessage`."""
+    given: object = thread
+    if isinstance(given, str) and is_message_id(given):
+        return given
+    raise InvalidMessage(
+        f"invalid thread {thread!r:.80}: expected 1 to {message_id_length_max_chars}"
+        " letters, digits, '_' or '-'"
+    )
+
+
 def _encode(value: int, bits: int) -> str:
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(bits - 10, -10, -10)])
 

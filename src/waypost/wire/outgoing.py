@@ -1,6 +1,6 @@
 """A message to send, before it has an envelope: the one shape all senders share.
 
-    OutgoingMessage       subject, payload, reply_to, budget, parent, message_id
+    OutgoingMessage       subject, payload, reply_to, budget, parent, message_id, thread
     ├── relay Draft       + sender, network
     └── client Outgoing   + seal_to
 
@@ -16,7 +16,7 @@ import msgspec
 from waypost.policy.budgets import Budget
 from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
 from waypost.wire.envelopes import Envelope
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.identifiers import validate_message_id, validate_thread
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +24,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
 
     `parent` is the message it follows from. `budget` may only narrow what the parent and the relay
     allow. A `message_id` that was sent before is stored once; without one the message gets a new
-    id.
+    id. `thread` names a conversation that begins here; a message with a parent has its parent's.
     """
 
     subject: str
@@ -33,6 +33,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     budget: Budget | Mapping[str, Any] | None = None
     parent: Envelope | None = None
     message_id: str | None = None
+    thread: str | None = None
 
     def check(self) -> None:
         """Check addresses and id. Raises `InvalidSubject` or `InvalidMessage`."""
@@ -42,3 +43,5 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
             validate_subject(self.reply_to)
         if self.message_id is not None:
             validate_message_id(self.message_id)
+        if self.thread is not None:
+            validate_thread(self.thread)
