@@ -56,6 +56,7 @@ class Arriving:
     budget: Budget
     size: int
     tier: int
+    answer: bool = False
 
 
 def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> DeliveryVerdict:

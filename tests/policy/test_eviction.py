@@ -34,6 +34,7 @@ class Arriving:
     budget: Budget
     size: int
     tier: int
+    answer: bool = False
 
 
 def arrival(tier: Tier) -> Arriving:

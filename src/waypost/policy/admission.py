@@ -44,12 +44,16 @@ INBOX_KEPT_TEXT = "backpressure: inbox bytes full, and too few may be evicted fo
 
 
 class Arrival(Protocol):
-    """One message arriving at one endpoint. `size` is that of the stored envelope, in bytes."""
+    """One message arriving at one endpoint. `size` is that of the stored envelope, in bytes.
+
+    `answer`: it answers its parent (`budgets.is_answer`).
+    """
 
     id: str
     sender: str
     endpoint: str
     budget: Budget
+    answer: bool
     size: int
     tier: int
 
@@ -162,7 +166,7 @@ def admit_delivery(
     if not circuit.allowed:
         verdict.retry_after_ms = circuit.retry_after_ms
         return _reject(verdict, Reason.CIRCUIT_OPEN, circuit.reason or "")
-    overdraft = overdrawn(arrival.budget, arrival.endpoint, now_ms)
+    overdraft = overdrawn(arrival.budget, arrival.endpoint, now_ms, answer=arrival.answer)
     if overdraft is not None:
         if circuit.probe:
             breakers.release_probe(arrival.endpoint, arrival.id)

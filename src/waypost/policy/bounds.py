@@ -35,6 +35,9 @@ closed_ballast_bytes: Final = 1024 * 1024
 history_max_events: Final = 10_000
 """Events of one message that its history shows; the first ones."""
 
+thread_max_messages: Final = 500
+"""Messages of one thread that are shown together; the first ones."""
+
 publish_many_max_messages: Final = 10_000
 turn_max_deliveries: Final = 1024
 """Deliveries of one `publish_many` before other tasks get their turn."""

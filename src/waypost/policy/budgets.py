@@ -6,6 +6,10 @@ Rule 2  The checks run in this order, and the first failure wins: hops, cycle, e
 Rule 3  At `now == ttl` a message is not expired yet.
 Rule 4  Only deliveries enter the ancestor chain: an agent cannot name ancestors, or it could have
         the recipient's follow-ups rejected as cycles.
+Rule 5  An answer goes back the way of its question, as a call returns: hops and chain are those
+        before the question, and its delivery adds to neither. It costs a call like any other
+        delivery, so two agents that take turns come to an end. A message back to the sender of an
+        answer is a new question.
 
 This module does not know the content of a message or whether it has a reader.
 """
@@ -53,6 +57,17 @@ class HasBudget(Protocol):
     def budget(self) -> Budget: ...
 
 
+class DeliveredMessage(HasBudget, Protocol):
+    """A message as delivered, with the budget left after that; `answer`: it was an answer."""
+
+    @property
+    def sender(self) -> str: ...
+    @property
+    def reply_to(self) -> str | None: ...
+    @property
+    def answer(self) -> bool: ...
+
+
 class BudgetResult(msgspec.Struct, frozen=True, gc=False):
     """The decision: `reason` if rejected, `updated_budget` (as delivered) if allowed."""
 
@@ -75,11 +90,14 @@ def enforce_budget(envelope: HasBudget, endpoint: str, now_ms: int) -> BudgetRes
     return BudgetResult(True, updated_budget=spend(envelope.budget, endpoint))
 
 
-def overdrawn(budget: Budget, endpoint: str, now_ms: int) -> str | None:
-    """Return why a delivery to `endpoint` would overdraw the budget, or None."""
+def overdrawn(budget: Budget, endpoint: str, now_ms: int, *, answer: bool = False) -> str | None:
+    """Return why a delivery to `endpoint` would overdraw the budget, or None.
+
+    The recipient of an `answer` may be in the chain: it asked.
+    """
     if budget.hop_count >= budget.max_hops:
         return f"max hops exceeded ({budget.hop_count}/{budget.max_hops})"
-    if endpoint in budget.ancestor_chain:
+    if endpoint in budget.ancestor_chain and not answer:
         return f"cycle detected: {endpoint} already in chain"
     if now_ms > budget.ttl:
         return "message expired (TTL)"
@@ -88,14 +106,44 @@ def overdrawn(budget: Budget, endpoint: str, now_ms: int) -> str | None:
     return None
 
 
-def spend(budget: Budget, endpoint: str) -> Budget:
-    """Return the budget after a delivery to `endpoint`: one hop more, one call less."""
+def spend(budget: Budget, endpoint: str, *, answer: bool = False) -> Budget:
+    """Return the budget after a delivery to `endpoint`: one call less, and one hop more unless it
+    is an `answer`."""
     return Budget(
-        hop_count=budget.hop_count + 1,
+        hop_count=budget.hop_count if answer else budget.hop_count + 1,
         max_hops=budget.max_hops,
-        ancestor_chain=(*budget.ancestor_chain, endpoint),
+        ancestor_chain=budget.ancestor_chain if answer else (*budget.ancestor_chain, endpoint),
         ttl=budget.ttl,
         call_budget_remaining=max(0, budget.call_budget_remaining - 1),
+    )
+
+
+def is_answer(parent: DeliveredMessage, sender: str, subject: str) -> bool:
+    """Return whether a message from `sender` to `subject` answers its `parent`.
+
+    The parent was a question delivered to this sender, and the message goes back to who asked, or
+    to the reply address. A pattern is no answer, and neither is a message to oneself.
+    """
+    return (
+        not parent.answer
+        and subject in (parent.sender, parent.reply_to)
+        and subject != sender
+        and parent.budget.ancestor_chain[-1:] == (sender,)
+    )
+
+
+def inherited(parent: DeliveredMessage, sender: str, subject: str) -> Budget:
+    """Return what a message from `sender` to `subject` inherits of its `parent`'s budget: what is
+    left of it, for an answer without the hop of the question."""
+    left = parent.budget
+    if not is_answer(parent, sender, subject):
+        return left
+    return Budget(
+        hop_count=max(0, left.hop_count - 1),
+        max_hops=left.max_hops,
+        ancestor_chain=left.ancestor_chain[:-1],
+        ttl=left.ttl,
+        call_budget_remaining=left.call_budget_remaining,
     )
 
 

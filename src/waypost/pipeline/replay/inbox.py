@@ -84,11 +84,12 @@ class ReplayMessage:
 class _Arrival:
     """The arrival to decide, reused for all rows."""
 
-    __slots__ = ("budget", "endpoint", "id", "sender", "size", "tier")
+    __slots__ = ("answer", "budget", "endpoint", "id", "sender", "size", "tier")
 
     def __init__(self) -> None:
         self.id = ""
         self.endpoint = _ENDPOINT
+        self.answer = False  # `cycle` of a recorded budget accounts for it
         self.sender = ""
         self.budget = _SUFFICIENT
         self.size = 0
