@@ -18,7 +18,7 @@ from unittest import mock
 from tests.faults import plain_journal
 from tests.model_based.agreement import assert_callers_know, assert_memory_is, order_at
 from tests.model_based.choices import ENDPOINTS, LIMITS
-from tests.model_based.model import Model, covers
+from tests.model_based.model import Model, covers, delivered_to
 from tests.model_based.recount import Recount
 from waypost import (
     Envelope,
@@ -274,14 +274,14 @@ class Life:
         async def handle(envelope: Envelope) -> None:
             first = min(n for n, (p, _) in self.model.handlers.items() if self.meant(p, envelope))
             if number == first:  # several may be told of one message; it was handled once
-                self.handled.append((envelope.budget.ancestor_chain[-1], envelope.id))
+                self.handled.append((delivered_to(envelope), envelope.id))
             if fails:
                 raise ValueError("no")
 
         return handle
 
     def meant(self, pattern: str, envelope: Envelope) -> bool:
-        return covers(pattern, envelope.budget.ancestor_chain[-1])
+        return covers(pattern, delivered_to(envelope))
 
     def unsubscribe(self, number: int) -> None:
         if number in self.model.handlers:

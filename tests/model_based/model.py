@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from tests.faults.plain_journal import Event, hash_of
 from tests.model_based.recount import RELAY
-from waypost import InvalidMessage, PublishResult, Reason, RedeliveryConfig, Rejection, Signal
+from waypost import (
+    Envelope,
+    InvalidMessage,
+    PublishResult,
+    Reason,
+    RedeliveryConfig,
+    Rejection,
+    Signal,
+)
 from waypost.policy.redelivery import decide_redelivery
 
 
@@ -210,3 +218,8 @@ def covers(pattern: str, subject: str) -> bool:
     return len(wanted) == len(given) and all(
         one in ("*", other) for one, other in zip(wanted, given, strict=True)
     )
+
+
+def delivered_to(envelope: Envelope) -> str:
+    """Return the mailbox of a delivered message; an answer adds nothing to the chain."""
+    return envelope.subject if envelope.answer else envelope.budget.ancestor_chain[-1]

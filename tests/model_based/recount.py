@@ -183,14 +183,17 @@ class Recount:
     def _budget_shrinks(self, event: Event) -> None:
         budget = full_budget(event["budget"])
         if not event.get("chosen_id"):  # a chosen id may name several messages over time
-            self._budgets[event["id"]] = budget
+            self._budgets[event["id"]] = {**budget, "answer": event.get("answer", False)}
         settings = self._settings
         assert budget["max_hops"] <= settings["maxHops"]
         assert budget["ttl"] <= event["at_us"] // 1000 + settings["defaultTtlMs"]
         assert budget["call_budget_remaining"] <= settings["defaultCallBudget"]
         parent = self._budgets.get(event.get("parent") or "")
         if parent is not None:
-            assert budget["hop_count"] > parent["hop_count"]
+            more_hops = 0 if event.get("answer") else 1
+            if not parent["answer"]:  # its delivery was a hop
+                assert budget["hop_count"] >= parent["hop_count"] + more_hops
+            assert budget["hop_count"] >= parent["hop_count"]
             assert budget["max_hops"] <= parent["max_hops"]
             assert budget["ttl"] <= parent["ttl"]
             assert set(budget["ancestor_chain"]) >= set(parent["ancestor_chain"])
@@ -215,7 +218,7 @@ def overdrawn(event: Event) -> str:
     budget, endpoint = full_budget(event["budget"]), event["endpoint"]
     if budget["hop_count"] >= budget["max_hops"]:
         return f"max hops exceeded ({budget['hop_count']}/{budget['max_hops']})"
-    if endpoint in budget["ancestor_chain"]:
+    if endpoint in budget["ancestor_chain"] and not event.get("answer"):
         return f"cycle detected: {endpoint} already in chain"
     if event["at_us"] // 1000 > budget["ttl"]:
         return "message expired (TTL)"

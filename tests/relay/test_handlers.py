@@ -236,18 +236,21 @@ async def test_a_follow_up_names_its_parent_in_the_journal(relay: Relay, data: P
     assert second.delivered_to == 0
 
 
-async def test_two_agents_answering_each_other_stop_at_the_cycle(relay: Relay) -> None:
-    relay.register_endpoint("agent.c")
+async def test_three_agents_in_a_ring_stop_at_the_cycle(relay: Relay) -> None:
+    following = {"agent.a": "agent.c", "agent.c": "agent.d", "agent.d": "agent.a"}
+    for subject in following:
+        relay.register_endpoint(subject)
 
-    async def answer(envelope: Envelope) -> None:
-        other = {"agent.a": "agent.c", "agent.c": "agent.a"}[envelope.subject]
-        await send(relay, to=other, sender=envelope.subject, parent=envelope)
+    async def forward(envelope: Envelope) -> None:
+        me = envelope.subject
+        await send(relay, to=following[me], sender=me, parent=envelope)
 
-    relay.subscribe("agent.*", answer)
+    relay.subscribe("agent.*", forward)
     await send(relay)
     await relay.idle()
     (dead_letter,) = await relay.dead_letters()
     assert dead_letter.reason == "cycle detected: agent.a already in chain"
+    assert dead_letter.envelope.budget.ancestor_chain[:3] == tuple(following)
 
 
 async def test_a_chain_through_many_agents_stops_at_the_last_hop(relay: Relay) -> None:

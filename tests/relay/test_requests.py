@@ -60,7 +60,8 @@ async def test_a_reply_spends_the_budget_of_its_request(relay: Relay) -> None:
     reply = await relay.request(
         "agent.a", None, sender="agent.b", budget={"call_budget_remaining": 4}
     )
-    assert reply.budget.hop_count == 2
+    assert reply.budget.hop_count == 0
+    assert reply.budget.ancestor_chain == ()
     assert reply.budget.call_budget_remaining == 2
 
 
@@ -71,11 +72,12 @@ async def test_a_request_within_a_request_inherits_its_budget(relay: Relay) -> N
     async def ask_on(envelope: Envelope) -> None:
         assert envelope.reply_to is not None
         inner = await relay.request("agent.c", None, sender="agent.a", parent=envelope)
-        await send(relay, inner.budget.hop_count, to=envelope.reply_to, sender="agent.a")
+        left = (inner.budget.hop_count, inner.budget.call_budget_remaining)
+        await send(relay, left, to=envelope.reply_to, sender="agent.a")
 
     relay.subscribe("agent.a", ask_on)
     reply = await relay.request("agent.a", None, sender="agent.b")
-    assert reply.payload == 3
+    assert reply.payload == [1, 7]
 
 
 async def test_without_a_reply_a_request_ends_on_time(relay: Relay, clock: ManualClock) -> None:

@@ -152,15 +152,16 @@ class Relay:
         budget: Budget | Mapping[str, object] | None = None,
         parent: Envelope | None = None,
         message_id: str | None = None,
+        thread: str | None = None,
     ) -> PublishResult:
         """Publish to one endpoint, or with a pattern to every matching endpoint.
 
         The decision is durable when this returns. Rejections are in the result; only
         `InvalidInput` and `AccessDenied` are raised. `budget` may only narrow the relay's limits,
         `parent` is the message this one follows from. Publishing the same `message_id` again
-        returns the first result.
+        returns the first result. `thread` names a conversation that begins here.
         """
-        draft = Draft(subject, payload, reply_to, budget, parent, message_id, sender=sender)
+        draft = Draft(subject, payload, reply_to, budget, parent, message_id, thread, sender=sender)
         return await self._runtime.publishing.publish_durably(draft)
 
     async def publish_many(
@@ -182,7 +183,7 @@ class Relay:
             return [storage_failed_result(stopped) for _ in results]
         return results
 
-    async def request(
+    async def request(  # noqa: PLR0913 - each is part of one message
         self,
         subject: str,
         payload: object,
@@ -191,6 +192,7 @@ class Relay:
         timeout: float = 5.0,
         budget: Budget | Mapping[str, object] | None = None,
         parent: Envelope | None = None,
+        thread: str | None = None,
     ) -> Envelope:
         """Publish, wait up to `timeout` seconds for a reply, and return it.
 
@@ -204,9 +206,8 @@ class Relay:
         at_us = runtime.ledger.now_us()
         stop = runtime.subscriptions.add(reply_to, pending.take, at_us, listed=False)
         try:
-            result = await self.publish(
-                subject, payload, sender=sender, reply_to=reply_to, budget=budget, parent=parent
-            )
+            draft = Draft(subject, payload, reply_to, budget, parent, None, thread, sender=sender)
+            result = await runtime.publishing.publish_durably(draft)
             return await pending.wait(result)
         finally:
             stop()

@@ -24,6 +24,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 SERVED_SETTINGS = Settings(
     default_ttl_ms=WEEK_MS,
+    default_call_budget=40,
     pattern_senders="authenticated",
     max_fanout=100,
     qos=QosConfig(enabled=True, strangers=TierLimits(500, 32 * 1024 * 1024)),

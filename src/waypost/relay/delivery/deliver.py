@@ -18,7 +18,13 @@ from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
-from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
+from waypost.relay.delivery.drafts import (
+    Draft,
+    PreparedMessage,
+    encode_draft,
+    initial_budget,
+    join_conversation,
+)
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.transitions import Transitions
@@ -168,8 +174,8 @@ def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) ->
         event.part, event.parts = part
     if draft.reply_to is not None:
         event.reply_to = draft.reply_to
-    if draft.parent is not None:
-        event.parent = draft.parent.id
+    if draft.parent is not None or draft.thread is not None:
+        join_conversation(event, draft)
     if draft.message_id is not None:
         event.chosen_id = True
     if prepared.cut is not msgspec.UNSET:

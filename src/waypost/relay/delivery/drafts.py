@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import msgspec
 
 from waypost.policy.admission import SenderVerdict
-from waypost.policy.budgets import Budget, BudgetCut, shrink
+from waypost.policy.budgets import Budget, BudgetCut, inherited, is_answer, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_subject, validate_subject
 from waypost.wire.envelopes import Envelope
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.events import Accepted, Rejected
+from waypost.wire.identifiers import validate_message_id, validate_thread
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 
@@ -59,6 +60,8 @@ def encode_draft(draft: Draft, settings: Settings) -> bytes:
         validate_subject(draft.reply_to)
     if draft.message_id is not None:
         validate_message_id(draft.message_id)
+    if draft.thread is not None:
+        validate_thread(draft.thread)
     content = encode_payload(draft.payload)
     if len(content) > settings.max_payload_bytes:
         raise InvalidMessage(
@@ -79,10 +82,25 @@ def initial_budget(draft: Draft, settings: Settings, now_ms: int) -> Budget:
     if parent is not None:
         if not isinstance(parent, Envelope):
             raise InvalidMessage(f"parent must be an Envelope, not {type(parent).__name__}")
-        budget = shrink(budget, parent.budget)
+        budget = shrink(budget, inherited(parent, draft.sender, draft.subject))
     wish: object = draft.budget
     if wish is not None:
         if not isinstance(wish, Budget | Mapping):
             raise InvalidMessage(f"budget must be a Budget or a mapping, not {type(wish).__name__}")
         budget = shrink(budget, wish)
     return budget
+
+
+def join_conversation(arrival: Accepted | Rejected, draft: Draft) -> None:
+    """Set the parent of an arrival, its thread, and whether it is an answer.
+
+    The thread is that of the parent. Without a parent, a conversation begins: its id is the one
+    that the sender chose, or that of this message.
+    """
+    parent, thread = draft.parent, draft.thread
+    if parent is not None:
+        arrival.parent = parent.id
+        arrival.answer = is_answer(parent, draft.sender, draft.subject)
+        thread = parent.thread or parent.id
+    if thread is not None and thread != arrival.id:
+        arrival.thread = thread

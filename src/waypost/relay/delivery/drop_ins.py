@@ -1,7 +1,7 @@
 """Drop-ins: messages that another process puts into a mailbox, the Maildir way.
 
 Write a file to `tmp/`, then rename it to `new/`. Its content is a JSON object with at least
-`sender` and `payload`; `subject`, `reply_to` and `budget` are optional. The relay admits it like
+`sender` and `payload`; `reply_to`, `budget` and `thread` are optional. The relay admits it like
 any publish; a rejected file is moved to `failed/` with the reason.
 
 A file that was not seen to come from `tmp/` may be unfinished. It is published as soon as it is a
@@ -133,6 +133,7 @@ class DropIns:
                     reply_to=dropped.reply_to,
                     budget=dropped.budget,
                     message_id=message_id,
+                    thread=dropped.thread,
                 )
             )
             reason = ", ".join(f"{one.reason}: {one.detail}" for one in result.rejected)

@@ -30,7 +30,13 @@ from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.delivery.deliver import Deliverer
-from waypost.relay.delivery.drafts import Draft, PreparedMessage, encode_draft, initial_budget
+from waypost.relay.delivery.drafts import (
+    Draft,
+    PreparedMessage,
+    encode_draft,
+    initial_budget,
+    join_conversation,
+)
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import MailboxUnavailable, RelayStopped
@@ -337,27 +343,28 @@ class Publishing:
             detail=rate.detail,
             retry_after_ms=rate.retry_after_ms,
         )
+        join_conversation(event, draft)
         event.size = stored_size(event, budget, draft.subject, len(content))
         self._rejections.record(event)
         return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
 
     def _no_recipient(self, prepared: PreparedMessage) -> PublishResult:
         draft = prepared.draft
-        self._ledger.record(
-            Accepted(
-                at_us=prepared.at_us,
-                id=prepared.id,
-                sender=draft.sender,
-                subject=draft.subject,
-                parts=0,
-                chosen_id=draft.message_id is not None,
-                network=draft.network,
-                budget=prepared.budget,
-                budget_cut=prepared.cut,
-                rate_count=prepared.rate.count,
-                rate_limit=prepared.rate.limit,
-            )
+        event = Accepted(
+            at_us=prepared.at_us,
+            id=prepared.id,
+            sender=draft.sender,
+            subject=draft.subject,
+            parts=0,
+            chosen_id=draft.message_id is not None,
+            network=draft.network,
+            budget=prepared.budget,
+            budget_cut=prepared.cut,
+            rate_count=prepared.rate.count,
+            rate_limit=prepared.rate.limit,
         )
+        join_conversation(event, draft)
+        self._ledger.record(event)
         return PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
 
     def _fan_out(

@@ -41,7 +41,8 @@ class RejectionLog:
             return
         similar = tally.unwritten.setdefault((event.endpoint, event.reason), event)
         if similar is event:  # from now on it represents many messages
-            event.id, event.chosen_id, event.since_us = "", False, event.at_us
+            event.id, event.thread, event.chosen_id = "", "", False
+            event.since_us = event.at_us
         else:
             similar.count += 1
 

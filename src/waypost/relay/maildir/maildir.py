@@ -46,6 +46,7 @@ class DropInFile(msgspec.Struct):
     payload: msgspec.Raw
     reply_to: str | None = None
     budget: dict[str, object] | None = None
+    thread: str | None = None
 
 
 class Maildir:

@@ -18,7 +18,7 @@ from waypost.relay.errors import RelayError
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import DeadLetterFile, Maildir
 from waypost.relay.state.mailbox import Mailbox, Message
-from waypost.relay.state.payloads import PayloadStore, envelope_of
+from waypost.relay.state.payloads import PayloadStore, file_envelope
 from waypost.wire import events
 from waypost.wire.envelopes import Envelope, encode_envelope, instant
 
@@ -160,7 +160,7 @@ class MaildirFiles:
         died: tuple[str, datetime] | None = None,
     ) -> None:
         """Write a message to `new/`, or with reason and time of its failure to `failed/`."""
-        envelope = envelope_of(event, msgspec.Raw(payload))
+        envelope = file_envelope(event, msgspec.Raw(payload))
         if died is None:
             self._maildir.deliver(hash_, name, encode_envelope(envelope))
         else:

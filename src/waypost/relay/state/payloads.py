@@ -47,9 +47,9 @@ class PayloadStore:
             self._cached_bytes -= oldest.size
 
     def stored_envelope(self, message: Message) -> Envelope:
-        """Return the envelope with its payload as raw JSON."""
+        """Return the envelope as its file has it, with its payload as raw JSON."""
         event, content = self.read(message)
-        return envelope_of(event, msgspec.Raw(content))
+        return file_envelope(event, msgspec.Raw(content))
 
     def read(self, message: Message) -> tuple[Accepted | Rejected, bytes]:
         """Return the arrival of a message, and its payload as JSON."""
@@ -127,12 +127,23 @@ class PayloadStore:
 
 def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:
     """Return the envelope of an arrival, with the budget left after its delivery."""
+    return _envelope(event, payload, event.thread or event.id)
+
+
+def file_envelope(event: Accepted | Rejected, payload: object) -> Envelope:
+    """Return the envelope of an arrival as its file has it: without a thread that is its own id."""
+    return _envelope(event, payload, event.thread)
+
+
+def _envelope(event: Accepted | Rejected, payload: object, thread: str) -> Envelope:
     return Envelope(
         id=event.id,
         subject=event.subject,
         sender=event.sender,
         reply_to=event.reply_to,
-        budget=spend(event.budget, event.endpoint),
+        thread=thread,
+        answer=event.answer,
+        budget=spend(event.budget, event.endpoint, answer=event.answer),
         created_at=instant(event.at_us),
         payload=payload,
     )

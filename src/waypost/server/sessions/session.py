@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from waypost.policy.bounds import outbox_max_operations, queue_full_max_recipients
-from waypost.policy.budgets import Budget, without_ancestors
+from waypost.policy.budgets import without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
@@ -72,7 +72,7 @@ class Session:
         self._show_pressure = show_pressure
         self._deliveries: Deliveries | None = None
         self._unacked_receipts = UnackedReceipts()
-        self._recalled: dict[str, Budget] = {}
+        self._recalled: dict[str, Envelope] = {}
         self._stop_signals: Callable[[], None] = lambda: None
 
     @property
@@ -196,16 +196,15 @@ class Session:
         for operation in operations:
             if isinstance(operation, frames.Send) and operation.parent is not None:
                 parent_id = operation.parent.id
-                budget = await parents.search(self.subject, parent_id)
-                if budget is not None:
-                    self._recalled[parent_id] = budget
+                parent = await parents.search(self.subject, parent_id)
+                if parent is not None:
+                    self._recalled[parent_id] = parent
 
     def _parent(self, parent: frames.Parent) -> Envelope | None:
         """Return the parent of a message; None if it was not delivered to this agent."""
         validate_message_id(parent.id)
         known = self._relay.inspect().parents.find(self.subject, parent.id)
-        found = known or self._recalled.get(parent.id)
-        return None if found is None else parent.with_budget(found)
+        return known or self._recalled.get(parent.id)
 
     def _publish(self, request: frames.Send) -> list[FrameOperation]:
         try:
@@ -216,6 +215,7 @@ class Session:
                 None if request.budget is None else without_ancestors(request.budget),
                 None if request.parent is None else self._parent(request.parent),
                 request.message_id,
+                request.thread,
                 sender=self.subject,
             )
             result = self._hub.publish(draft)
