@@ -21,10 +21,14 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class MessageHistory(msgspec.Struct, frozen=True):
-    """The history of one message; `steps` is empty if the journal has no event of it."""
+    """The history of one message; `steps` is empty if the journal has no event of it.
+
+    `thread` is the conversation it belongs to.
+    """
 
     message_id: str
     steps: list[HistoryEntry]
+    thread: str = ""
 
 
 def read_history(directory: Path, message_id: str) -> MessageHistory:
@@ -34,7 +38,18 @@ def read_history(directory: Path, message_id: str) -> MessageHistory:
 
 def describe_history(message_id: str, events: Iterable[AnyEvent]) -> MessageHistory:
     """Return the history of a message with these events."""
-    return MessageHistory(message_id, [step for event in events for step in _steps(event)])
+    found = list(events)
+    steps = [step for event in found for step in _steps(event)]
+    return MessageHistory(message_id, steps, thread_of(found))
+
+
+def thread_of(events: Iterable[AnyEvent]) -> str:
+    """Return the thread of the latest arrival among `events`; empty if there is none."""
+    thread = ""
+    for event in events:
+        if isinstance(event, Accepted | Rejected):
+            thread = event.thread or event.id
+    return thread
 
 
 def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
@@ -70,8 +85,9 @@ def _checks(event: Accepted | Rejected) -> Iterator[str]:
     if reason == "circuit_open":
         return
     budget = event.budget
+    hop = "an answer, back at hop" if event.answer else "hop"
     yield (
-        f"budget {verdict['budget_exceeded']}: hop {budget.hop_count} of {budget.max_hops},"
+        f"budget {verdict['budget_exceeded']}: {hop} {budget.hop_count} of {budget.max_hops},"
         f" {budget.call_budget_remaining} calls left,"
         f" expires {_date(budget.ttl)}"
     )

@@ -18,6 +18,7 @@ from waypost.policy.bounds import (
     lease_max_messages,
     names_visited_per_endpoint_max,
     peek_max_bytes,
+    thread_max_messages,
 )
 from waypost.policy.breakers import CircuitBreakers, CircuitBreakerState
 from waypost.policy.errors import InvalidInput
@@ -45,12 +46,14 @@ from waypost.relay.inspection.stats import (
     mailbox_stats,
     stats_of,
 )
+from waypost.relay.inspection.threads import describe_thread, search_thread
 from waypost.relay.inspection.usage import measure_usage
 from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.events import AnyEvent, BreakerMoved
+from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import InboxUsage
 
 WALK_STEP = 250
@@ -334,6 +337,8 @@ class Inspector:
     async def search(self, query: SearchQuery) -> SearchResult:
         """Find messages in memory and in the newest part of the journal, the newest first."""
         await self._ledger.sync()
+        if query.thread is not None:
+            return await self._search_thread(query, query.thread)
         query = msgspec.structs.replace(query, seq=self._state.seq)
         stored = find_in_memory(self._state, query)
         found = SearchResult(messages=[], since_us=0, more=False)
@@ -345,7 +350,29 @@ class Inspector:
         found.messages = messages[: query.limit]
         return found
 
+    async def _search_thread(self, query: SearchQuery, thread: str) -> SearchResult:
+        def read() -> SearchResult:
+            arrivals = self._histories.find_thread(thread)
+            messages = search_thread(query, arrivals, self._histories.find)
+            more = len(arrivals) > thread_max_messages or len(messages) > query.limit
+            return SearchResult(messages=messages[: query.limit], since_us=0, more=more)
+
+        return await asyncio.to_thread(read)
+
     async def events_of(self, message_id: str) -> list[AnyEvent]:
         """Return the events about one message, in the order of the journal."""
         await self._ledger.sync()
         return await asyncio.to_thread(self._histories.find, message_id)
+
+    async def thread(self, thread: str, agent: str | None = None) -> Thread:
+        """Return the messages of a conversation, in order, with their outcomes.
+
+        With `agent`, only what it may see.
+        """
+
+        def read() -> Thread:
+            arrivals = self._histories.find_thread(thread)
+            return describe_thread(thread, arrivals, self._histories.find, agent)
+
+        await self._ledger.sync()
+        return await asyncio.to_thread(read)

@@ -5,6 +5,7 @@ Rule 2  The others are searched in the newest `WINDOW_BYTES` of the journal, fro
         backwards, in a thread. Only lines that contain a search term are decoded. The result
         reports how far back the search went.
 Rule 3  A stored message has its current state; the outcome of any other is read from the journal.
+Rule 4  The messages of a thread are found by the journal's index instead, at any age (`threads`).
 """
 
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str | None = None
+    thread: str | None = None
     sender: str | None = None
     endpoint: str | None = None
     outcome: str | None = None
@@ -92,7 +94,7 @@ def find_in_memory(state: RelayState, query: SearchQuery) -> list[FoundMessage]:
             if left < 0 or len(found) >= enough:
                 break
             one = _in_memory(message)
-            if _matches(one, query):
+            if matches(one, query):
                 found.append(one)
     return found
 
@@ -116,7 +118,7 @@ def find_in_journal(
             if event.at_us < query.since_us:
                 return found
             one = _from_journal(event, chunks[at::-1], stop)
-            if _matches(one, query):
+            if matches(one, query):
                 found.messages.append(one)
     return found
 
@@ -138,7 +140,8 @@ def _in_memory(message: Message) -> FoundMessage:
     )
 
 
-def _matches(one: FoundMessage, query: SearchQuery) -> bool:
+def matches(one: FoundMessage, query: SearchQuery) -> bool:
+    """Return whether a message meets the criteria, apart from its thread."""
     return (
         (query.id is None or one.id == query.id)
         and (query.outcome is None or one.outcome == query.outcome)

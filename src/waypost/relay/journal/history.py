@@ -1,4 +1,4 @@
-"""The events of one message in the journal, found by an index of each segment.
+"""The events of one message or thread in the journal, found by an index of each segment.
 
 A sealed segment is indexed once, when a history is first looked up in it, and the index is kept in
 a file beside it. The open segment is indexed in memory, up to its end at each look-up. So each byte
@@ -14,11 +14,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeGuard
 
 import msgspec
 
-from waypost.policy.bounds import history_max_events
+from waypost.policy.bounds import history_max_events, thread_max_messages
 from waypost.relay.journal.line_index import LineIndex, index_lines, load_index, save_index
 from waypost.relay.journal.segments import (
     Batch,
@@ -28,7 +28,7 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_bytes,
 )
-from waypost.wire.events import AnyEvent
+from waypost.wire.events import Accepted, AnyEvent, Rejected
 from waypost.wire.identifiers import ulid_time_ms
 
 log = logging.getLogger("waypost.relay")
@@ -40,6 +40,7 @@ _UNKNOWN_US = 1 << 63
 """The end of a segment that is still written, or has no commit line: in the future."""
 
 Segments = list[tuple[int, Path]]
+Arrival = Accepted | Rejected
 
 
 class Histories:
@@ -67,20 +68,41 @@ class Histories:
                 found = self._find_in([one for one in segments if one not in since], message_id)
             return found
 
+    def find_thread(self, thread: str) -> list[Arrival]:
+        """Return the committed arrivals of one thread, in order: one more than
+        `thread_max_messages` at most, so that a caller sees that there are more."""
+        limit, found = thread_max_messages + 1, list[Arrival]()
+        with self._lock:
+            segments = list(list_segments(self._directory).items())
+            self._forget_deleted(segments)
+            for first_seq, path in segments:
+                try:
+                    for index in self._indexes(first_seq, path):
+                        found += _read_arrivals(path, index.find_thread(thread), thread)
+                except FileNotFoundError:
+                    continue  # deleted since the list was made
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
     def _find_in(self, segments: Segments, message_id: str) -> list[AnyEvent]:
         found: list[AnyEvent] = []
         for first_seq, path in segments:
             try:
-                if path.suffix == ".open":
-                    offsets = self._find_in_open(first_seq, path, message_id)
-                else:
-                    offsets = self._index_of(first_seq, path).find(message_id)
-                found += _read_lines(path, offsets[:history_max_events], message_id)
+                for index in self._indexes(first_seq, path):
+                    offsets = index.find(message_id)
+                    found += _read_lines(path, offsets[:history_max_events], message_id)
             except FileNotFoundError:
                 continue  # deleted since the list was made
             if len(found) >= history_max_events:
                 break
         return found[:history_max_events]
+
+    def _indexes(self, first_seq: int, path: Path) -> list[LineIndex]:
+        """Return the indexes of a segment, of one part after the other."""
+        if path.suffix == ".open":
+            return self._indexes_of_open(first_seq, path)
+        return [self._index_of(first_seq, path)]
 
     def _index_of(self, first_seq: int, path: Path) -> LineIndex:
         """Return the index of a sealed segment; build it if it has none."""
@@ -95,8 +117,8 @@ class Histories:
         self._trusted.add(first_seq)
         return index
 
-    def _find_in_open(self, first_seq: int, path: Path, message_id: str) -> list[int]:
-        """Return the offsets of the lines in the open segment, after indexing its new part."""
+    def _indexes_of_open(self, first_seq: int, path: Path) -> list[LineIndex]:
+        """Return the indexes of the open segment, after indexing its new part."""
         if first_seq != self._open_segment:
             self._open_segment, self._open_indexes = first_seq, []
         indexes = self._open_indexes
@@ -109,7 +131,7 @@ class Histories:
         while len(indexes) > 1 and 2 * len(indexes[-1]) >= len(indexes[-2]):
             later = indexes.pop()
             indexes[-1] = indexes[-1].merged_with(later)
-        return [offset for index in indexes for offset in index.find(message_id)]
+        return indexes
 
     def _end_us(self, first_seq: int, path: Path) -> int:
         if first_seq not in self._ends_us:
@@ -141,6 +163,25 @@ def find_events(directory: Path, message_id: str) -> Iterator[AnyEvent]:
         yield from _search([one for one in segments if one not in since], message_id)
 
 
+def find_thread(directory: Path, thread: str) -> list[Arrival]:
+    """Return what `Histories.find_thread` returns, without changing the directory."""
+    limit, found = thread_max_messages + 1, list[Arrival]()
+    for first_seq, path in list_segments(directory).items():
+        try:
+            index = load_index(path) if path.suffix == ".jsonl" else None
+            if index is None:
+                needles = (f'"thread":"{thread}"', f'"id":"{thread}"')
+                events = _search_events(first_seq, path, *needles)
+                found += (one for one in events if _is_of_thread(one, thread))
+            else:
+                found += _read_arrivals(path, index.find_thread(thread), thread)
+        except FileNotFoundError:
+            continue  # deleted since the list was made
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
 def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
     for first_seq, path in segments:
         try:
@@ -154,26 +195,51 @@ def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
 
 
 def _search_lines(first_seq: int, path: Path, message_id: str) -> Iterator[AnyEvent]:
-    needle = b'"id":"' + message_id.encode(errors="surrogateescape") + b'"'
-    pieces = list(read_segment(path, first_seq)) if needle in segment_bytes(path) else []
-    for piece in pieces:
-        if isinstance(piece, Batch) and piece.data.find(needle, piece.start, piece.stop) >= 0:
+    for event in _search_events(first_seq, path, f'"id":"{message_id}"'):
+        if getattr(event, "id", None) == message_id:
+            yield event
+
+
+def _search_events(first_seq: int, path: Path, *needles: str) -> Iterator[AnyEvent]:
+    """Yield the events of batches that contain one of `needles`."""
+    wanted = [needle.encode(errors="surrogateescape") for needle in needles]
+    content = segment_bytes(path)
+    if not any(needle in content for needle in wanted):
+        return
+    for piece in list(read_segment(path, first_seq)):
+        if isinstance(piece, Batch) and any(
+            piece.data.find(needle, piece.start, piece.stop) >= 0 for needle in wanted
+        ):
             for event, _ in piece.events():
-                if getattr(event, "id", None) == message_id:
-                    yield event
+                yield event
 
 
 def _read_lines(path: Path, offsets: Iterable[int], message_id: str) -> Iterator[AnyEvent]:
     """Yield the events at `offsets` that have this id."""
+    for event in _read_events(path, offsets):
+        if getattr(event, "id", None) == message_id:
+            yield event
+
+
+def _read_arrivals(path: Path, offsets: Iterable[int], thread: str) -> Iterator[Arrival]:
+    """Yield the arrivals at `offsets` that are of this thread."""
+    for event in _read_events(path, offsets):
+        if _is_of_thread(event, thread):
+            yield event
+
+
+def _is_of_thread(event: AnyEvent, thread: str) -> TypeGuard[Arrival]:
+    return isinstance(event, Accepted | Rejected) and (event.thread or event.id) == thread
+
+
+def _read_events(path: Path, offsets: Iterable[int]) -> Iterator[AnyEvent]:
     with _open_segment(path) as file:
         for offset in offsets:
             file.seek(offset)
             try:
-                event = decode_line(file.readline())
+                yield decode_line(file.readline())
             except msgspec.DecodeError:
                 continue  # damaged since it was indexed
-            if getattr(event, "id", None) == message_id:
-                yield event
 
 
 def _open_segment(path: Path) -> BinaryIO:

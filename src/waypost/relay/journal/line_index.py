@@ -1,7 +1,9 @@
-"""Which lines of a segment belong to a message: a sorted index, so that none has to be searched.
+"""Which lines of a segment belong to a message or a thread: a sorted index, so that none has to
+be searched.
 
-Rule 1  An index holds a hash of each event's id and the offset of its line, sorted by hash. A
-        reader compares the id in the line: a hash that occurs twice costs time, nothing else.
+Rule 1  An index holds a hash of each event's id and the offset of its line, and the same for the
+        thread of an arrival, sorted by hash. A reader compares the id in the line: a hash that
+        occurs twice costs time, nothing else.
 Rule 2  Only lines of valid batches are in it.
 Rule 3  The file of a sealed segment's index is disposable. It is valid for one size and one
         modification time of the segment, and with an intact checksum; otherwise it is ignored.
@@ -23,9 +25,13 @@ from pathlib import Path
 
 from waypost.wire.journal_batches import ValidBatch, read_batches
 
-_LINE = re.compile(rb'\n\{"kind":"[a-z]+","seq":\d+,"at_us":\d+,"id":"([^"\\]+)"')
+_LINE = re.compile(
+    rb'\n\{"kind":"[a-z]+","seq":\d+,"at_us":\d+,"id":"([^"\\]+)"(?:,"thread":"([^"\\]+)")?'
+)
+_THREAD = b"thread "
+"""Before the thread in its hash. No id has a space."""
 _HEADER = struct.Struct("<8sQQL")
-_MAGIC = b"WPLINES" + (b"1" if sys.byteorder == "little" else b"2")
+_MAGIC = b"WPLINES" + (b"3" if sys.byteorder == "little" else b"4")
 _KEY_BYTES = 8
 _FIELDS_PER_LINE = 2
 
@@ -43,7 +49,16 @@ class LineIndex:
 
     def find(self, message_id: str) -> list[int]:
         """Return the offsets of the lines that probably have this id, ascending."""
-        key = _key(message_id.encode(errors="surrogateescape"))
+        return self._find(message_id.encode(errors="surrogateescape"))
+
+    def find_thread(self, thread: str) -> list[int]:
+        """Return the offsets of the lines that are probably of this thread, ascending: with it, or
+        of the message whose id it is."""
+        name = thread.encode(errors="surrogateescape")
+        return sorted([*self._find(name), *self._find(_THREAD + name)])
+
+    def _find(self, name: bytes) -> list[int]:
+        key = _key(name)
         begin, end = bisect_left(self._keys, key), bisect_right(self._keys, key)
         return list(self._offsets[begin:end])
 
@@ -69,7 +84,10 @@ def index_lines(data: bytes, base: int = 0) -> LineIndex:
         if isinstance(batch, ValidBatch):
             end = batch.end
             for line in _LINE.finditer(data, batch.start - 1, batch.stop):
-                offsets.setdefault(line[1], []).append(base + line.start() + 1)
+                offset = base + line.start() + 1
+                offsets.setdefault(line[1], []).append(offset)
+                if line[2] is not None:
+                    offsets.setdefault(_THREAD + line[2], []).append(offset)
     keyed = sorted((_key(message_id), found) for message_id, found in offsets.items())
     keys = array("Q", [key for key, found in keyed for _ in found])
     return LineIndex(keys, array("Q", [at for _, found in keyed for at in found]), base + end)
