@@ -128,7 +128,8 @@ class NewMessage(RequestBody, kw_only=True):
     """A message to publish. Its payload is any JSON value, such as a `StandardPayload`.
 
     Its sender is the subject of the token, `parent` the message this one follows from, which was
-    delivered to the sender. A repeated `message_id` returns the first result again.
+    delivered to the sender. A repeated `message_id` returns the first result again. `thread` names
+    a conversation that begins here; a message with a parent has its parent's.
     """
 
     subject: PatternText
@@ -137,6 +138,7 @@ class NewMessage(RequestBody, kw_only=True):
     budget: BudgetRequest | None = None
     parent: Parent | None = None
     message_id: IdText | None = None
+    thread: IdText | None = None
 
 
 class NewMessages(RequestBody, kw_only=True):
@@ -153,30 +155,10 @@ class PublishResults(msgspec.Struct, kw_only=True):
     results: list[PublishResult]
 
 
-class HistoryItem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One event of a message: time (µs), kind, mailbox, description.
-
-    `seq` is its journal number, for the operator only.
-    """
-
-    at_us: int
-    kind: str
-    endpoint: str = ""
-    text: str = ""
-    seq: int = 0
-
-
-class MessageHistoryResponse(msgspec.Struct, kw_only=True):
-    """The history of a message, as far as the caller may see it."""
-
-    message_id: str
-    steps: list[HistoryItem]
-
-
 # Inboxes
 
 
-class Delivered(Envelope, frozen=True, kw_only=True):
+class Delivered(Envelope, frozen=True, kw_only=True, omit_defaults=False):
     """A leased message. `parent` is the id of the message it follows from."""
 
     parent: str | None = None

@@ -43,6 +43,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
     ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
+    ("GET", "/v1/threads/{id}"): (401, 401, 401, 404, 200, 200),
     ("POST", "/v1/inbox/batch"): OWN,
     ("GET", "/v1/inbox/{subject}"): OWN,
     ("GET", "/v1/inbox/{subject}/peek"): OWN,

@@ -131,7 +131,10 @@ async def test_a_reply_carries_its_parent_and_what_is_left_of_the_budget(served:
     await served.publish("agent.a", "pong", token=token_b, parent=parent)
     [pong] = await served.read("agent.a", token=token_a)
     assert pong["parent"] == ping["id"]
-    assert pong["budget"]["ancestor_chain"] == ["agent.b", "agent.a"]
+    assert pong["budget"]["ancestor_chain"] == []
+    assert (ping["answer"], pong["answer"]) == (False, True)
+    calls = [one["budget"]["call_budget_remaining"] for one in (ping, pong)]
+    assert calls == [9, 8]
 
 
 async def test_over_the_rate_limit_is_429_with_retry_after(serve: Serve) -> None:

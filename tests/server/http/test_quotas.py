@@ -183,5 +183,5 @@ async def test_the_size_that_counts_is_that_of_the_whole_envelope(served: HttpRe
     mailbox = served.relay._runtime.ledger.state.mailboxes["agent.b"]
     [message] = mailbox.live.values()
     assert message.size == len(
-        encode_envelope(served.relay._runtime.payloads.decoded_envelope(message))
+        encode_envelope(served.relay._runtime.payloads.stored_envelope(message))
     )

@@ -16,12 +16,14 @@ from waypost.server.http.handlers import (
     pipeline,
     search,
     stats,
+    threads,
 )
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     *auth.OPERATIONS,
     *messages.OPERATIONS,
     *search.OPERATIONS,
+    *threads.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,
     *names.OPERATIONS,

@@ -1,7 +1,7 @@
 // The history of one message, from its first check to its end.
 
 import { read } from "../app/api.js";
-import { h, toInbox } from "../app/dom.js";
+import { h, toInbox, toSearch } from "../app/dom.js";
 import { exactly, span, when } from "../app/format.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
@@ -23,7 +23,7 @@ export function show(main, { path }) {
   async function run() {
     try {
       const [history] = await Promise.all([read(`/v1/messages/${encodeURIComponent(id)}`), relayPaths().catch(() => null)]);
-      if (!stopped) body.replaceChildren(...render(history.steps), commandBlock(command("explain", id)));
+      if (!stopped) body.replaceChildren(...render(history.steps, history.thread), commandBlock(command("explain", id)));
     } catch (problem) {
       if (!stopped) body.replaceChildren(unknown(problem, id));
     }
@@ -44,13 +44,14 @@ function unknown(problem, id) {
   return h("p", { class: "problem", role: "alert" }, problem.message);
 }
 
-function render(steps) {
+function render(steps, thread) {
   const first = steps[0].at_us;
   const endpoints = [...new Set(steps.map((one) => one.endpoint).filter(Boolean))];
   const last = steps.at(-1);
   return [
     h("p", { class: "lead" }, `Arrived ${when(first)}. Last: `, h("span", { class: `badge ${last.kind}` }, KINDS[last.kind] ?? last.kind), ` ${span((last.at_us - first) / 1000)} later.`),
     h("p", {}, "Inboxes: ", endpoints.length ? endpoints.map((one, at) => [at ? ", " : "", h("a", { href: toInbox(one) }, one)]) : "none"),
+    ...(thread ? [h("p", {}, "Thread: ", h("a", { href: toSearch({ thread }) }, thread))] : []),
     h("section", {}, h("h2", {}, "Timeline"), h("ol", { class: "timeline" }, steps.map((one) => step(one, first, endpoints.length > 1))))];
 }
 

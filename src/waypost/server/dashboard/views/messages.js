@@ -1,4 +1,4 @@
-// Search for messages by id, sender, inbox, outcome and time.
+// Search for messages by id, thread, sender, inbox, outcome and time.
 
 import { read } from "../app/api.js";
 import { h, toInbox, toMessage } from "../app/dom.js";
@@ -16,7 +16,7 @@ export function show(main, { query }) {
     h("select", { id: `by-${name}`, name }, options.map(([value, words]) => h("option", { value, selected: value === (query.get(name) ?? "") }, words))));
   const results = h("div", { "aria-busy": "true" }, emptyNote("Searching…"));
   const form = h("form", { class: "search", role: "search", onsubmit: search },
-    field("id", "Message id", "01JCQ7Z0000000000000000000"), field("sender", "Sender", "agent.web, or agent.>"), field("endpoint", "Inbox", "agent.billing, or agent.*"),
+    field("id", "Message id", "01JCQ7Z0000000000000000000"), field("thread", "Thread", "the id of its first message"), field("sender", "Sender", "agent.web, or agent.>"), field("endpoint", "Inbox", "agent.billing, or agent.*"),
     select("outcome", "Outcome", [["", "any"], ...Object.entries(OUTCOMES).filter(([one]) => one !== "gone")]), select("minutes", "Arrived", AGES),
     h("div", { class: "field" }, h("button", { type: "submit", class: "primary" }, "Search")));
   main.append(h("h1", { tabindex: "-1" }, title), form, h("section", {}, h("h2", { class: "unseen" }, "Results"), results));
@@ -36,11 +36,11 @@ export function show(main, { query }) {
 
   async function run() {
     const minutes = Number(query.get("minutes"));
-    const asked = Object.fromEntries(["sender", "endpoint", "outcome"].map((name) => [name, query.get(name) ?? ""]));
+    const asked = Object.fromEntries(["thread", "sender", "endpoint", "outcome"].map((name) => [name, query.get(name) ?? ""]));
     if (minutes) asked.since_us = Math.round((Date.now() - minutes * 60_000) * 1000);
     try {
       const found = await read("/v1/messages", { ...asked, limit: 100 }, { signal: controller.signal });
-      if (!stopped) results.replaceChildren(...list(found));
+      if (!stopped) results.replaceChildren(...list(found, asked.thread));
     } catch (problem) {
       if (!stopped) results.replaceChildren(h("p", { class: "problem", role: "alert" }, problem.message));
     }
@@ -50,8 +50,8 @@ export function show(main, { query }) {
   return () => { stopped = true; controller.abort(); };
 }
 
-function list(found) {
-  const far = found.since_us ? `Messages that left their inbox, and rejections, were searched back to ${when(found.since_us)}. Pending and dead messages are found at any age; for older ones search by id, or in the pipeline's tables.` : "Only messages that are in the relay now were searched.";
+function list(found, thread) {
+  const far = thread ? `Messages of the thread ${thread} that are still in the journal, at any age.` : found.since_us ? `Messages that left their inbox, and rejections, were searched back to ${when(found.since_us)}. Pending and dead messages are found at any age; for older ones search by id, or in the pipeline's tables.` : "Only messages that are in the relay now were searched.";
   if (!found.messages.length) return [emptyNote("No message matches. A sender or inbox may be a pattern: agent.> is everything under agent."), h("p", { class: "aside" }, far)];
   return [
     h("p", { class: "aside", role: "status" }, `${plural(found.messages.length, "message")}, the newest first${found.more ? "; there are more" : ""}.`),

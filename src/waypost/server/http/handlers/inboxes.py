@@ -213,6 +213,8 @@ def _delivered(envelope: Envelope, parent: str | None) -> Delivered:
         subject=envelope.subject,
         sender=envelope.sender,
         reply_to=envelope.reply_to,
+        thread=envelope.thread,
+        answer=envelope.answer,
         budget=envelope.budget,
         created_at=envelope.created_at,
         payload=envelope.payload,

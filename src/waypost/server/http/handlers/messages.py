@@ -20,6 +20,7 @@ from waypost.policy.budgets import without_ancestors
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, reject_reserved
 from waypost.policy.subjects import is_literal
+from waypost.relay.inspection.history import thread_of
 from waypost.relay.relay import Draft, Relay
 from waypost.server.http.callers import Access, client_address
 from waypost.server.http.contract import (
@@ -34,14 +35,8 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.wire.events import Accepted, AnyEvent, Rejected
-from waypost.wire.http_bodies import (
-    HistoryItem,
-    IdText,
-    MessageHistoryResponse,
-    NewMessage,
-    NewMessages,
-    PublishResults,
-)
+from waypost.wire.history_bodies import HistoryItem, MessageHistoryResponse
+from waypost.wire.http_bodies import IdText, NewMessage, NewMessages, PublishResults
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
@@ -103,20 +98,27 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
     relay, caller = call.context.relay, call.caller
     async with call.context.reading:
         if caller.is_operator:
+            history = await relay.explain(message_id)
+            thread = history.thread
             steps = [
                 HistoryItem(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)
-                for s in (await relay.explain(message_id)).steps
+                for s in history.steps
             ]
         else:
             events = await relay.inspect().events_of(message_id)
-            steps = list(_visible_steps(caller.subject, events))
+            visible = list(_visible(caller.subject, events))
+            thread = thread_of(event for event, _ in visible)
+            steps = [_item(event, shown_as) for event, shown_as in visible]
     if not steps:
         raise HttpError(404, "no such message among those you sent or received")
-    return Reply(MessageHistoryResponse(message_id=message_id, steps=steps))
+    return Reply(MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread))
 
 
-def _visible_steps(agent: str, events: Iterable[AnyEvent]) -> Iterator[HistoryItem]:
-    """Yield what `agent` may see. Senders choose ids: another may have used the same."""
+def _visible(agent: str, events: Iterable[AnyEvent]) -> Iterator[tuple[AnyEvent, str]]:
+    """Yield what `agent` may see, and the endpoint to show with it.
+
+    Senders choose ids: another may have used the same.
+    """
     shown_as = {agent: agent}
     for event in events:
         endpoint = str(getattr(event, "endpoint", ""))
@@ -128,9 +130,12 @@ def _visible_steps(agent: str, events: Iterable[AnyEvent]) -> Iterator[HistoryIt
                 shown_as.pop(endpoint, None)
                 continue
         if endpoint in shown_as:
-            kind = str(type(event).__struct_config__.tag)
-            shown = shown_as[endpoint]
-            yield HistoryItem(at_us=event.at_us, kind=kind, endpoint=shown, text=_describe(event))
+            yield event, shown_as[endpoint]
+
+
+def _item(event: AnyEvent, shown_as: str) -> HistoryItem:
+    kind = str(type(event).__struct_config__.tag)
+    return HistoryItem(at_us=event.at_us, kind=kind, endpoint=shown_as, text=_describe(event))
 
 
 def _describe(event: AnyEvent) -> str:
@@ -166,8 +171,7 @@ async def _draft(relay: Relay, message: NewMessage, sender: str, network: str) -
     parent = None
     if message.parent is not None:
         validate_message_id(message.parent.id)
-        left = await relay.inspect().parents.search(sender, message.parent.id)
-        parent = None if left is None else message.parent.with_budget(left)
+        parent = await relay.inspect().parents.search(sender, message.parent.id)
     return Draft(
         subject=message.subject,
         payload=message.payload,
@@ -177,6 +181,7 @@ async def _draft(relay: Relay, message: NewMessage, sender: str, network: str) -
         budget=budget,
         parent=parent,
         message_id=message.message_id,
+        thread=message.thread,
     )
 
 

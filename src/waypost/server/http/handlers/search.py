@@ -15,6 +15,7 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Search criteria: `sender` and `endpoint` may be patterns, times are µs since the epoch."""
 
     id: IdText | msgspec.UnsetType = msgspec.UNSET
+    thread: IdText | msgspec.UnsetType = msgspec.UNSET
     sender: PatternText | msgspec.UnsetType = msgspec.UNSET
     endpoint: PatternText | msgspec.UnsetType = msgspec.UNSET
     outcome: (
@@ -52,9 +53,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Search messages",
         description=(
-            "The newest first. Pending, leased and dead messages are found at any age; messages"
-            " that left their mailbox, and rejections, only in the newest part of the journal,"
-            " which begins at `since_us` of the response."
+            "The newest first. Pending, leased and dead messages are found at any age, and so are"
+            " the messages of a `thread`; others that left their mailbox, and rejections, only in"
+            " the newest part of the journal, which begins at `since_us` of the response."
         ),
         tag="messages",
         handler=search_messages,
