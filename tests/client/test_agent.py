@@ -131,16 +131,26 @@ async def test_a_reply_follows_from_its_message(ann: Agent, bob: Agent) -> None:
         "hello yourself",
         "agent.bob",
     )
-    assert "agent.bob" in reply.budget.ancestor_chain
+    assert reply.thread == message.thread == sent.message_id
+    assert reply.budget.ancestor_chain == ()
 
 
-async def test_a_circular_conversation_is_stopped_by_the_budget(ann: Agent, bob: Agent) -> None:
-    await ann.send("agent.bob", 0)
-    first = await bob.receive(5)
-    await first.reply(1)
-    second = await ann.receive(5)
-    result = await second.reply(2)
-    assert [one.reason for one in result.rejected] == [Reason.BUDGET_EXCEEDED]
+async def test_two_agents_reply_to_each_other_until_the_calls_are_spent(
+    ann: Agent, bob: Agent
+) -> None:
+    await ann.send("agent.bob", 0, budget={"call_budget_remaining": 7}, thread="count-up")
+    turns = 0
+    while True:
+        message = await (bob, ann)[turns % 2].receive(5)
+        assert (message.payload, message.thread) == (turns, "count-up")
+        turns += 1
+        result = await message.reply(turns)
+        if result.rejected:
+            break
+    assert turns == 7
+    assert [(one.reason, one.detail) for one in result.rejected] == [
+        (Reason.BUDGET_EXCEEDED, "call budget exhausted")
+    ]
 
 
 async def test_a_wish_for_a_larger_budget_is_cut_and_the_sender_knows(

@@ -118,12 +118,15 @@ class Agent:
         reply_to: str | None = None,
         budget: Budget | Mapping[str, Any] | None = None,
         message_id: str | None = None,
+        thread: str | None = None,
         seal_to: Card | None = None,
     ) -> PublishResult:
         """Send a message and wait for the relay's decision. An accepted message is on its disk.
 
-        Rejections are in the result. Raises `InvalidInput`, `AccessDenied`, `OperationRejected`,
-        and `SendTimedOut` (it may be stored: send it again with the same `message_id`).
+        With a `parent` it belongs to that message's thread; without, it begins one, with the id
+        `thread` if given. Rejections are in the result. Raises `InvalidInput`, `AccessDenied`,
+        `OperationRejected`, and `SendTimedOut` (it may be stored: send it again with the same
+        `message_id`).
         """
         message = Outgoing(
             subject=subject,
@@ -132,6 +135,7 @@ class Agent:
             reply_to=reply_to,
             budget=budget,
             message_id=message_id,
+            thread=thread,
             seal_to=seal_to,
         )
         return await self._connection.operations.send(message)
@@ -146,7 +150,7 @@ class Agent:
         """
         return await self._connection.operations.send_many(Outgoing.of(one) for one in messages)
 
-    async def request(
+    async def request(  # noqa: PLR0913 - each is part of one message
         self,
         subject: str,
         payload: object,
@@ -154,6 +158,7 @@ class Agent:
         timeout: float = 5.0,
         parent: Message | Envelope | None = None,
         budget: Budget | Mapping[str, Any] | None = None,
+        thread: str | None = None,
         seal_to: Card | None = None,
     ) -> Message:
         """Send a request and wait up to `timeout` seconds for the reply, which needs no ack.
@@ -167,6 +172,7 @@ class Agent:
             payload=payload,
             parent=_envelope(parent),
             budget=budget,
+            thread=thread,
             seal_to=seal_to,
         )
         reply = self._to_message(await self._connection.requests.request(message, timeout))

@@ -68,8 +68,9 @@ class OpenedPayload(NamedTuple):
 class Received:
     """The readable part of a received message, shared by both clients.
 
-    `parent` is the id of the message it follows from; `was_stored` is true if it waited for the
-    agent to be there. `tier` is the sender's tier, 1 to 3; 0 if the message was pushed.
+    `parent` is the id of the message it follows from, `thread` that of the conversation;
+    `was_stored` is true if it waited for the agent to be there. `tier` is the sender's tier, 1 to
+    3; 0 if the message was pushed.
 
     A sealed payload is opened on arrival, and `sealed_by` is the public key that sealed it, at
     `sealed_at` by the sender's clock (None for a seal of version 1, which does not protect reply
@@ -116,6 +117,11 @@ class Received:
     def reply_to(self) -> str | None:
         """Return the reply address, if it is not the sender."""
         return self.envelope.reply_to
+
+    @property
+    def thread(self) -> str:
+        """Return the id of the conversation, the same for all messages that follow from it."""
+        return self.envelope.thread or self.envelope.id
 
     @property
     def budget(self) -> Budget:

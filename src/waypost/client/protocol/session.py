@@ -145,6 +145,7 @@ class Session:
             budget=_budget(message),
             parent=_parent(message),
             message_id=message_id,
+            thread=message.thread,
         )
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), message_id))
         if wants_reply:
