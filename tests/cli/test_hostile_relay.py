@@ -13,10 +13,10 @@ from tests.cli.hostile_relay import Answer, hostile_relay, json_answer
 from tests.cli.serve_process import User
 from waypost.cli.remote.responses import DeadLetterResponse, InboxResponse
 from waypost.client import http_transport
+from waypost.wire.history_bodies import MessageHistoryResponse, Thread
 from waypost.wire.http_bodies import (
     ConfigState,
     EndpointList,
-    MessageHistoryResponse,
     RelayStats,
     RuleList,
 )
@@ -81,6 +81,7 @@ def hostile_value(kind: Any) -> Any:
     [
         (("rules", "list"), RuleList),
         (("explain", "some-id"), MessageHistoryResponse),
+        (("thread", "some-id"), Thread),
         (("inbox", "agent.a"), InboxResponse),
         (("endpoints",), EndpointList),
         (("stats",), RelayStats),

@@ -108,6 +108,7 @@ def _root(
 app.command(rich_help_panel="Messages")(messages.send)
 app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
+app.command(rich_help_panel="Messages")(messages.thread)
 app.command(rich_help_panel="Messages")(messages.listen)
 app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)

@@ -22,6 +22,7 @@ from waypost.policy.access import AccessRule
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
@@ -61,6 +62,9 @@ class MessageOperations(Protocol):
 
     def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message; raise an error if there is none."""
+
+    def thread(self, thread: str) -> Thread:
+        """Return the messages of a conversation; raise an error if there are none."""
 
 
 class DeadLetterOperations(Protocol):

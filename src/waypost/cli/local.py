@@ -39,6 +39,7 @@ from waypost.relay.inspection.snapshot import (
     starting_settings,
     take_snapshot,
 )
+from waypost.relay.inspection.threads import read_thread
 from waypost.relay.relay import Draft, Relay
 from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
@@ -46,8 +47,9 @@ from waypost.relay.verify.salvage import SalvageReport, salvage
 from waypost.relay.verify.verify import rebuild_index, verify
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
 from waypost.wire.envelopes import instant
+from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.identifiers import validate_message_id, validate_thread
 from waypost.wire.outgoing import OutgoingMessage
 
 T = TypeVar("T")
@@ -143,6 +145,18 @@ class LocalRelay:
             )
         return history
 
+    def thread(self, thread: str) -> Thread:
+        """Return the messages of a thread. Raises `RelayError` if the journal has none."""
+        validate_thread(thread)
+        self.require()
+        found = retry_while_changing(lambda: read_thread(self.data.journal, thread))
+        if not found.messages:
+            raise RelayError(
+                f"no thread {thread} in the journal of {self.data.root}: it may be past its"
+                " retention, or belong to another relay (--data-dir)"
+            )
+        return found
+
     # Changing files: works while a relay runs
 
     def save_config(self, file: Path) -> ConfigCheck:
@@ -189,6 +203,7 @@ class LocalRelay:
             reply_to=message.reply_to,
             budget=message.budget,
             message_id=message.message_id,
+            thread=message.thread,
         )
 
         async def act(relay: Relay) -> SendReport:

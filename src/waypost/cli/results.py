@@ -135,6 +135,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True):
     created_at: datetime
     payload: object
     parent: str | None
+    thread: str
     was_stored: bool
     problem: str | None = None
 

@@ -1,4 +1,4 @@
-"""`send`, `inbox`, `explain`, `listen` and `request`: messages, and their history."""
+"""`send`, `inbox`, `explain`, `thread`, `listen` and `request`: messages, and their history."""
 
 import time
 from datetime import timedelta
@@ -48,6 +48,10 @@ MessageId = Annotated[
     str | None,
     typer.Option("--id", metavar="ID", help="Your own message id: a repeated id is stored once."),
 ]
+ThreadId = Annotated[
+    str | None,
+    typer.Option("--thread", metavar="ID", help="Your own id for a conversation that begins here."),
+]
 Register = Annotated[
     bool, typer.Option("--register", help="Register SUBJECT as an endpoint first, if it is not.")
 ]
@@ -82,6 +86,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     reply_to: ReplyTo = None,
     message_id: MessageId = None,
     expires_in: ExpiresIn = None,
+    thread: ThreadId = None,
     register: Register = False,
     wait: Wait = None,
     json: JsonOption = False,
@@ -114,7 +119,9 @@ def send(  # noqa: PLR0913 - each is part of one message
     from waypost.wire.outgoing import OutgoingMessage
 
     budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in)}
-    message = OutgoingMessage(subject, content, reply_to, budget, message_id=message_id)
+    message = OutgoingMessage(
+        subject, content, reply_to, budget, message_id=message_id, thread=thread
+    )
     result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)
@@ -187,6 +194,36 @@ def explain(
         console.print_json(history)
     else:
         messages.show_history(history)
+
+
+@with_relay_options
+def thread(
+    choice: RelayChoice,
+    thread_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Thread id, as 'explain' prints it.")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Show the messages of a conversation, in order.
+
+    Each with its sender, its recipient, the calls left on arrival and its
+    outcome, read from the journal. A relay may be running. The id is that of the
+    first message, unless its sender chose another. A served relay shows every
+    thread to its operator, and to an agent the messages it sent or received.
+
+    \b
+    Examples:
+      waypost thread 01JZ8Q7V9S3T5W7X9Z1B3D5F7H
+      waypost thread release-42 --json
+    """
+    from waypost.cli.backend import open_backend
+    from waypost.cli.rendering import console, messages
+
+    found = open_backend(choice).thread(thread_id)
+    if json:
+        console.print_json(found)
+    else:
+        messages.show_thread(found)
 
 
 @with_agent_options

@@ -89,6 +89,7 @@ def send_and_wait(
                     reply_to=message.reply_to,
                     budget=message.budget,
                     message_id=message.message_id,
+                    thread=message.thread,
                 )
             except AccessDenied as problem:
                 result = access_denied(problem)
@@ -287,6 +288,7 @@ def _received(message: Message) -> ReceivedMessage:
         created_at=message.created_at,
         payload=message.payload,
         parent=message.parent,
+        thread=message.thread,
         was_stored=message.was_stored,
         problem=message.problem,
     )

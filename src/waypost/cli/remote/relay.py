@@ -12,6 +12,7 @@ from typing import Any
 
 from waypost.cli.options import DEFAULT_URL, RelayChoice
 from waypost.cli.remote.credentials import Credentials, keys_missing
+from waypost.cli.remote.histories import remote_history, remote_thread
 from waypost.cli.remote.operator_token import CredentialMissing, OperatorToken
 from waypost.cli.remote.responses import (
     DeadLetterResponse,
@@ -46,7 +47,8 @@ from waypost.policy.errors import InvalidInput
 from waypost.policy.reserved_names import OPERATOR
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
-from waypost.relay.inspection.history import HistoryEntry, MessageHistory
+from waypost.relay.inspection.history import MessageHistory
+from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import (
     AUTO_MAILBOX_PREFIX,
     REDRIVE_MAX_IDS,
@@ -56,7 +58,6 @@ from waypost.wire.http_bodies import (
     EndpointInfo,
     EndpointList,
     InboxStats,
-    MessageHistoryResponse,
     NackRequest,
     NewMessages,
     PublishResults,
@@ -66,7 +67,6 @@ from waypost.wire.http_bodies import (
     RelayStats,
     RuleList,
 )
-from waypost.wire.identifiers import validate_message_id
 from waypost.wire.outgoing import OutgoingMessage
 
 _ENDPOINTS_PER_PAGE = 10_000
@@ -171,29 +171,23 @@ class RemoteRelay:
 
     def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message, as far as the caller may see it."""
-        validate_message_id(message_id)
+        return remote_history(self.api, self._history_reader(), message_id)
+
+    def thread(self, thread: str) -> Thread:
+        """Return the messages of a conversation, as far as the caller may see them."""
+        return remote_thread(self.api, self._history_reader(), thread)
+
+    def _history_reader(self) -> Token:
+        """Return the operator's token if it is given, else that of the agent with these keys."""
         token = self._operator_if_given()
-        if token is NO_TOKEN:
-            identity = self.credentials.identity(None)
-            if identity is None:
-                raise CredentialMissing(
-                    f"{OPERATOR_TOKEN_NEEDED}; or the keys of its sender with --key"
-                )
-            token = self.api.log_in(identity)
-        try:
-            found = self.api.get(
-                f"/v1/messages/{path_segment(message_id)}", MessageHistoryResponse, token=token
+        if token is not NO_TOKEN:
+            return token
+        identity = self.credentials.identity(None)
+        if identity is None:
+            raise CredentialMissing(
+                f"{OPERATOR_TOKEN_NEEDED}; or the keys of its sender with --key"
             )
-        except RemoteError as problem:
-            if problem.status != 404:
-                raise
-            raise RemoteError(
-                f"no message {message_id} at {self.url}: it may be past its retention, or belong"
-                " to another relay (--url) or another agent; rate-limited publishes get no id",
-                404,
-            ) from None
-        steps = [HistoryEntry(s.at_us, s.seq, s.kind, s.endpoint, s.text) for s in found.steps]
-        return MessageHistory(found.message_id, steps)
+        return self.api.log_in(identity)
 
     # Dead letters
 

@@ -50,6 +50,7 @@ def new_message(message: OutgoingMessage) -> NewMessage:
         reply_to=message.reply_to,
         budget=None if wish is None else msgspec.convert(wish, BudgetRequest),
         message_id=message.message_id,
+        thread=message.thread,
     )
 
 

@@ -26,6 +26,7 @@ from waypost.policy.reasons import Reason
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
+from waypost.wire.history_bodies import Thread
 from waypost.wire.printable import printable
 
 _PAYLOAD_MAX_CHARS = 400
@@ -156,6 +157,28 @@ def show_history(history: MessageHistory) -> None:
     for endpoint_name in endpoints or [""]:
         last = [step for step in history.steps if step.endpoint == endpoint_name][-1]
         out.print(f"{printable(endpoint_name or history.message_id)}: {_status(last)}.")
+    if history.thread:
+        out.print(f"The whole conversation: waypost thread {printable(history.thread)}")
+
+
+def show_thread(found: Thread) -> None:
+    """Print the messages of a conversation in order, then their number."""
+    out, begin = console(), found.messages[0].at_us
+    out.print(Text.assemble(styled(found.thread, "bold"), f"  {at(instant(begin))}"))
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(justify="right", no_wrap=True)
+    for _ in range(3):
+        rows.add_column(overflow="fold")
+    for one in found.messages:
+        since = duration(timedelta(microseconds=one.at_us - begin))
+        way = "answers" if one.answer else "to"
+        line = Text.assemble(styled(one.sender, "cyan"), f" {way} ", styled(one.endpoint, "cyan"))
+        reason = f": {printable(one.reason)}" if one.reason else ""
+        outcome = styled(f"{one.outcome}{reason}, {plural(one.calls_left, 'call')} left", "")
+        rows.add_row(f"+{since}", styled(one.id, "bold"), line, outcome)
+    out.print(Padding(rows, (1, 0), expand=False))
+    more = " and more: only the first are shown" if found.more else ""
+    out.print(f"{plural(len(found.messages), 'message')}{more}.", style="dim")
 
 
 def show_dead_letters(dead_letters: list[DeadLetter]) -> None:
