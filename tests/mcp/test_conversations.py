@@ -88,18 +88,6 @@ async def test_a_late_answer_arrives_in_the_inbox(ann: Model, bob: Model) -> Non
     assert [text for _, text in shown(output)] == ["not quick"]
 
 
-async def test_a_loop_is_stopped_with_an_instruction(ann: Model, bob: Model) -> None:
-    await ann.send("agent.bob", "hello")
-    [(hello, _)] = await bob.read()
-    await bob.call_ok("relay_send", payload="hello to you", in_reply_to=hello)
-    [(back, _)] = await ann.read()
-    stopped = await ann.call_error("relay_send", payload="thanks!", in_reply_to=back)
-    assert "cycle detected: agent.bob already in chain" in stopped
-    assert "stopped as a loop" in stopped
-    assert "begin a new conversation" in stopped
-    assert await bob.read(wait_seconds=0) == []
-
-
 async def test_a_chain_of_agents_is_stopped_by_the_hop_limit(new_model: NewModel) -> None:
     previous, parent = "agent.0", None
     for number in range(1, 7):

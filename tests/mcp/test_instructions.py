@@ -62,7 +62,7 @@ def test_a_wait_is_rounded_up(ms: int, words: str) -> None:
         ({"hop_count": 5}, "runaway chain"),
         ({"ancestor_chain": ["agent.a"]}, "loop"),
         ({"ttl": 0}, "too late"),
-        ({"call_budget_remaining": 0}, "used up"),
+        ({"call_budget_remaining": 0}, "used all its calls"),
     ],
 )
 def test_each_exhausted_part_of_a_budget_has_its_own_instruction(

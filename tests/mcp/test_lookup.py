@@ -122,14 +122,13 @@ async def test_a_history_is_shown_to_sender_and_recipient_only(
 
 
 async def test_the_history_of_a_rejected_message_has_the_reason(ann: Model, bob: Model) -> None:
-    await ann.send("agent.bob", "hello")
-    [(hello, _)] = await bob.read()
-    await bob.call_ok("relay_send", payload="hello", in_reply_to=hello)
-    [(back, _)] = await ann.read()
-    facts = await ann.facts("relay_send", payload="thanks", in_reply_to=back)
+    await bob.send("agent.ann", "hello")
+    [(hello, _)] = await ann.read()
+    ring = {"subject": "agent.ann", "payload": "to myself", "in_reply_to": hello}
+    facts = await ann.facts("relay_send", **ring)
     history = await ann.facts("relay_explain", message_id=facts["message_id"])
     assert [one["what"] for one in history["steps"]] == ["rejected"]
-    assert "rejected" in history["outcome"]["agent.bob"]
+    assert "rejected" in history["outcome"]["agent.ann"]
 
 
 def test_every_final_event_of_a_message_has_an_outcome_text() -> None:

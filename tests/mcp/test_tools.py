@@ -17,6 +17,7 @@ NAMES = {
     "relay_status",
     "relay_explain",
     "relay_reset_guard",
+    "relay_thread",
 }
 
 
@@ -25,7 +26,7 @@ async def tools(ann: Model) -> dict[str, Tool]:
     return {one.name: one for one in (await ann.client.list_tools()).tools}
 
 
-async def test_there_are_nine_tools_each_with_a_title_and_a_description(
+async def test_there_are_ten_tools_each_with_a_title_and_a_description(
     tools: dict[str, Tool],
 ) -> None:
     assert tools.keys() == NAMES
@@ -55,6 +56,7 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
         "relay_list_endpoints",
         "relay_status",
         "relay_explain",
+        "relay_thread",
     }
     assert destroying == {"relay_ack", "relay_reset_guard"}
     assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox"}

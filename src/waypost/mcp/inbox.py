@@ -2,8 +2,8 @@
 
 Rule 1  A message stays here, and so in its mailbox, until it is acknowledged.
 Rule 2  It is unread until its whole text was shown. Read or unread, it can be shown again.
-Rule 3  An id that its sender chose is replaced by a number of this process, because it may be a
-        sentence. Both name the message in the tools.
+Rule 3  An id that another agent chose is replaced by a number of this process, because it may be a
+        sentence. Both name the message, or the thread, in the tools.
 Rule 4  An acknowledged message can still be answered for a while: its budget is remembered, so that
         the answer belongs to the same conversation.
 
@@ -69,6 +69,7 @@ class InboxCache:
         self._acked: OrderedDict[str, Envelope] = OrderedDict()
         self._contacts: OrderedDict[str, None] = OrderedDict()
         self._sent: OrderedDict[str, None] = OrderedDict()
+        self._begun: OrderedDict[str, None] = OrderedDict()
         self._refs: OrderedDict[str, str] = OrderedDict()
         self._ids: dict[str, str] = {}
         self._ref_count = 0
@@ -80,7 +81,7 @@ class InboxCache:
         """Add delivered messages."""
         for message in messages:
             text = readable(message.problem or message.payload)
-            labels = Labels(self._ref(message.id), self._own(message.parent))
+            labels = self._labels(message)
             size = message_block_bytes(message, text, labels)
             known = self._messages.get(message.id)
             self._bytes += size - (known.size if known is not None else 0)
@@ -182,16 +183,27 @@ class InboxCache:
         if len(self._sent) > SENT_MAX:
             self._sent.popitem(last=False)
 
+    def add_begun(self, thread: str) -> None:
+        """Record a thread that this agent chose, to call it by that name."""
+        self._begun[thread] = None
+        if len(self._begun) > SENT_MAX:
+            self._begun.popitem(last=False)
+
     def contacts(self) -> list[str]:
         """Return the contacts since this process began, by name."""
         return sorted(self._contacts)
 
+    def _labels(self, message: Message) -> Labels:
+        thread = None if message.thread == message.id else self.ref(message.thread)
+        return Labels(self.ref(message.id), self._own(message.parent), thread)
+
     def _own(self, parent: str | None) -> str | None:
         return parent if parent in self._sent else None
 
-    def _ref(self, message_id: str) -> str:
-        """Return the id if it can be shown, else the number of the message in this process."""
-        if is_plain_id(message_id):
+    def ref(self, message_id: str) -> str:
+        """Return the id of a message or thread if it can be shown, else its number in this
+        process."""
+        if is_plain_id(message_id) or message_id in self._sent or message_id in self._begun:
             return message_id
         if message_id not in self._refs:
             self._ref_count += 1

@@ -65,10 +65,12 @@ REJECTIONS: dict[Reason, str] = {
 BUDGET_EXCEEDED: tuple[tuple[str, str], ...] = (
     (
         "cycle detected",
-        "This was stopped as a loop: the recipient already took part in this conversation, and"
-        " your message would go in circles. If it only acknowledges, thanks or repeats, do not send"
-        " it. If you need something new from the recipient, begin a new conversation: relay_send to"
-        " its subject without in_reply_to, with all the information it needs.",
+        "This was stopped as a loop: the message you give as in_reply_to came by way of this"
+        " recipient, and yours would go in circles. If you mean to answer what the recipient asked"
+        " you, give the id of its own message as in_reply_to. If yours only acknowledges, thanks or"
+        " repeats, do not send it. If you need something new from the recipient, begin a new"
+        " conversation: relay_send to its subject without in_reply_to, with all the information it"
+        " needs.",
     ),
     (
         "max hops exceeded",
@@ -78,8 +80,10 @@ BUDGET_EXCEEDED: tuple[tuple[str, str], ...] = (
     ),
     (
         "call budget exhausted",
-        "The calls of this task are used up. Make no more for it: finish with what you have, or"
-        " report what is missing to the person or agent who gave you the task.",
+        "This conversation has used all its calls, so nothing more can be sent in it. Finish here"
+        " with what you have, and report what is missing to the person or agent who gave you the"
+        " task. Only if you need something new, start a new message without in_reply_to, with all"
+        " the information its recipient needs.",
     ),
     (
         "message expired",

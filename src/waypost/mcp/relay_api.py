@@ -12,8 +12,9 @@ from typing import TypeVar
 from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
-from waypost.wire.http_bodies import EndpointInfo, EndpointList, MessageHistoryResponse, RelayStats
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.history_bodies import MessageHistoryResponse, Thread
+from waypost.wire.http_bodies import EndpointInfo, EndpointList, RelayStats
+from waypost.wire.identifiers import validate_message_id, validate_thread
 from waypost.wire.sealing import Card
 
 T = TypeVar("T")
@@ -55,6 +56,16 @@ class RelayApi:
         def query() -> MessageHistoryResponse:
             token = self._operator or self._http.log_in(self._identity)
             return self._http.get(path, MessageHistoryResponse, token=token)
+
+        return await self._unless_missing(query)
+
+    async def thread(self, thread: str) -> Thread | None:
+        """Return the visible messages of a thread; None if there are none."""
+        path = f"/v1/threads/{path_segment(validate_thread(thread))}"
+
+        def query() -> Thread:
+            token = self._operator or self._http.log_in(self._identity)
+            return self._http.get(path, Thread, token=token)
 
         return await self._unless_missing(query)
 

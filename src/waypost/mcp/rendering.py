@@ -24,6 +24,7 @@ from waypost.mcp.instructions import failure
 from waypost.mcp.quoting import quoted, visible
 from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import ANONYMOUS, OPERATOR, RELAY
+from waypost.policy.subjects import is_literal
 from waypost.policy.tiers import Tier
 
 P = ParamSpec("P")
@@ -94,10 +95,11 @@ def _dumped(facts: BaseModel | None) -> dict[str, object] | None:
 
 class Labels(msgspec.Struct, frozen=True):
     """What this process calls a message: `ref` in place of its id, and the own message it answers,
-    if any."""
+    if any. `thread` is the conversation, if the message does not begin it."""
 
     ref: str
     answers: str | None = None
+    thread: str | None = None
 
 
 def message_block(message: Message, text: str, labels: Labels) -> str:
@@ -122,10 +124,12 @@ def message_heading(message: Message, text: str, labels: Labels) -> str:
         f"sent {message.created_at:%Y-%m-%d %H:%M:%S} UTC",
         f"{len(text.encode()):,} bytes",
     ]
-    if message.budget.ancestor_chain[-1:] != (message.subject,):
+    if not is_literal(message.subject):
         parts.append(f"sent to {quoted(message.subject)}, also delivered to other agents")
     if labels.answers is not None:
         parts.append(f"answers your message {labels.answers}")
+    if labels.thread is not None:
+        parts.append(f"thread {labels.thread}")
     if message.reply_to is not None:
         parts.append(f"its sender wants replies to go to {quoted(message.reply_to)}")
     if message.problem is not None:

@@ -60,6 +60,7 @@ def build_server(connection: McpConnection) -> MCPServer:
         (lookup.relay_register_endpoint, "Create a mailbox", CREATE),
         (lookup.relay_status, "Relay status", LOOKUP),
         (lookup.relay_explain, "Message history", LOOKUP),
+        (lookup.relay_thread, "A conversation", LOOKUP),
         (guard.relay_reset_guard, "Reset the limits of requests", DELETE),
     ):
         server.add_tool(tool, title=title, description=_description(tool), annotations=hints)

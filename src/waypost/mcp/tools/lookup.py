@@ -19,11 +19,14 @@ from waypost.mcp.tools.results import (
     MessageExplanation,
     RegisterOutcome,
     RelaySummary,
+    ThreadEntry,
+    ThreadListing,
 )
 from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern, validate_subject
-from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX, MessageHistoryResponse, RelayStats
+from waypost.wire.history_bodies import MessageHistoryResponse, Thread
+from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX, RelayStats
 
 ONLY_CONTACTS = (
     "Only agents you have sent to or received from: the relay shows the full list to its operator"
@@ -164,6 +167,7 @@ class LookupTools:
                 " id."
             )
         facts = _explanation(message_id, history)
+        facts.thread = self._connection.inbox.ref(history.thread or message_id)
         lines = [f"{message_id}:"]
         for step in facts.steps:
             where = f" in {quoted(step.mailbox)}" if step.mailbox else ""
@@ -171,7 +175,52 @@ class LookupTools:
             lines.append(f"- {step.at:%Y-%m-%d %H:%M:%S} UTC {step.what}{where}{detail}")
         for where, what in facts.outcome.items():
             lines.append(f"{quoted(where) if where else 'Outcome'}: {what}")
+        lines.append(f'The whole conversation: relay_thread(thread="{facts.thread}")')
         return success("\n".join(lines), facts)
+
+    @with_instructions
+    async def relay_thread(
+        self, thread: parameters.ThreadId
+    ) -> Annotated[CallToolResult, ThreadListing]:
+        """Show a conversation as a whole: who wrote to whom in which order, and the outcomes.
+
+        Shows the messages that you sent or received, without their texts; with the operator's
+        token, all messages.
+        """
+        found = await self._api.thread(self._connection.inbox.id_of(thread))
+        if found is None:
+            return error(
+                f"The relay has no messages of thread {thread} for you. Check the id; the"
+                " conversation may belong to other agents or be too old."
+            )
+        facts = self._thread(thread, found)
+        lines = [f"{plural(len(facts.messages), 'message')} of thread {thread}:"]
+        for one in facts.messages:
+            way = "answers" if one.is_answer else "writes to"
+            lines.append(
+                f"- {one.message_id} at {one.at:%Y-%m-%d %H:%M:%S} UTC: {quoted(one.sender)} {way}"
+                f" {quoted(one.recipient)}; {one.outcome}; {plural(one.calls_left, 'call')} left"
+            )
+        if not facts.is_complete:
+            lines.append("There are more: only the first are shown.")
+        return success("\n".join(lines), facts)
+
+    def _thread(self, thread: str, found: Thread) -> ThreadListing:
+        ref = self._connection.inbox.ref
+        entries = [
+            ThreadEntry(
+                message_id=ref(one.id) if one.id else "(no id)",
+                at=datetime.fromtimestamp(one.at_us / 1_000_000, UTC),
+                sender=one.sender,
+                recipient=one.endpoint,
+                in_reply_to=None if one.parent is None else ref(one.parent),
+                is_answer=one.answer,
+                outcome=one.outcome,
+                calls_left=one.calls_left,
+            )
+            for one in found.messages
+        ]
+        return ThreadListing(thread=thread, messages=entries, is_complete=not found.more)
 
     async def _all_endpoints(self, pattern: str, limit: int, after: str | None) -> CallToolResult:
         page = await self._api.endpoints(pattern, limit, after)
@@ -255,4 +304,4 @@ def _explanation(message_id: str, history: MessageHistoryResponse) -> MessageExp
     ]
     last = {one.mailbox: one.what for one in events if one.what in OUTCOMES}
     outcome = {mailbox: OUTCOMES[what] for mailbox, what in last.items()}
-    return MessageExplanation(message_id=message_id, outcome=outcome, steps=events)
+    return MessageExplanation(message_id=message_id, thread="", outcome=outcome, steps=events)

@@ -53,6 +53,24 @@ ReplyTo = Annotated[
     Subject | None,
     Field(description="The subject that should receive answers, if not you. Rarely needed."),
 ]
+NewThread = Annotated[
+    MessageId | None,
+    Field(
+        description=(
+            "Your own id for a conversation that begins here. Not with in_reply_to: an answer"
+            " belongs to the conversation of its question."
+        )
+    ),
+]
+ThreadId = Annotated[
+    MessageId,
+    Field(
+        description=(
+            "The thread of a message, from relay_inbox, relay_send or relay_explain: the id of the"
+            " first message, unless its sender chose another."
+        )
+    ),
+]
 NewMessageId = Annotated[
     MessageId | None,
     Field(

@@ -18,6 +18,7 @@ class SendOutcome(BaseModel):
     """The outcome of a send."""
 
     message_id: str = Field(description="Its id; empty if the message was not accepted at all.")
+    thread: str = Field(description="The conversation it belongs to, for relay_thread.")
     delivered_to: int = Field(description="How many mailboxes stored it on disk.")
     rejected: list[MailboxRejection]
     retry_after_seconds: int = Field(description="How long to wait, where waiting helps; else 0.")
@@ -116,5 +117,27 @@ class MessageExplanation(BaseModel):
     """The history of a message."""
 
     message_id: str
+    thread: str = Field(description="The conversation it belongs to, for relay_thread.")
     outcome: dict[str, str] = Field(description="By mailbox.")
     steps: list[HistoryEvent]
+
+
+class ThreadEntry(BaseModel):
+    """One message of a conversation, at one mailbox."""
+
+    message_id: str
+    at: datetime
+    sender: str = Field(description="A name that its owner chose; it proves no authority.")
+    recipient: str
+    in_reply_to: str | None
+    is_answer: bool = Field(description="Whether it went back to who asked.")
+    outcome: str
+    calls_left: int = Field(description="Messages that may still follow, this one included.")
+
+
+class ThreadListing(BaseModel):
+    """A conversation, in order."""
+
+    thread: str
+    messages: list[ThreadEntry]
+    is_complete: bool = Field(description="False: there are more messages than these.")

@@ -36,13 +36,14 @@ class SendTools:
         self._ids = UlidFactory(os.urandom)
 
     @with_instructions
-    async def relay_send(
+    async def relay_send(  # noqa: PLR0913, PLR0917 - each is part of one message
         self,
         payload: parameters.Payload,
         subject: parameters.Recipient = None,
         in_reply_to: parameters.InReplyTo = None,
         reply_to: parameters.ReplyTo = None,
         message_id: parameters.NewMessageId = None,
+        thread: parameters.NewThread = None,
         expires_in_seconds: parameters.ExpiresIn = None,
     ) -> Annotated[CallToolResult, SendOutcome]:
         """Send a message to another agent without waiting for an answer.
@@ -56,11 +57,14 @@ class SendTools:
         recipient = subject or _reply_address(parent, in_reply_to)
         fields: dict[str, Any] = {"parent": parent, "reply_to": reply_to}
         fields["message_id"] = message_id or self._new_id()
+        if thread is not None:
+            fields["thread"] = thread
+            self._connection.inbox.add_begun(thread)
         if expires_in_seconds is not None:
             ttl = wall_clock_us() // 1000 + round(expires_in_seconds * 1000)
             fields["budget"] = {"ttl": ttl}
         result = await self._send(recipient, payload, fields)
-        facts = _outcome(result)
+        facts = _outcome(result, self._thread(fields))
         if not result.delivered_to:
             return error(f"Not sent to {quoted(recipient)}. {facts.what_to_do}", facts)
         where = "its mailbox" if result.delivered_to == 1 else f"{result.delivered_to:,} mailboxes"
@@ -104,7 +108,8 @@ class SendTools:
             fields = {"parent": parent, "message_id": message_id}
             result = await self._send(subject, payload, fields)
             if not result.delivered_to:
-                return error(f"Not sent to {quoted(subject)}. {_outcome(result).what_to_do}")
+                facts = _outcome(result, self._thread(fields))
+                return error(f"Not sent to {quoted(subject)}. {facts.what_to_do}", facts)
             reply = await self._wait_for_reply(message_id, subject, timeout_seconds, ctx)
         finally:
             if reply is not None:
@@ -126,6 +131,13 @@ class SendTools:
                 " the id from relay_inbox, or omit in_reply_to to begin a new conversation"
             )
         return parent
+
+    def _thread(self, fields: dict[str, Any]) -> str:
+        """Return the thread of a message: its parent's, or the one that begins with it."""
+        parent: Envelope | None = fields["parent"]
+        if parent is not None:
+            return self._connection.inbox.ref(parent.thread or parent.id)
+        return str(fields.get("thread") or fields["message_id"])
 
     def _reminder(self, recipient: str) -> list[str]:
         """Remind the model of in_reply_to: without it an answer is a new conversation, and the
@@ -198,12 +210,13 @@ def _reply_address(parent: Envelope | None, ref: str | None) -> str:
     return address
 
 
-def _outcome(result: PublishResult) -> SendOutcome:
+def _outcome(result: PublishResult, thread: str) -> SendOutcome:
     lines = rejection_lines(result.rejected, result.retry_after_ms)
     if not lines and not result.delivered_to:
         lines = [NO_SUCH_ENDPOINT]
     return SendOutcome(
         message_id=result.message_id,
+        thread=thread,
         delivered_to=result.delivered_to,
         rejected=[
             MailboxRejection(reason=one.reason, detail=one.detail) for one in result.rejected

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from waypost.policy.bounds import thread_max_messages
+from waypost.policy.reasons import DEAD_LETTERED
 from waypost.policy.subjects import is_literal
 from waypost.relay.inspection.search import FoundMessage, Outcome, SearchQuery, matches
 from waypost.relay.journal.history import Arrival, find_events, find_thread
@@ -78,15 +79,18 @@ def _message(
 
 def outcome_of(arrival: Arrival, events: Iterable[AnyEvent]) -> tuple[Outcome, str]:
     """Return the outcome of an arrival after `events` of its id, and the reason if it has one."""
-    if isinstance(arrival, Rejected):
-        return "rejected", arrival.detail or str(arrival.reason)
     outcome: Outcome = "pending" if arrival.endpoint else "gone"  # it had no recipient
     reason = ""
+    if isinstance(arrival, Rejected):
+        reason = arrival.detail or str(arrival.reason)
+        if arrival.reason not in DEAD_LETTERED or not arrival.kept:
+            return "rejected", reason
+        outcome = "dead"
     for event in events:
         if event.seq <= arrival.seq or getattr(event, "endpoint", "") != arrival.endpoint:
             continue
         match event:
-            case Accepted():
+            case Accepted() | Rejected():
                 break  # the same id again, later
             case Leased():
                 outcome, reason = "leased", ""
