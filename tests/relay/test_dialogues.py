@@ -1,6 +1,7 @@
 """Dialogues: two agents take turns, and every conversation still ends."""
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +182,23 @@ async def test_a_thread_is_found_as_a_whole_over_segments_and_restarts(start: St
     assert [one.calls_left for one in found.messages] == list(range(10, 3, -1))
     assert [one.answer for one in found.messages] == [False, True] * 3 + [False]
     assert (await relay.explain(found.messages[3].id)).thread == first
+
+
+async def test_a_journal_written_before_answers_returned_opens_and_goes_on(
+    start: Start, data: Path
+) -> None:
+    earlier = Path(__file__).parents[1] / "journals" / "before_dialogues"
+    data.mkdir(mode=0o700)
+    shutil.copytree(earlier / "journal", data / "journal")
+    relay = await start(storage="journal")
+    assert [one.reason for one in await relay.dead_letters()] == [
+        "cycle detected: agent.b already in chain"
+    ]
+    unread = await leased(relay, "agent.b")
+    assert (unread.thread, unread.answer) == ("unread", False)
+    assert (await turn(relay, "agent.b", unread)).delivered_to == 1
+    answer = await leased(relay, "agent.a")
+    assert (answer.thread, answer.answer) == ("unread", True)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,4 +1,4 @@
-"""The MCP server: nine tools over one connection."""
+"""The MCP server: ten tools over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
 

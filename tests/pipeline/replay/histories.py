@@ -69,6 +69,11 @@ RELOADED = [
 ]
 
 
+def delivered_to(envelope: Envelope) -> str:
+    """Return a mailbox that got the message; an answer adds nothing to the chain."""
+    return envelope.subject if envelope.answer else envelope.budget.ancestor_chain[-1]
+
+
 class RandomHistory:
     """One relay, driven through random steps."""
 
@@ -126,9 +131,11 @@ class RandomHistory:
             budget = {"ttl": soon_ms, "max_hops": 99} if draw.random() < 0.2 else None  # cut
             chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
             try:
-                sender = draw.choice(SENDERS)
+                sender, subject = draw.choice(SENDERS), draw.choice(SUBJECTS)
+                if parent is not None and draw.random() < 0.6:  # as if it answered
+                    sender, subject = delivered_to(parent), parent.sender
                 draft = Draft(
-                    draw.choice(SUBJECTS),
+                    subject,
                     "x" * draw.randrange(400),
                     sender=sender,
                     network=draw.choice(("", "n1", "n2")) if sender == "_anonymous" else "",

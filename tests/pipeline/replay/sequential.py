@@ -53,6 +53,7 @@ class Arrival(msgspec.Struct):
     budget: Budget
     size: int
     tier: int
+    answer: bool
 
 
 class Inbox:
@@ -191,7 +192,7 @@ class SequentialReplay:
             self._discard(inbox, key, endpoint)
         key = event.id or f" {event.seq}"
         budget = self._budget(event.budget)
-        arrival = Arrival(key, event.sender, endpoint, budget, event.size, tier)
+        arrival = Arrival(key, event.sender, endpoint, budget, event.size, tier, event.answer)
         verdict = admit_delivery(arrival, inbox.occupancy, self.breakers, self.settings, at_ms)
         if verdict.evict_bytes and not self._make_room(inbox, arrival, verdict.evict_bytes, at_ms):
             if verdict.probe:

@@ -52,6 +52,29 @@ DAYS = [
 ]
 
 
+def _over_budget(sender: str, *threads: str) -> list[dict[str, Any]]:
+    """Return messages to agent.b in conversations that had no calls left."""
+    shared = {"day": DAY, "relay": "r", "kind": "rejected", "reason": "budget_exceeded"}
+    return [
+        {
+            **shared,
+            "seq": seq,
+            "id": f"{sender}-{seq}",
+            "thread": thread,
+            "sender": sender,
+            "endpoint": "agent.b",
+            "count": 1,
+            "ancestor_chain": ["agent.b"],
+            "answer": True,
+            "call_budget_remaining": 0,
+        }
+        for seq, thread in enumerate(threads)
+    ]
+
+
+ARRIVALS = [*_over_budget("talking", "t1", "t2", "t2"), *_over_budget("talked", "t3", "t4")]
+
+
 def _frame(spark: SparkSession, rows: list[dict[str, Any]], schema: Any) -> DataFrame:
     return spark.createDataFrame([tuple(map(row.get, schema.names)) for row in rows], schema)
 
@@ -62,7 +85,7 @@ def found(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
     rows = anomalies.build(
         _frame(spark, DAYS, senders.SCHEMA),
         _frame(spark, [counted], rejections.SCHEMA),
-        spark.createDataFrame([], EVENTS),
+        _frame(spark, ARRIVALS, EVENTS),
     ).where(f"day = date'{DAY}'")
     return {(row["sender"], row["kind"]): row.asDict() for row in rows.collect()}
 
@@ -75,7 +98,19 @@ def test_only_senders_past_a_threshold_are_anomalies(found: dict[tuple[str, str]
         ("insistent", "one_way"),
         ("answered-long-ago", "one_way"),
         ("bursting", "burst"),
+        ("talking", "exhausted"),
     }
+
+
+def test_conversations_that_run_into_their_limit_again_and_again_are_named(
+    found: dict[tuple[str, str], Any],
+) -> None:
+    talking = found["talking", "exhausted"]
+    assert talking["why"] == (
+        "3 messages it sent to agent.b came after the last call of 2 conversations; the last of"
+        " them is thread t2"
+    )
+    assert (talking["endpoint"], talking["observed"]) == ("agent.b", 3.0)
 
 
 def test_a_flood_states_its_rejections(found: dict[tuple[str, str], Any]) -> None:

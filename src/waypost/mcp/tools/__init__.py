@@ -1,1 +1,1 @@
-"""The nine tools: arguments, structured results, and what each does."""
+"""The ten tools: arguments, structured results, and what each does."""

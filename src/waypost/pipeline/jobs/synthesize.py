@@ -34,6 +34,7 @@ _BASE32_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 _ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIMES_US = ("at_us", "since_us", "until_us", "not_before_us")
 _TIMES_MS = ("ttl_ms", "seen_ms")
+_IDS = ("id", "thread", "parent")
 
 
 class SynthesisSummary(msgspec.Struct, kw_only=True):
@@ -136,7 +137,7 @@ def _on_day(block: DataFrame, name: str, day: int, copies: Column) -> DataFrame:
         "relay": F.concat(F.lit(f"{name}-"), number),
         **{column: _shifted(column, later_ms * 1000) for column in _TIMES_US},
         **{column: _shifted(column, later_ms) for column in _TIMES_MS},
-        **{column: _shifted_id(F.col(column), later_ms) for column in ("id", "parent")},
+        **{column: _shifted_id(F.col(column), later_ms) for column in _IDS},
         "day": F.date_add("day", day),
     }
     return block.withColumn("copy", F.explode(copies)).withColumns(moved)

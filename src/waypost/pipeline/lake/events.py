@@ -23,9 +23,9 @@ AT_US_END = 253_402_300_800_000_000
 LINE = columns(
     f"""
     kind string, seq bigint, at_us bigint,
-    id string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, chosen_id boolean, network string, size bigint,
-    budget budget,
+    id string, thread string, sender string, subject string, endpoint string, part int, parts int,
+    reply_to string, parent string, answer boolean, chosen_id boolean, network string,
+    size bigint, budget budget,
     tier int, rate_count bigint, rate_limit bigint,
     depth bigint, depth_bytes bigint, depth_max bigint,
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
@@ -46,9 +46,9 @@ LINE = columns(
 EVENTS = columns(
     """
     relay string, segment bigint, seq bigint, at_us bigint, kind string,
-    id string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, chosen_id boolean, network string, size bigint,
-    hop_count int, max_hops int, ancestor_chain array<string>, ttl_ms bigint,
+    id string, thread string, sender string, subject string, endpoint string, part int, parts int,
+    reply_to string, parent string, answer boolean, chosen_id boolean, network string,
+    size bigint, hop_count int, max_hops int, ancestor_chain array<string>, ttl_ms bigint,
     call_budget_remaining bigint,
     tier int, rate_count bigint, rate_limit bigint,
     depth bigint, depth_bytes bigint, depth_max bigint,
@@ -101,3 +101,13 @@ def from_lines(lines: DataFrame) -> DataFrame:
     }
     ready = {**filled, **renamed}
     return lines.select(*(ready.get(name, F.col(name)).alias(name) for name in EVENTS.fieldNames()))
+
+
+def is_answer() -> Column:
+    """Return whether an arrival is an answer to its parent; null in lakes of earlier versions."""
+    return F.coalesce("answer", F.lit(False))
+
+
+def thread_of() -> Column:
+    """Return the thread of an arrival: a line omits it if it is the message's own id."""
+    return F.coalesce(F.nullif(F.col("thread"), F.lit("")), F.col("id"))

@@ -12,7 +12,7 @@ rejections are not known.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.lake.events import ARRIVALS
+from waypost.pipeline.lake.events import ARRIVALS, is_answer
 
 LIMITED = "rate_limited"
 TOO_WIDE = "fanout_exceeded"
@@ -72,7 +72,7 @@ def with_arrival_columns(events: DataFrame) -> DataFrame:
             "network": F.coalesce("network", F.lit("")),
             "deferred": F.coalesce("deferred", F.lit(False)),
             "calls": F.col("call_budget_remaining"),
-            "cycle": F.coalesce(_in_chain("endpoint"), F.lit(False)),
+            "cycle": _cycle("endpoint"),
             "kept": F.coalesce("kept", F.lit(True)),
         }
     )
@@ -93,11 +93,10 @@ def resolve_endpoints(rows: DataFrame, known: DataFrame) -> DataFrame:
     found = known.select("relay", F.col("name").alias("subject"), F.lit(True).alias("found"))
     joined = rows.join(F.broadcast(found), on=["relay", "subject"], how="left")
     resolved = F.col("limited") & F.col("found")
-    cycle = F.coalesce(_in_chain("subject"), F.lit(False))
     return joined.withColumns(
         {
             "endpoint": F.when(resolved, F.col("subject")).otherwise(F.col("endpoint")),
-            "cycle": F.when(resolved, cycle).otherwise(F.col("cycle")),
+            "cycle": F.when(resolved, _cycle("subject")).otherwise(F.col("cycle")),
         }
     ).drop("found")
 
@@ -112,6 +111,7 @@ def overdrawn(max_hops: Column) -> Column:
     )
 
 
-def _in_chain(endpoint: str) -> Column:
-    """Return whether a delivery to the column `endpoint` would close a loop."""
-    return F.array_contains(F.col("ancestor_chain"), F.col(endpoint))
+def _cycle(endpoint: str) -> Column:
+    """Return whether a delivery to the column `endpoint` would close a loop. An answer does not."""
+    in_chain = F.array_contains(F.col("ancestor_chain"), F.col(endpoint))
+    return F.coalesce(in_chain & ~is_answer(), F.lit(False))

@@ -8,8 +8,9 @@ Rule 3  The relay itself is never an anomaly: its notifications need no answer.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from waypost.pipeline.lake.events import thread_of
 from waypost.pipeline.lake.schemas import columns
-from waypost.pipeline.tables.expressions import counted, number, sentence, times
+from waypost.pipeline.tables.expressions import counted, is_exhausted, number, sentence, times
 from waypost.pipeline.tables.loops import looping_arrivals
 from waypost.policy.reserved_names import RELAY
 
@@ -31,6 +32,9 @@ ONE_WAY_PUBLISHES_MIN = 50
 ONE_WAY_RECIPIENTS_MIN = 5
 ONE_WAY_SINGLE_MIN = 200
 """Unanswered publishes, for fewer recipients than `ONE_WAY_RECIPIENTS_MIN`."""
+
+EXHAUSTED_MIN = 3
+"""Messages from one agent to another whose conversations had no calls left."""
 
 BURST_FACTOR = 5
 BURST_DAYS_MIN = 3
@@ -55,7 +59,9 @@ def build(senders: DataFrame, rejections: DataFrame, arrivals: DataFrame) -> Dat
             F.inline(F.array_compact(kinds)),
         )
     )
-    rows = of_senders.unionByName(_loops(looping_arrivals(arrivals)))
+    rows = of_senders.unionByName(_loops(looping_arrivals(arrivals))).unionByName(
+        _exhausted(arrivals.where(is_exhausted()))
+    )
     return rows.where(F.col("sender") != RELAY).select(*SCHEMA.names)
 
 
@@ -147,3 +153,20 @@ def _loops(arrivals: DataFrame) -> DataFrame:
     )  # fmt: skip
     found = _anomaly("loop", F.col("times"), F.lit(0), why)
     return senders.select("day", "relay", "sender", "endpoint", *found)
+
+
+def _exhausted(arrivals: DataFrame) -> DataFrame:
+    """Return the pairs whose conversations ran into their call budget again and again."""
+    pairs = arrivals.groupBy("day", "relay", "sender", "endpoint").agg(
+        times(F.lit(True)).alias("times"),
+        F.countDistinct(thread_of()).alias("threads"),
+        F.max_by(thread_of(), "seq").alias("last"),
+    )
+    why = sentence(
+        counted(F.col("times"), "message"), " it sent to ", F.col("endpoint"),
+        " came after the last call of ", counted(F.col("threads"), "conversation"),
+        "; the last of them is thread ", F.col("last"),
+    )  # fmt: skip
+    found = _anomaly("exhausted", F.col("times"), F.lit(0), why)
+    often = pairs.where(F.col("times") >= EXHAUSTED_MIN)
+    return often.select("day", "relay", "sender", "endpoint", *found)

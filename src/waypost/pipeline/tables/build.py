@@ -34,6 +34,7 @@ from waypost.pipeline.tables import (
     rejections,
     senders,
     sessions,
+    threads,
     traffic,
 )
 from waypost.pipeline.tables.expressions import KEY, arrivals_of, leaves_message, transitions_of
@@ -165,6 +166,7 @@ def _write_event_tables(change: Change, days: list[str]) -> None:
     arrivals = arrivals_of(_events(change, days))
     change.rewrite(rejections.NAME, rejections.build(arrivals), days)
     change.rewrite(loops.NAME, loops.build(arrivals), days)
+    change.rewrite(threads.NAME, threads.build(arrivals), days)
     change.rewrite(breakers.NAME, breakers.build(_events(change)))
     change.rewrite(sessions.NAME, sessions.build(_events(change)))
 

@@ -55,6 +55,11 @@ def rejected_for(*reasons: Reason) -> Column:
     return is_rejected() & F.col("reason").isin(*(str(reason) for reason in reasons))
 
 
+def is_exhausted() -> Column:
+    """Return whether an arrival was rejected because its conversation had no calls left."""
+    return rejected_for(Reason.BUDGET_EXCEEDED) & (F.col("call_budget_remaining") <= 0)
+
+
 def passed_rate_limit() -> Column:
     """Return whether the relay records the arrival as "last seen", stored or not."""
     return ~rejected_for(*sorted(UNCOUNTED))

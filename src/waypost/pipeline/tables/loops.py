@@ -8,6 +8,7 @@ mailbox again.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from waypost.pipeline.lake.events import is_answer
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import counted, rejected_for, total, weight
 from waypost.policy.reasons import Reason
@@ -44,7 +45,8 @@ def looping_arrivals(arrivals: DataFrame) -> DataFrame:
     """Return the `arrivals` that were rejected because they went in a loop."""
     ancestors = F.col("ancestor_chain")
     repeats = F.size(F.array_distinct(ancestors)) < F.size(ancestors)
-    return arrivals.where(rejected_for(Reason.BUDGET_EXCEEDED) & (_returned() | repeats))
+    looped = ~is_answer() & (_returned() | repeats)
+    return arrivals.where(rejected_for(Reason.BUDGET_EXCEEDED) & looped)
 
 
 def _returned() -> Column:

@@ -14,6 +14,7 @@ texts of the few messages that died or expired are joined afterwards.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from waypost.pipeline.lake.events import is_answer, thread_of
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_rejected, leaves_message
 
@@ -22,7 +23,8 @@ NAME = "messages"
 SCHEMA = columns(
     """
     day date, relay string, seq bigint, id string, sender string, subject string,
-    endpoint string, part int, parts int, reply_to string, parent string, size bigint,
+    endpoint string, part int, parts int, reply_to string, parent string, thread string,
+    answer boolean, size bigint,
     hop_count int, tier int, depth bigint, arrived_at timestamp, first_leased_at timestamp,
     finished_at timestamp, state string, reason string, died_at timestamp, died_of string,
     attempts bigint, returns bigint, redrives bigint, wait_ms double, total_ms double
@@ -158,6 +160,8 @@ def _closing(messages: DataFrame) -> DataFrame:
     state = F.col("state")
     reason = F.when(state == "expired", F.col("expiry_reason"))
     ready = {
+        "thread": thread_of(),
+        "answer": is_answer(),
         "arrived_at": F.timestamp_micros(at_us),
         "first_leased_at": F.timestamp_micros("leased_us"),
         "finished_at": F.when(~state.isin("pending", "leased"), F.timestamp_micros("left_us")),

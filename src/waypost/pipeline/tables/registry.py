@@ -17,6 +17,7 @@ from waypost.pipeline.tables import (
     rejections,
     senders,
     sessions,
+    threads,
     traffic,
 )
 
@@ -33,6 +34,7 @@ _MODULES = (
     latency,
     dead_letters,
     loops,
+    threads,
     anomalies,
 )
 

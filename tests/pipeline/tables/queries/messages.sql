@@ -40,7 +40,8 @@ WITH story AS (
         if(last_state = 'dead' AND replaced_at IS NOT NULL, 'purged', last_state) AS state
     FROM states
 )
-SELECT day, relay, seq, id, sender, subject, endpoint, part, parts, reply_to, parent, size,
+SELECT day, relay, seq, id, sender, subject, endpoint, part, parts, reply_to, parent, thread,
+    answer, size,
     hop_count, tier, depth, moment AS arrived_at, first_leased_at,
     CASE WHEN state IN ('pending', 'leased') THEN NULL WHEN replaced THEN replaced_at
         ELSE last_at END AS finished_at,

@@ -15,7 +15,13 @@ from waypost.pipeline.reports.sections.model import (
 from waypost.pipeline.reports.sections.traffic import fine_steps
 
 _STATES = {"OPEN": ("open", "open"), "HALF_OPEN": ("half-open", "half open")}
-KINDS = {"flood": "flood", "one_way": "one way", "burst": "burst", "loop": "loop"}
+KINDS = {
+    "flood": "flood",
+    "one_way": "one way",
+    "burst": "burst",
+    "loop": "loop",
+    "exhausted": "calls used up",
+}
 
 
 def breakers_section(report: ReportData) -> Section:
