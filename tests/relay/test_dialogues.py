@@ -1,5 +1,6 @@
 """Dialogues: two agents take turns, and every conversation still ends."""
 
+import asyncio
 import random
 import shutil
 from collections.abc import Callable
@@ -188,8 +189,8 @@ async def test_a_journal_written_before_answers_returned_opens_and_goes_on(
     start: Start, data: Path
 ) -> None:
     earlier = Path(__file__).parents[1] / "journals" / "before_dialogues"
-    data.mkdir(mode=0o700)
-    shutil.copytree(earlier / "journal", data / "journal")
+    await asyncio.to_thread(shutil.copytree, earlier, data)
+    await asyncio.to_thread(data.chmod, 0o700)
     relay = await start(storage="journal")
     assert [one.reason for one in await relay.dead_letters()] == [
         "cycle detected: agent.b already in chain"

@@ -14,6 +14,7 @@ from waypost.policy.reasons import Reason
 from waypost.wire import events
 
 MINUTE_US = 60_000_000
+ANSWER = {"parent": "plain", "thread": "plain", "answer": True}
 
 
 def at(day: int, clock: str) -> int:
@@ -75,17 +76,7 @@ def _first_day() -> list[Any]:
         _about(events.Leased, at(1, "09:01:01"), "wide", "agent.c"),
         _about(events.Acked, at(1, "09:01:03"), "wide", "agent.c"),
         _accepted(at(1, "09:02:00"), "nobody", "agent.a", "", subject="agent.gone", parts=0),
-        _accepted(
-            at(1, "09:03:00"),
-            "answer",
-            "agent.b",
-            "agent.a",
-            tier=3,
-            depth=5,
-            parent="plain",
-            thread="plain",
-            answer=True,
-        ),
+        _accepted(at(1, "09:03:00"), "answer", "agent.b", "agent.a", tier=3, depth=5, **ANSWER),
         _about(events.Acked, at(1, "09:03:04"), "answer", "agent.a"),
         _accepted(at(1, "10:00:00"), "thrown", "agent.a", "agent.b"),
         _about(
