@@ -38,10 +38,11 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 ## On a data directory
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
-`--ack`, `explain`, `endpoints`, `stats`, `dead-letters list`, `config check`, `config show`,
-`rules list`, `names list`, `breakers list`, `verify` without `--repair`. `config save`, `rules add`
-and `rules remove` also work then, and the relay applies the change at once. The others open the
-relay themselves, and fail with exit code 1 while another process has it: `send`, `inbox --ack`,
+`--ack`, `explain`, `thread`, `endpoints`, `stats`, `dead-letters list`, `config check`,
+`config show`, `rules list`, `names list`, `breakers list`, `verify` without `--repair`.
+`config save`, `rules add` and `rules remove` also work then, and the relay applies the change at
+once. The others open the relay themselves, and fail with exit code 1 while another process has it:
+`send`, `inbox --ack`,
 `dead-letters redrive`, `dead-letters purge`, `names bind`, `names unbind`, `verify --repair`,
 `rebuild`. They use the directory's `config.json` over the defaults; settings that your program
 passes to `Relay` are unknown to them. Circuit breakers are in the memory of a running relay:
@@ -65,8 +66,8 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 `--sender _operator` the operator's token |
 | `listen`, `request`, `mcp` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
-| `explain` | the operator's token for every message and every check; an agent's keys for its own \
-messages |
+| `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
+for its own messages |
 | `endpoints`, `stats`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the operator's \
 token |
 
@@ -99,6 +100,15 @@ call-17  2026-11-15 20:07:42 UTC
 +1.93 s  acked     acknowledged via lease
 
 agent.billing: acknowledged.
+The whole conversation: waypost thread call-17
+""",
+    "thread": """\
+call-17  2026-11-15 20:07:42 UTC
+
+  +0 ms  call-17                     agent.web to agent.billing       acked, 10 calls left
++1.92 s  01M7GQDS1R2E1QB0KWMQ8VR495  agent.billing answers agent.web  pending, 9 calls left
+
+2 messages.
 """,
     "listen": """\
 01M7GQDS1R2E1QB0KWMQ8VR495  from agent.web  {"refund":12}
@@ -138,7 +148,7 @@ class JsonOutput(NamedTuple):
     after: str = ""
 
 
-_MESSAGE = "`id`, `subject`, `sender`, `reply_to`, `created_at`, `payload`"
+_MESSAGE = "`id`, `subject`, `sender`, `reply_to`, `thread`, `created_at`, `payload`"
 
 JSON = {
     "send": JsonOutput(
@@ -159,8 +169,8 @@ JSON = {
     "inbox": JsonOutput(
         {
             "`subject`": "the endpoint",
-            "`messages`": "envelopes: `id`, `subject`, `sender`, `reply_to`, `budget`,"
-            " `created_at`, `payload`",
+            "`messages`": "envelopes: `id`, `subject`, `sender`, `reply_to`, `thread`, `answer`"
+            " (if it is one), `budget`, `created_at`, `payload`",
             "`pending`": "pending messages; with `--ack`, those that remain, and null at a served"
             " relay without the operator's token",
             "`leased`": "leased messages; with `--ack`, those leased by others; null likewise",
@@ -173,9 +183,20 @@ JSON = {
             "`message_id`": "the id",
             "`steps`": "in order: `at_us`, `seq` (number of the journal event; 0 if hidden),"
             " `kind` (`check`, or the kind of event), `endpoint`, `text`",
+            "`thread`": "the conversation it belongs to",
         },
         after="A publish rejected by the rate limit has no id and no history; it is counted in the"
         " journal and in `stats`.",
+    ),
+    "thread": JsonOutput(
+        {
+            "`thread`": "the conversation",
+            "`messages`": "in order, one for each mailbox: `id`, `at_us`, `sender`, `endpoint`,"
+            " `parent` (if it has one), `answer` (if it is one), `calls_left` (on arrival),"
+            " `outcome` (`pending`, `leased`, `acked`, `expired`, `dead`, `purged`, `rejected`, or"
+            " `gone`), `reason` (if it has one)",
+            "`more`": "whether only the first 500 are shown",
+        }
     ),
     "endpoints": JsonOutput(
         {

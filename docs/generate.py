@@ -48,7 +48,7 @@ MEANINGS = {
     "storage": "keep mailboxes as Maildir files, or in the journal only (faster)",
     "durability": "sync before a publish returns, or only write: a power cut may lose the last"
     " moments",
-    "maxHops": "maximum deliveries of a message and its follow-ups",
+    "maxHops": "maximum deliveries of a message and its follow-ups; answers take none",
     "defaultTtlMs": "time to live of a message; a publish may ask for less",
     "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",

@@ -9,6 +9,7 @@ from examples.demo.output import Outcome, print_line, print_title
 from waypost import AccessDenied, PublishResult
 from waypost.client import Agent, Identity, SubjectTaken, connect
 
+LOOP_SHOWN = 3
 FLOOD = 500
 WORK = 90
 ANONYMOUS_MESSAGES = 30
@@ -16,24 +17,26 @@ ATTEMPTS = 5
 
 
 async def loop(demo: DemoRelay) -> tuple[Outcome, str]:
-    """Let two agents answer each other until the budget of the message stops them."""
+    """Let two agents answer each other until the budget of their conversation stops them."""
     print_title("A loop is stopped by its budget")
     async with demo.agent("agent.ping") as ping, demo.agent("agent.pong") as pong:
         await demo.send(pong, "agent.ping", "your turn")
         players: dict[str, Agent] = {"agent.ping": ping, "agent.pong": pong}
         sender, recipient = "agent.ping", "agent.pong"
-        hops = 0
+        calls = 0
         while True:
             async with await players[sender].receive(PATIENCE_S) as message:
-                hops = message.budget.hop_count
-                print_line(f"{sender} → {recipient}: your turn (hop {hops})")
+                calls += 1
+                if calls <= LOOP_SHOWN:
+                    left = message.budget.call_budget_remaining
+                    print_line(f"{sender} → {recipient}: your turn ({left} calls left)")
                 result = await demo.send(players[sender], recipient, "your turn", parent=message)
             if result.rejected:
                 break
             sender, recipient = recipient, sender
-    print_line(f"stopped: {result.rejected[0].detail}")
-    outcome = Outcome("ping, pong", "answer each other endlessly", f"stopped at hop {hops}: cycle")
-    return outcome, result.message_id
+    print_line(f"… stopped: {result.rejected[0].detail}")
+    outcome = f"stopped after {calls} calls: budget_exceeded"
+    return Outcome("ping, pong", "answer each other endlessly", outcome), result.message_id
 
 
 async def flood(demo: DemoRelay) -> Outcome:

@@ -24,9 +24,18 @@ ROWS = rows()
 METRICS = (PAGE.parent / "metrics.md").read_text(encoding="utf-8")
 
 SIGNATURES = {
-    "publish": ["subject", "payload", "sender", "reply_to", "budget", "parent", "message_id"],
+    "publish": [
+        "subject",
+        "payload",
+        "sender",
+        "reply_to",
+        "budget",
+        "parent",
+        "message_id",
+        "thread",
+    ],
     "publish_many": ["drafts"],
-    "request": ["subject", "payload", "sender", "timeout", "budget", "parent"],
+    "request": ["subject", "payload", "sender", "timeout", "budget", "parent", "thread"],
     "subscribe": ["pattern", "handler"],
     "register_endpoint": ["subject"],
     "unregister_endpoint": ["subject"],
@@ -201,7 +210,17 @@ def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> N
         ),
         (
             "Envelope",
-            ["id", "subject", "sender", "reply_to", "budget", "created_at", "payload"],
+            [
+                "id",
+                "subject",
+                "sender",
+                "reply_to",
+                "thread",
+                "answer",
+                "budget",
+                "created_at",
+                "payload",
+            ],
         ),
         (
             "Budget",
