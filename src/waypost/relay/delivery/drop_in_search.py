@@ -71,12 +71,12 @@ class DropInSearch:
         return found
 
     async def _check(self, hash_: str, changed_ns: int, names: list[str]) -> None:
-        unchanged = changed_ns == self._changed_ns.get(hash_)
+        finished = changed_ns == self._changed_ns.get(hash_)
         self._due.add(hash_)
         for begin in range(0, len(names), turn_max_messages):
             for name in names[begin : begin + turn_max_messages]:
-                unchanged &= self._drop_ins.check(hash_, name, may_be_unfinished=True)
+                finished &= self._drop_ins.check(hash_, name, may_be_unfinished=True)
             await asyncio.sleep(0)
         self._changed_ns[hash_] = changed_ns
-        if unchanged:
+        if finished:
             self._due.discard(hash_)

@@ -317,9 +317,9 @@ def _check(path: Path, raw: bytes, now_us: int) -> _Read:
     """Return the message of a file, or raise an error that says what is wrong with it."""
     if path.parent.name != "failed":
         return _check_envelope(path, msgspec.json.decode(raw, type=_StoredEnvelope), now_us)
-    dead = msgspec.json.decode(raw, type=_StoredDeadLetter)
-    read = _check_envelope(path, dead.envelope, now_us)
-    read.reason, read.failed_us = dead.reason, _time_us(dead.failed_at, now_us)
+    stored = msgspec.json.decode(raw, type=_StoredDeadLetter)
+    read = _check_envelope(path, stored.envelope, now_us)
+    read.reason, read.failed_us = stored.reason, _time_us(stored.failed_at, now_us)
     return read
 
 
