@@ -58,6 +58,8 @@ MEANINGS = {
     "maxFanout": "most endpoints that one publish may match, 0: no limit; a served relay has 100",
     "watchFiles": "watch `config.json`, `access-rules.json` and drop-ins for changes; read at the"
     " start",
+    "relayMessages": "messages and bytes of the relay itself (confirmations, notices) in one"
+    " mailbox, beside its caps; `null` is no room of their own; a served relay has 1,000 and 4 MiB",
     "rateLimit.enabled": "whether senders have a rate limit",
     "rateLimit.windowSecs": "length of the window, in seconds",
     "rateLimit.maxPerWindow": "publishes of one sender per window",

@@ -60,6 +60,7 @@ ANY_SETTINGS = st.builds(
         max_mailbox_size=POSITIVE,
         pressure_warning_at=st.floats(0, 1),
     ),
+    relay_messages=st.none() | LIMITS,
     qos=st.builds(
         QosConfig,
         enabled=st.booleans(),

@@ -74,6 +74,12 @@ async def accepted_of_five(bench: Bench) -> int:
     return await accepted_of(bench, 5)
 
 
+async def accepted_of_five_of_the_relay(bench: Bench) -> int:
+    await accepted_of(bench, 1)
+    results = [await send(bench.relay, sender="_relay") for _ in range(5)]
+    return sum(result.delivered_to for result in results)
+
+
 async def accepted_after_an_answer(bench: Bench) -> int:
     await send(bench.relay, to="agent.b", sender="agent.a")
     return await accepted_of(bench, 5)
@@ -329,6 +335,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "backpressure.max_mailbox_size": Experiment(accepted_of_five, [(2, 2), (4, 4)]),
     "backpressure.pressure_warning_at": Experiment(
         warnings_of_five, [(0.4, 3), (0.8, 1), (0.0, 5)], given(backpressure=FIVE_OR_SO)
+    ),
+    "relay_messages": Experiment(
+        accepted_of_five_of_the_relay,
+        [(TierLimits(3, WIDE), 3), (TierLimits(9, 1), 0), (None, 1)],
+        given(backpressure=BackpressureConfig(max_mailbox_size=2)),
     ),
     "qos.enabled": Experiment(
         accepted_of_five, [(True, 0), (False, 5)], qos(tier1=TierLimits(0, 0))

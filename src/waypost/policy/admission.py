@@ -37,7 +37,13 @@ from waypost.policy.rate_limits import (
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
 from waypost.policy.settings import Settings
-from waypost.policy.tiers import QUOTA_EXCEEDED_TEXT, UNKNOWN, QosConfig, within_quota
+from waypost.policy.tiers import (
+    QUOTA_EXCEEDED_TEXT,
+    UNKNOWN,
+    QosConfig,
+    TierLimits,
+    within_quota,
+)
 
 ANONYMOUS_LIMIT_TEXT = "rate limit exceeded: too many messages from senders without a key"
 INBOX_KEPT_TEXT = "backpressure: inbox bytes full, and too few may be evicted for this message"
@@ -150,14 +156,18 @@ def admit_delivery(
     """Carry out step 5: decide whether `arrival` may be stored in `mailbox` now."""
     depth, cap = mailbox.depth, settings.backpressure
     verdict = DeliveryVerdict(None, "", 0, depth, mailbox.bytes)
-    if cap.enabled:
-        if depth >= cap.max_mailbox_size:
-            full = check_backpressure(depth, cap)
-            verdict.pressure = full.pressure
-            return _reject(verdict, Reason.BACKPRESSURE, full.reason or "")
-        verdict.pressure = depth / cap.max_mailbox_size
-    if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
-        return verdict
+    if settings.relay_messages is not None and arrival.sender == RELAY:
+        if not _fits_own_room(arrival, mailbox, settings.relay_messages, verdict):
+            return verdict
+    else:
+        if cap.enabled:
+            if depth >= cap.max_mailbox_size:
+                full = check_backpressure(depth, cap)
+                verdict.pressure = full.pressure
+                return _reject(verdict, Reason.BACKPRESSURE, full.reason or "")
+            verdict.pressure = depth / cap.max_mailbox_size
+        if settings.qos.enabled and not _fits_quota(arrival, mailbox, settings, verdict):
+            return verdict
     circuit = breakers.check(arrival.endpoint, now_ms, arrival.id)
     if circuit.state is not CLOSED:
         verdict.breaker = circuit.state
@@ -181,6 +191,8 @@ def make_room(
     pending: Sequence[tuple[str, int]],
     tiers: Mapping[str, int],
     breakers: CircuitBreakers,
+    *,
+    spare_relay: bool = False,
 ) -> list[int]:
     """Return the positions in `pending` (sender, bytes; oldest first) to evict for an admitted
     delivery.
@@ -188,10 +200,14 @@ def make_room(
     `tiers` are the current ones of the senders in `pending`; empty if tiers are ignored. A message
     of a better known sender is never evicted for that of a worse known one. If the rest is not
     enough, nothing is evicted and `verdict` becomes a rejection. Leased messages are not in
-    `pending` and so are never evicted.
+    `pending` and so are never evicted. With `spare_relay`, those of the relay are not either.
     """
     ranked = [(tiers.get(sender, 0), sender, size) for sender, size in pending]
-    allowed = [at for at, (tier, _, _) in enumerate(ranked) if tier <= arrival.tier]
+    allowed = [
+        at
+        for at, (tier, sender, _) in enumerate(ranked)
+        if tier <= arrival.tier and not (spare_relay and sender == RELAY)
+    ]
     victims = choose_victims([ranked[at] for at in allowed], verdict.evict_bytes)
     if not victims:
         if verdict.probe:
@@ -214,6 +230,19 @@ def keeps_dead_letter(arrival: Arrival, rejected: Occupancy, settings: Settings)
     if not within_quota(count, held_bytes, arrival.size, qos.limits(arrival.tier)):
         return False
     return arrival.tier != UNKNOWN or _fits_share(arrival, rejected, qos)
+
+
+def _fits_own_room(
+    arrival: Arrival, mailbox: Occupancy, room: TierLimits, verdict: DeliveryVerdict
+) -> bool:
+    """Return whether a message of the relay fits into the room that it has beside the caps."""
+    verdict.quota_count, verdict.quota_bytes = mailbox.held_by(RELAY)
+    count = verdict.quota_count
+    if within_quota(count, verdict.quota_bytes, arrival.size, room):
+        return True
+    full = f"backpressure: {count} messages of the relay are pending in this mailbox"
+    _reject(verdict, Reason.BACKPRESSURE, full)
+    return False
 
 
 def _fits_quota(

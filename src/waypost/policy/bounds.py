@@ -118,10 +118,10 @@ frame_max_operations: Final = 256
 outbox_max_operations: Final = 8192
 """A slow consumer with this many unread operations is disconnected."""
 
-queue_full_max_recipients: Final = 1000
+queue_full_max_operations: Final = 1000
 """Full recipients of one message that its sender is notified of; a fan-out has fewer by default."""
 
-live_receipts_max: Final = 1024
+live_receipts_max_operations: Final = 1024
 """Confirmations that a connected sender has not acknowledged; beyond, they go to its mailbox."""
 
 unanswered_max_operations: Final = 1024

@@ -24,7 +24,7 @@ from waypost.policy.rate_limits import DEFAULT_RATE_LIMIT_CONFIG, PositiveInt, R
 from waypost.policy.redelivery import RedeliveryConfig
 from waypost.policy.setting_keys import KeyTree, find_unknown_key, keys_of
 from waypost.policy.signal_limits import SignalsConfig
-from waypost.policy.tiers import UNLIMITED, WEEK_MS, QosConfig
+from waypost.policy.tiers import UNLIMITED, WEEK_MS, QosConfig, TierLimits
 
 RELIABILITY = {
     "rateLimit": "rate_limit",
@@ -60,7 +60,11 @@ class ReliabilityConfig(
 class Settings(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """All settings of a relay; `storage` cannot change while it is open."""
+    """All settings of a relay; `storage` cannot change while it is open.
+
+    Without `relay_messages`, as in journals from before it existed, messages of the relay itself
+    have no room of their own.
+    """
 
     storage: Literal["maildir", "journal"] = "maildir"
     durability: Literal["fsync", "async"] = "fsync"
@@ -75,6 +79,7 @@ class Settings(
     rate_limit: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG
     circuit_breaker: CircuitBreakerConfig = DEFAULT_CB_CONFIG
     backpressure: BackpressureConfig = DEFAULT_BP_CONFIG
+    relay_messages: TierLimits | None = None
     qos: QosConfig = QosConfig()
     redelivery: RedeliveryConfig = RedeliveryConfig()
     names: NamesConfig = NamesConfig()

@@ -27,6 +27,7 @@ SERVED_SETTINGS = Settings(
     default_call_budget=40,
     pattern_senders="authenticated",
     max_fanout=100,
+    relay_messages=TierLimits(1000, 4 * 1024 * 1024),
     qos=QosConfig(enabled=True, strangers=TierLimits(500, 32 * 1024 * 1024)),
     housekeeping=HousekeepingConfig(sweep_interval_ms=5 * 60_000),
 )

@@ -57,7 +57,9 @@ STRICT = _settings(
 SETTINGS = [
     STRICT,
     _settings(rate_limit=_RATE, backpressure=BackpressureConfig(max_mailbox_size=4), max_hops=2),
-    _settings(rate_limit=RateLimitConfig(enabled=False), qos=_TIERS),
+    _settings(
+        rate_limit=RateLimitConfig(enabled=False), qos=_TIERS, relay_messages=TierLimits(3, 900)
+    ),
     _settings(backpressure=BackpressureConfig(max_mailbox_size=8), max_fanout=3),
     _settings(rate_limit=_RATE, qos=_OLD_TIERS),
 ]

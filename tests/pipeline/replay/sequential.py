@@ -219,6 +219,8 @@ class SequentialReplay:
     def _make_room(self, inbox: Inbox, arrival: Arrival, needed_bytes: int, at_ms: int) -> bool:
         """Evict one message after the other; none if that would not be enough."""
         left = {key: one for key, one in inbox.messages.items() if not one.leased}
+        if self.settings.relay_messages is not None:
+            left = {key: one for key, one in left.items() if one.sender != "_relay"}
         if self.settings.qos.overflow == "evict_least_known":
             tiers = {key: self._tier(one.sender, arrival, at_ms) for key, one in left.items()}
             left = {key: one for key, one in left.items() if tiers[key] <= arrival.tier}

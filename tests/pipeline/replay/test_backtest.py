@@ -55,6 +55,11 @@ CHANGES = {
     "a smaller share for strangers": {
         "qos": {"strangers": {"maxEnvelopes": 2, "maxBytes": 600}},
     },
+    "room for messages of the relay": {
+        "relayMessages": {"maxEnvelopes": 2, "maxBytes": 700},
+        "reliability": {"backpressure": {"maxMailboxSize": 4}},
+    },
+    "no room for messages of the relay": {"relayMessages": None},
     "evictions by tier, with another window": {
         "qos": {
             "enabled": True,

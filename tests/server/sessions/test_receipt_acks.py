@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.server.conftest import SocketRelay
 from tests.server.sessions.raw_agent import RawAgent
 from waypost.client.identity import Identity
-from waypost.policy.bounds import live_receipts_max
+from waypost.policy.bounds import live_receipts_max_operations
 from waypost.wire import frames
 
 Identities = Callable[[str], Identity]
@@ -64,7 +64,7 @@ async def test_confirmations_that_are_not_acknowledged_are_stored_beyond_a_bound
 ) -> None:
     sender, _ = await connect(served, identities("agent.a"))
     recipient, _ = await connect(served, identities("agent.b"))
-    for _ in range(live_receipts_max):
+    for _ in range(live_receipts_max_operations):
         await confirmed(served, sender, recipient)
         await sender.until(frames.DeliveryConfirm)
     assert served.waiting("agent.a") == 0

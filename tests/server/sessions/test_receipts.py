@@ -7,6 +7,7 @@ import pytest
 from tests.server.sessions.memory_server import MemoryServer, ServerLauncher, kinds, numbers
 from waypost import AccessRule, BackpressureConfig
 from waypost.policy.reserved_names import ANONYMOUS, RELAY
+from waypost.policy.tiers import TierLimits
 from waypost.wire import frames
 from waypost.wire.frames import FromRelay
 
@@ -233,18 +234,27 @@ async def test_access_rules_do_not_block_receipts(server: MemoryServer) -> None:
     assert len(confirmed(await server.connect("agent.b").read())) == 1
 
 
-async def test_receipts_for_a_full_mailbox_are_lost_and_logged(
+async def test_a_full_mailbox_has_room_for_receipts_up_to_a_bound(
     launcher: ServerLauncher, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await launcher.open(backpressure=BackpressureConfig(max_mailbox_size=5))
+    server = await launcher.open(
+        backpressure=BackpressureConfig(max_mailbox_size=5),
+        relay_messages=TierLimits(2, 1 << 20),
+    )
     server.connect("agent.b").disconnect()
-    server.publish(1)
     for number in range(5):
-        server.publish(number, to="agent.b", sender="agent.c")
+        assert server.publish(number, to="agent.b", sender="agent.c").delivered_to == 1
     recipient = server.connect()
+    sent = []
     with caplog.at_level(logging.WARNING, "waypost.server"):
-        recipient.ack(await recipient.read_messages())
-    assert "receipts for agent.b are lost" in caplog.text
+        for number in range(3):
+            sent.append(server.publish(number).message_id)
+            assert "are lost" not in caplog.text
+            recipient.ack(await recipient.read_messages())
+    assert "receipts for agent.b are lost: backpressure: 2 messages of the relay" in caplog.text
+    assert server.publish(6, to="agent.b", sender="agent.c").rejected, "it is as full as before"
+    received = await server.connect("agent.b").read()
+    assert [one for one, _ in confirmed(received)] == sent[:2]
 
 
 async def test_a_message_in_the_relays_name_that_is_no_receipt_is_delivered(

@@ -202,7 +202,10 @@ class ReplayInbox:
                 contacted_ms = self._contacted_ms.get(sender)
                 window_ms = qos.bidirectional_window_ms
                 tiers[sender] = sender_tier(sender, at_ms, contacted_ms, at_ms, window_ms)
-        for position in make_room(verdict, self._arrival, sizes, tiers, self._breakers):
+        spare_relay = self._in_force.settings.relay_messages is not None
+        for position in make_room(
+            verdict, self._arrival, sizes, tiers, self._breakers, spare_relay=spare_relay
+        ):
             self._discard(pending[position][0])
 
     # Recorded events of messages

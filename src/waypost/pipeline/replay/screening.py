@@ -199,7 +199,7 @@ def expected_reason() -> Column:
     full = _inbox_full()
     no_victims = F.col("inbox_same") & (F.col("old_reason") == Reason.BACKPRESSURE.value)
     rejected_when_full = F.col("inbox_rejects") | (size > F.col("inbox_max")) | no_victims
-    return (
+    by_mailbox = (
         F.when(unclear, F.lit(_UNCLEAR))
         .when(F.col("depth") >= F.coalesce("cap", F.lit(_UNLIMITED)), Reason.BACKPRESSURE.value)
         .when(full & rejected_when_full, Reason.BACKPRESSURE.value)
@@ -207,9 +207,28 @@ def expected_reason() -> Column:
         .when(F.col("qos_on") & over_quota, Reason.QUOTA_EXCEEDED.value)
         .when(_share_used_up(), Reason.QUOTA_EXCEEDED.value)
         .when(_share_unclear(), F.lit(_UNCLEAR))
+        .otherwise("")
+    )
+    by_mailbox = _of_relay(by_mailbox)
+    return (
+        F.when(by_mailbox != "", by_mailbox)
         .when(F.col("breaker_known") & _breaker_rejects(), Reason.CIRCUIT_OPEN.value)
         .when(_budget_exceeded(), Reason.BUDGET_EXCEEDED.value)
         .otherwise("")
+    )
+
+
+def _of_relay(by_mailbox: Column) -> Column:
+    """Return why the mailbox rejects an arrival: one of the relay has room of its own there.
+
+    While that room is the same, the recorded decision holds.
+    """
+    own = F.col("sender") == RELAY
+    full = F.col("old_reason") == Reason.BACKPRESSURE.value
+    return (
+        F.when(own & ~F.col("own_same"), F.lit(_UNCLEAR))
+        .when(own & F.col("own_room"), F.when(full, Reason.BACKPRESSURE.value).otherwise(""))
+        .otherwise(by_mailbox)
     )
 
 

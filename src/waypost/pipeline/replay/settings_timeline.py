@@ -32,7 +32,7 @@ SETTINGS_COLUMNS = columns(
     rate_max bigint,
     cap bigint, qos_on boolean, quota_known boolean, tier_known boolean, window_ms bigint,
     count_1 bigint, bytes_1 bigint, count_2 bigint, bytes_2 bigint, count_3 bigint, bytes_3 bigint,
-    share_count bigint, share_bytes bigint, share_same boolean,
+    share_count bigint, share_bytes bigint, share_same boolean, own_room boolean, own_same boolean,
     inbox_max bigint, inbox_known boolean, inbox_same boolean, inbox_rejects boolean,
     breaker_known boolean, threshold bigint, hops bigint, hops_recorded bigint, fanout_max bigint
     """
@@ -45,6 +45,7 @@ _APPLIED = (
     "maxHops",
     "maxFanout",
     "qos",
+    "relayMessages",
     "reliability.rateLimit",
     "reliability.circuitBreaker",
     "reliability.backpressure.enabled",
@@ -283,6 +284,7 @@ def _column_values(settings_id: int, period: SettingsPeriod) -> tuple[object, ..
     inbox_known = quota_known and qos.enabled and old.qos.overflow == qos.overflow
     same_victims = same_window or qos.overflow != "evict_least_known"
     share = qos.strangers
+    same_own = old.relay_messages == new.relay_messages
     same_idle = old.housekeeping.breaker_idle_ms == new.housekeeping.breaker_idle_ms
     tiers = (qos.tier1, qos.tier2, qos.tier3)
     return (
@@ -301,9 +303,14 @@ def _column_values(settings_id: int, period: SettingsPeriod) -> tuple[object, ..
         _UNLIMITED if share is None else share.max_envelopes,
         _UNLIMITED if share is None else share.max_bytes,
         quota_known and same_window and old.qos.strangers == share,
+        new.relay_messages is not None,
+        same_own,
         qos.inbox_max_bytes,
         inbox_known and old.qos.inbox_max_bytes <= qos.inbox_max_bytes,
-        inbox_known and same_victims and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
+        inbox_known
+        and same_victims
+        and same_own
+        and old.qos.inbox_max_bytes == qos.inbox_max_bytes,
         qos.overflow == "reject",
         old.circuit_breaker == circuit and same_idle,
         circuit.failure_threshold if circuit.enabled else _UNLIMITED,

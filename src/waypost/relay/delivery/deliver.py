@@ -117,7 +117,9 @@ class Deliverer:
             senders = {sender for sender, _ in sizes}
             tiers = self._state.tiers(senders, mailbox.subject, now_ms, window_ms)
         breakers = self._breaker_feedback.breakers
-        evicted = [pending[at] for at in make_room(verdict, arrival, sizes, tiers, breakers)]
+        spare_relay = settings.relay_messages is not None
+        victims = make_room(verdict, arrival, sizes, tiers, breakers, spare_relay=spare_relay)
+        evicted = [pending[at] for at in victims]
         for message in evicted:
             self._transitions.evict(message, EVICTED_TEXT)
             self._pressure_signals.evicted(message, arrival.at_us)
@@ -128,7 +130,7 @@ class Deliverer:
     ) -> None:
         """Store a notice for each sender of `evicted` that has a mailbox, in the same commit.
 
-        A notice evicts nothing, so it causes no other. If its mailbox is full, it is rejected.
+        A notice evicts nothing, so it causes no other.
         """
         if settings.qos.overflow != "evict_least_known":
             return

@@ -7,7 +7,8 @@ Rule 1  A connected sender gets the receipt once the acknowledgement is on disk,
 Rule 2  Receipts have no receipts.
 Rule 3  All messages that one recipient acknowledges at once are stored as one receipt, split only
         where it would exceed the size limit of messages.
-Rule 4  A full mailbox accepts no receipts either; the loss is logged.
+Rule 4  A full mailbox has room for receipts up to a bound (`relayMessages`); beyond, the loss is
+        logged.
 """
 
 import logging
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from waypost.policy.bounds import live_receipts_max
+from waypost.policy.bounds import live_receipts_max_operations
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.relay.relay import Draft, Relay
@@ -108,7 +109,7 @@ class UnackedReceipts:
     @property
     def is_full(self) -> bool:
         """Return whether the agent must acknowledge some before it is sent more."""
-        return self._count >= live_receipts_max
+        return self._count >= live_receipts_max_operations
 
     def add(self, receipts: Sequence[DeliveryConfirm]) -> None:
         """Add receipts that are sent now."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from waypost.policy.bounds import outbox_max_operations, queue_full_max_recipients
+from waypost.policy.bounds import outbox_max_operations, queue_full_max_operations
 from waypost.policy.budgets import without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
@@ -256,7 +256,7 @@ class Session:
                 reason=QUEUE_FULL_TEXT,
                 message_id=result.message_id,
             )
-            for one in full[:queue_full_max_recipients]
+            for one in full[:queue_full_max_operations]
         )
         return responses
 
