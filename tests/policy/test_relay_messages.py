@@ -12,7 +12,7 @@ from waypost.policy.tiers import QosConfig, Tier, TierLimits
 
 
 def arrival(sender: str, size: int) -> Arriving:
-    return Arriving(sender, "agent.in", create_default_budget(NOW), size, Tier.ACTIVE)
+    return Arriving("m", sender, "agent.in", create_default_budget(NOW), size, Tier.ACTIVE)
 
 
 def of_relay(mailbox: Occupancy, room: TierLimits | None, size: int = 100) -> DeliveryVerdict:

@@ -27,7 +27,7 @@ from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
-from waypost.relay.delivery.publish import storage_failed_result
+from waypost.relay.delivery.rejections import storage_failed_result
 from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo

@@ -103,8 +103,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     message is anonymous, if the relay accepts that. With --wait the command
     prints who confirmed the message, and whether it was stored until then.
 
-    --expires-in can shorten the time to live that the relay allows; a longer time
-    is cut, and the command says to what.
+    A time longer than the relay allows is cut, and the command says to what.
 
     \b
     Examples:
@@ -119,9 +118,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     from waypost.wire.outgoing import OutgoingMessage
 
     budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in)}
-    message = OutgoingMessage(
-        subject, content, reply_to, budget, message_id=message_id, thread=thread
-    )
+    message = OutgoingMessage(subject, content, reply_to, budget, None, message_id, thread)
     result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)

@@ -37,7 +37,11 @@ from waypost.relay.delivery.drafts import (
     initial_budget,
     join_conversation,
 )
-from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.rejections import (
+    RejectionLog,
+    rejected_result,
+    storage_failed_result,
+)
 from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import MailboxUnavailable, RelayStopped
 from waypost.relay.state.duplicates import duplicate_key
@@ -383,20 +387,3 @@ class Publishing:
             result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
             result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
         return result
-
-
-def storage_failed_result(stopped: RelayStopped) -> PublishResult:
-    """Return the rejection for a full disk; raise any other failure of the journal."""
-    if not stopped.full:
-        raise stopped
-    return rejected_result(Reason.STORAGE_FULL, str(stopped))
-
-
-def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
-    """Return the result of a publish that was rejected as a whole."""
-    return PublishResult(
-        message_id="",
-        delivered_to=0,
-        rejected=[Rejection("", reason, detail)],
-        retry_after_ms=retry_after_ms,
-    )

@@ -1,12 +1,14 @@
-"""Rejections in the journal: each one up to a cap, then only counts: a flood stays small."""
+"""Rejections, as results and in the journal: each one up to a cap, then only counts."""
 
 import msgspec
 
 from waypost.policy.bounds import journaled_rejections_per_sender_minute_max
 from waypost.policy.budgets import Budget
 from waypost.policy.reasons import UNCOUNTED, Reason
+from waypost.relay.errors import RelayStopped
 from waypost.relay.state.ledger import Ledger
 from waypost.wire.events import Rejected
+from waypost.wire.results import PublishResult, Rejection
 
 _MINUTE_US = 60_000_000
 
@@ -77,3 +79,20 @@ class RejectionLog:
             event.at_us = self._ledger.now_us()
             self._ledger.record(event)
         tally.unwritten = {}
+
+
+def storage_failed_result(stopped: RelayStopped) -> PublishResult:
+    """Return the rejection for a full disk; raise any other failure of the journal."""
+    if not stopped.full:
+        raise stopped
+    return rejected_result(Reason.STORAGE_FULL, str(stopped))
+
+
+def rejected_result(reason: Reason, detail: str, retry_after_ms: int = 0) -> PublishResult:
+    """Return the result of a publish that was rejected as a whole."""
+    return PublishResult(
+        message_id="",
+        delivered_to=0,
+        rejected=[Rejection("", reason, detail)],
+        retry_after_ms=retry_after_ms,
+    )

@@ -16,14 +16,12 @@ from waypost.server.http.handlers import (
     pipeline,
     search,
     stats,
-    threads,
 )
 
 OPERATIONS: tuple[AnyOperation, ...] = (
     *auth.OPERATIONS,
     *messages.OPERATIONS,
     *search.OPERATIONS,
-    *threads.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,
     *names.OPERATIONS,

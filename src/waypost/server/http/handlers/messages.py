@@ -3,7 +3,8 @@
 Rule 1  The operator sees every check with its figures.
 Rule 2  A sender sees the outcome of what it sent. A recipient sees what happened in its mailbox.
         No other agent learns that the message exists.
-Rule 3  Agents see neither checks nor figures: these would reveal a sender's tier and how full a
+Rule 3  The same holds for threads: an agent sees the messages it sent or received, no others.
+Rule 4  Agents see neither checks nor figures: these would reveal a sender's tier and how full a
         mailbox is. The sender of a message to a pattern does not see which endpoints match.
 """
 
@@ -35,9 +36,9 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.wire.events import Accepted, AnyEvent, Rejected
-from waypost.wire.history_bodies import HistoryItem, MessageHistoryResponse
+from waypost.wire.history_bodies import HistoryItem, MessageHistoryResponse, Thread
 from waypost.wire.http_bodies import IdText, NewMessage, NewMessages, PublishResults
-from waypost.wire.identifiers import validate_message_id
+from waypost.wire.identifiers import validate_message_id, validate_thread
 from waypost.wire.problems import STATUS, discreet, problem_of
 from waypost.wire.results import PublishResult
 
@@ -185,6 +186,24 @@ async def _draft(relay: Relay, message: NewMessage, sender: str, network: str) -
     )
 
 
+class ThreadPath(msgspec.Struct, forbid_unknown_fields=True):
+    """The id of a thread."""
+
+    id: IdText
+
+
+async def read_thread(call: Call[ThreadPath, None]) -> Reply:
+    """Return the messages of a thread; to an agent, only those it sent or received."""
+    thread = validate_thread(call.parameters.id)
+    caller, inspector = call.caller, call.context.relay.inspect()
+    async with call.context.reading:
+        agent = None if caller.is_operator else caller.subject
+        found = await inspector.thread(thread, agent)
+    if not found.messages:
+        raise HttpError(404, "no such thread among the messages you sent or received")
+    return Reply(found)
+
+
 class _Peek(msgspec.Struct):
     messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -251,5 +270,20 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=MessagePath,
         body=NO_BODY,
         answer=Answer(MessageHistoryResponse),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/threads/{id}",
+        access=Access.AGENT,
+        summary="Messages of a thread",
+        description=(
+            "The messages of one conversation in order, each with its outcome. For the operator;"
+            " an agent sees those it sent or received."
+        ),
+        tag="messages",
+        handler=read_thread,
+        parameters=ThreadPath,
+        body=NO_BODY,
+        answer=Answer(Thread),
     ),
 )
