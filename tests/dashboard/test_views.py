@@ -130,6 +130,17 @@ def test_a_message_is_found_by_its_sender_and_shows_its_history(
     expect(page.get_by_text(f"waypost explain to-be-found --url {relay.url}")).to_be_visible()
 
 
+def test_a_message_links_to_its_whole_thread(open_page: OpenPage, relay: DashboardRelay) -> None:
+    for number in range(2):
+        body = {"subject": "agent.chat", "payload": number, "message_id": f"turn-{number}"}
+        relay.ask("POST", "/v1/messages", json={**body, "thread": "chat-7"})
+    page = open_page("#/messages/turn-0")
+    page.get_by_role("link", name="chat-7").click()
+    expect(page.get_by_label("Thread")).to_have_value("chat-7")
+    for number in range(2):
+        expect(page.get_by_role("link", name=f"turn-{number}")).to_be_visible()
+
+
 def test_an_unknown_id_shows_what_to_do(open_page: OpenPage) -> None:
     page = open_page("#/messages")
     page.get_by_label("Message id").fill("no-such-message")
