@@ -227,6 +227,19 @@ async def test_an_evicted_sender_that_is_connected_is_notified(served: ServedRel
     assert notice["data"]["message_id"] == first["message_id"]
 
 
+async def test_an_evicted_sender_that_is_away_finds_a_notice(served: ServedRelay) -> None:
+    relay = await served.start(qos=few(100, inbox_max_bytes=5_000))
+    heavy = await relay.connect("agent.heavy")
+    (*_, first) = await heavy.send("agent.r", "x" * 2_500)
+    await heavy.send("agent.r", "y" * 1_500)
+    await heavy.disconnect()
+    await relay.publish("agent.r", "z" * 1_500, token=await relay.token("agent.light"))
+    heavy = await relay.connect("agent.heavy")
+    notice = (await heavy.until("message"))[-1]["envelope"]
+    assert notice["sender"] == "_relay"
+    assert first["message_id"] in notice["payload"]["text"]
+
+
 @pytest.mark.parametrize("wish", ["maxPerWindow", "tier", "max_mailbox_size", "sender"])
 async def test_a_sender_cannot_choose_its_limits(relay: ServedRelay, wish: str) -> None:
     answer = await relay.publish("agent.r", token=await relay.token("agent.s"), **{wish: 3})

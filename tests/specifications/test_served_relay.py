@@ -1,6 +1,8 @@
-"""A relay on a port: statistics, breakers, schemas, signals to patterns, and full recipients."""
+"""A relay on a port: statistics, breakers, schemas, signals to patterns, and full mailboxes."""
 
 from typing import Any
+
+import pytest
 
 from tests.specifications.served_relay import ServedRelay, kinds
 from waypost import BackpressureConfig, QosConfig
@@ -84,3 +86,24 @@ async def test_each_full_recipient_of_a_pattern_is_named(served: ServedRelay) ->
     await sender.send("agent.team.*", "for all")
     found = [(await sender.until("queue_full"))[-1] for _ in full]
     assert sorted(one["recipient"] for one in found) == full
+
+
+@pytest.mark.parametrize("others", [0, 5])
+async def test_a_confirmation_reaches_a_sender_whose_mailbox_was_full(
+    served: ServedRelay, others: int
+) -> None:
+    few = BackpressureConfig(max_mailbox_size=5)
+    relay = await served.start(qos=WITHOUT_QUOTAS, backpressure=few)
+    sender = await relay.connect("agent.s")
+    (*_, sent) = await sender.send("agent.r", "hello")
+    await sender.disconnect()
+    if others:
+        await relay.store(others, to="agent.s")
+    recipient = await relay.connect("agent.r")
+    await recipient.ack(await recipient.until("message"))
+    await recipient.until("live")
+    sender = await relay.connect("agent.s")
+    while (found := await sender.next())["op"] != "delivery_confirm":
+        if found["op"] == "message":
+            await sender.ack([found])
+    assert found["message_id"] == sent["message_id"]
