@@ -52,7 +52,7 @@ def decisions(data: Path) -> list[Event]:
         line.pop("crc", None)  # of lines that hold ids
         if line.get("sender") == RELAY:
             line.pop("payload", None)  # names the ids of evicted messages
-        for field in ("id", "parent"):
+        for field in ("id", "thread", "parent"):
             if line.get(field):
                 line[field] = names.setdefault(line[field], len(names))
     return found
