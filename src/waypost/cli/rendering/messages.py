@@ -167,8 +167,9 @@ def show_thread(found: Thread) -> None:
     out.print(Text.assemble(styled(found.thread, "bold"), f"  {at(instant(begin))}"))
     rows = Table.grid(padding=(0, 2))
     rows.add_column(justify="right", no_wrap=True)
-    for _ in range(3):
-        rows.add_column(overflow="fold")
+    rows.add_column(overflow="fold", min_width=26)  # the length of a ULID
+    rows.add_column(overflow="fold")
+    rows.add_column(overflow="fold")
     for one in found.messages:
         since = duration(timedelta(microseconds=one.at_us - begin))
         way = "answers" if one.answer else "to"
