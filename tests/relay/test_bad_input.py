@@ -248,6 +248,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "publish_many": lambda relay: relay.publish_many([]),
     "request": lambda relay: relay.request("agent.a", 1, sender="agent.b"),
     "lease": lambda relay: relay.lease("agent.a"),
+    "peek": lambda relay: relay.peek("agent.a"),
     "remember_pairs": lambda relay: relay.remember_pairs([("agent.a", "agent.b", 1)]),
     "ack": lambda relay: relay.ack("agent.a", "x"),
     "nack": lambda relay: relay.nack("agent.a", "x"),
