@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from tests.cli.hostile_relay import Answer, hostile_relay, json_answer
 from tests.cli.serve_process import User
-from waypost.cli.remote.responses import DeadLetterResponse, InboxResponse
+from waypost.cli.remote.responses import DeadLetterResponse, PeekResponse
 from waypost.client import http_transport
 from waypost.wire.history_bodies import MessageHistoryResponse, Thread
 from waypost.wire.http_bodies import (
@@ -82,7 +82,7 @@ def hostile_value(kind: Any) -> Any:
         (("rules", "list"), RuleList),
         (("explain", "some-id"), MessageHistoryResponse),
         (("thread", "some-id"), Thread),
-        (("inbox", "agent.a"), InboxResponse),
+        (("inbox", "agent.a"), PeekResponse),
         (("endpoints",), EndpointList),
         (("stats",), RelayStats),
         (("dead-letters", "list"), DeadLetterResponse),

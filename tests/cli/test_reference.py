@@ -15,6 +15,7 @@ COMMANDS = {
     "send": ("send", "agent.a", "1", "--sender", "agent.b"),
     "inbox": ("inbox", "agent.a"),
     "explain": ("explain", "one"),
+    "thread": ("thread", "one"),
     "endpoints": ("endpoints",),
     "stats": ("stats",),
     "dead-letters list": ("dead-letters", "list"),
@@ -24,6 +25,7 @@ COMMANDS = {
     "config check": ("config", "check"),
     "rules list": ("rules", "add", "deny", "agent.spy", "agent.vault"),
     "names list": ("names", "list"),
+    "breakers list": ("breakers", "list"),
     "verify": ("verify",),
     "rebuild": ("rebuild",),
 }

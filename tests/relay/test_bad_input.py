@@ -266,6 +266,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "dead_letter_groups": lambda relay: relay.dead_letter_groups(),
     "redrive": lambda relay: relay.redrive("x"),
     "purge_dead_letters": lambda relay: relay.purge_dead_letters(),
+    "reset_breaker": lambda relay: relay.reset_breaker("agent.a"),
     "explain": lambda relay: relay.explain("x"),
     "rebuild_index": lambda relay: relay.rebuild_index(),
     "seal_journal": lambda relay: relay.seal_journal(),

@@ -57,6 +57,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/names"): OPERATOR,
     ("PUT", "/v1/names/{subject}"): OPERATOR,
     ("DELETE", "/v1/names/{subject}"): OPERATOR,
+    ("GET", "/v1/breakers"): OPERATOR,
+    ("POST", "/v1/breakers/{subject}/reset"): OPERATOR,
     ("GET", "/v1/dead-letters"): OPERATOR,
     ("POST", "/v1/dead-letters/redrive"): OPERATOR,
     ("POST", "/v1/dead-letters/purge"): OPERATOR,
