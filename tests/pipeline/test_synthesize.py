@@ -83,9 +83,10 @@ def test_the_first_copy_equals_the_journal_except_for_ids(made: Made) -> None:
 def test_a_later_copy_differs_only_in_days_and_ids(made: Made) -> None:
     rows = _events(made)
     first, second = rows[: made.block], rows[made.block : 2 * made.block]
-    moved = {"relay", "day", "id", "parent", "at_us", "since_us", "until_us", "not_before_us"}
+    ids = {"id", "thread", "parent"}
+    moved = {"relay", "day", "at_us", "since_us", "until_us", "not_before_us", "ttl_ms"}
     for one, other in zip(first, second, strict=True):
-        same = set(one) - moved - {"ttl_ms"}
+        same = set(one) - moved - ids
         assert {name: one[name] for name in same} == {name: other[name] for name in same}
         for name in ("at_us", "since_us", "until_us", "not_before_us"):
             assert other[name] == (one[name] and one[name] + DAY_US)
@@ -110,9 +111,10 @@ def test_all_events_of_a_message_have_its_id(made: Made) -> None:
     arrived = events.where("kind in ('accepted', 'rejected')").select("relay", "id").distinct()
     transitions = events.where("kind in ('leased', 'acked', 'failed', 'expired')")
     assert transitions.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
-    parents = events.where("parent is not null").select("relay", F.col("parent").alias("id"))
-    assert parents.count() > 0
-    assert parents.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
+    for name in ("parent", "thread"):
+        related = events.where(f"{name} is not null").select("relay", F.col(name).alias("id"))
+        assert related.count() > 0
+        assert related.join(arrived, on=["relay", "id"], how="left_anti").count() == 0
 
 
 def test_a_backtest_with_the_same_settings_changes_nothing_in_any_copy(made: Made) -> None:
