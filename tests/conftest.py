@@ -1,6 +1,7 @@
 """Settings of Hypothesis and Java for all tests, the selection of `--quick`, and the order."""
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -27,6 +28,11 @@ if CLASS_ARCHIVE.exists():
     JAVA_OPTIONS += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"]
     JAVA_OPTIONS += ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(JAVA_OPTIONS))
+
+# A shell that starts the tests in the background lets them ignore interrupts, and so would every
+# program that a test starts and stops with one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GUARD = ProcessGuard()
 
