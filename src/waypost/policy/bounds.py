@@ -133,8 +133,8 @@ unconfirmed_max_bytes: Final = 4 * 1024 * 1024
 rejected_pause_max_ms: Final = 1000
 """The longest pause before the next frame or answer of a sender whose messages are rejected."""
 
-waiting_batches_max: Final = 8
-"""Batches of senders whose messages are all rejected that wait over HTTP; the next gets a 429."""
+waiting_batches_max: Final = 64
+"""Batches of senders whose messages are all rejected that wait; over HTTP the next gets a 429."""
 
 rejected_callers_max: Final = 10_000
 """Senders whose last batch was rejected whole that a served relay remembers."""

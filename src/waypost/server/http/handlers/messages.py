@@ -15,6 +15,7 @@ import msgspec
 
 from waypost.policy.bounds import (
     publish_many_max_messages,
+    rejected_pause_max_ms,
     turn_max_messages,
 )
 from waypost.policy.budgets import without_ancestors
@@ -64,8 +65,10 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     if isinstance(call.body, NewMessages):
         throttle, key = call.context.throttle, f"{sender} {network}"
         if throttle.applies_to(key) and throttle.is_crowded:
+            await asyncio.sleep(rejected_pause_max_ms / 1000)
+            wait_ms = rejected_pause_max_ms
             raise HttpError(
-                429, REJECTED_BATCHES_TEXT, reason=Reason.RATE_LIMITED, retry_after_ms=1000
+                429, REJECTED_BATCHES_TEXT, reason=Reason.RATE_LIMITED, retry_after_ms=wait_ms
             )
         async with throttle.turn(key):
             results = await _publish_many(relay, call.body.messages, sender, network)
