@@ -54,6 +54,16 @@ async def test_batches_of_rejected_callers_wait_for_each_other_and_few_of_them_w
     assert sorted(statuses) == [200] * (waiting_batches_max - 1) + [429] * 3
 
 
+async def test_a_caller_whose_batch_is_invalid_waits_the_next_time(served: SocketRelay) -> None:
+    invalid = {"messages": [*FLOOD["messages"], message("not a subject")]}
+    async with client(served) as caller:
+        assert (await caller.post("/v1/messages", json=invalid)).status_code == 400
+        async with taken(served.context.throttle):
+            waiting = asyncio.create_task(caller.post("/v1/messages", json=invalid))
+            await eventually(lambda: served.context.throttle.waiting == 2)
+        assert (await waiting).status_code == 400
+
+
 async def test_others_do_not_wait_for_a_rejected_caller(served: SocketRelay) -> None:
     async with client(served) as caller, taken(served.context.throttle):
         ok = {"messages": [message("agent.a")] * 20}

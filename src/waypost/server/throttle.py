@@ -20,7 +20,8 @@ from waypost.policy.bounds import (
 )
 
 REST_FACTOR = 9
-"""The rest after a batch, by the time it took: such batches get a tenth of the relay's time."""
+"""The rest after a batch, by the time it took. Such batches get a tenth of the relay's time, and
+more only if they take so long that the longest pause ends their rest."""
 
 
 class Throttle:
@@ -62,8 +63,10 @@ class Throttle:
         try:
             async with self._turn:
                 began = self._seconds()
-                yield
-                rest_s = (self._seconds() - began) * REST_FACTOR
-                await asyncio.sleep(min(rest_s, rejected_pause_max_ms / 1000))
+                try:
+                    yield
+                finally:  # an invalid batch has taken its time, too
+                    rest_s = (self._seconds() - began) * REST_FACTOR
+                    await asyncio.sleep(min(rest_s, rejected_pause_max_ms / 1000))
         finally:
             self.waiting -= 1

@@ -70,9 +70,13 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
             raise HttpError(
                 429, REJECTED_BATCHES_TEXT, reason=Reason.RATE_LIMITED, retry_after_ms=wait_ms
             )
-        async with throttle.turn(key):
-            results = await _publish_many(relay, call.body.messages, sender, network)
-        throttle.record(key, rejected=all(map(_is_rejected, results)))
+        rejected = True  # so is a batch with an invalid message
+        try:
+            async with throttle.turn(key):
+                results = await _publish_many(relay, call.body.messages, sender, network)
+            rejected = all(map(_is_rejected, results))
+        finally:
+            throttle.record(key, rejected=rejected)
         if not show:
             both = zip(results, call.body.messages, strict=True)
             results = [discreet(one, message.subject) for one, message in both]
