@@ -39,6 +39,8 @@ class Syncs:
 
 
 def install_syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    """Control syncs, all of which the writer thread does: the event loop is not held up."""
     syncs = Syncs()
+    monkeypatch.setattr("waypost.relay.journal.writer._INLINE_SYNC_MAX_BYTES", 0)
     monkeypatch.setattr(os, "fdatasync", syncs)
     return syncs

@@ -336,7 +336,7 @@ class Journal:
         job = self._writing.job
         assert job is not None
         if self._writer.is_quick(job):  # quicker than waking the writer thread
-            problem = self._writer.perform(job)
+            problem = self._writer.perform_now(job)
             self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
         else:
             self._writer.submit(job)

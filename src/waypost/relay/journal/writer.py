@@ -1,7 +1,8 @@
 """The writer thread: writes and syncs batches, then updates the mailbox files.
 
-A batch that needs neither a sync nor mailbox files (`durability: async` with `storage: journal`)
-is only copied to the page cache. The event loop does that itself: waking a thread takes longer.
+A small batch without mailbox files (`storage: journal`) is written by the event loop itself, and
+synced as well while the disk is quick: waking a thread twice takes longer than such a sync. After
+one slow sync the thread does it for a while.
 
 Failures and answers:
   disk full      the ballast is released and the write completed, so no decision is lost; the
@@ -18,6 +19,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +34,11 @@ log = logging.getLogger("waypost.relay")
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _RETRY_S = 0.1
+_INLINE_SYNC_MAX_BYTES = 256 * 1024
+_QUICK_SYNC_MAX_S = 0.002
+_SYNCS_IN_THREAD = 1_000
+"""As many syncs are done by the thread after one that held up the event loop."""
+
 _BALLAST_MIN_BYTES = 64 * 1024
 
 OnDone = Callable[["WriteJob", OSError | None], None]
@@ -71,6 +78,7 @@ class JournalWriter:
         self._files = SegmentFiles(directory)
         self._failure: OSError | None = None
         self._unsynced: OSError | None = None
+        self._syncs_in_thread = 0
         self.ballast = Ballast(directory)
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
@@ -80,21 +88,29 @@ class JournalWriter:
         self._jobs.put(job)
 
     def is_quick(self, job: WriteJob) -> bool:
-        """Return whether a job only copies bytes to open files, without sync, seal or callbacks.
+        """Return whether the calling thread may perform a job: it only appends to open files, and
+        syncs little on a quick disk.
 
-        Call it only while no job is queued.
+        Call it once for each job, and only while no job is queued.
         """
-        waits = job.sync or job.seal or job.after or job.segment != self._files.segment
-        return not waits and (not job.bodies or self._files.bodies >= 0)
+        files = self._files
+        if job.seal or job.after or job.segment != files.segment:
+            return False
+        if job.bodies and files.bodies < 0:
+            return False
+        if not job.sync:
+            return True
+        self._syncs_in_thread -= self._syncs_in_thread > 0
+        small = len(job.lines) + len(job.bodies) <= _INLINE_SYNC_MAX_BYTES
+        return small and not self._syncs_in_thread
 
-    def perform(self, job: WriteJob) -> OSError | None:
-        """Perform a job in the calling thread; return the error, if any."""
-        try:
-            self._perform(job)
-        except OSError as problem:
-            self._failure = problem
-            return problem
-        return None
+    def perform_now(self, job: WriteJob) -> OSError | None:
+        """Perform a quick job in the calling thread; return the error, if any."""
+        begin = time.perf_counter()
+        problem = self._try(job)
+        if time.perf_counter() - begin > _QUICK_SYNC_MAX_S:
+            self._syncs_in_thread = _SYNCS_IN_THREAD
+        return problem
 
     def stop(self) -> None:
         """Finish the queued jobs, then close the files. Raises `OSError` if they cannot be synced,
@@ -107,13 +123,21 @@ class JournalWriter:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._on_done(job, self.perform(job))
+            self._on_done(job, self._try(job))
         try:
             self._files.close(sync=self._failure is None)
         except OSError as problem:
             log.error("journal: final sync failed: %s", problem)
             self._unsynced = problem
         self._files.close_spares()
+
+    def _try(self, job: WriteJob) -> OSError | None:
+        try:
+            self._perform(job)
+        except OSError as problem:
+            self._failure = problem
+            return problem
+        return None
 
     def _perform(self, job: WriteJob) -> None:
         if self._failure is not None:
