@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay.conftest import Start
-from tests.relay.observing import DAY_MS, UNLIMITED, events, payloads, reasons, send
+from tests.relay.observing import DAY_MS, events, payloads, reasons, send
 from waypost import (
     BackpressureConfig,
     HousekeepingConfig,
@@ -18,7 +18,6 @@ from waypost import (
     Reason,
     Relay,
 )
-from waypost.relay.state import relay_state as state
 from waypost.testing import ManualClock
 
 
@@ -210,21 +209,6 @@ async def test_ids_made_by_the_relay_are_not_remembered_as_chosen(relay: Relay, 
     await send(relay, message_id="order-1")
     chosen = [event.get("chosen_id", False) for event in events(data, "accepted")]
     assert chosen == [False, True]
-
-
-async def test_more_ids_than_fit_into_memory_are_still_known(
-    start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "duplicates_in_memory_max", 10)
-    relay = await start(rate_limit=UNLIMITED)
-    relay.register_endpoint("agent.a")
-    for number in range(30):
-        await send(relay, message_id=f"order-{number}")
-        await relay.ack("agent.a", f"order-{number}")
-    await relay.rebuild_index()
-    for number in range(30):
-        await send(relay, message_id=f"order-{number}")
-    assert await relay.lease("agent.a") == []
 
 
 # Two senders and one id: agent.b, whose id it is, and agent.x, who came first

@@ -267,10 +267,13 @@ class Publishing:
         An id that was stored nowhere may be retried. Each sender has its own ids.
         """
         first = self._state.duplicates.get(duplicate_key(sender, message_id))
-        if first is None or not first.result.delivered_to:
+        if first is None:
             return None
         window_us = self._settings().housekeeping.duplicate_window_ms * 1000
-        return first.result if first.at_us >= now_us - window_us else None
+        if first.at_us < now_us - window_us:
+            return None
+        result = first.result()
+        return result if result.delivered_to else None
 
     def _reject_taken(self, sender: str, message_id: str, recipients: Sequence[Mailbox]) -> None:
         """Raise `InvalidMessage` if a mailbox holds another sender's message with this id, or is

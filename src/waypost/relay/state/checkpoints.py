@@ -18,7 +18,7 @@ from waypost.relay.state.remembered import write_remembered
 
 log = logging.getLogger("waypost.relay")
 
-_CHANGED_MESSAGES_MAX = 50_000
+_CHANGED_MESSAGES_MAX = 10_000
 _INTERVAL_S = 5.0
 
 
@@ -49,7 +49,7 @@ class Checkpoints:
         self._taken, self._in_flight = None, taken
         self._writing_seq = taken.position.seq
         loop = asyncio.get_running_loop()
-        self._writing = loop.run_in_executor(self._thread, self._index.write, taken)
+        self._writing = loop.run_in_executor(self._thread, self._write, taken)
         self._writing.add_done_callback(self._written)
 
     def write_if_idle(self) -> None:
@@ -117,6 +117,14 @@ class Checkpoints:
         self._taken.forget_before_us, self._forget_before_us = self._forget_before_us, 0
         self._replace_all = False
         self._last = time.monotonic()
+
+    def _write(self, changes: Changes) -> None:
+        """Write changes, in the thread."""
+        last_seen, duplicates = self._state.last_seen, self._state.duplicates
+        last_seen.filter(changes.last_seen)
+        duplicates.filter(changes.duplicates)
+        duplicates.forget(changes.forget_before_us, changes.position.at_us)
+        self._index.write(changes)
 
     def _written(self, done: asyncio.Future[None]) -> None:
         self._writing = None

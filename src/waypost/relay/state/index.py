@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +25,6 @@ from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.duplicates import Duplicate
 from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, DeadLetterCause, Message
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.results import PublishResult
 
 log = logging.getLogger("waypost.relay")
 
@@ -155,7 +155,11 @@ class Index:
         ).fetchone()
         return row[0] if row else None
 
-    def all_last_seen(self) -> Iterator[tuple[tuple[str, str], int]]:
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield every last-seen pair."""
+        yield from self._reader.execute("select sender, recipient from last_seen")
+
+    def newest_last_seen(self) -> Iterator[tuple[tuple[str, str], int]]:
         """Yield every pair and its time (ms), the latest first."""
         for sender, recipient, at_ms in self._reader.execute(
             "select sender, recipient, at_ms from last_seen order by at_ms desc"
@@ -169,7 +173,12 @@ class Index:
         ).fetchone()
         return _duplicate(*row) if row is not None else None
 
-    def all_duplicates(self) -> Iterator[tuple[str, Duplicate]]:
+    def duplicate_keys(self) -> Iterator[str]:
+        """Yield the key of every id chosen by its sender."""
+        for (key,) in self._reader.execute("select id from duplicates"):
+            yield key
+
+    def newest_duplicates(self) -> Iterator[tuple[str, Duplicate]]:
         """Yield every id chosen by its sender with its first result, the latest first."""
         for message_id, at_us, result in self._reader.execute(
             "select id, at_us, result from duplicates order by at_us desc"
@@ -202,14 +211,11 @@ class Index:
             self._delete("messages", "ordering", changes.gone)
             self._put("messages", changes.messages)
             seen = changes.last_seen.items()
-            self._put("last_seen", [(*pair, at_ms) for pair, at_ms in seen])
+            self._put("last_seen", ((*pair, at_ms) for pair, at_ms in seen))
             self._pairs_most += len(seen)
             self._forget_surplus_pairs()
             firsts = changes.duplicates.items()
-            self._put(
-                "duplicates",
-                [(key, one.at_us, msgspec.json.encode(one.result).decode()) for key, one in firsts],
-            )
+            self._put("duplicates", ((key, one.at_us, one.text) for key, one in firsts))
             if changes.forget_before_us:
                 run("delete from duplicates where at_us < ?", (changes.forget_before_us,))
             at = changes.position
@@ -234,14 +240,15 @@ class Index:
     def _count_pairs(self) -> int:
         return int(self._connection.execute("select count(*) from last_seen").fetchone()[0])
 
-    def _put(self, table: str, rows: Sequence[tuple[str | int | None, ...]]) -> None:
+    def _put(self, table: str, rows: Iterable[tuple[str | int | None, ...]]) -> None:
         """Insert or replace rows, many per statement.
 
         Each statement releases the GIL once; with one statement per row, this thread and the event
-        loop would contend for it all the time.
+        loop would contend for it all the time. `rows` may be a generator: then no long work holds
+        the GIL between two statements.
         """
-        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
-            some = rows[start : start + _ROWS_PER_STATEMENT]
+        left = iter(rows)
+        while some := list(islice(left, _ROWS_PER_STATEMENT)):
             marks = ",".join([f"({','.join('?' * len(some[0]))})"] * len(some))
             values = [value for row in some for value in row]
             self._connection.execute(f"insert or replace into {table} values {marks}", values)
@@ -344,8 +351,11 @@ def from_row(row: tuple[object, ...]) -> Message:
     return Message(location=location, state=state, cause=cause, **fields)
 
 
-def _duplicate(at_us: int, result: str) -> Duplicate:
-    return Duplicate(at_us, msgspec.json.decode(result, type=PublishResult))
+def _duplicate(at_us: int, text: str) -> Duplicate:
+    """Return a row of the table `duplicates`, or raise `msgspec.DecodeError`."""
+    found = Duplicate(at_us, text)
+    found.result()
+    return found
 
 
 def _read_only_uri(path: Path) -> str:

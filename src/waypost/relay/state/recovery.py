@@ -195,8 +195,8 @@ def _load(index: Index, segments: dict[int, Path]) -> tuple[RelayState, Position
 
 
 def _attach(index: Index, state: RelayState) -> None:
-    state.last_seen.attach(index.all_last_seen(), index.last_seen)
-    state.duplicates.attach(index.all_duplicates(), index.duplicate)
+    state.last_seen.attach(index.newest_last_seen(), index.pairs(), index.last_seen)
+    state.duplicates.attach(index.newest_duplicates(), index.duplicate_keys(), index.duplicate)
 
 
 def _covers(segments: dict[int, Path], known: Position) -> bool:

@@ -1,28 +1,72 @@
 """A large map on disk, with new and recently used entries in memory.
 
 Rule 1  `get` returns the newest value, in memory or on disk.
-Rule 2  Memory is bounded: unwritten entries by the next checkpoint, written ones by `clean_max`.
-Rule 3  As long as everything fits in memory, the disk is not read.
+Rule 2  Memory is bounded: unwritten entries by the next checkpoint, written ones, in two
+        generations, by `written_max` and one checkpoint.
+Rule 3  The disk is not read for a key that was never written: a filter knows most of them.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import islice
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+_BITS = 1 << 26  # 8 MiB, of which the system gives only what is used
+_KEYS_MAX = 4_000_000  # one in 17 of other keys is then taken for one of them
+
+
+class _Table:
+    def __init__(self) -> None:
+        self.bits = bytearray(_BITS >> 3)
+        self.left = _KEYS_MAX
+        self.closed_us = 0
+        """When it was full; all its keys were added before."""
+
+
+class KeyFilter:
+    """Keys that may have been added: one bit of a large table for each, at the place of its hash.
+
+    Hashes are different in every process: keys that collide cannot be chosen. One thread adds and
+    forgets, any may ask. Another table begins whenever the last one is full.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[_Table] = []
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Return False if `key` was certainly never added, or its table was forgotten."""
+        at = hash(key) % _BITS
+        return any(table.bits[at >> 3] >> (at & 7) & 1 for table in self._tables)
+
+    def add(self, key: Hashable) -> None:
+        """Add a key."""
+        if not self._tables or not self._tables[-1].left:
+            self._tables.append(_Table())
+        table, at = self._tables[-1], hash(key) % _BITS
+        table.bits[at >> 3] |= 1 << (at & 7)
+        table.left -= 1
+
+    def forget(self, before_us: int, now_us: int) -> None:
+        """Forget tables that were full before `before_us`; `now_us` is the time of this call."""
+        for table in self._tables:
+            if not table.left and not table.closed_us:
+                table.closed_us = now_us
+        self._tables = [one for one in self._tables if not 0 < one.closed_us < before_us]
+
 
 class WriteBehind(Generic[K, V]):
     """A write-behind cache of a table that `attach` names and checkpoints write."""
 
-    def __init__(self, clean_max: int) -> None:
-        self._lookup: Callable[[K], V | None] | None = None
-        self._clean_max = clean_max
+    def __init__(self, written_max: int) -> None:
+        self._generation_max = written_max // 2
         self._dirty: dict[K, V] = {}
         self._flushing: dict[K, V] = {}
-        self._clean: OrderedDict[K, V | None] = OrderedDict()
-        self._table: Callable[[K], V | None] | None = None
+        self._younger: dict[K, V | None] = {}
+        self._older: dict[K, V | None] = {}
+        self._on_disk = KeyFilter()
+        self._lookup: Callable[[K], V | None] = lambda key: None
 
     def get(self, key: K) -> V | None:
         """Return the value of `key`, or None."""
@@ -32,12 +76,13 @@ class WriteBehind(Generic[K, V]):
         value = self._flushing.get(key)
         if value is not None:
             return value
-        if self._lookup is None:
-            return self._clean.get(key)
-        if key in self._clean:
-            return self._clean[key]
-        value = self._lookup(key)
-        self._remember(key, value)
+        for written in (self._younger, self._older):
+            if key in written:
+                return written[key]
+        if key not in self._on_disk:
+            return None
+        value = self._younger[key] = self._lookup(key)
+        self._age()
         return value
 
     def put(self, key: K, value: V) -> None:
@@ -45,28 +90,41 @@ class WriteBehind(Generic[K, V]):
         self._dirty[key] = value
 
     def begin_flush(self) -> dict[K, V]:
-        """Return all unwritten entries; call `end_flush` once they are on disk."""
-        self._flushing = {**self._flushing, **self._dirty}
-        self._dirty = {}
+        """Return all unwritten entries; once they are on disk, call `end_flush`."""
+        if self._flushing:
+            self._dirty = {**self._flushing, **self._dirty}
+        self._flushing, self._dirty = self._dirty, {}
         return self._flushing
 
+    def filter(self, entries: Mapping[K, V]) -> None:
+        """Note that entries of `begin_flush` are about to be on disk.
+
+        The thread that writes them may do this.
+        """
+        for key in entries:
+            self._on_disk.add(key)
+
     def end_flush(self) -> None:
-        """Mark the entries of `begin_flush` as written."""
-        for key, value in self._flushing.items():
-            self._remember(key, value)
+        """Mark the entries of `begin_flush` as written; `filter` knows them."""
+        self._younger.update(self._flushing)
         self._flushing = {}
+        self._age()
 
-    def attach(self, rows: Iterable[tuple[K, V]], lookup: Callable[[K], V | None]) -> None:
-        """Use the table read by `lookup`, and cache as many of its `rows` as memory may hold."""
-        self._table = lookup
-        for key, value in rows:
-            if self._lookup is not None:
-                break
-            self._remember(key, value)
+    def forget(self, before_us: int, now_us: int) -> None:
+        """Note that the disk forgets entries put before `before_us`; as `filter`."""
+        self._on_disk.forget(before_us, now_us)
 
-    def _remember(self, key: K, value: V | None) -> None:
-        self._clean.pop(key, None)
-        if len(self._clean) >= self._clean_max:
-            self._clean.popitem(last=False)
-            self._lookup = self._table  # from now on, a missing entry may be on disk
-        self._clean[key] = value
+    def attach(
+        self, newest: Iterable[tuple[K, V]], keys: Iterable[K], lookup: Callable[[K], V | None]
+    ) -> None:
+        """Use a table: its `newest` entries, all its `keys`, and `lookup` of one."""
+        self._lookup = lookup
+        self._younger.update(islice(newest, self._generation_max))
+        for key in keys:
+            self._on_disk.add(key)
+        self._age()
+
+    def _age(self) -> None:
+        """Forget the older generation once the younger one is full."""
+        if len(self._younger) >= self._generation_max:
+            self._younger, self._older = {}, self._younger

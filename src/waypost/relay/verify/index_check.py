@@ -24,7 +24,6 @@ from waypost.relay.state.index import (
 )
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.results import PublishResult
 
 Rows = dict[Any, tuple[Any, ...]]
 
@@ -205,7 +204,7 @@ def _only_in_index(data: DataDir) -> Changes:
             if begins.may_be_after("last_seen", row)
         }
         kept.duplicates = {
-            key: Duplicate(row[0], msgspec.json.decode(row[1], type=PublishResult))
+            key: Duplicate(*row)
             for key, row in rows.duplicates.items()
             if begins.may_be_after("duplicates", row)
         }
@@ -230,10 +229,7 @@ def _rows_of_state(state: RelayState, position: Position) -> IndexRows:
         endpoints={one[0]: one[1:] for one in changes.endpoints if one[1] is not None},
         messages={row[0]: row for row in changes.messages},
         last_seen={pair: (at_ms,) for pair, at_ms in changes.last_seen.items()},
-        duplicates={
-            key: (first.at_us, msgspec.json.encode(first.result).decode())
-            for key, first in changes.duplicates.items()
-        },
+        duplicates={key: (first.at_us, first.text) for key, first in changes.duplicates.items()},
     )
 
 
