@@ -38,7 +38,12 @@ class KeyFilter:
     def __contains__(self, key: Hashable) -> bool:
         """Return False if `key` was certainly never added, or its table was forgotten."""
         at = hash(key) % _BITS
-        return any(table.bits[at >> 3] >> (at & 7) & 1 for table in self._tables)
+        for table in self._tables:
+            if table.bits[at >> 3] >> (at & 7) & 1:
+                break
+        else:
+            return False
+        return True
 
     def add(self, key: Hashable) -> None:
         """Add a key."""
@@ -65,6 +70,7 @@ class WriteBehind(Generic[K, V]):
         self._flushing: dict[K, V] = {}
         self._younger: dict[K, V | None] = {}
         self._older: dict[K, V | None] = {}
+        self._all_in_memory = True
         self._on_disk = KeyFilter()
         self._lookup: Callable[[K], V | None] = lambda key: None
 
@@ -73,13 +79,13 @@ class WriteBehind(Generic[K, V]):
         value = self._dirty.get(key)  # None is never put
         if value is not None:
             return value
-        value = self._flushing.get(key)
-        if value is not None:
+        if self._flushing and (value := self._flushing.get(key)) is not None:
             return value
-        for written in (self._younger, self._older):
-            if key in written:
-                return written[key]
-        if key not in self._on_disk:
+        if key in self._younger:
+            return self._younger[key]
+        if self._older and key in self._older:
+            return self._older[key]
+        if self._all_in_memory or key not in self._on_disk:
             return None
         value = self._younger[key] = self._lookup(key)
         self._age()
@@ -120,11 +126,14 @@ class WriteBehind(Generic[K, V]):
         """Use a table: its `newest` entries, all its `keys`, and `lookup` of one."""
         self._lookup = lookup
         self._younger.update(islice(newest, self._generation_max))
-        for key in keys:
+        for count, key in enumerate(keys, 1):
             self._on_disk.add(key)
+            self._all_in_memory = count <= self._generation_max
         self._age()
 
     def _age(self) -> None:
         """Forget the older generation once the younger one is full."""
         if len(self._younger) >= self._generation_max:
+            if self._older:
+                self._all_in_memory = False
             self._younger, self._older = {}, self._younger
