@@ -35,8 +35,8 @@ FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _RETRY_S = 0.1
 _INLINE_SYNC_MAX_BYTES = 256 * 1024
-_QUICK_SYNC_MAX_S = 0.002
-_SYNCS_IN_THREAD = 1_000
+_QUICK_SYNC_MAX_S = 0.005
+_SYNCS_IN_THREAD = 200
 """As many syncs are done by the thread after one that held up the event loop."""
 
 _BALLAST_MIN_BYTES = 64 * 1024
