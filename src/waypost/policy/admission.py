@@ -255,12 +255,12 @@ def _fits_quota(
             _reject(verdict, Reason.BACKPRESSURE, full)
             return False
         verdict.evict_bytes = mailbox.bytes + size - qos.inbox_max_bytes
-    verdict.quota_count, verdict.quota_bytes = mailbox.held_by(arrival.sender)
-    limits = qos.limits(arrival.tier)
-    if not within_quota(verdict.quota_count, verdict.quota_bytes, size, limits):
+    count, held_bytes = mailbox.held_by(arrival.sender)
+    verdict.quota_count, verdict.quota_bytes = count, held_bytes
+    if not within_quota(count, held_bytes, size, qos.limits(arrival.tier)):
         _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)
         return False
-    if arrival.tier == UNKNOWN and not _fits_share(arrival, mailbox, qos):
+    if qos.strangers and arrival.tier == UNKNOWN and not _fits_share(arrival, mailbox, qos):
         _reject(verdict, Reason.QUOTA_EXCEEDED, QUOTA_EXCEEDED_TEXT)
         return False
     return True

@@ -33,8 +33,9 @@ class Occupancy:
         if tier == UNKNOWN:
             self.strangers_depth += 1
             self.strangers_bytes += size_bytes
-        count, held = self.by_sender.get(sender, _NOTHING)
-        self.by_sender[sender] = (count + 1, held + size_bytes)
+        by_sender = self.by_sender
+        count, held = by_sender.get(sender, _NOTHING)
+        by_sender[sender] = (count + 1, held + size_bytes)
 
     def remove(self, sender: str, size_bytes: int, tier: int = ACTIVE) -> None:
         """Stop counting a message of `sender`; the arguments are those of `add`."""

@@ -174,7 +174,7 @@ class Runtime:
 
     def is_consumed(self, subject: str) -> bool:
         """Return whether a handler is subscribed to `subject` or an agent connected."""
-        return bool(self.subscriptions.handlers(subject)) or self.consumers.is_attached(subject)
+        return self.consumers.is_attached(subject) or bool(self.subscriptions.handlers(subject))
 
     def return_probes(self) -> None:
         """Return pending probes without a consumer, unless nothing can be recorded any more."""

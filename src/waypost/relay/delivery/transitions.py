@@ -35,11 +35,11 @@ class Transitions:
 
     def store(self, mailbox: Mailbox, event: events.Accepted, content: bytes) -> None:
         """Put an admitted message into its mailbox."""
-        was_dead = event.chosen_id and event.id in mailbox.dead
-        message = self._ledger.record_arrival(event, content)
+        was_dead, ledger = event.chosen_id and event.id in mailbox.dead, self._ledger
+        message = ledger.record_arrival(event, content)
         self._payloads.cache(message, event, content)
         self._mirror.on_stored(mailbox, message, was_dead=was_dead)
-        self._ledger.wake(mailbox.subject)
+        ledger.wake(mailbox.subject)
         if event.probe:
             self._breaker_feedback.on_stored(event)
 

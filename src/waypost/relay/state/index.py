@@ -339,7 +339,7 @@ def to_row(m: Message) -> tuple[str | int, ...]:
         m.reason,
         m.failed_at_us,
         m.tier,
-        m.cause.value,
+        m.cause,
     )
 
 

@@ -30,12 +30,15 @@ class OneTime:
 
     def __enter__(self) -> int:
         self._depth += 1
-        return self._ledger.now_us() if self._depth > 1 else self._ledger.hold_time()
+        ledger = self._ledger
+        if self._depth == 1:
+            ledger.held_us = ledger.now_us()
+        return ledger.held_us
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if not self._depth:
-            self._ledger.resume_time()
+            self._ledger.held_us = 0
 
 
 class Ledger:
@@ -47,7 +50,8 @@ class Ledger:
         self._clock = clock
         self._last_us = state.at_us
         self._ahead_us = 0
-        self._held_us = 0
+        self.held_us = 0
+        """The time within `one_time`, else 0."""
         self.one_time = OneTime(self)
         self._woken: dict[str, None] = {}
         self.listeners = journal.listeners
@@ -59,23 +63,14 @@ class Ledger:
         Standing still until the clock has caught up would be worse: no lease and no wait would
         end, and a sender at its rate limit would stay there. Within `one_time` it stands still.
         """
-        if self._held_us:
-            return self._held_us
+        if self.held_us:
+            return self.held_us
         now_us = self._clock() + self._ahead_us
         if now_us >= self._last_us:
             self._last_us = now_us
             return now_us
         self._ahead_us += self._last_us - now_us
         return self._last_us
-
-    def hold_time(self) -> int:
-        """Let the time stand still; return it."""
-        self._held_us = now_us = self.now_us()
-        return now_us
-
-    def resume_time(self) -> None:
-        """Let the time run again."""
-        self._held_us = 0
 
     def record(self, event: AnyEvent) -> Message | None:
         """Journal a decision and apply it; return the message it put into a mailbox, if any."""
