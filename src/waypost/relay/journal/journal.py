@@ -152,8 +152,7 @@ class Journal:
         if body is not None and isinstance(event, Accepted | Rejected):
             event.body = self._append_body(batch, body)
         self._seq = event.seq = self._seq + 1
-        if event.at_us < self._last_at_us:
-            event.at_us = self._last_at_us
+        event.at_us = max(event.at_us, self._last_at_us)
         self._last_at_us = event.at_us
         lines = batch.lines
         begin = len(lines)

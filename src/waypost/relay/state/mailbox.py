@@ -142,8 +142,7 @@ class Mailbox:
         if message.state is LEASED:
             self.leased_count += 1
         self.queue.append(message)
-        if message.ttl < self.earliest_ttl:
-            self.earliest_ttl = message.ttl
+        self.earliest_ttl = min(self.earliest_ttl, message.ttl)
         self.occupancy.add(message.sender, message.size, message.tier)
 
     def requeue(self, message: Message) -> None:
