@@ -56,6 +56,7 @@ MEANINGS = {
     "patternSenders": "senders that may publish to patterns; `authenticated` are all but"
     " `_anonymous`; a served relay has `authenticated`",
     "maxFanout": "most endpoints that one publish may match, 0: no limit; a served relay has 100",
+    "maxWorkers": "most connections that may share one mailbox; those that exist stay",
     "watchFiles": "watch `config.json`, `access-rules.json` and drop-ins for changes; read at the"
     " start",
     "relayMessages": "messages and bytes of the relay itself (confirmations, notices) in one"

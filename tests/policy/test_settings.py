@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waypost.policy.backpressure import BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
+from waypost.policy.bounds import (
+    ancestor_chain_max,
+    connections_max,
+    endpoints_max,
+    payload_max_bytes,
+)
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.names import NamesConfig
@@ -38,6 +43,7 @@ ANY_SETTINGS = st.builds(
     lease_timeout_ms=POSITIVE,
     pattern_senders=st.sampled_from(["all", "authenticated", "none"]),
     max_fanout=st.integers(0, endpoints_max),
+    max_workers=st.integers(1, connections_max),
     watch_files=st.booleans(),
     rate_limit=st.builds(
         RateLimitConfig,

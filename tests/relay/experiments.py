@@ -32,6 +32,7 @@ from waypost import (
     Settings,
     TierLimits,
 )
+from waypost.relay.errors import PoolFull
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40
@@ -278,6 +279,19 @@ def keeping(**fields: Any) -> Settings:
 SMALL_INBOX = qos(inbox_max_bytes=4200)
 FIVE_OR_SO = BackpressureConfig(max_mailbox_size=5)
 
+
+async def workers_of_a_pool(bench: Bench) -> int:
+    """Return how many of three consumers may share a mailbox."""
+    attached = 0
+    for _ in range(3):
+        try:
+            bench.relay.attach("agent.a", lambda: None, shared=True)
+        except PoolFull:
+            continue
+        attached += 1
+    return attached
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "signals.window_secs": Experiment(signals_admitted, [(1, 300), (10, 100)]),
     "signals.max_per_window": Experiment(signals_admitted, [(200, 100), (7, 7)]),
@@ -294,6 +308,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         senders_of_patterns, [("all", 2), ("authenticated", 1), ("none", 0)]
     ),
     "max_fanout": Experiment(senders_of_patterns, [(0, 2), (1, 0)]),
+    "max_workers": Experiment(workers_of_a_pool, [(64, 3), (2, 2)]),
     "watch_files": Experiment(is_watching, [(True, True), (False, False)]),
     "rate_limit.enabled": Experiment(
         accepted_of_five,

@@ -43,7 +43,8 @@ turn_max_deliveries: Final = 1024
 """Deliveries of one `publish_many` before other tasks get their turn."""
 
 turn_max_messages: Final = 128
-"""Messages of one batch that are checked and encoded before other tasks get their turn."""
+"""Messages of one batch that are checked and encoded, or delivered to the workers of one pool,
+before other tasks get their turn."""
 
 turn_max_mailboxes: Final = 50
 """Mailbox directories that are searched before other tasks get their turn."""
@@ -129,6 +130,13 @@ unanswered_max_operations: Final = 1024
 
 unconfirmed_max_bytes: Final = 4 * 1024 * 1024
 """Bytes of unconfirmed messages that an agent may have in flight, or else one message."""
+
+answers_ahead_max_messages: Final = 256
+"""Messages in flight at one worker of a pool up to which answers to its own are delivered to it
+ahead of others; beyond, to any worker."""
+
+sent_per_worker_in_memory_max: Final = 4096
+"""Messages that one worker of a pool has sent, and whose answers and confirmations it gets."""
 
 rejected_pause_max_ms: Final = 1000
 """The longest pause before the next frame or answer of a sender whose messages are rejected."""

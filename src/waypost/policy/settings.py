@@ -15,7 +15,12 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 
 from waypost.policy.backpressure import DEFAULT_BP_CONFIG, BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
+from waypost.policy.bounds import (
+    ancestor_chain_max,
+    connections_max,
+    endpoints_max,
+    payload_max_bytes,
+)
 from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
@@ -75,6 +80,7 @@ class Settings(
     lease_timeout_ms: PositiveInt = 30_000
     pattern_senders: Literal["all", "authenticated", "none"] = "all"
     max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0
+    max_workers: Annotated[int, msgspec.Meta(ge=1, le=connections_max)] = 64
     watch_files: bool = True
     rate_limit: RateLimitConfig = DEFAULT_RATE_LIMIT_CONFIG
     circuit_breaker: CircuitBreakerConfig = DEFAULT_CB_CONFIG

@@ -9,6 +9,7 @@ WaypostError
     ├── UnknownEndpoint     the endpoint is not registered
     ├── MailboxUnavailable  the directory of a new mailbox cannot be created
     ├── MailboxTaken        another consumer is attached to the mailbox
+    ├── PoolFull            as many consumers share the mailbox as may
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
     └── RequestTimedOut     no reply within the timeout (also a TimeoutError)
@@ -60,10 +61,22 @@ class MailboxUnavailable(RelayError):
 
 
 class MailboxTaken(RelayError):
-    """Another consumer is attached to the mailbox; only one may be at a time."""
+    """Another consumer is attached to the mailbox, and not all of them share it."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"mailbox {subject} already has an attached consumer")
+        super().__init__(
+            f"mailbox {subject} already has an attached consumer: only one may be attached, or"
+            " several that share it"
+        )
+
+
+class PoolFull(RelayError):
+    """As many consumers share the mailbox as the settings allow."""
+
+    def __init__(self, subject: str, limit: int) -> None:
+        super().__init__(
+            f"{subject} is shared by {limit:,} connections already: use fewer, or raise maxWorkers"
+        )
 
 
 class RulesFileBroken(RelayError):

@@ -261,12 +261,15 @@ class Relay:
 
     # For servers
 
-    def attach(self, subject: str, on_arrival: Callable[[], None]) -> Consumer:
+    def attach(
+        self, subject: str, on_arrival: Callable[[], None], *, shared: bool = False
+    ) -> Consumer:
         """Attach a consumer to a mailbox; what it takes has no deadline until it detaches.
 
-        `on_arrival` is called when there may be messages to `take`.
+        `on_arrival` is called when there may be messages to `take`. Several may be attached if all
+        of them share the mailbox.
         """
-        return self._runtime.consumers.attach(subject, on_arrival)
+        return self._runtime.consumers.attach(subject, on_arrival, shared=shared)
 
     async def publish_draft(self, draft: Draft) -> PublishResult:
         """Publish as `publish` does."""

@@ -142,7 +142,8 @@ class Runtime:
             self.transitions,
             self.payloads,
             self.acked,
-            self.return_probes,
+            settings=get,
+            on_left=self.return_probes,
         )
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads

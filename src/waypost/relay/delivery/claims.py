@@ -2,7 +2,8 @@
 
 Leases, attached consumers and handlers all take messages this way; `via` records which.
 
-Rule 1  Messages are claimed in the order of the mailbox, once they are durable.
+Rule 1  Messages are claimed in the order of the mailbox, once they are durable. Only an answer is
+        claimed ahead, for the worker of a pool that asked.
 Rule 2  Expired messages found on the way are expired, not claimed.
 Rule 3  A returned message keeps its id and its queue position.
 Rule 4  While the deliveries of a mailbox pause, only handlers claim its messages.
@@ -16,7 +17,7 @@ from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import LEASED, NO_LIMIT, Mailbox, Message
+from waypost.relay.state.mailbox import LEASED, NO_LIMIT, PENDING, Mailbox, Message
 
 _RETRY_S = 1.0
 
@@ -64,6 +65,15 @@ class Claims:
             self._transitions.expire(message)
         self._transitions.lease(mailbox, taken, via, now_us + lease_us if lease_us else 0)
         return taken
+
+    def claim_ahead(self, mailbox: Mailbox, message: Message, via: str) -> bool:
+        """Lease one durable message ahead of others; return False if it cannot be leased now."""
+        now_us = self._ledger.now_us()
+        is_due = message.not_before_us <= now_us and message.ttl >= now_us // 1000
+        if message.state is not PENDING or not is_due or self.returns.is_paused(mailbox.subject):
+            return False
+        self._transitions.lease(mailbox, [message], via, 0)
+        return True
 
     def ack(self, subject: str, ids: str | Iterable[str], via: str = "lease") -> list[Message]:
         """Acknowledge messages, leased or not; return those that were still in the mailbox."""

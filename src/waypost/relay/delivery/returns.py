@@ -4,7 +4,8 @@ Rule 1  A nack or a timeout is a failed delivery. The policy decides when the me
         again, and whether.
 Rule 2  When a consumer disconnects, only the delivery of its oldest message in flight has failed:
         probably the agent was working on it. Its delay pauses the whole mailbox, so that the order
-        holds. The others were fetched ahead, and are released.
+        holds; in a pool, where no order holds, it is the message's own. The others were fetched
+        ahead, and are released.
 Rule 3  A release is without a verdict and does not count. A mailbox with many releases pauses.
 Rule 4  While a mailbox pauses, neither leases nor consumers get its messages. An acknowledgement
         ends the pause.
@@ -72,10 +73,18 @@ class Returns:
         if message is not None:
             self._notify_at(message.endpoint, not_before_us)
 
-    def disconnect(self, in_flight: Sequence[Message], reason: str, via: str) -> None:
-        """Return the messages of a consumer that has disconnected, given in order."""
+    def disconnect(
+        self, in_flight: Sequence[Message], reason: str, via: str, *, in_order: bool
+    ) -> None:
+        """Return the messages of a consumer that has disconnected, given in order.
+
+        With `in_order`, no message is delivered before the oldest one is due again.
+        """
         self.release(reversed(in_flight[1:]), reason)
         oldest = in_flight[0]
+        if not in_order:
+            self.fail(oldest, reason, via)
+            return
         verdict = decide_redelivery(oldest.id, oldest.attempt, self._settings().redelivery)
         if verdict.reason is not None:
             self._transitions.fail(oldest, verdict.reason, via=via)
