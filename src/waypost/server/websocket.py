@@ -21,7 +21,7 @@ from waypost.policy.bounds import (
     unanswered_max_operations,
 )
 from waypost.policy.errors import WaypostError
-from waypost.relay.errors import MailboxTaken, MailboxUnavailable, RelayStopped
+from waypost.relay.errors import MailboxTaken, MailboxUnavailable, PoolFull, RelayStopped
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
@@ -149,8 +149,10 @@ class Connection:
             limits=DeliveryLimits(
                 options.batch,
                 options.unconfirmed_max,
-                self._context.relay.settings.max_payload_bytes,
+                prefetch=min(auth.prefetch, options.unconfirmed_max),
+                answer_max_bytes=self._context.relay.settings.max_payload_bytes,
             ),
+            shared=auth.shared,
             show_pressure=options.show_pressure,
             address=_address(self._websocket),
             on_dismissed=self._dismiss,
@@ -327,6 +329,7 @@ CLOSE_CODES: dict[type[Exception], int] = {
     TimeoutError: frames.CLOSE_TOO_SLOW,
     AlreadyConnected: frames.CLOSE_ALREADY_CONNECTED,
     MailboxTaken: frames.CLOSE_ALREADY_CONNECTED,
+    PoolFull: CLOSE_TRY_LATER,
     MailboxUnavailable: CLOSE_TRY_LATER,
     TooManyConnections: CLOSE_TRY_LATER,
     TooManyIdentities: CLOSE_TRY_LATER,

@@ -151,14 +151,18 @@ class Error(FrameOperation, tag="error", kw_only=True):
 class Auth(AgentOperation, tag="auth", kw_only=True):
     """The proof of identity; `signature` is over `handshake.proof_text`.
 
-    With `receive: pull` the relay delivers only on `fetch`. `sealing_key` with
-    `sealing_signature` (over `handshake.sealing_key_text`) lets other agents encrypt to this one.
+    With `receive: pull` the relay delivers only on `fetch`. With `shared`, other connections of the
+    subject share the mailbox, and messages are pushed while fewer than `prefetch` are unacked.
+    `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) lets other agents
+    encrypt to this one.
     """
 
     subject: str
     public_key: str
     signature: str
     receive: Literal["push", "pull"] = "push"
+    shared: bool = False
+    prefetch: Annotated[int, msgspec.Meta(ge=1, le=number_max)] = 1
     sealing_key: str | None = None
     sealing_signature: str | None = None
 
@@ -211,7 +215,8 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
 
     The relay waits up to `wait` seconds for the first. With `tiers`, messages carry the tier of
     their sender. With `release`, those that are unacknowledged when the connection ends are
-    released: for readers that show messages, and leave it to others to process them.
+    released: for readers that show messages, and leave it to others to process them. With
+    `answers`, only those to the messages that were sent on this connection, which is shared.
     """
 
     ref: Ref
@@ -220,6 +225,7 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
     wait: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
     tiers: bool = False
     release: bool = False
+    answers: bool = False
 
 
 class SendSignal(AgentOperation, tag="signal", kw_only=True):

@@ -9,6 +9,9 @@ Rule 4  An agent that pulls gets messages only in response to `fetch`.
 Rule 5  A message that the agent's encoding cannot represent becomes a dead letter: it must not
         block the queue.
 Rule 6  A message `was_stored` if it arrived before `live`, or before an agent that pulls connected.
+Rule 7  A worker of a pool gets messages while fewer than `prefetch` are unacknowledged, stored and
+        new ones alike, and answers to its own messages beyond that. Messages that arrived before
+        the first worker of the pool was connected `was_stored`.
 """
 
 import asyncio
@@ -29,11 +32,13 @@ from waypost.wire.frames import Codec, FrameOperation
 class DeliveryLimits(msgspec.Struct, frozen=True):
     """The batch size of stored messages, and the limit of unacknowledged ones.
 
-    The response to a `fetch` has about `answer_max_bytes`, or else one message.
+    `prefetch` is the latter for a worker of a pool, apart from answers to its own messages. The
+    response to a `fetch` has about `answer_max_bytes`, or else one message.
     """
 
     batch: int
     unconfirmed_max: int
+    prefetch: int = 1
     answer_max_bytes: int = unconfirmed_max_bytes
 
 
@@ -56,8 +61,9 @@ class Deliveries:
         self._limits = limits
         self._pull = pull
         self._tier_of = tier_of
-        self._flushing = not pull
-        self._live_from = consumer.attached_seq if pull else 0
+        has_batches = not pull and not consumer.is_shared
+        self._flushing = has_batches
+        self._live_from = 0 if has_batches else consumer.attached_seq
         self._stored_until = consumer.newest_order()
         self._bytes_in_flight = 0
         self._sizes: dict[str, int] = {}
@@ -75,6 +81,9 @@ class Deliveries:
             self._try_fetch()
             return
         consumer = self._consumer
+        if consumer.is_shared:
+            self._fill_share()
+            return
         if self._flushing:
             if self._is_blocked(1) or consumer.is_paused():
                 return  # a batch is not acknowledged yet, or none may be delivered yet
@@ -87,6 +96,19 @@ class Deliveries:
             self._outbox.put(frames.Live())
         while not self._is_blocked(self._limits.unconfirmed_max):
             room = self._limits.unconfirmed_max - len(consumer.in_flight)
+            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            if not self._deliver(consumer.take(room, None, enough)):
+                return
+
+    def _fill_share(self) -> None:
+        """Deliver answers to the agent's own messages, and others up to `prefetch`."""
+        consumer, limits = self._consumer, self._limits
+        while consumer.has_answers and not self._is_blocked(limits.unconfirmed_max):
+            room = limits.unconfirmed_max
+            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            self._deliver(consumer.take_answers(room, None, enough))
+        while not self._is_blocked(limits.prefetch):
+            room = limits.prefetch - len(consumer.in_flight)
             enough = unconfirmed_max_bytes - self._bytes_in_flight
             if not self._deliver(consumer.take(room, None, enough)):
                 return
@@ -176,7 +198,8 @@ class Deliveries:
             enough = min(
                 unconfirmed_max_bytes - self._bytes_in_flight, self._limits.answer_max_bytes
             )
-            deliveries = self._consumer.take(room, request.max_size_bytes, enough)
+            take = self._consumer.take_answers if request.answers else self._consumer.take
+            deliveries = take(room, request.max_size_bytes, enough)
         if not deliveries and request.wait:
             return
         timer.cancel()

@@ -1,7 +1,7 @@
 """Errors of connections.
 
 WaypostError
-├── AlreadyConnected      the subject has a live connection, which stays
+├── AlreadyConnected      the subject has a live connection, which stays and is not shared
 ├── TooManyConnections    the relay is at its limit
 ├── SignalDropped         a signal over a rate, or to too many endpoints
 └── BrokenFrame           a malformed frame, or one that is not allowed at this point
@@ -14,10 +14,17 @@ _TEXT_MAX_CHARS = 300
 
 
 class AlreadyConnected(WaypostError):
-    """The subject has a live connection."""
+    """The subject has a live connection, and not both it and the new one are shared."""
 
-    def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject} is already connected; a subject has at most one connection")
+    def __init__(self, subject: str, *, shared: bool = False) -> None:
+        """Take `shared`: whether the live connection is."""
+        only = (
+            "and shared by its workers: connect with shared=True to join them"
+            if shared
+            else "and not shared: a subject has one connection, or connect all of them with"
+            " shared=True"
+        )
+        super().__init__(f"{subject} is already connected, {only}")
 
 
 class TooManyConnections(WaypostError):

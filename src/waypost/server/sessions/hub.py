@@ -25,15 +25,17 @@ READ_GAP_MAX_US = 60 * 1_000_000
 class AgentSession(Protocol):
     """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
-    `address` is the peer's. `unconfirmed` counts messages sent and not acknowledged, `unsent` the
-    operations in its outbox. `was_stored` tells whether the message at a queue position waited for
-    the agent.
+    `address` is the peer's. With `shared`, there may be others of its subject. `unconfirmed` counts
+    messages sent and not acknowledged, `unsent` the operations in its outbox. `was_stored` tells
+    whether the message at a queue position waited for the agent.
     """
 
     @property
     def subject(self) -> str: ...
     @property
     def receive(self) -> str: ...
+    @property
+    def shared(self) -> bool: ...
     @property
     def since_us(self) -> int: ...
     @property
@@ -43,6 +45,7 @@ class AgentSession(Protocol):
     @property
     def unsent(self) -> int: ...
     def was_stored(self, order: int) -> bool: ...
+    def has_sent(self, message_id: str) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
     def send_receipts(self, receipts: Sequence[DeliveryConfirm]) -> bool: ...
@@ -78,13 +81,17 @@ class Readers:
 
 
 class Hub:
-    """The agents connected to one relay. `stopping` is true once it disconnects all of them."""
+    """The agents connected to one relay. `stopping` is true once it disconnects all of them.
+
+    A subject has one session, or several that share its mailbox.
+    """
 
     def __init__(self, relay: Relay, mailboxes: MailboxFactory) -> None:
         self._relay = relay
         self._mailboxes = mailboxes
-        self._sessions: dict[str, AgentSession] = {}
-        self.receipts = Receipts(relay, self._sessions.__contains__)
+        self._sessions: dict[AgentSession, None] = {}
+        self._by_subject: dict[str, list[AgentSession]] = {}
+        self.receipts = Receipts(relay, self._by_subject.__contains__)
         self._readers = Readers()
         self._emptied = asyncio.Event()
         self._signals = AgentSignals(relay)
@@ -102,17 +109,17 @@ class Hub:
         return self._signals.counts
 
     def receives_pushes(self, subject: str) -> bool:
-        """Return whether the agent of `subject` is connected and gets its messages pushed."""
-        session = self._sessions.get(subject)
-        return session is not None and session.receive == "push"
+        """Return whether the agent of `subject` is connected and gets all its messages pushed."""
+        sessions = self._by_subject.get(subject, ())
+        return any(one.receive == "push" and not one.shared for one in sessions)
 
     def is_connected(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected."""
-        return subject in self._sessions
+        return subject in self._by_subject
 
     def connected(self) -> Sequence[AgentSession]:
         """Return the sessions, in the order in which they were added."""
-        return list(self._sessions.values())
+        return list(self._sessions)
 
     @contextmanager
     def handshake(self) -> Iterator[None]:
@@ -127,20 +134,27 @@ class Hub:
 
     def add(self, session: AgentSession) -> None:
         """Add a session. Raises `AlreadyConnected` or `TooManyConnections`."""
-        if session.subject in self._sessions:
-            raise AlreadyConnected(session.subject)
+        others = self._by_subject.get(session.subject)
+        if others and not (session.shared and others[0].shared):
+            raise AlreadyConnected(session.subject, shared=others[0].shared)
         bound = min(connections_max, self.sessions_max)
         if len(self._sessions) >= bound:
             raise TooManyConnections(bound)
         self._mailboxes.open_for(session.subject)
-        self._sessions[session.subject] = session
+        self._sessions[session] = None
+        self._by_subject.setdefault(session.subject, []).append(session)
 
     def remove(self, session: AgentSession) -> None:
         """Remove a session; no other of the same subject is affected."""
-        if self._sessions.get(session.subject) is session:
-            del self._sessions[session.subject]
-            if not self._sessions:
-                self._emptied.set()
+        if session not in self._sessions:
+            return
+        del self._sessions[session]
+        others = self._by_subject[session.subject]
+        others.remove(session)
+        if not others:
+            del self._by_subject[session.subject]
+        if not self._sessions:
+            self._emptied.set()
 
     async def wait_until_empty(self) -> None:
         """Wait until all agents have disconnected."""
@@ -156,11 +170,10 @@ class Hub:
     def signal(self, sender: str, subject: str, signal: Signal) -> None:
         """Send a signal to those agents of a subject or pattern that are connected.
 
-        Raises as `AgentSignals.admit`.
+        All workers of a pool get it. Raises as `AgentSignals.admit`.
         """
         for recipient in self._signals.admit(sender, subject, signal):
-            session = self._sessions.get(recipient)
-            if session is not None:
+            for session in self._by_subject.get(recipient, ()):
                 session.send_lossy(Signalled(subject=recipient, signal=signal, sender=sender))
 
     def note_read(self, subject: str, wait_s: float = 0.0) -> None:
@@ -170,7 +183,7 @@ class Hub:
 
     def confirm(self, recipient: str, acked: Iterable[tuple[str, str, int]]) -> None:
         """Create receipts for messages acknowledged over HTTP: id, sender and queue position."""
-        session = self._sessions.get(recipient)
+        session = next(iter(self._by_subject.get(recipient, ())), None)
 
         def was_stored(order: int) -> bool:
             if session is not None:
@@ -188,24 +201,32 @@ class Hub:
     def send_receipts(self, receipts: LiveReceipts) -> None:
         """Send durable receipts; store those of senders that have disconnected meanwhile, or that
         acknowledge none."""
-        by_sender: dict[str, list[DeliveryConfirm]] = {}
+        by_sender: dict[tuple[str, AgentSession | None], list[DeliveryConfirm]] = {}
         for sender, operation in receipts:
-            by_sender.setdefault(sender, []).append(operation)
-        for sender, operations in by_sender.items():
-            session = self._sessions.get(sender)
+            session = self._sender_of(sender, operation.message_id)
+            by_sender.setdefault((sender, session), []).append(operation)
+        for (sender, session), operations in by_sender.items():
             if session is None or not session.send_receipts(operations):
                 self.receipts.store(sender, operations)
 
+    def _sender_of(self, subject: str, message_id: str) -> AgentSession | None:
+        """Return the session that sent a message; if it is not known, the first of its subject."""
+        sessions = self._by_subject.get(subject)
+        if sessions is None:
+            return None
+        if len(sessions) == 1:
+            return sessions[0]
+        return next((one for one in sessions if one.has_sent(message_id)), sessions[0])
+
     def disconnect(self, subject: str, code: int, reason: str) -> None:
         """Disconnect the agent of `subject`, if it is connected."""
-        session = self._sessions.get(subject)
-        if session is not None:
+        for session in list(self._by_subject.get(subject, ())):
             session.disconnect(reason, code)
 
     def disconnect_all(self, reason: str) -> None:
         """Disconnect all agents, because the relay stops."""
         self.stopping = True
-        for session in list(self._sessions.values()):
+        for session in list(self._sessions):
             session.disconnect(reason)
 
     def _send_once_durable(self, receipts: LiveReceipts, durable: "asyncio.Future[None]") -> None:

@@ -13,7 +13,7 @@ from waypost.policy.budgets import without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
-from waypost.relay.relay import Draft, Relay
+from waypost.relay.relay import Consumer, Draft, Relay
 from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
 from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
@@ -52,6 +52,7 @@ class Session:
         receive: str,
         codec: Codec,
         limits: DeliveryLimits,
+        shared: bool = False,
         show_pressure: bool = False,
         address: str = "",
         on_dismissed: Callable[[int, str], None] = lambda code, reason: None,
@@ -59,6 +60,7 @@ class Session:
         self.subject = subject
         self.address = address
         self.receive = receive
+        self.shared = shared
         self.since_us = relay.now_us()
         self.outbox = Outbox(self._on_overflow)
         self.rejected_in_a_row = 0
@@ -70,6 +72,7 @@ class Session:
         self._codec = codec
         self._limits = limits
         self._show_pressure = show_pressure
+        self._consumer: Consumer | None = None
         self._deliveries: Deliveries | None = None
         self._unacked_receipts = UnackedReceipts()
         self._recalled: dict[str, Envelope] = {}
@@ -83,6 +86,10 @@ class Session:
     def was_stored(self, order: int) -> bool:
         """Return whether the message at a queue position waited for this agent."""
         return self._deliveries is None or self._deliveries.was_stored(order)
+
+    def has_sent(self, message_id: str) -> bool:
+        """Return whether this worker of a pool sent a message, as far as it remembers."""
+        return self._consumer is not None and self._consumer.has_sent(message_id)
 
     @property
     def unsent(self) -> int:
@@ -99,7 +106,8 @@ class Session:
             raise
 
     def _begin(self) -> None:
-        consumer = self._relay.attach(self.subject, self._on_arrival)
+        consumer = self._relay.attach(self.subject, self._on_arrival, shared=self.shared)
+        self._consumer = consumer
         self._deliveries = Deliveries(
             consumer,
             self.outbox,
@@ -110,6 +118,8 @@ class Session:
         )
         self._stop_signals = self._relay.on_signal(self.subject, self._on_relay_signal)
         self.outbox.put(frames.QueueStatus(pending=consumer.pending()))
+        if self.shared and self.receive == "push":
+            self.outbox.put(frames.Live())  # a pool gets stored and new messages alike
         self._deliveries.fill()
 
     def end(self) -> None:
@@ -228,6 +238,8 @@ class Session:
             return [frames.Error(ref=request.ref, error=brief(problem), reason="invalid")]
         except RelayStopped as stopped:
             return [frames.Error(ref=request.ref, error=str(stopped), reason="stopped")]
+        if self.shared and self._consumer is not None and result.delivered_to:
+            self._consumer.note_sent(result.message_id)
         self._turn_deliveries += result.delivered_to + len(result.rejected)
         if result.rejected and not result.delivered_to:
             self.rejected_in_a_row += len(result.rejected)
