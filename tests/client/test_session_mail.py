@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.client.session_harness import ME, SessionHarness, message
-from waypost.client.options import ClientOptions
-from waypost.client.protocol.inbox import UNWRITTEN_ACKS_MAX, WITHHELD_ACKS_MAX
+from waypost.client.options import WITHHELD_ACKS_MAX, ClientOptions
+from waypost.client.protocol.inbox import UNWRITTEN_ACKS_MAX
 from waypost.client.protocol.outbox import LOSSY_MAX, ONE_WAY_MAX
 from waypost.policy.errors import InvalidMessage, InvalidSubject
 from waypost.wire import frames

@@ -21,7 +21,7 @@ from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
 from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
 from waypost.client.message import Message, Outgoing, open_payload
-from waypost.client.options import ClientOptions
+from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
 from waypost.client.websocket import now_ms
@@ -39,14 +39,16 @@ SYNC_BATCH = 50
 
 @asynccontextmanager
 async def connect(
-    url: str, identity: Identity, *, options: ClientOptions | None = None
+    url: str, identity: Identity, *, shared: bool = False, options: ClientOptions | None = None
 ) -> AsyncIterator["Agent"]:
     """Connect to the relay at `url` as `identity`, and stay connected until the block ends.
 
-    `url` is http(s)://HOST:PORT or ws(s)://HOST:PORT. Raises `CannotConnect` or one of its
-    subclasses `NotAuthenticated`, `SubjectTaken`, `AlreadyConnected`.
+    `url` is http(s)://HOST:PORT or ws(s)://HOST:PORT. With `shared`, other connections of the same
+    identity may share its mailbox, if all of them are `shared`: each message goes to one of them.
+    Raises `CannotConnect` or one of its subclasses `NotAuthenticated`, `SubjectTaken`,
+    `AlreadyConnected`.
     """
-    agent = Agent(parse_address(url), identity, options or ClientOptions())
+    agent = Agent(parse_address(url), identity, chosen_options(options, shared=shared))
     try:
         await agent.open()
         yield agent

@@ -24,7 +24,7 @@ from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
 from waypost.client.message import Message as AsyncMessage
 from waypost.client.message import Outgoing, Received
-from waypost.client.options import ClientOptions
+from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.signals import SignalHandler, Stop
 from waypost.wire.frames import DeliveryConfirm, QueueFull
 from waypost.wire.payloads import Signal
@@ -37,16 +37,16 @@ READ_AHEAD = 50
 
 @contextmanager
 def connect(
-    url: str, identity: Identity, *, options: ClientOptions | None = None
+    url: str, identity: Identity, *, shared: bool = False, options: ClientOptions | None = None
 ) -> Iterator["Agent"]:
     """Connect to the relay at `url` as `identity`, and stay connected until the block ends.
 
     Raises as `waypost.client.aio.connect` does.
     """
-    address, options = parse_address(url), options or ClientOptions()
+    address, chosen = parse_address(url), chosen_options(options, shared=shared)
     thread = _LoopThread()
     try:
-        inner = thread.call(_on_loop(lambda: aio.Agent(address, identity, options)))
+        inner = thread.call(_on_loop(lambda: aio.Agent(address, identity, chosen)))
         agent = Agent(inner, thread)
         try:
             thread.call(inner.open())

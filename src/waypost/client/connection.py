@@ -12,6 +12,7 @@ import logging
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from waypost.client.address import Address
@@ -48,8 +49,15 @@ class RelayConnection:
     ) -> None:
         self._options = options
         self._to_message = to_message
+        prove = partial(
+            identity.prove,
+            origin=address.origin,
+            receive=options.receive,
+            shared=options.shared,
+            prefetch=options.prefetch_max if options.shared else 1,
+        )
         self.session = Session(
-            lambda nonce: identity.prove(nonce, address.origin, receive=options.receive),
+            prove,
             options,
             entropy=os.urandom,
             random=random.random,

@@ -112,7 +112,13 @@ class Identity:
         self.file = Path(path)
 
     def prove(
-        self, nonce: str, origin: str, *, receive: Literal["push", "pull"] = "push"
+        self,
+        nonce: str,
+        origin: str,
+        *,
+        receive: Literal["push", "pull"] = "push",
+        shared: bool = False,
+        prefetch: int = 1,
     ) -> frames.Auth:
         """Return the answer to a challenge of the relay at `origin`, its "host:port".
 
@@ -127,6 +133,8 @@ class Identity:
             public_key=self.public_key,
             signature=self.sign(text),
             receive=receive,
+            shared=shared,
+            prefetch=prefetch,
             sealing_key=self.card.sealing_key,
             sealing_signature=self.card.sealing_signature,
         )

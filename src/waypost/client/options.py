@@ -9,6 +9,8 @@ from waypost.policy.errors import InvalidSettings
 from waypost.policy.guard import MessagingGuardConfig
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
+WITHHELD_ACKS_MAX = 16
+
 _PROTOCOLS = {"json": JSON_PROTOCOL, "msgpack": MSGPACK_PROTOCOL}
 
 
@@ -18,6 +20,10 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     `receive`: "push" delivers messages as they arrive; "pull" waits for `sync` and `fetch`.
     `release_unacked`: pulled messages that are unacked at the end of the connection are released,
     and do not count as failed deliveries: for readers that show messages.
+    `shared`: other connections of the same identity may share its mailbox, as with
+    `connect(…, shared=True)`.
+    `prefetch_max`: with `shared`, pushed messages that may be unacked at this connection; with more
+    than 1, some may wait for it while others are idle.
     `encoding`: "json" is faster, "msgpack" is smaller for numbers.
     `connect_timeout_s`: limit for the first connection, failed attempts included.
     `handshake_timeout_s`: limit for one attempt.
@@ -36,6 +42,8 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     receive: Literal["push", "pull"] = "push"
     release_unacked: bool = False
+    shared: bool = False
+    prefetch_max: int = 1
     encoding: Literal["json", "msgpack"] = "json"
     connect_timeout_s: float = 10.0
     handshake_timeout_s: float = 10.0
@@ -67,6 +75,17 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidSettings(f"{name} must be 1 or more, not {value!r:.40}")
 
     @property
+    def withheld_max_acks(self) -> int:
+        """Return how many acks of dropped messages may wait without keeping others away."""
+        return min(WITHHELD_ACKS_MAX, self.prefetch_max - 1) if self.shared else WITHHELD_ACKS_MAX
+
+    @property
     def protocol(self) -> str:
         """Return the WebSocket subprotocol of `encoding`."""
         return _PROTOCOLS[self.encoding]
+
+
+def chosen_options(options: ClientOptions | None, *, shared: bool) -> ClientOptions:
+    """Return the options of a connection, `shared` if either says so."""
+    chosen = options or ClientOptions()
+    return msgspec.structs.replace(chosen, shared=True) if shared else chosen

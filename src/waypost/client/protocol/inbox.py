@@ -11,7 +11,7 @@ Rule 4  A nack belongs to the connection it was made on: a lost connection retur
         messages anyway.
 Rule 5  Messages of blocked senders are dropped, and acked with the next ack of the application, as
         if it had processed them meanwhile: neither relay nor sender learns of the block. At most
-        `WITHHELD_ACKS_MAX` wait for that, so that they do not keep other messages away.
+        `withheld_max` wait for that, so that they do not keep other messages away.
 
 Up to `remembered_max` acked ids are remembered, the oldest forgotten first. The relay lets far
 fewer messages run ahead of their acks. One that does not read acks gets the newest
@@ -27,14 +27,14 @@ from waypost.wire.frames import DeliveryConfirm
 
 BLOCKED_PATTERNS_MAX = 10_000
 UNWRITTEN_ACKS_MAX = 20_000
-WITHHELD_ACKS_MAX = 16
 
 
 class InboxTracker:
     """Message ids by state: held by the application, acked, ack not yet written."""
 
-    def __init__(self, remembered_max: int) -> None:
+    def __init__(self, remembered_max: int, withheld_max: int) -> None:
         self._remembered_max = remembered_max
+        self._withheld_max = withheld_max
         self._held: set[str] = set()
         self._acked: OrderedDict[str, None] = OrderedDict()
         self._unwritten_acks: OrderedDict[str, None] = OrderedDict()
@@ -70,7 +70,7 @@ class InboxTracker:
     def withhold(self, message_id: str) -> None:
         """Drop a message; its ack waits for the next `ack_withheld`."""
         self._withheld[message_id] = None
-        if len(self._withheld) > WITHHELD_ACKS_MAX:
+        if len(self._withheld) > self._withheld_max:
             self._ack_withheld(next(iter(self._withheld)))
 
     def ack_withheld(self) -> None:

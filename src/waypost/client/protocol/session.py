@@ -72,7 +72,7 @@ class Session:
         self._ids = UlidFactory(entropy)
         self._backoff = Backoff(random)
         self._outbox = Outbox()
-        self._inbox = InboxTracker(options.remembered_max_ids)
+        self._inbox = InboxTracker(options.remembered_max_ids, options.withheld_max_acks)
         self._requests: dict[str, str] = {}
         self._auth: bytes | None = None
         self._is_challenged = False
