@@ -97,6 +97,16 @@ def test_an_agent_is_listed_while_it_is_connected(
     expect(listed).to_have_count(0)
 
 
+def test_each_worker_of_a_pool_is_listed(open_page: OpenPage, relay: DashboardRelay) -> None:
+    page, identity = open_page("#/agents"), Identity.new("agent.pool")
+    listed = page.get_by_role("row", name=re.compile("^agent.pool"))
+    with connect(relay.url, identity, shared=True):
+        with connect(relay.url, identity, shared=True):
+            expect(listed).to_have_count(2)
+            expect(listed.first).to_contain_text("push, shared")
+        expect(listed).to_have_count(1)
+
+
 def test_a_breaker_shows_its_state_and_its_state_changes(
     open_page: OpenPage, relay: DashboardRelay
 ) -> None:

@@ -311,11 +311,15 @@ class InboxStats(msgspec.Struct, kw_only=True):
 
 
 class AgentConnection(msgspec.Struct, kw_only=True):
-    """A connected agent, the start of its connection (µs), and `push` or `pull` delivery."""
+    """A connection of an agent, its start (µs), and `push` or `pull` delivery.
+
+    With `shared`, others may share the agent's mailbox.
+    """
 
     subject: str
     since_us: int
     receive: str
+    shared: bool = False
 
 
 class RelayStats(msgspec.Struct, kw_only=True):

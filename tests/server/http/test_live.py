@@ -8,9 +8,13 @@ import pytest
 
 from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
+from tests.server.sessions.raw_agent import connect
+from tests.server.sessions.transports import MemoryTransport
+from waypost.client.identity import Identity
 from waypost.policy.bounds import viewer_connections_max
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.server.live.sampler import SAMPLES_MAX
+from waypost.wire.frames import JSON_PROTOCOL
 
 
 async def once(served: HttpRelay, show: str) -> dict[str, Any]:
@@ -124,3 +128,21 @@ async def test_an_unknown_topic_is_rejected(served: HttpRelay, show: str) -> Non
         "GET", "/v1/live", token=served.operator, params={"show": show, "once": "true"}
     )
     assert rejected.status_code == 400
+
+
+async def test_each_connection_that_shares_a_mailbox_is_listed(served: HttpRelay) -> None:
+    identity = Identity.new("agent.pool")
+    for _ in range(2):
+        transport = MemoryTransport(served.context, JSON_PROTOCOL)
+        await connect(transport, identity, shared=True)
+    for _ in range(3):
+        await served.publish("agent.pool")
+    found = (await once(served, "agents"))["rows"]
+    assert [(one["subject"], one["shared"]) for one in found["rows"]] == [("agent.pool", True)] * 2
+    assert [(one["unconfirmed"], one["pending"]) for one in found["rows"]] == [(1, 1)] * 2
+    assert len({one["key"] for one in found["rows"]}) == found["total"] == 2
+    stats = (await served.call("GET", "/v1/stats", token=served.operator)).json()
+    assert [(one["subject"], one["shared"]) for one in stats["connected"]] == [
+        ("agent.pool", True),
+        ("agent.pool", True),
+    ]

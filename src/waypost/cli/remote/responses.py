@@ -71,7 +71,7 @@ def stats_result(url: str, stats: RelayStats) -> StatsResult:
         counted_since=None,
         events=stats.events,
         rejected=stats.rejected,
-        connected=[one.subject for one in stats.connected],
+        connected=list(dict.fromkeys(one.subject for one in stats.connected)),
         breakers=stats.breakers,
         problems=[*stats.problems, *rejecting_now(endpoints, stats.breakers)],
     )

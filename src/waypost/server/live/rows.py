@@ -7,8 +7,8 @@ Rule 2  A table has at most `INBOX_ROWS_MAX` or `AGENT_ROWS_MAX` rows; totals co
 
 import asyncio
 import heapq
-from collections.abc import Collection, Iterable
-from itertools import islice
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -27,6 +27,11 @@ class InboxRow(MailboxCounts, frozen=True, gc=False):
 
     connected: bool
 
+    @property
+    def key(self) -> str:
+        """Return what identifies the row."""
+        return self.subject
+
 
 class InboxSnapshot(msgspec.Struct):
     """Totals of all `inboxes`, and rows of the fullest."""
@@ -41,15 +46,17 @@ class InboxSnapshot(msgspec.Struct):
 
 
 class AgentRow(msgspec.Struct, frozen=True, gc=False):
-    """One connected agent: start of its connection (µs), delivery mode, address and backlog.
+    """One connection of an agent: its start (µs), delivery mode, address and backlog.
 
-    `pending` messages are in its mailbox, `unconfirmed` were sent and not acknowledged, `unsent`
-    frames are in its outbox.
+    `key` tells apart the connections that share a mailbox. `pending` messages are in the mailbox,
+    `unconfirmed` were sent and not acknowledged, `unsent` frames are in the outbox.
     """
 
+    key: str
     subject: str
     since_us: int
     receive: str
+    shared: bool
     address: str
     pending: int
     unconfirmed: int
@@ -57,17 +64,17 @@ class AgentRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Row(Protocol):
-    """A row is identified by its subject, and equal to itself while nothing in it changes."""
+    """A row is identified by its key, and equal to itself while nothing in it changes."""
 
     @property
-    def subject(self) -> str: ...
+    def key(self) -> str: ...
 
 
 R = TypeVar("R", bound=Row)
 
 
 class Rows(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Rows that changed and subjects that are `gone`; with `whole`, all rows of the table.
+    """Rows that changed and keys of those `gone`; with `whole`, all rows of the table.
 
     `total` counts the rows that are not shown, too.
     """
@@ -80,7 +87,7 @@ class Rows(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RowTable(Generic[R]):
-    """The rows of one table by subject, now and before the last `replace`."""
+    """The rows of one table by key, now and before the last `replace`."""
 
     def __init__(self) -> None:
         self._rows: dict[str, R] = {}
@@ -90,14 +97,14 @@ class RowTable(Generic[R]):
 
     def replace(self, rows: Iterable[R], total: int, at_us: int) -> None:
         """Replace all rows."""
-        self._before, self._rows = self._rows, {row.subject: row for row in rows}
+        self._before, self._rows = self._rows, {row.key: row for row in rows}
         self._total, self._at_us = total, at_us
 
     def changes(self) -> bytes:
         """Return the frame with the changes of the last `replace`."""
         before = self._before
-        changed = [row for name, row in self._rows.items() if before.get(name) != row]
-        gone = [name for name in before if name not in self._rows]
+        changed = [row for key, row in self._rows.items() if before.get(key) != row]
+        gone = [key for key in before if key not in self._rows]
         rows = Rows(at_us=self._at_us, total=self._total, rows=[*changed], gone=gone)
         return encode_frame("rows", rows)
 
@@ -129,19 +136,24 @@ def fullest(rows: list[InboxRow], count: int) -> list[InboxRow]:
     return heapq.nsmallest(count, rows, key=lambda one: (-one.pending - one.leased, one.subject))
 
 
-def agent_rows(agents: Iterable[AgentSession], inspector: Inspector) -> list[AgentRow]:
-    """Return the rows of the agents that connected first, at most `AGENT_ROWS_MAX`."""
+def agent_rows(agents: Sequence[AgentSession], inspector: Inspector) -> list[AgentRow]:
+    """Return the rows of the connections that are oldest, at most `AGENT_ROWS_MAX`."""
+    unconfirmed: Counter[str] = Counter()
+    for one in agents:
+        unconfirmed[one.subject] += one.unconfirmed
     return [
         AgentRow(
+            key=str(one.number),
             subject=one.subject,
             since_us=one.since_us,
             receive=one.receive,
+            shared=one.shared,
             address=one.address,
-            pending=max(inspector.depth(one.subject) - one.unconfirmed, 0),
+            pending=max(inspector.depth(one.subject) - unconfirmed[one.subject], 0),
             unconfirmed=one.unconfirmed,
             unsent=one.unsent,
         )
-        for one in islice(agents, AGENT_ROWS_MAX)
+        for one in agents[:AGENT_ROWS_MAX]
     ]
 
 

@@ -25,11 +25,14 @@ READ_GAP_MAX_US = 60 * 1_000_000
 class AgentSession(Protocol):
     """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
-    `address` is the peer's. With `shared`, there may be others of its subject. `unconfirmed` counts
-    messages sent and not acknowledged, `unsent` the operations in its outbox. `was_stored` tells
-    whether the message at a queue position waited for the agent.
+    `number` counts sessions from the start of the process; with `shared`, there may be others of
+    the same subject. `address` is the peer's. `unconfirmed` counts messages sent and not
+    acknowledged, `unsent` the operations in its outbox. `was_stored` tells whether the message at a
+    queue position waited for the agent.
     """
 
+    @property
+    def number(self) -> int: ...
     @property
     def subject(self) -> str: ...
     @property

@@ -7,6 +7,7 @@ Rule 2  Responses keep the order of their requests.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 
 from waypost.policy.bounds import outbox_max_operations, queue_full_max_operations
 from waypost.policy.budgets import without_ancestors
@@ -32,6 +33,7 @@ SLOW_CONSUMER_TEXT = (
 )
 TURN_DELIVERIES = 64
 """Deliveries of one agent that are decided before the event loop gets its turn."""
+_numbers = count(1)
 RELAY_FAILED_TEXT = "internal error of the relay; connect again"
 
 
@@ -57,6 +59,7 @@ class Session:
         address: str = "",
         on_dismissed: Callable[[int, str], None] = lambda code, reason: None,
     ) -> None:
+        self.number = next(_numbers)
         self.subject = subject
         self.address = address
         self.receive = receive

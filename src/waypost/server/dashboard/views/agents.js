@@ -15,7 +15,7 @@ const COLUMNS = [
   { name: "since", label: "Connected", kind: "number", value: (one) => -one.since_us, text: since },
   { name: "at", label: "Since", kind: "wide", value: (one) => one.since_us, text: (one) => when(one.since_us) },
   { name: "address", label: "From", kind: "wide roomy", value: (one) => one.address },
-  { name: "receive", label: "Receives", kind: "wide", value: (one) => one.receive, text: (one) => (one.receive === "push" ? "push" : "pull") },
+  { name: "receive", label: "Receives", kind: "wide", value: (one) => one.receive, text: (one) => `${one.receive === "push" ? "push" : "pull"}${one.shared ? ", shared" : ""}` },
   { name: "pending", label: "Pending", kind: "number wide", value: (one) => one.pending, text: (one) => count(one.pending) },
   { name: "unconfirmed", label: "Unconfirmed", kind: "number", value: (one) => one.unconfirmed, text: (one) => count(one.unconfirmed) },
   { name: "unsent", label: "Unsent", kind: "number wide", value: (one) => one.unsent, text: (one) => count(one.unsent) },
@@ -23,7 +23,7 @@ const COLUMNS = [
 
 export function show(main) {
   const table = new LiveTable({
-    caption: "Connected agents", columns: COLUMNS, key: (one) => one.subject, sort: { by: "at", down: true },
+    caption: "Connected agents", columns: COLUMNS, key: (one) => one.key, sort: { by: "at", down: true },
     empty: "No agent is connected by WebSocket. Agents that read over HTTP have no connection, so they are not listed.",
   });
   const statusText = h("p", { class: "aside", role: "status" }, " ");
@@ -34,7 +34,7 @@ export function show(main) {
       if (news.whole) table.replace(news.rows);
       else table.change(news.rows, news.gone);
       const left = news.total - table.rows.size;
-      setText(statusText, `${plural(news.total, "agent")} connected${left > 0 ? `; the first ${count(table.rows.size)} are listed` : ""}`);
+      setText(statusText, `${plural(news.total, "connection")}${left > 0 ? `; the first ${count(table.rows.size)} are listed` : ""}`);
     },
   });
   return () => {

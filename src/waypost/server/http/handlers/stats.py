@@ -40,7 +40,9 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     context = call.context
     relay = context.relay
     connected = [
-        AgentConnection(subject=one.subject, since_us=one.since_us, receive=one.receive)
+        AgentConnection(
+            subject=one.subject, since_us=one.since_us, receive=one.receive, shared=one.shared
+        )
         for one in context.hub.connected()
     ]
     subjects = {one.subject for one in connected}
