@@ -48,7 +48,7 @@ async def join(
     """Connects one more worker of the pool; options by name."""
 
     async def call(url: str = "", **options: object) -> Agent:
-        chosen = ClientOptions(**options)  # type: ignore[arg-type]
+        chosen = ClientOptions(**options)
         joined = connect(url or relay.url, identities(POOL), shared=True, options=chosen)
         return await stack.enter_async_context(joined)
 
@@ -162,7 +162,7 @@ async def test_a_signal_goes_to_every_worker(ann: Agent, join: Join) -> None:
     agents = [await join() for _ in range(3)]
     heard: list[int] = []
     for number, agent in enumerate(agents):
-        agent.on_signal(lambda sender, signal, number=number: heard.append(number))  # type: ignore[misc]
+        agent.on_signal(lambda sender, signal, number=number: heard.append(number))
     now = datetime(2026, 1, 1, tzinfo=UTC)
     stop = Signal(type=SignalType.PROGRESS, state="stop", endpoint_subject=POOL, timestamp=now)
     ann.signal(POOL, stop)
