@@ -187,6 +187,22 @@ async def test_waiting_fetches_get_one_message_each(ann: Agent, join: Join) -> N
     assert sorted(got) == [0, 1, 2]
 
 
+async def test_a_fetch_of_answers_leaves_other_messages_to_the_others(
+    ann: Agent, bob: Agent, join: Join
+) -> None:
+    asker, other = [await join(receive="pull") for _ in range(2)]
+    await ann.send(POOL, "work")
+    await asker.send("agent.bob", "?")
+    question = await bob.receive(5)
+    await question.reply("!")
+    await question.ack()
+    [answer] = await asker.fetch(wait=5, answers=True)
+    assert answer.payload == "!"
+    assert await asker.fetch(answers=True) == []
+    [work] = await other.fetch()
+    assert work.payload == "work"
+
+
 async def test_leases_over_http_compete_with_a_pool(
     ann: Agent, join: Join, relay: ListeningRelay, identities: Callable[[str], Identity]
 ) -> None:

@@ -291,7 +291,9 @@ def test_any_agent_under_the_requested_pattern_may_reply(connected: SessionHarne
 
 
 def test_a_fetch_is_answered_with_messages(connected: SessionHarness) -> None:
-    ref = connected.session.fetch(10, 4096, 1.5)
+    ref = connected.session.fetch(
+        frames.Fetch(ref=0, limit=10, max_size_bytes=4096, wait=1.5, tiers=True)
+    )
     [asked] = connected.written()
     assert asked == frames.Fetch(ref=ref, limit=10, max_size_bytes=4096, wait=1.5, tiers=True)
     found = [message("m-1"), message("m-2")]
@@ -301,7 +303,7 @@ def test_a_fetch_is_answered_with_messages(connected: SessionHarness) -> None:
 
 
 def test_an_unanswered_fetch_is_written_again(connected: SessionHarness) -> None:
-    connected.session.fetch(10, None, 0.0)
+    connected.session.fetch(frames.Fetch(ref=0, limit=10))
     [asked] = connected.written()
     connected.drop()
     connected.connect()
@@ -311,7 +313,7 @@ def test_an_unanswered_fetch_is_written_again(connected: SessionHarness) -> None
 def test_fetched_messages_that_were_acked_before_are_acked_again(connected: SessionHarness) -> None:
     connected.receive_frame(message("m-1"))
     connected.session.ack("m-1")
-    ref = connected.session.fetch(10, None, 0.0)
+    ref = connected.session.fetch(frames.Fetch(ref=0, limit=10))
     connected.written()
     answer = frames.FetchedMessages(ref=ref, messages=[message("m-1"), message("m-2")])
     assert connected.receive_frame(answer) == [Fetched(ref, [message("m-2")], 2)]
@@ -319,7 +321,7 @@ def test_fetched_messages_that_were_acked_before_are_acked_again(connected: Sess
 
 
 def test_messages_of_a_withdrawn_fetch_are_released(connected: SessionHarness) -> None:
-    ref = connected.session.fetch(10, None, 0.0)
+    ref = connected.session.fetch(frames.Fetch(ref=0, limit=10))
     connected.written()
     connected.session.withdraw(ref)
     assert connected.receive_frame(frames.FetchedMessages(ref=ref, messages=[message("m-1")])) == []

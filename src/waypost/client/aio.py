@@ -237,13 +237,19 @@ class Agent:
         return messages
 
     async def fetch(
-        self, limit: int = SYNC_BATCH, *, max_size_bytes: int | None = None, wait: float = 0.0
+        self,
+        limit: int = SYNC_BATCH,
+        *,
+        max_size_bytes: int | None = None,
+        wait: float = 0.0,
+        answers: bool = False,
     ) -> list[Message]:
         """Return up to `limit` stored messages, none larger than `max_size_bytes`.
 
-        Waits up to `wait` seconds for the first. For agents that pull.
+        Waits up to `wait` seconds for the first. For agents that pull. With `shared`, it returns no
+        more than a share of them; `answers` are those to messages of this connection only.
         """
-        return (await self._fetch(limit, max_size_bytes, wait))[0]
+        return (await self._fetch(limit, max_size_bytes, wait, answers=answers))[0]
 
     async def sync(self, *, small_max_bytes: int = 8192) -> AsyncIterator[Message]:
         """Iterate over all stored messages: those up to `small_max_bytes` first, then the rest.
@@ -309,12 +315,21 @@ class Agent:
             yield messages.pop()
 
     async def _fetch(
-        self, limit: int, max_size_bytes: int | None, wait: float
+        self, limit: int, max_size_bytes: int | None, wait: float, *, answers: bool = False
     ) -> tuple[list[Message], int]:
         self._require_mode("pull", "fetching needs receive='pull'; iterate over the agent instead")
         if not 1 <= limit <= lease_max_messages or not 0 <= wait <= wait_max_s:
             raise InvalidInput(f"fetch 1 to {lease_max_messages:,} messages, wait 0 s or more")
-        fetched = await self._connection.operations.fetch(limit, max_size_bytes, wait)
+        request = frames.Fetch(
+            ref=0,
+            limit=limit,
+            max_size_bytes=max_size_bytes,
+            wait=wait,
+            tiers=True,
+            release=self._options.release_unacked,
+            answers=answers,
+        )
+        fetched = await self._connection.operations.fetch(request)
         return [self._to_message(one) for one in fetched.messages], fetched.total
 
     def _to_message(self, delivered: frames.Message) -> Message:

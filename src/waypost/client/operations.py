@@ -25,6 +25,7 @@ from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
+from waypost.wire import frames
 from waypost.wire.results import PublishResult, Rejection
 from waypost.wire.sealing import Card, Circumstances
 
@@ -99,25 +100,26 @@ class Operations:
             for ref, answer in submitted.items():
                 self._withdraw(ref, answer)
 
-    async def fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> Fetched:
-        """Fetch stored messages; the relay waits up to `wait_s` for the first.
+    async def fetch(self, request: frames.Fetch) -> Fetched:
+        """Fetch stored messages; the relay waits up to `request.wait` seconds for the first.
 
         Raises `OperationRejected`, and `TimeoutError` without an answer.
         """
-        until_s = time.monotonic() + wait_s
-        async with asyncio.timeout(wait_s + self._timeout_s), self._fetch_lock:
+        until_s = time.monotonic() + request.wait
+        async with asyncio.timeout(request.wait + self._timeout_s), self._fetch_lock:
             while True:
                 left_s = max(0.0, until_s - time.monotonic())
-                fetched = await self._fetch(limit, max_size_bytes, min(left_s, FETCH_WAIT_MAX_S))
+                wait_s = min(left_s, FETCH_WAIT_MAX_S)
+                fetched = await self._fetch(msgspec.structs.replace(request, wait=wait_s))
                 if fetched.total or left_s <= FETCH_WAIT_MAX_S:
                     return fetched
 
-    async def _fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> Fetched:
+    async def _fetch(self, request: frames.Fetch) -> Fetched:
         if self._abandoned_fetch is not None:
             await asyncio.wait([self._abandoned_fetch])
             self._abandoned_fetch = None
         self.check_open()
-        answer = self._fetches.expect(self._session.fetch(limit, max_size_bytes, wait_s))
+        answer = self._fetches.expect(self._session.fetch(request))
         self._wake()
         try:
             return await asyncio.shield(answer)

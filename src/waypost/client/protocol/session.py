@@ -152,18 +152,11 @@ class Session:
             self._requests[message_id] = message.subject
         return ref
 
-    def fetch(self, limit: int, max_size_bytes: int | None, wait_s: float) -> int:
-        """Queue a fetch of stored messages; return the `ref` of its answer."""
-        ref = self._outbox.new_ref()
-        operation = frames.Fetch(
-            ref=ref,
-            limit=limit,
-            max_size_bytes=max_size_bytes,
-            wait=wait_s,
-            tiers=True,
-            release=self._options.release_unacked,
-        )
-        self._outbox.put(ref, UnansweredOperation(self._encode(operation), fetch_limit=limit))
+    def fetch(self, request: frames.Fetch) -> int:
+        """Queue a fetch of stored messages; set and return the `ref` of its answer."""
+        ref = request.ref = self._outbox.new_ref()
+        unanswered = UnansweredOperation(self._encode(request), fetch_limit=request.limit)
+        self._outbox.put(ref, unanswered)
         return ref
 
     def withdraw(self, ref: int) -> None:
