@@ -270,6 +270,19 @@ def test_a_signal_stops_listening_cleanly(user: User, how: signal.Signals) -> No
     assert user.json("inbox", name)["messages"] == []
 
 
+def test_listeners_that_share_a_mailbox_get_one_message_each(user: User) -> None:
+    user.create_keys("agent.s30")
+    listeners = [start_listening(user, "agent.s30", "--shared", "--json") for _ in range(2)]
+    payloads = []
+    for number, listener in enumerate(listeners):  # the one that has waited longest is next
+        user("send", "agent.s30", str(number))
+        payloads.append(json.loads(line_of(listener.stdout))["payload"])
+    assert payloads == [0, 1]
+    for listener in listeners:
+        listener.terminate()
+        assert listener.communicate(timeout=30) == ("", "")
+
+
 def test_an_unprinted_message_is_pending_again(user: User) -> None:
     user.create_keys("agent.s15")
     listener = start_listening(user, "agent.s15")

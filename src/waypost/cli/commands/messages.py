@@ -224,7 +224,7 @@ def thread(
 
 
 @with_agent_options
-def listen(
+def listen(  # noqa: PLR0913, PLR0917 - one parameter per option
     choice: RelayChoice,
     subject: Annotated[str, typer.Argument(help="Agent to listen as.", show_default=False)],
     count: Annotated[
@@ -237,21 +237,27 @@ def listen(
     ack: Annotated[
         bool, typer.Option("--ack/--no-ack", help="Acknowledge each message after printing it.")
     ] = True,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Share the mailbox: each message goes to one listener."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Print the messages of an agent as they arrive, one per line.
 
     Stored messages come first, then new ones, until Ctrl-C. Confirmations of
     messages that this agent sent are printed, too. With --json each line is a
-    JSON object. With --no-ack the messages are pending again afterwards. Needs a
-    served relay and the agent's keys. Exits with 1 if --seconds passed before
-    --count messages arrived.
+    JSON object. With --no-ack the messages are pending again afterwards. With
+    --shared, other programs that share it may use the same keys. Needs a served
+    relay and the agent's keys. Exits with 1 if --seconds passed before --count
+    messages arrived.
 
     \b
     Examples:
       waypost keys new agent.billing
       waypost listen agent.billing
       waypost listen agent.billing --count 1 --seconds 30 --json
+      waypost listen agent.billing --shared
     """
     from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import ListenOptions
@@ -260,7 +266,7 @@ def listen(
 
     relay = open_remote(choice)
     identity = relay.credentials.require_identity(subject)
-    options = ListenOptions(count=count, seconds=seconds, ack=ack)
+    options = ListenOptions(count=count, seconds=seconds, ack=ack, shared=shared)
     received = run(relay.url, identity, options, _callbacks(subject, relay.url, json))
     if count is not None and received < count and seconds is not None:
         expected = console.plural(count, "message")

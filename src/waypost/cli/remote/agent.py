@@ -60,11 +60,15 @@ class ConnectedElsewhere(RemoteError):
 
 
 class ListenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Stop after `count` messages or `seconds`; with `ack`, acknowledge printed messages."""
+    """Stop after `count` messages or `seconds`; with `ack`, acknowledge printed messages.
+
+    With `shared`, other programs may share the mailbox.
+    """
 
     count: int | None = None
     seconds: float | None = None
     ack: bool = True
+    shared: bool = False
 
 
 class ListenCallbacks(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,7 +182,8 @@ def listen(url: str, identity: Identity, options: ListenOptions, callbacks: List
 
     async def act() -> None:
         nonlocal received
-        async with _connect(url, identity, receive, callbacks.on_confirmation) as agent:
+        confirmed, shared = callbacks.on_confirmation, options.shared
+        async with _connect(url, identity, receive, confirmed, shared=shared) as agent:
             callbacks.on_ready(agent.queue_status or 0)
             async with asyncio.timeout(options.seconds):
                 async for message in _messages(agent, options.ack):
@@ -205,12 +210,15 @@ async def _connect(
     receive: Receive,
     on_confirmation: OnConfirmation | None = None,
     limits: MessagingGuardConfig | None = None,
+    *,
+    shared: bool = False,
 ) -> AsyncIterator[Agent]:
     with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
     # What is pulled is only shown.
     options = ClientOptions(
         receive=receive,
+        shared=shared,
         release_unacked=True,
         tls=tls_context(url),
         guard=limits or MessagingGuardConfig(),
@@ -224,8 +232,9 @@ async def _connect(
         yield agent
     except AlreadyConnected:
         raise ConnectedElsewhere(
-            f"{identity.subject} is already connected to {url}, and an agent has one connection:"
-            " close the other one first"
+            f"{identity.subject} is already connected to {url}, and an agent has one connection,"
+            " unless all of them share its mailbox: close the other one first, or listen with"
+            " --shared on both"
         ) from None
     except OperationRejected as problem:
         raise RemoteError(str(problem)) from None
