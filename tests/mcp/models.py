@@ -86,9 +86,12 @@ async def running_model(
     *,
     operator_token: str | None = None,
     guard: MessagingGuard | None = None,
+    shared: bool = False,
 ) -> AsyncIterator[Model]:
     """Run a model and its MCP server in this process until the block ends."""
-    connection = McpConnection(url, identity, operator_token=operator_token, guard=guard)
+    connection = McpConnection(
+        url, identity, operator_token=operator_token, guard=guard, shared=shared
+    )
     async with connection, connected(Client(build_server(connection))) as model:
         yield model
 

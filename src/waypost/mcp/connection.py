@@ -6,13 +6,16 @@ Rule 2  Messages are fetched as they arrive and put into the inbox cache; none i
 Rule 3  Small messages are fetched first and always. Large ones only while few of them are
         unacknowledged: the relay limits the bytes that run ahead of acks, and an expected answer
         must not queue behind them.
+Rule 4  With `shared`, other programs of the same agent share its mailbox. Then messages are fetched
+        only while a call asks for them, and few at a time: what one holds, the others cannot show.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from waypost.client.address import parse_address
 from waypost.client.aio import Agent
@@ -31,17 +34,22 @@ SMALL_MAX_BYTES = 65_536
 LARGE_TOTAL_MAX_BYTES = unconfirmed_max_bytes // 2
 FETCH_LIMIT = 100
 FETCH_WAIT_S = 10.0
+SHARED_FETCH_LIMIT = 10
 PAUSED_WAIT_S = 1.0
-"""Fetch wait while large messages are paused; some may be acknowledged meanwhile."""
+"""Fetch wait while large messages are paused; some may be acknowledged meanwhile. Also that of a
+shared connection, whose caller may stop waiting meanwhile."""
 
 SYNC_TIMEOUT_S = 5.0
 """How long a call waits for the stored messages."""
+
+T = TypeVar("T")
 
 
 class McpConnection:
     """One agent at one relay. Use as `async with`; any number of calls may share it.
 
-    `guard` limits its requests; it is stopped with the connection.
+    `guard` limits its requests; it is stopped with the connection. `is_shared` is whether other
+    programs may share the mailbox.
     """
 
     def __init__(
@@ -51,8 +59,10 @@ class McpConnection:
         *,
         operator_token: str | None = None,
         guard: MessagingGuard | None = None,
+        shared: bool = False,
     ) -> None:
         self.identity = identity
+        self.is_shared = shared
         self.guard = guard or MessagingGuard()
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
@@ -60,6 +70,9 @@ class McpConnection:
         self._agent: Agent | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[Agent] | None = None
+        self._readers = 0
+        self._askers = 0
+        self._wanted = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._start_connecting()
@@ -112,8 +125,36 @@ class McpConnection:
         Raises as `agent` does.
         """
         await self.agent()
-        await self.inbox.wait_for(lambda: self.inbox.is_synced or None, SYNC_TIMEOUT_S)
+        if not self.is_shared:
+            await self.inbox.wait_for(lambda: self.inbox.is_synced or None, SYNC_TIMEOUT_S)
         return self.inbox
+
+    async def current_inbox(self) -> InboxCache:
+        """Return the inbox as `synced_inbox` does; a shared one that has no unread message gets
+        those that the relay has now."""
+        inbox = await self.synced_inbox()
+        if self.is_shared and not inbox.unread():
+            inbox.is_synced = False
+            await self.wait_for(lambda: inbox.is_synced or None, SYNC_TIMEOUT_S)
+        return inbox
+
+    async def wait_for(
+        self, find: Callable[[], T | None], wait_s: float, *, answers: bool = False
+    ) -> T | None:
+        """Return the result of `find` as `InboxCache.wait_for` does; fetch messages meanwhile.
+
+        `answers` is whether only answers to this agent's own messages are needed.
+        """
+        self._askers += answers
+        self._readers += not answers
+        self._wanted.set()
+        try:
+            return await self.inbox.wait_for(find, wait_s)
+        finally:
+            self._askers -= answers
+            self._readers -= not answers
+            if not self._askers and not self._readers:
+                self._wanted.clear()
 
     @property
     def _is_running(self) -> bool:
@@ -131,6 +172,7 @@ class McpConnection:
             await previous.close()
         options = ClientOptions(
             receive="pull",
+            shared=self.is_shared,
             release_unacked=True,  # a model may end without reading them
             send_timeout_s=20.0,
             tls=tls_context(self.url),
@@ -151,6 +193,9 @@ class McpConnection:
         """Fetch messages until the agent fails for good; raise its error."""
         while True:
             try:
+                if self.is_shared:
+                    await self._fetch_wanted(agent)
+                    continue
                 await self._fetch_stored(agent)
                 self.inbox.mark_synced()
                 await self.inbox.wait_for_room()
@@ -163,6 +208,15 @@ class McpConnection:
             except OperationRejected as problem:
                 log.warning("fetch rejected: %s", problem)
                 await asyncio.sleep(PAUSED_WAIT_S)
+
+    async def _fetch_wanted(self, agent: Agent) -> None:
+        """Fetch a few messages once a call waits for some, or only answers if it needs no more."""
+        await self._wanted.wait()
+        await self.inbox.wait_for_room()
+        wait_s = PAUSED_WAIT_S if self.inbox.is_synced else 0.0
+        answers = not self._readers
+        self.inbox.add(await agent.fetch(SHARED_FETCH_LIMIT, wait=wait_s, answers=answers))
+        self.inbox.mark_synced()
 
     async def _fetch_stored(self, agent: Agent) -> None:
         for largest in (SMALL_MAX_BYTES, None):

@@ -172,8 +172,9 @@ def failure(problem: WaypostError) -> str:
         case AlreadyConnected():
             return (
                 f"Not connected: {text}. Another program uses the same keys, perhaps another"
-                " window of this one: close it first, or give this one keys of its own"
-                " ('waypost keys new SUBJECT'). If it closed a moment ago, call again in a minute."
+                " window of this one: close it first, start both with --shared, or give this one"
+                " keys of its own ('waypost keys new SUBJECT'). If it closed a moment ago, call"
+                " again in a minute."
                 f" Otherwise: {TELL_YOUR_PERSON}"
             )
         case OperationRejected(retry_after_ms=wait) if wait:

@@ -62,14 +62,24 @@ OperatorTokenFile = Annotated[
 ]
 
 
+Shared = Annotated[
+    bool,
+    typer.Option(
+        "--shared",
+        help="Share the mailbox with other windows that have this option, too.",
+    ),
+]
+
+
 @with_agent_options
-def mcp(
+def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     choice: RelayChoice,
     subject: Subject = None,
     http: Http = None,
     allow_host: AllowHost = None,
     http_token_file: HttpTokenFile = None,
     operator_token_file: OperatorTokenFile = None,
+    shared: Shared = False,
 ) -> None:
     """Run an MCP server that acts as an agent, for an assistant or an editor.
 
@@ -84,12 +94,16 @@ def mcp(
     relay and the agent's keys. With the operator's token the tools show every
     endpoint and the history of every message; without it, the agent's own.
 
+    With --shared, several windows act as one agent: each message is shown in
+    one of them, and an answer in the one that asked.
+
     \b
     Examples:
       waypost keys new agent.me
       waypost mcp --subject agent.me
       waypost mcp --key ./me.key --url https://relay.example.com
       waypost mcp --subject agent.me --http 127.0.0.1:7272
+      waypost mcp --subject agent.me --shared
     """
     require_modules("'waypost mcp'", _NEEDED, "mcp")
     identity = _identity(choice, subject)
@@ -102,7 +116,7 @@ def mcp(
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
     guard = MessagingGuard(guard_limits())
-    connection = McpConnection(url, identity, operator_token=token, guard=guard)
+    connection = McpConnection(url, identity, operator_token=token, guard=guard, shared=shared)
     run(connection, address, lambda url: _note(identity.subject, url))
 
 

@@ -145,7 +145,9 @@ class LookupTools:
             unread_messages=len(unread),
             unread_bytes=sum(one.size for one in unread),
             unacknowledged=[one.ref for one in connection.inbox.read()],
-            is_complete=connection.is_connected and not connection.pauses_large,
+            is_complete=connection.is_connected
+            and not connection.pauses_large
+            and not connection.is_shared,
             guard=guard_status(connection.guard, connection.subject),
             numbers=None if stats is None else _relay_summary(stats),
         )

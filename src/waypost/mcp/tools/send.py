@@ -173,8 +173,10 @@ class SendTools:
         inbox = self._connection.inbox
         started_s = time.monotonic()
         while (left_s := timeout_s - (time.monotonic() - started_s)) > 0:
-            found = await inbox.wait_for(
-                lambda: inbox.find_reply(message_id, recipient), min(left_s, PROGRESS_EVERY_S)
+            found = await self._connection.wait_for(
+                lambda: inbox.find_reply(message_id, recipient),
+                min(left_s, PROGRESS_EVERY_S),
+                answers=True,
             )
             if found is not None:
                 return found
