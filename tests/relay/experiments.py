@@ -17,6 +17,8 @@ from tests.relay.experiments_with_senders import (
     senders_of_patterns,
     signal_max_bytes,
     signals_admitted,
+    ten_characters_are_taken,
+    workers_of_a_pool,
 )
 from tests.relay.observing import DAY_MS, UNLIMITED, pending, segments, send
 from waypost import (
@@ -24,7 +26,6 @@ from waypost import (
     CircuitBreakerConfig,
     Envelope,
     HousekeepingConfig,
-    InvalidMessage,
     QosConfig,
     RateLimitConfig,
     RedeliveryConfig,
@@ -32,7 +33,6 @@ from waypost import (
     Settings,
     TierLimits,
 )
-from waypost.relay.errors import PoolFull
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40
@@ -116,13 +116,6 @@ async def alive_after_a_second(bench: Bench) -> int:
     await send(bench.relay)
     bench.clock.advance_ms(1_000)
     return len(await bench.relay.lease("agent.a"))
-
-
-async def ten_characters_are_taken(bench: Bench) -> bool:
-    try:
-        return (await send(bench.relay, "x" * 10)).delivered_to == 1
-    except InvalidMessage:
-        return False
 
 
 async def leased_again_after_a_second(bench: Bench) -> int:
@@ -278,18 +271,6 @@ def keeping(**fields: Any) -> Settings:
 
 SMALL_INBOX = qos(inbox_max_bytes=4200)
 FIVE_OR_SO = BackpressureConfig(max_mailbox_size=5)
-
-
-async def workers_of_a_pool(bench: Bench) -> int:
-    """Return how many of three consumers may share a mailbox."""
-    attached = 0
-    for _ in range(3):
-        try:
-            bench.relay.attach("agent.a", lambda: None, shared=True)
-        except PoolFull:
-            continue
-        attached += 1
-    return attached
 
 
 EXPERIMENTS: dict[str, Experiment] = {

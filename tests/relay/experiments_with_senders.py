@@ -1,9 +1,12 @@
-"""Experiments about limits of senders; `experiments` lists them with their outcomes."""
+"""Experiments about limits of senders and workers; `experiments` lists them with outcomes."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from waypost import Draft
+from tests.relay.observing import send
+from waypost import Draft, InvalidMessage
 from waypost.policy.signal_limits import SignalWindows
+from waypost.relay.errors import PoolFull
 
 if TYPE_CHECKING:
     from tests.relay.experiments import Bench
@@ -28,3 +31,19 @@ async def signal_max_bytes(bench: "Bench") -> int:
 async def accepted_of_a_network(bench: "Bench") -> int:
     drafts = [Draft("agent.a", 1, sender="_anonymous", network="n1")] * 5
     return sum(one.delivered_to for one in await bench.relay.publish_many(drafts))
+
+
+async def ten_characters_are_taken(bench: "Bench") -> bool:
+    try:
+        return (await send(bench.relay, "x" * 10)).delivered_to == 1
+    except InvalidMessage:
+        return False
+
+
+async def workers_of_a_pool(bench: "Bench") -> int:
+    attached = 0
+    for _ in range(3):
+        with suppress(PoolFull):
+            bench.relay.attach("agent.a", lambda: None, shared=True)
+            attached += 1
+    return attached

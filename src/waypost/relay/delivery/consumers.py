@@ -356,7 +356,7 @@ class Consumers:
         try:
             return self.payloads.read(message)[0].parent
         except (RelayError, OSError):
-            return None  # whoever takes it finds that out
+            return None  # the worker that takes it finds out
 
     def detach_all(self) -> None:
         """Detach every consumer, because the relay stops."""
