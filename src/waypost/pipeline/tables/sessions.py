@@ -1,7 +1,7 @@
 """`sessions`: one row for each connection of an agent to a served relay.
 
-A relay that is killed records no end of its connections. Their rows have no `disconnected_at`,
-like open connections.
+Connections that share a mailbox are one, from the first to the last. A relay that is killed records
+no end of its connections. Their rows have no `disconnected_at`, like open connections.
 """
 
 from pyspark.sql import DataFrame, Window
