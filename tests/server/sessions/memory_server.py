@@ -92,6 +92,7 @@ class MemoryServer:
         receive: str = "push",
         protocol: str = JSON_PROTOCOL,
         limits: DeliveryLimits | None = None,
+        shared: bool = False,
         show_pressure: bool = False,
     ) -> ConnectedAgent:
         """Connect `subject`."""
@@ -104,6 +105,7 @@ class MemoryServer:
             receive=receive,
             codec=CODECS[protocol],
             limits=limits or DeliveryLimits(options.batch, options.unconfirmed_max),
+            shared=shared,
             show_pressure=show_pressure,
             on_dismissed=lambda code, reason: dismissed.append(reason),
         )

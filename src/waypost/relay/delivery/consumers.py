@@ -162,7 +162,7 @@ class Consumer:
         wanted = list(ids)
         for one in wanted:
             self.in_flight.pop(one, None)
-            self._lost.discard(one)
+        self._lost.difference_update(wanted)
         try:
             acked = self._consumers.claims.ack(self.subject, wanted, VIA)
         except UnknownEndpoint:

@@ -61,7 +61,8 @@ class Deliveries:
         self._limits = limits
         self._pull = pull
         self._tier_of = tier_of
-        has_batches = not pull and not consumer.is_shared
+        self._shared = consumer.is_shared
+        has_batches = not pull and not self._shared
         self._flushing = has_batches
         self._live_from = 0 if has_batches else consumer.attached_seq
         self._stored_until = consumer.newest_order()
@@ -81,7 +82,7 @@ class Deliveries:
             self._try_fetch()
             return
         consumer = self._consumer
-        if consumer.is_shared:
+        if self._shared:
             self._fill_share()
             return
         if self._flushing:

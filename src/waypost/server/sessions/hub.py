@@ -141,6 +141,8 @@ class Hub:
         if others and not (session.shared and others[0].shared):
             raise AlreadyConnected(session.subject, shared=others[0].shared)
         bound = min(connections_max, self.sessions_max)
+        if others:
+            bound //= 2  # further workers of pools leave the rest to other agents
         if len(self._sessions) >= bound:
             raise TooManyConnections(bound)
         self._mailboxes.open_for(session.subject)
@@ -204,22 +206,22 @@ class Hub:
     def send_receipts(self, receipts: LiveReceipts) -> None:
         """Send durable receipts; store those of senders that have disconnected meanwhile, or that
         acknowledge none."""
-        by_sender: dict[tuple[str, AgentSession | None], list[DeliveryConfirm]] = {}
+        by_sender: dict[str, list[DeliveryConfirm]] = {}
         for sender, operation in receipts:
-            session = self._sender_of(sender, operation.message_id)
-            by_sender.setdefault((sender, session), []).append(operation)
-        for (sender, session), operations in by_sender.items():
-            if session is None or not session.send_receipts(operations):
+            by_sender.setdefault(sender, []).append(operation)
+        for sender, operations in by_sender.items():
+            sessions = self._by_subject.get(sender)
+            if sessions is None:
                 self.receipts.store(sender, operations)
+            elif len(sessions) == 1:
+                self._send_or_store(sessions[0], operations)
+            else:
+                for session, own in _by_worker(sessions, operations).items():
+                    self._send_or_store(session, own)
 
-    def _sender_of(self, subject: str, message_id: str) -> AgentSession | None:
-        """Return the session that sent a message; if it is not known, the first of its subject."""
-        sessions = self._by_subject.get(subject)
-        if sessions is None:
-            return None
-        if len(sessions) == 1:
-            return sessions[0]
-        return next((one for one in sessions if one.has_sent(message_id)), sessions[0])
+    def _send_or_store(self, session: AgentSession, receipts: list[DeliveryConfirm]) -> None:
+        if not session.send_receipts(receipts):
+            self.receipts.store(session.subject, receipts)
 
     def disconnect(self, subject: str, code: int, reason: str) -> None:
         """Disconnect the agent of `subject`, if it is connected."""
@@ -235,3 +237,14 @@ class Hub:
     def _send_once_durable(self, receipts: LiveReceipts, durable: "asyncio.Future[None]") -> None:
         if not durable.cancelled() and durable.exception() is None:
             self.send_receipts(receipts)
+
+
+def _by_worker(
+    workers: Sequence[AgentSession], receipts: Iterable[DeliveryConfirm]
+) -> dict[AgentSession, list[DeliveryConfirm]]:
+    """Return the receipts by the worker that sent the message, or the first if none is known."""
+    found: dict[AgentSession, list[DeliveryConfirm]] = {}
+    for receipt in receipts:
+        senders = (one for one in workers if one.has_sent(receipt.message_id))
+        found.setdefault(next(senders, workers[0]), []).append(receipt)
+    return found
