@@ -13,6 +13,8 @@ from waypost.server.context import ServeOptions
 class Pushed:
     """A connected agent with the interface that the hub uses."""
 
+    shared = False
+
     def __init__(self, subject: str, receive: str = "push") -> None:
         self.subject, self.receive, self.since_us = subject, receive, 0
         self.sent: list[Any] = []
