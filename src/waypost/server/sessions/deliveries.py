@@ -105,7 +105,7 @@ class Deliveries:
         """Deliver answers to the agent's own messages, and others up to `prefetch`."""
         consumer, limits = self._consumer, self._limits
         while consumer.has_answers and not self._is_blocked(limits.unconfirmed_max):
-            room = limits.unconfirmed_max
+            room = limits.unconfirmed_max - len(consumer.in_flight)
             enough = unconfirmed_max_bytes - self._bytes_in_flight
             self._deliver(consumer.take_answers(room, None, enough))
         while not self._is_blocked(limits.prefetch):

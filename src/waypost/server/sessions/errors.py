@@ -1,7 +1,7 @@
 """Errors of connections.
 
 WaypostError
-├── AlreadyConnected      the subject has a live connection, which stays and is not shared
+├── AlreadyConnected      the subject has a live connection, which stays; not both are shared
 ├── TooManyConnections    the relay is at its limit
 ├── SignalDropped         a signal over a rate, or to too many endpoints
 └── BrokenFrame           a malformed frame, or one that is not allowed at this point
