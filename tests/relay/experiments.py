@@ -131,6 +131,17 @@ async def leased_again_after_a_second(bench: Bench) -> int:
     return len(await bench.relay.lease("agent.a"))
 
 
+async def abandoned_after_a_second(bench: Bench) -> bool:
+    await send(bench.relay)
+    consumer, calls = bench.relay.attach("agent.a", lambda: None), list[None]()
+    consumer.on_abandoned = lambda: calls.append(None)
+    consumer.take(1)
+    bench.clock.advance_ms(bench.relay.settings.lease_timeout_ms)
+    bench.clock.advance_ms(1_000)
+    consumer.detach()
+    return bool(calls)
+
+
 async def accepted_a_second_later(bench: Bench) -> int:
     await accepted_of(bench, 1)
     bench.clock.advance_ms(1_000)
@@ -290,6 +301,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "default_call_budget": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
     "max_payload_bytes": Experiment(ten_characters_are_taken, [(11, False), (12, True)]),
     "lease_timeout_ms": Experiment(leased_again_after_a_second, [(1000, 1), (1001, 0)]),
+    "close_stuck_after_ms": Experiment(abandoned_after_a_second, [(1000, True), (1001, False)]),
     "pattern_senders": Experiment(
         senders_of_patterns, [("all", 2), ("authenticated", 1), ("none", 0)]
     ),

@@ -15,7 +15,12 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 
 from waypost.policy.backpressure import DEFAULT_BP_CONFIG, BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
+from waypost.policy.bounds import (
+    ancestor_chain_max,
+    endpoints_max,
+    number_max,
+    payload_max_bytes,
+)
 from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
@@ -73,6 +78,7 @@ class Settings(
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
     lease_timeout_ms: PositiveInt = 30_000
+    close_stuck_after_ms: Annotated[int, msgspec.Meta(ge=0, le=number_max)] = 300_000
     pattern_senders: Literal["all", "authenticated", "none"] = "all"
     max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0
     watch_files: bool = True

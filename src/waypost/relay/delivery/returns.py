@@ -2,9 +2,9 @@
 
 Rule 1  A nack or a timeout is a failed delivery. The policy decides when the message is delivered
         again, and whether.
-Rule 2  When a consumer disconnects, only the delivery of its oldest message in flight has failed:
-        probably the agent was working on it. Its delay pauses the whole mailbox, so that the order
-        holds. The others were fetched ahead, and are released.
+Rule 2  When a consumer disconnects or is stuck, only the delivery of its oldest message in flight
+        has failed: probably the agent was working on it. Its delay pauses the whole mailbox, so
+        that the order holds. The others were fetched ahead, and are released.
 Rule 3  A release is without a verdict and does not count. A mailbox with many releases pauses.
 Rule 4  While a mailbox pauses, neither leases nor consumers get its messages. An acknowledgement
         ends the pause.
@@ -73,7 +73,7 @@ class Returns:
             self._notify_at(message.endpoint, not_before_us)
 
     def disconnect(self, in_flight: Sequence[Message], reason: str, via: str) -> None:
-        """Return the messages of a consumer that has disconnected, given in order."""
+        """Return the messages of a consumer that has disconnected or is stuck, in order."""
         self.release(reversed(in_flight[1:]), reason)
         oldest = in_flight[0]
         verdict = decide_redelivery(oldest.id, oldest.attempt, self._settings().redelivery)

@@ -26,7 +26,7 @@ class AgentSession(Protocol):
     """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
     `address` is the peer's. `unconfirmed` counts messages sent and not acknowledged, `unsent` the
-    operations in its outbox. `was_stored` tells whether the message at a queue position waited for
+    operations in its outbox. `stuck_since_us` is 0 unless it shows no sign of life. `was_stored` tells whether the message at a queue position waited for
     the agent.
     """
 
@@ -42,6 +42,8 @@ class AgentSession(Protocol):
     def unconfirmed(self) -> int: ...
     @property
     def unsent(self) -> int: ...
+    @property
+    def stuck_since_us(self) -> int: ...
     def was_stored(self, order: int) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
@@ -102,9 +104,12 @@ class Hub:
         return self._signals.counts
 
     def receives_pushes(self, subject: str) -> bool:
-        """Return whether the agent of `subject` is connected and gets its messages pushed."""
+        """Return whether the agent of `subject` is connected and gets its messages pushed.
+
+        A stuck agent gets none: another reader may have them.
+        """
         session = self._sessions.get(subject)
-        return session is not None and session.receive == "push"
+        return session is not None and session.receive == "push" and not session.stuck_since_us
 
     def is_connected(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected."""
@@ -196,11 +201,12 @@ class Hub:
             if session is None or not session.send_receipts(operations):
                 self.receipts.store(sender, operations)
 
-    def disconnect(self, subject: str, code: int, reason: str) -> None:
-        """Disconnect the agent of `subject`, if it is connected."""
+    def disconnect(self, subject: str, code: int, reason: str) -> bool:
+        """Disconnect the agent of `subject`; return whether it was connected."""
         session = self._sessions.get(subject)
         if session is not None:
             session.disconnect(reason, code)
+        return session is not None
 
     def disconnect_all(self, reason: str) -> None:
         """Disconnect all agents, because the relay stops."""
