@@ -229,19 +229,19 @@ async def test_a_detached_consumer_is_not_watched(stocked: Relay, clock: ManualC
     assert not consumer.stuck_since_us
 
 
-async def test_the_operator_takes_all_leases_back(stocked: Relay, data: Path) -> None:
+async def test_the_operator_releases_all_leases(stocked: Relay, data: Path) -> None:
     consumer = stay(stocked)
     consumer.take(2)
     await stocked.lease("agent.a", limit=1)
-    assert await stocked.take_back("agent.a") == 3
+    assert await stocked.release_leases("agent.a") == 3
     assert consumer.take(5) == []
     returned = events(data, "returned")
-    assert {one["reason"] for one in returned} == {"taken back by the operator"}
+    assert {one["reason"] for one in returned} == {"released by the operator"}
     assert all(one["uncounted"] for one in returned)
     assert payloads(await stocked.lease("agent.a")) == [0, 1, 2, 3, 4]
 
 
 async def test_a_consumer_without_messages_in_flight_is_not_affected(stocked: Relay) -> None:
     consumer = stay(stocked)
-    assert await stocked.take_back("agent.a") == 0
+    assert await stocked.release_leases("agent.a") == 0
     assert numbers(consumer.take(5)) == [0, 1, 2, 3, 4]

@@ -347,12 +347,12 @@ class Relay:
         """Delete dead letters older than an instant or a duration, or all; return how many."""
         return await self._durable(self._runtime.dead_letters.purge(older_than, subject))
 
-    async def take_back(self, subject: str) -> int:
+    async def release_leases(self, subject: str) -> int:
         """Return all leased messages of an endpoint to its queue, durably; return how many.
 
         No delivery counts as failed. A connected agent gets no more until it shows life.
         """
-        return await self._durable(self._runtime.consumers.take_back(subject))
+        return await self._durable(self._runtime.consumers.release_leases(subject))
 
     async def reset_breaker(self, endpoint: str) -> CircuitState:
         """Close the circuit breaker of an endpoint, durably, and forget its failures.

@@ -287,12 +287,12 @@ class Consumers:
         """Return whether `subject` has an attached consumer."""
         return subject in self._attached
 
-    def take_back(self, subject: str) -> int:
+    def release_leases(self, subject: str) -> int:
         """Return the leased messages of `subject`, but not those of handlers; return how many.
 
         The consumer is treated as stuck. Raise `UnknownEndpoint`.
         """
-        mailbox, reason = self.claims.mailbox(subject), "taken back by the operator"
+        mailbox, reason = self.claims.mailbox(subject), "released by the operator"
         leased = [one for one in mailbox.live.values() if one.state is LEASED]
         taken = [one for one in reversed(leased) if one.via != "handler"]
         attached = self._attached.get(subject)

@@ -74,9 +74,9 @@ class LifeSigns:
                 self._check_at(consumer, due_us)
             if not due_us or due_us > now_us:
                 return
-            silent_s = (now_us - consumer.alive_us) // 1_000_000
-            log.warning("%s is stuck: no ack for %d s", consumer.subject, silent_s)
-            consumer.become_stuck(now_us, f"lease timed out: no sign of life for {silent_s} s")
+            silent_s = (now_us - consumer.alive_us) / 1_000_000
+            log.warning("%s is stuck: no ack for %.1f s", consumer.subject, silent_s)
+            consumer.become_stuck(now_us, f"lease timed out: no sign of life for {silent_s:.1f} s")
         if now_us < consumer.stuck_since_us + closing_us:
             self._check_at(consumer, consumer.stuck_since_us + closing_us)
         elif closing_us:

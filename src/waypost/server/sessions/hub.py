@@ -26,8 +26,8 @@ class AgentSession(Protocol):
     """The session of one connected agent; `since_us` is its start, in µs since the epoch.
 
     `address` is the peer's. `unconfirmed` counts messages sent and not acknowledged, `unsent` the
-    operations in its outbox. `stuck_since_us` is 0 unless it shows no sign of life. `was_stored` tells whether the message at a queue position waited for
-    the agent.
+    operations in its outbox. `stuck_since_us` is 0 unless the agent shows no sign of life.
+    `was_stored` tells whether the message at a queue position waited for the agent.
     """
 
     @property
@@ -118,6 +118,10 @@ class Hub:
     def connected(self) -> Sequence[AgentSession]:
         """Return the sessions, in the order in which they were added."""
         return list(self._sessions.values())
+
+    def stuck_count(self) -> int:
+        """Return the number of connected agents without a sign of life."""
+        return sum(1 for one in self._sessions.values() if one.stuck_since_us)
 
     @contextmanager
     def handshake(self) -> Iterator[None]:

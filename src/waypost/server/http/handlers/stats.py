@@ -40,7 +40,13 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     context = call.context
     relay = context.relay
     connected = [
-        AgentConnection(subject=one.subject, since_us=one.since_us, receive=one.receive)
+        AgentConnection(
+            subject=one.subject,
+            since_us=one.since_us,
+            receive=one.receive,
+            unconfirmed=one.unconfirmed,
+            stuck_since_us=one.stuck_since_us,
+        )
         for one in context.hub.connected()
     ]
     subjects = {one.subject for one in connected}
@@ -81,6 +87,7 @@ def _inbox(
         dead=inbox.dead,
         bytes=inbox.bytes,
         pressure=inbox.pressure,
+        oldest_us=inbox.oldest_us,
         connected=inbox.subject in connected,
         senders=[
             SenderUsage(
