@@ -6,6 +6,8 @@ Rule 2  Messages are fetched as they arrive and put into the inbox cache; none i
 Rule 3  Small messages are fetched first and always. Large ones only while few of them are
         unacknowledged: the relay limits the bytes that run ahead of acks, and an expected answer
         must not queue behind them.
+Rule 4  The leases of fetched messages are kept while the model makes calls. After `IDLE_MAX_S`
+        without one, they are released, and nothing is fetched until the next call.
 """
 
 import asyncio
@@ -34,6 +36,10 @@ FETCH_WAIT_S = 10.0
 PAUSED_WAIT_S = 1.0
 """Fetch wait while large messages are paused; some may be acknowledged meanwhile."""
 
+IDLE_MAX_S = 3600.0
+EXTEND_MAX_S = 24 * 3600.0
+"""How long the lease of one message is kept at most."""
+
 SYNC_TIMEOUT_S = 5.0
 """How long a call waits for the stored messages."""
 
@@ -57,11 +63,14 @@ class McpConnection:
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
         self.url = self.api.url
+        self._called = asyncio.Event()
+        self._called_s = 0.0
         self._agent: Agent | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[Agent] | None = None
 
     async def __aenter__(self) -> Self:
+        self._note_call()
         self._start_connecting()
         return self
 
@@ -98,6 +107,7 @@ class McpConnection:
 
     async def agent(self) -> Agent:
         """Return the connected agent; connect if necessary. Raises a `WaypostError` on failure."""
+        self._note_call()
         if self._is_running and self._agent is not None:
             return self._agent
         if self._connecting is None or self._connecting.done():
@@ -114,6 +124,17 @@ class McpConnection:
         await self.agent()
         await self.inbox.wait_for(lambda: self.inbox.is_synced or None, SYNC_TIMEOUT_S)
         return self.inbox
+
+    def _note_call(self) -> None:
+        self._called_s = asyncio.get_running_loop().time()
+        self._called.set()
+
+    async def _wait_for_call(self) -> None:
+        """If the model has made no call for long, release its messages and wait for the next."""
+        if asyncio.get_running_loop().time() - self._called_s > IDLE_MAX_S:
+            self.inbox.release()
+            self._called.clear()
+            await self._called.wait()
 
     @property
     def _is_running(self) -> bool:
@@ -133,6 +154,7 @@ class McpConnection:
             receive="pull",
             release_unacked=True,  # a model may end without reading them
             send_timeout_s=20.0,
+            extend_max_s=EXTEND_MAX_S,
             tls=tls_context(self.url),
         )
         agent = Agent(parse_address(self.url), self.identity, options)
@@ -151,9 +173,11 @@ class McpConnection:
         """Fetch messages until the agent fails for good; raise its error."""
         while True:
             try:
+                await self._wait_for_call()
                 await self._fetch_stored(agent)
                 self.inbox.mark_synced()
-                await self.inbox.wait_for_room()
+                if not await self.inbox.wait_for(self._has_room, FETCH_WAIT_S):
+                    continue
                 paused = self.pauses_large
                 largest = SMALL_MAX_BYTES if paused else None
                 wait_s = PAUSED_WAIT_S if paused else FETCH_WAIT_S
@@ -163,6 +187,9 @@ class McpConnection:
             except OperationRejected as problem:
                 log.warning("fetch rejected: %s", problem)
                 await asyncio.sleep(PAUSED_WAIT_S)
+
+    def _has_room(self) -> bool | None:
+        return None if self.inbox.is_full else True
 
     async def _fetch_stored(self, agent: Agent) -> None:
         for largest in (SMALL_MAX_BYTES, None):
