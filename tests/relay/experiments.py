@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.relay.experiments_with_consumers import (
+    abandoned_after_a_second,
+    leased_again_after_a_second,
+)
 from tests.relay.experiments_with_senders import (
     accepted_of_a_network,
     senders_of_patterns,
@@ -122,24 +126,6 @@ async def ten_characters_are_taken(bench: Bench) -> bool:
         return (await send(bench.relay, "x" * 10)).delivered_to == 1
     except InvalidMessage:
         return False
-
-
-async def leased_again_after_a_second(bench: Bench) -> int:
-    await send(bench.relay)
-    await bench.relay.lease("agent.a")
-    bench.clock.advance_ms(1_000)
-    return len(await bench.relay.lease("agent.a"))
-
-
-async def abandoned_after_a_second(bench: Bench) -> bool:
-    await send(bench.relay)
-    consumer, calls = bench.relay.attach("agent.a", lambda: None), list[None]()
-    consumer.on_abandoned = lambda: calls.append(None)
-    consumer.take(1)
-    bench.clock.advance_ms(bench.relay.settings.lease_timeout_ms)
-    bench.clock.advance_ms(1_000)
-    consumer.detach()
-    return bool(calls)
 
 
 async def accepted_a_second_later(bench: Bench) -> int:

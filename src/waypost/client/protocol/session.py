@@ -33,8 +33,7 @@ from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
-from waypost.client.protocol.outbox import Outbox, UnansweredOperation
-from waypost.client.protocol.sends import send_operation
+from waypost.client.protocol.outbox import Outbox, UnansweredOperation, send_operation
 from waypost.policy.bounds import lease_extension_max_s, lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern

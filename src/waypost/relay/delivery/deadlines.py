@@ -40,10 +40,9 @@ class Deadlines:
 
     def run_due(self) -> None:
         """Call `on_due` for every deadline that has passed."""
-        now_us = self._now_us()
+        now_us, self._timer_at_us = self._now_us(), 0
         while self._heap and self._heap[0][0] <= now_us:
             self._on_due(*heapq.heappop(self._heap))
-        self._timer_at_us = 0
         self.set_timer()
 
     def stop(self) -> None:
