@@ -114,9 +114,9 @@ call-17  2026-11-15 20:07:42 UTC
 01M7GQDS1R2E1QB0KWMQ8VR495  from agent.web  {"refund":12}
 """,
     "endpoints": """\
-Endpoint        Pending   Leased   Dead   Registered   Mailbox
-───────────────────────────────────────────────────────────────────
-agent.billing         1        0      0   2 s ago      57e140aa240d
+Endpoint        Pending   Leased   Dead   Oldest    Registered   Mailbox
+─────────────────────────────────────────────────────────────────────────────
+agent.billing         1        0      0   2 s ago   2 s ago      57e140aa240d
 """,
     "stats": """\
 /srv/waypost-data
@@ -124,9 +124,9 @@ no relay is running; storage maildir, durability fsync
 14 events, the last 1 s ago
 1 message: 1 pending, 0 leased, 0 dead
 
-Endpoint        Pending   Leased   Dead   Bytes   Full   Top sender
-───────────────────────────────────────────────────────────────────────
-agent.billing         1        0      0     280     0%   agent.web (1)
+Endpoint        Pending   Leased   Dead   Oldest    Bytes   Full   Top sender
+─────────────────────────────────────────────────────────────────────────────────
+agent.billing         1        0      0   2 s ago     280     0%   agent.web (1)
 
 Since 2026-11-15 20:07:42 UTC
   events: rules 4, settings 4, accepted 3, acked 1, endpoint 1, leased 1
@@ -201,7 +201,8 @@ JSON = {
     "endpoints": JsonOutput(
         {
             "`endpoints`": "in order of registration: `subject`, `hash`, `maildir_path` (null"
-            " without mailbox files), `registered_at`, `pending`, `leased`, `dead` (null beyond the"
+            " without mailbox files), `registered_at`, `pending`, `leased`, `dead` and"
+            " `oldest_us` (arrival of the oldest unacknowledged message, or null) (null beyond the"
             " 10,000 fullest of a served relay)",
         }
     ),
@@ -216,12 +217,14 @@ JSON = {
             "`total_messages`": "live and dead messages",
             "`by_status`": "`pending`, `leased`, `dead`",
             "`endpoints`": "`subject`, `hash`, `pending`, `leased`, `dead`, `bytes`, `pressure` (0"
-            " to 1), `top_senders` (sender, messages, bytes)",
+            " to 1), `top_senders` (sender, messages, bytes), `oldest_us` (arrival of the oldest"
+            " unacknowledged message, or null)",
             "`counted_since`": "start of the counts `events` and `rejected`; null without events,"
             " or at a served relay, which counts from its start",
             "`events`": "number of events by kind",
             "`rejected`": "number of rejected publishes by reason",
             "`connected`": "agents connected to a served relay",
+            "`stuck`": "those of them that acknowledge nothing",
             "`breakers`": "as `breakers list` prints them",
             "`problems`": "full mailboxes, breakers that are not closed, and problems with"
             " `config.json`, `access-rules.json` or the journal",
@@ -296,6 +299,15 @@ JSON = {
             " `connected`, null on a data directory",
         },
         after="`names bind` and `names unbind` print the fields of one name.",
+    ),
+    "agents list": JsonOutput(
+        {
+            "`agents`": "in the order in which they connected: `subject`, `since_us`, `receive`"
+            " (`push` or `pull`), `unconfirmed` (messages sent and not acknowledged),"
+            " `stuck_since_us` (0 unless it is stuck)",
+        },
+        after="`agents disconnect` and `agents release` print the `subject`, and the `count` of"
+        " connections or messages.",
     ),
     "breakers list": JsonOutput(
         {

@@ -25,6 +25,7 @@ from docs.command_line import INTRO, JSON, OUTPUT
 from waypost.cli.app import app
 from waypost.policy import bounds
 from waypost.policy.settings import RELIABILITY, Settings
+from waypost.server.metrics import Connected
 from waypost.server.server import open_context
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -52,7 +53,10 @@ MEANINGS = {
     "defaultTtlMs": "time to live of a message; a publish may ask for less",
     "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",
-    "leaseTimeoutMs": "time until an unacknowledged lease is returned",
+    "leaseTimeoutMs": "time until an unacknowledged lease is returned; for a connected agent, since"
+    " its last ack, nack or extension",
+    "closeStuckAfterMs": "time until the connection of an agent without a sign of life is closed;"
+    " 0: never",
     "patternSenders": "senders that may publish to patterns; `authenticated` are all but"
     " `_anonymous`; a served relay has `authenticated`",
     "maxFanout": "most endpoints that one publish may match, 0: no limit; a served relay has 100",
@@ -343,9 +347,8 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        return context.http_metrics.render(
-            context.relay, context.relay.inspect().totals(), 0, context.hub.signals
-        ).decode()
+        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        return context.http_metrics.render(context.relay, totals, connected).decode()
 
 
 def _label_values(shown: str) -> list[str]:

@@ -31,7 +31,7 @@ COMMANDS = {
 }
 
 
-SERVED_ONLY = {"listen", "request", "keys new"}
+SERVED_ONLY = {"listen", "request", "keys new", "agents list"}
 
 
 def sections() -> dict[str, str]:

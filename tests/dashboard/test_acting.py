@@ -7,6 +7,8 @@ from playwright.sync_api import Page, expect
 
 from tests.dashboard.conftest import OpenPage
 from tests.dashboard.dashboard_relay import DashboardRelay
+from waypost.client import Identity
+from waypost.client.blocking import connect
 
 
 def dead_ids(relay: DashboardRelay, subject: str) -> list[str]:
@@ -197,3 +199,33 @@ def test_of_two_rules_of_one_pair_one_is_removed(
     expect(page.get_by_text("Rule removed.")).to_be_visible()
     assert [one["priority"] for one in relay.ask("GET", "/v1/rules")["rules"]] == [1]
     relay.ask("DELETE", "/v1/rules", params=pair)
+
+
+def test_the_leases_of_a_connected_agent_are_released_and_it_is_disconnected(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    with connect(relay.url, Identity.new("agent.hung")) as agent:
+        relay.publish("agent.hung", "for a worker that hangs")
+        message = agent.receive(5)
+        page = open_page("#/agents")
+        row = page.get_by_role("row", name=re.compile("^agent.hung"))
+        expect(row).to_contain_text("alive")
+        page.get_by_role("button", name="Release the leases of agent.hung").click()
+        asked = page.get_by_role("dialog", name="Release its leases?")
+        expect(asked).to_contain_text("waypost agents release agent.hung --url")
+        asked.get_by_role("button", name="Release").click()
+        expect(page.get_by_text("1 message released.")).to_be_visible()
+        expect(row).to_contain_text("stuck")
+        other = open_page("#/")
+        stuck = other.locator(".tiles > div").filter(has_text="Stuck agents")
+        expect(stuck.locator(".value")).to_have_text("1")
+        oldest = other.locator(".tiles > div").filter(has_text="Oldest message")
+        expect(oldest).to_contain_text("unacknowledged, agent.")
+        inboxes = open_page("#/inboxes?filter=agent.hung")
+        expect(inboxes.get_by_role("row", name=re.compile("^agent.hung"))).to_contain_text("stuck")
+        page.get_by_role("button", name="Disconnect agent.hung").click()
+        asked = page.get_by_role("dialog", name="Disconnect this agent?")
+        expect(asked).to_contain_text("waypost agents disconnect agent.hung --url")
+        asked.get_by_role("button", name="Disconnect").click()
+        expect(page.get_by_text("Agent disconnected.")).to_be_visible()
+        message.ack()

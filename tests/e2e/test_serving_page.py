@@ -22,6 +22,7 @@ from waypost.server.http.callers import OPERATOR
 from waypost.server.http.routing import BODY_WAIT_MAX_S
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
+from waypost.server.metrics import Connected
 from waypost.server.server import Listen, open_context
 from waypost.testing import ManualClock
 
@@ -140,9 +141,8 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        shown = context.http_metrics.render(
-            context.relay, context.relay.inspect().totals(), 0, context.hub.signals
-        ).decode()
+        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        shown = context.http_metrics.render(context.relay, totals, connected).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named
     assert [name for name in sorted(named) if f"\n{name}" not in shown] == []

@@ -29,7 +29,7 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
     for sender_and_id, (at_us, stored) in total.first_results.items():
         known = state.duplicates.get(sender_and_id)
         if known is not None:  # it may be past its window
-            assert (known.at_us, known.result.delivered_to) == (at_us, len(stored))
+            assert (known.at_us, known.result().delivered_to) == (at_us, len(stored))
     assert_windows_are(relay, total, now_ms)
 
 

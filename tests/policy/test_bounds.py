@@ -45,6 +45,7 @@ UNITS = (
     "memory_max",
     "number_max",
     "wait_max_s",
+    "extension_max_s",
 )
 
 

@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.relay.experiments_with_consumers import (
+    abandoned_after_a_second,
+    leased_again_after_a_second,
+)
 from tests.relay.experiments_with_senders import (
     accepted_of_a_network,
     senders_of_patterns,
@@ -114,13 +118,6 @@ async def a_follow_up_is_taken(bench: Bench) -> bool:
 
 async def alive_after_a_second(bench: Bench) -> int:
     await send(bench.relay)
-    bench.clock.advance_ms(1_000)
-    return len(await bench.relay.lease("agent.a"))
-
-
-async def leased_again_after_a_second(bench: Bench) -> int:
-    await send(bench.relay)
-    await bench.relay.lease("agent.a")
     bench.clock.advance_ms(1_000)
     return len(await bench.relay.lease("agent.a"))
 
@@ -285,6 +282,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "default_call_budget": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
     "max_payload_bytes": Experiment(ten_characters_are_taken, [(11, False), (12, True)]),
     "lease_timeout_ms": Experiment(leased_again_after_a_second, [(1000, 1), (1001, 0)]),
+    "close_stuck_after_ms": Experiment(abandoned_after_a_second, [(1000, True), (1001, False)]),
     "pattern_senders": Experiment(
         senders_of_patterns, [("all", 2), ("authenticated", 1), ("none", 0)]
     ),

@@ -252,6 +252,8 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "remember_pairs": lambda relay: relay.remember_pairs([("agent.a", "agent.b", 1)]),
     "ack": lambda relay: relay.ack("agent.a", "x"),
     "nack": lambda relay: relay.nack("agent.a", "x"),
+    "extend": lambda relay: relay.extend("agent.a", "x", 1),
+    "release_leases": lambda relay: relay.release_leases("agent.a"),
     "attach": lambda relay: relay.attach("agent.a", lambda: None),
     "publish_draft": lambda relay: relay.publish_draft(Draft("agent.a", 1, sender="agent.b")),
     "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),

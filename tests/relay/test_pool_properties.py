@@ -6,7 +6,7 @@ from tests.faults.seeds import seeded
 from tests.relay.conftest import Start
 from tests.relay.observing import UNLIMITED
 from waypost import CircuitBreakerConfig, RedeliveryConfig, Relay
-from waypost.relay.delivery.consumers import Consumer, Delivery
+from waypost.relay.delivery.consumer import Consumer, Delivery
 from waypost.testing import ManualClock
 
 RUNS = 8

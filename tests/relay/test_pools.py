@@ -8,7 +8,7 @@ import pytest
 from tests.relay.conftest import Start
 from tests.relay.observing import UNLIMITED, events, pending, send
 from waypost import RedeliveryConfig, Relay
-from waypost.relay.delivery.consumers import Consumer, Delivery
+from waypost.relay.delivery.consumer import Consumer, Delivery
 from waypost.relay.errors import MailboxTaken, PoolFull
 from waypost.testing import ManualClock
 

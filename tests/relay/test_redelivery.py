@@ -8,7 +8,7 @@ from tests.relay.conftest import Start
 from tests.relay.observing import UNLIMITED, drafts, events, payloads, pending, send
 from waypost import Envelope, Relay
 from waypost.policy.redelivery import RedeliveryConfig
-from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.delivery.consumer import Consumer
 from waypost.testing import ManualClock
 
 MINUTE_MS = 60_000

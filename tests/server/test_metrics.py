@@ -11,7 +11,7 @@ from waypost import AccessRule, Settings
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.server.context import ServerContext
-from waypost.server.metrics import CONTENT_TYPE
+from waypost.server.metrics import CONTENT_TYPE, Connected
 from waypost.server.server import make_app, open_context
 from waypost.testing import ManualClock
 
@@ -32,9 +32,9 @@ async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerCon
 
 def numbers(context: ServerContext) -> dict[str, float]:
     """Return every sample by name and labels."""
-    text = context.http_metrics.render(
-        context.relay, context.relay.inspect().totals(), 0, context.hub.signals
-    ).decode()
+    connected = Connected(0, context.hub.stuck_count(), context.hub.signals)
+    totals = context.relay.inspect().totals()
+    text = context.http_metrics.render(context.relay, totals, connected).decode()
     return {
         f"{sample.name}{list(sample.labels.values()) or ''}": sample.value
         for family in text_string_to_metric_families(text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
+from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, number_max, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
@@ -56,6 +56,7 @@ FROM_AGENT = [
     frames.Send(ref=1, subject="agent.a", payload=msgspec.Raw(b"1")),
     frames.Ack(ids=["x"]),
     frames.Nack(ids=["x"], delay=1.5),
+    frames.Extend(ids=["x"], seconds=60),
     frames.Fetch(ref=1, limit=2, max_size_bytes=3, wait=4.0),
     frames.SendSignal(subject="agent.a", signal=SIGNAL),
 ]
@@ -126,6 +127,10 @@ ENDS: list[tuple[dict[str, Any], bool]] = [
     ({"op": "nack", "ids": [], "delay": -0.001}, False),
     ({"op": "nack", "ids": [], "delay": math.nan}, False),
     ({"op": "nack", "ids": [], "delay": math.inf}, False),
+    ({"op": "extend", "ids": [], "seconds": lease_extension_max_s}, True),
+    ({"op": "extend", "ids": [], "seconds": lease_extension_max_s + 1}, False),
+    ({"op": "extend", "ids": [], "seconds": -0.001}, False),
+    ({"op": "extend", "ids": []}, False),
     ({"op": "fetch", "ref": 0, "limit": 1}, True),
     ({"op": "fetch", "ref": 0, "limit": 0}, False),
     ({"op": "fetch", "ref": 0, "limit": lease_max_messages + 1}, False),

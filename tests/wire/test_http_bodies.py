@@ -57,6 +57,7 @@ def test_an_unknown_field_is_rejected(kind: Any) -> None:
 
 _VALUES = {
     "ids": ["m1"],
+    "seconds": 1,
     "messages": [{"subject": "agent.a", "payload": 1}],
     "inboxes": [{"subject": "agent.a"}],
     "action": "deny",

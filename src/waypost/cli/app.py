@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from waypost.cli.commands import (
+    agents,
     breakers,
     config,
     dead_letters,
@@ -118,6 +119,7 @@ app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")
 app.add_typer(names.commands, name="names", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(maintenance.endpoints)
 app.command(rich_help_panel="The relay")(maintenance.stats)
+app.add_typer(agents.commands, name="agents", rich_help_panel="The relay")
 app.add_typer(breakers.commands, name="breakers", rich_help_panel="The relay")
 app.add_typer(config.commands, name="config", rich_help_panel="The relay")
 app.add_typer(rules.commands, name="rules", rich_help_panel="The relay")

@@ -23,7 +23,7 @@ from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
 from waypost.wire.history_bodies import Thread
-from waypost.wire.http_bodies import RuleList
+from waypost.wire.http_bodies import AgentConnection, CountResponse, RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
 
@@ -146,6 +146,19 @@ class BreakerOperations(Protocol):
         """Close the breaker of an endpoint; return its state before."""
 
 
+class AgentOperations(Protocol):
+    """List connected agents, disconnect one, and release its leases."""
+
+    def agents(self) -> list[AgentConnection]:
+        """Return the connected agents, in the order in which they connected."""
+
+    def disconnect(self, subject: str) -> CountResponse:
+        """End the connection of an agent. Raise an error if it is not connected."""
+
+    def release_leases(self, subject: str) -> CountResponse:
+        """Return the leased messages of an agent to its queue."""
+
+
 class Backend(
     MessageOperations, DeadLetterOperations, StatusOperations, ConfigOperations, Protocol
 ):
@@ -179,6 +192,19 @@ def open_breakers(choice: RelayChoice) -> BreakerOperations:
     from waypost.cli.remote.operating import RemoteBreakers  # loads the HTTP client
 
     relay = RemoteBreakers(choice)
+    choice.closing.callback(relay.close)
+    return relay
+
+
+def open_agents(choice: RelayChoice) -> AgentOperations:
+    """Return the connected agents of the chosen relay."""
+    if choice.url is None:
+        from waypost.cli.local_names import LocalAgents
+
+        return LocalAgents(choice.data_dir)
+    from waypost.cli.remote.operating import RemoteAgents  # loads the HTTP client
+
+    relay = RemoteAgents(choice)
     choice.closing.callback(relay.close)
     return relay
 

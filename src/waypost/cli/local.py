@@ -19,7 +19,7 @@ from waypost.cli.results import (
     RedriveResult,
     SendReport,
     StatsResult,
-    rejecting_now,
+    current_problems,
     send_report,
 )
 from waypost.policy.access import AccessRule
@@ -94,6 +94,7 @@ class LocalRelay:
                 pending=mailbox.occupancy.depth - mailbox.leased_count,
                 leased=mailbox.leased_count,
                 dead=len(mailbox.dead),
+                oldest_us=mailbox.oldest_us,
             )
             for mailbox in seen.state.registered()
         ]
@@ -330,8 +331,9 @@ def _stats(seen: Snapshot) -> StatsResult:
         events=dict(counted.events),
         rejected=dict(counted.rejected),
         connected=[],
+        stuck=[],
         breakers=breakers,
-        problems=[*seen.problems, *rejecting_now(endpoints, breakers)],
+        problems=[*seen.problems, *current_problems(endpoints, breakers, [])],
     )
 
 

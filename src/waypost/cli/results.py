@@ -67,7 +67,8 @@ class InboxContents(msgspec.Struct, frozen=True):
 class EndpointStatus(msgspec.Struct, frozen=True):
     """A registered endpoint. `maildir_path` is None when mailboxes are not kept as files.
 
-    Counts are None where a served relay has too many endpoints to report all of them.
+    `oldest_us` is the arrival of its oldest unacknowledged message, None without one. Counts are
+    None where a served relay has too many endpoints to report all of them.
     """
 
     subject: str
@@ -77,6 +78,7 @@ class EndpointStatus(msgspec.Struct, frozen=True):
     pending: int | None
     leased: int | None
     dead: int | None
+    oldest_us: int | None
 
 
 class RedriveResult(msgspec.Struct, frozen=True):
@@ -90,8 +92,9 @@ class StatsResult(msgspec.Struct, frozen=True):
     """Statistics and problems of a data directory, or of a served relay (then `url` is set).
 
     `events` and `rejected` are counted from `counted_since`; a served relay counts from its start.
-    `in_use_by` is the pid of the relay running there, or empty. `connected` lists connected agents.
-    `breakers` are those not at rest; of a data directory, those not closed.
+    `in_use_by` is the pid of the relay running there, or empty. `connected` lists connected agents,
+    `stuck` those of them that acknowledge nothing. `breakers` are those not at rest; of a data
+    directory, those not closed.
     """
 
     url: str
@@ -108,6 +111,7 @@ class StatsResult(msgspec.Struct, frozen=True):
     events: dict[str, int]
     rejected: dict[str, int]
     connected: list[str]
+    stuck: list[str]
     breakers: dict[str, BreakerInfo]
     problems: list[str]
 
@@ -148,12 +152,15 @@ class Confirmation(msgspec.Struct, frozen=True):
     was_stored: bool
 
 
-def rejecting_now(
-    endpoints: Iterable[MailboxStats], breakers: Mapping[str, BreakerInfo]
+def current_problems(
+    endpoints: Iterable[MailboxStats], breakers: Mapping[str, BreakerInfo], stuck: list[str]
 ) -> list[str]:
-    """Return what rejects messages at the moment, one text each: full mailboxes, breakers."""
+    """Return what hinders messages at the moment, one text each: mailboxes, breakers, agents."""
     full = [one.subject for one in endpoints if one.pressure >= 1]
-    found = [("full: these mailboxes accept no more messages", full)]
+    found = [
+        ("full: these mailboxes accept no more messages", full),
+        ("stuck: these agents are connected, but acknowledge nothing ('waypost agents')", stuck),
+    ]
     for state, text in _BREAKER_PROBLEMS.items():
         found.append((text, [name for name, one in breakers.items() if one.state is state]))
     return [f"{text}: {_some(names)}" for text, names in found if names]

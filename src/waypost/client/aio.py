@@ -25,7 +25,7 @@ from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
 from waypost.client.websocket import now_ms
-from waypost.policy.bounds import lease_max_messages, wait_max_s
+from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.wire import frames
@@ -305,6 +305,22 @@ class Agent:
             raise InvalidInput(f"delay must be 0 to {wait_max_s:,} seconds, not {delay!r:.40}")
         self._connection.session.nack(message_id, delay, release=release)
         self._connection.wake()
+
+    def extend(self, message_id: str, seconds: float) -> None:
+        """Keep a message longer; see `Message.extend`."""
+        if not 0 <= seconds <= lease_extension_max_s:
+            bound = f"{lease_extension_max_s:,} seconds"
+            raise InvalidInput(f"seconds must be 0 to {bound}, not {seconds!r:.40}")
+        self._connection.session.extend(message_id, seconds)
+        self._connection.wake()
+
+    def begin(self, message_id: str) -> None:
+        """Keep a message from now on; see `Message.keep`."""
+        self._connection.leases.begin(message_id)
+
+    def end(self, message_id: str) -> None:
+        """Keep a message no longer."""
+        self._connection.leases.end(message_id)
 
     def release(self, message_id: str) -> None:
         """Record that a message was dropped without ack or nack. Thread-safe."""

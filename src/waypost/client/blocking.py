@@ -14,7 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from waypost.client import aio
@@ -58,7 +58,8 @@ def connect(
 
 
 class Message(Received):
-    """A received message: `ack` or `nack` it; `with message:` does so at the end of the block."""
+    """A received message: `ack` or `nack` it; `with message:` does so at the end of the block, and
+    keeps it meanwhile."""
 
     def __init__(self, inner: AsyncMessage, thread: "_LoopThread") -> None:
         self._inner = inner  # kept: dropping it would release the message
@@ -73,18 +74,20 @@ class Message(Received):
         """Return it to the relay, to be delivered again after `delay` seconds."""
         self._thread.call(self._inner.nack(delay))
 
+    def extend(self, seconds: float) -> None:
+        """Keep it for `seconds` more, without an ack."""
+        self._thread.call(self._inner.extend(seconds))
+
     def reply(self, payload: object, **options: Any) -> PublishResult:
         """Send a reply, with the parameters of the asyncio client's `Message.reply`."""
         return self._thread.call(self._inner.reply(payload, **options))
 
     def __enter__(self) -> Self:
+        self._thread.post(self._inner.keep)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
+        self._thread.call(self._inner.__aexit__(kind))
 
 
 class Agent:
@@ -244,6 +247,11 @@ class _LoopThread:
         except BaseException:
             future.cancel()  # after Ctrl-C here, stop the work there
             raise
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Run `call` on the loop without waiting for it; do nothing if the agent is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
         """Stop the loop and cancel its tasks."""

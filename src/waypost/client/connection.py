@@ -20,6 +20,7 @@ from waypost.client.confirmations import DeliveryConfirmations
 from waypost.client.errors import AgentClosed, CannotConnect, ClientError
 from waypost.client.feeds import Feed
 from waypost.client.identity import Identity
+from waypost.client.lease_keeper import LeaseKeeper
 from waypost.client.message import Message
 from waypost.client.operations import Operations
 from waypost.client.options import ClientOptions
@@ -69,6 +70,7 @@ class RelayConnection:
         self.requests = GuardedRequests(
             identity.subject, self.session, self.operations, options.guard
         )
+        self.leases = LeaseKeeper(self.session, options.extend_max_s, self.wake)
         self.receive_queue = ReceiveQueue(options)
         self.confirmations = DeliveryConfirmations()
         self.full_queues: Feed[frames.QueueFull] = Feed()
@@ -133,6 +135,7 @@ class RelayConnection:
         self.confirmations.end(problem)
         self.full_queues.end()
         self.signals.cancel()
+        self.leases.stop()
         self.receive_queue.close(None if isinstance(problem, AgentClosed) else problem)
         self._started.set()
 
@@ -169,6 +172,7 @@ class RelayConnection:
                     self.is_live = True
                 case frames.Welcome():
                     self.is_live = False
+                    self.leases.connected()
                     self._started.set()
                 case frames.QueueFull():
                     self.full_queues.put(event)

@@ -157,6 +157,15 @@ class MessageOwner(Protocol):
     def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
         """Return a message to the relay, to be delivered again after `delay` seconds."""
 
+    def extend(self, message_id: str, seconds: float) -> None:
+        """Keep a message for `seconds` more."""
+
+    def begin(self, message_id: str) -> None:
+        """Keep a message from now on."""
+
+    def end(self, message_id: str) -> None:
+        """Keep a message no longer."""
+
     def release(self, message_id: str) -> None:
         """Record that a message was dropped without ack or nack. Thread-safe."""
 
@@ -176,16 +185,17 @@ class MessageOwner(Protocol):
 class Message(Received):
     """A received message: call `ack` when it is processed, `nack` to have it delivered again.
 
-    `async with message:` acks at the end of the block, or nacks if it raises. The relay does not
-    deliver a message again while you hold it; one dropped without ack or nack is delivered again
-    after a reconnect.
+    `async with message:` keeps it while the block runs, acks it at the end, or nacks it if the
+    block raises. Without a block, ack, nack or `extend` within the relay's lease timeout, or the
+    relay delivers it again. An ack of any other message counts, too: those that wait behind it do
+    not run out.
     """
 
     def __init__(
         self, owner: MessageOwner, delivered: frames.Message, opened: OpenedPayload
     ) -> None:
         self._owner = owner
-        self._is_answered = False
+        self._is_answered = self._is_kept = False
         super().__init__(delivered, opened)
 
     async def ack(self) -> None:
@@ -196,6 +206,8 @@ class Message(Received):
         """Acknowledge from code that cannot await. On the agent's event loop only."""
         if not self._is_answered:
             self._is_answered = True
+            if self._is_kept:
+                self._owner.end(self.id)
             if self.opened.seal is not None:
                 self._owner.mark_opened(self.opened.seal)
             self._owner.ack(self.id)
@@ -217,6 +229,16 @@ class Message(Received):
         if not self._is_answered:
             self._owner.nack(self.id, delay, release=release)
             self._is_answered = True
+            if self._is_kept:
+                self._owner.end(self.id)
+
+    async def extend(self, seconds: float) -> None:
+        """Keep it for `seconds` more, without an ack; a lost connection discards that.
+
+        Raises `InvalidInput` for less than 0 or more than a day.
+        """
+        if not self._is_answered:
+            self._owner.extend(self.id, seconds)
 
     async def reply(
         self,
@@ -239,7 +261,14 @@ class Message(Received):
             seal_to=seal_to,
         )
 
+    def keep(self) -> None:
+        """Keep it until it is acked or nacked. On the agent's event loop only."""
+        if not self._is_answered:
+            self._is_kept = True
+            self._owner.begin(self.id)
+
     async def __aenter__(self) -> Self:
+        self.keep()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -33,6 +33,7 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     `unanswered_max`: sends that may run ahead of their answers; the next one waits.
     `unread_max_messages`, `unread_max_bytes` of memory: past either, the client stops reading.
     `remembered_max_ids`: acked message ids to remember, to recognize duplicate deliveries.
+    `extend_max_s`: how long the lease of a message is extended while its block runs.
     `sealed_max_age_s`: sealed messages that are older do not open.
     `seal_memory`: where to remember the keys of other agents and opened seals, as the files
     PATH.known and PATH.opened; by default beside the key file.
@@ -54,6 +55,7 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     unread_max_messages: int = 1000
     unread_max_bytes: int = 64 * 1024 * 1024
     remembered_max_ids: int = 10_000
+    extend_max_s: float = 3600.0
     sealed_max_age_s: float = 7 * 24 * 3600.0
     seal_memory: str | None = None
     tls: ssl.SSLContext | None = None

@@ -8,6 +8,8 @@ Rule 3  Small messages are fetched first and always. Large ones only while few o
         must not queue behind them.
 Rule 4  With `shared`, other programs of the same agent share its mailbox. Then messages are fetched
         only while a call asks for them, and few at a time: what one holds, the others cannot show.
+Rule 5  The leases of fetched messages are kept while the model makes calls. After `IDLE_MAX_S`
+        without one, they are released, and nothing is fetched until the next call.
 """
 
 import asyncio
@@ -39,6 +41,10 @@ PAUSED_WAIT_S = 1.0
 """Fetch wait while large messages are paused; some may be acknowledged meanwhile. Also that of a
 shared connection, whose caller may stop waiting meanwhile."""
 
+IDLE_MAX_S = 3600.0
+EXTEND_MAX_S = 24 * 3600.0
+"""How long the lease of one message is kept at most."""
+
 SYNC_TIMEOUT_S = 5.0
 """How long a call waits for the stored messages."""
 
@@ -67,6 +73,8 @@ class McpConnection:
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
         self.url = self.api.url
+        self._called = asyncio.Event()
+        self._called_s = 0.0
         self._agent: Agent | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[Agent] | None = None
@@ -75,6 +83,7 @@ class McpConnection:
         self._wanted = asyncio.Event()
 
     async def __aenter__(self) -> Self:
+        self._note_call()
         self._start_connecting()
         return self
 
@@ -111,6 +120,7 @@ class McpConnection:
 
     async def agent(self) -> Agent:
         """Return the connected agent; connect if necessary. Raises a `WaypostError` on failure."""
+        self._note_call()
         if self._is_running and self._agent is not None:
             return self._agent
         if self._connecting is None or self._connecting.done():
@@ -156,6 +166,17 @@ class McpConnection:
             if not self._askers and not self._readers:
                 self._wanted.clear()
 
+    def _note_call(self) -> None:
+        self._called_s = asyncio.get_running_loop().time()
+        self._called.set()
+
+    async def _wait_for_call(self) -> None:
+        """If the model has made no call for long, release its messages and wait for the next."""
+        if asyncio.get_running_loop().time() - self._called_s > IDLE_MAX_S:
+            self.inbox.release()
+            self._called.clear()
+            await self._called.wait()
+
     @property
     def _is_running(self) -> bool:
         return self._fetching is not None and not self._fetching.done()
@@ -175,6 +196,7 @@ class McpConnection:
             shared=self.is_shared,
             release_unacked=True,  # a model may end without reading them
             send_timeout_s=20.0,
+            extend_max_s=EXTEND_MAX_S,
             tls=tls_context(self.url),
         )
         agent = Agent(parse_address(self.url), self.identity, options)
@@ -193,12 +215,14 @@ class McpConnection:
         """Fetch messages until the agent fails for good; raise its error."""
         while True:
             try:
+                await self._wait_for_call()
                 if self.is_shared:
                     await self._fetch_wanted(agent)
                     continue
                 await self._fetch_stored(agent)
                 self.inbox.mark_synced()
-                await self.inbox.wait_for_room()
+                if not await self.inbox.wait_for(self._has_room, FETCH_WAIT_S):
+                    continue
                 paused = self.pauses_large
                 largest = SMALL_MAX_BYTES if paused else None
                 wait_s = PAUSED_WAIT_S if paused else FETCH_WAIT_S
@@ -212,11 +236,15 @@ class McpConnection:
     async def _fetch_wanted(self, agent: Agent) -> None:
         """Fetch a few messages once a call waits for some, or only answers if it needs no more."""
         await self._wanted.wait()
-        await self.inbox.wait_for_room()
+        if not await self.inbox.wait_for(self._has_room, FETCH_WAIT_S):
+            return
         wait_s = PAUSED_WAIT_S if self.inbox.is_synced else 0.0
         answers = not self._readers
         self.inbox.add(await agent.fetch(SHARED_FETCH_LIMIT, wait=wait_s, answers=answers))
         self.inbox.mark_synced()
+
+    def _has_room(self) -> bool | None:
+        return None if self.inbox.is_full else True
 
     async def _fetch_stored(self, agent: Agent) -> None:
         for largest in (SMALL_MAX_BYTES, None):

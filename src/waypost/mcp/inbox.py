@@ -1,6 +1,8 @@
 """Messages delivered to this agent, and whether they were read and acknowledged.
 
-Rule 1  A message stays here, and so in its mailbox, until it is acknowledged.
+Rule 1  A message stays here, and so in its mailbox, until it is acknowledged. Its lease is kept
+        meanwhile. A model that makes no calls for a long time loses its messages to the mailbox,
+        and gets them again with the next call.
 Rule 2  It is unread until its whole text was shown. Read or unread, it can be shown again.
 Rule 3  An id that another agent chose is replaced by a number of this process, because it may be a
         sentence. Both name the message, or the thread, in the tools.
@@ -86,6 +88,7 @@ class InboxCache:
             known = self._messages.get(message.id)
             self._bytes += size - (known.size if known is not None else 0)
             self._messages[message.id] = CachedMessage(message, text, labels, size)
+            message.keep()
             self.add_contact(message.sender)
         self._changed.set()
 
@@ -93,6 +96,12 @@ class InboxCache:
         """Record that the relay has no more stored messages for now."""
         self.is_synced = True
         self._changed.set()
+
+    def release(self) -> None:
+        """Return all messages to the mailbox, as not processed."""
+        for cached in self._messages.values():
+            cached.message.nack_nowait(release=True)
+        self.reset()
 
     def reset(self) -> None:
         """Drop all messages on a new connection: the relay delivers unacked ones again."""
@@ -107,12 +116,6 @@ class InboxCache:
     def is_full(self) -> bool:
         """Return whether to fetch no more until messages are acknowledged."""
         return len(self._messages) >= UNACKED_MAX_MESSAGES or self._bytes >= UNACKED_MAX_BYTES
-
-    async def wait_for_room(self) -> None:
-        """Wait until the cache is not full."""
-        while self.is_full:
-            self._changed.clear()
-            await self._changed.wait()
 
     def id_of(self, ref: str) -> str:
         """Return the id of a message by its ref; anything else is an id itself."""

@@ -54,6 +54,9 @@ names_visited_per_endpoint_max: Final = 100
 `max_fanout` allows."""
 
 lease_max_messages: Final = 1000
+lease_extension_max_s: Final = 24 * 3600
+"""The longest extension of a lease at once; it can be extended again."""
+
 peek_max_bytes: Final = 16 * 1024 * 1024
 """Messages of one peek, or else one message."""
 

@@ -19,6 +19,7 @@ from waypost.policy.bounds import (
     ancestor_chain_max,
     connections_max,
     endpoints_max,
+    number_max,
     payload_max_bytes,
 )
 from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
@@ -78,6 +79,7 @@ class Settings(
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
     lease_timeout_ms: PositiveInt = 30_000
+    close_stuck_after_ms: Annotated[int, msgspec.Meta(ge=0, le=number_max)] = 300_000
     pattern_senders: Literal["all", "authenticated", "none"] = "all"
     max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0
     max_workers: Annotated[int, msgspec.Meta(ge=1, le=connections_max)] = 64

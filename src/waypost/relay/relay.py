@@ -13,18 +13,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
-from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.claims import Claims
-from waypost.relay.delivery.consumers import Consumer, Delivery
-from waypost.relay.delivery.drafts import Draft, draft_from
+from waypost.relay.delivery.consumer import Consumer, Delivery
+from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.rejections import storage_failed_result
@@ -172,13 +170,9 @@ class Relay:
         Each is a `Draft` or a mapping of `publish`'s parameters. A message denied by access rules
         is rejected with `access_denied`.
         """
-        runtime = self._runtime
-        wanted = [one if isinstance(one, Draft) else draft_from(one) for one in drafts]
-        if len(wanted) > publish_many_max_messages:
-            raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        results = await runtime.publishing.publish_many(wanted)
+        results = await self._runtime.publishing.publish_many(drafts_from(drafts))
         try:
-            await runtime.journal.sync()
+            await self._runtime.journal.sync()
         except RelayStopped as stopped:
             return [storage_failed_result(stopped) for _ in results]
         return results
@@ -259,12 +253,16 @@ class Relay:
         """Return leased messages to their queue for `delay` seconds at least; return how many."""
         return await self._durable(len(self._runtime.claims.nack(subject, ids, delay)))
 
+    async def extend(self, subject: str, ids: str | Iterable[str], seconds: float) -> int:
+        """Extend leases to end `seconds` from now at the earliest; return how many are leased."""
+        return await self._durable(len(self._runtime.leases.extend(subject, ids, seconds)))
+
     # For servers
 
     def attach(
         self, subject: str, on_arrival: Callable[[], None], *, shared: bool = False
     ) -> Consumer:
-        """Attach a consumer to a mailbox; what it takes has no deadline until it detaches.
+        """Attach a consumer to a mailbox: it keeps what it takes while it shows life.
 
         `on_arrival` is called when there may be messages to `take`. Several may be attached if all
         of them share the mailbox.
@@ -332,8 +330,8 @@ class Relay:
         self, subject: str | None = None, limit: int | None = None
     ) -> list[DeadLetter]:
         """Return dead letters of one endpoint or all, the oldest failure first, at most `limit`."""
-        runtime = self._runtime
-        return list_dead_letters(runtime.ledger.state, runtime.payloads, subject, limit)
+        state, payloads = self._runtime.ledger.state, self._runtime.payloads
+        return list_dead_letters(state, payloads, subject, limit)
 
     async def dead_letter_groups(self, subject: str | None = None) -> list[DeadLetterGroup]:
         """Return dead letters grouped by endpoint and reason, the largest group first."""
@@ -349,11 +347,15 @@ class Relay:
     async def purge_dead_letters(
         self, older_than: datetime | timedelta | None = None, subject: str | None = None
     ) -> int:
-        """Delete dead letters that failed before an instant, or longer ago than a duration.
-
-        Without `older_than`, delete all of them. Return how many were deleted.
-        """
+        """Delete dead letters older than an instant or a duration, or all; return how many."""
         return await self._durable(self._runtime.dead_letters.purge(older_than, subject))
+
+    async def release_leases(self, subject: str) -> int:
+        """Return all leased messages of an endpoint to its queue, durably; return how many.
+
+        No delivery counts as failed. A connected agent gets no more until it shows life.
+        """
+        return await self._durable(self._runtime.consumers.release_leases(subject))
 
     async def reset_breaker(self, endpoint: str) -> CircuitState:
         """Close the circuit breaker of an endpoint, durably, and forget its failures.

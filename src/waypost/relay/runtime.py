@@ -23,6 +23,7 @@ from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
 from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.life_signs import LifeSigns
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.returns import Returns
@@ -131,17 +132,19 @@ class Runtime:
             self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
         )
         self.returns = Returns(self.ledger, self.transitions, self.timers, get)
-        self.claims = Claims(self.ledger, self.transitions, self.returns)
+        self.claims = Claims(self.ledger, self.transitions, self.returns, get)
         self.leases = Leases(
             self.ledger, self.claims, self.transitions, self.payloads, self.timers, get
         )
         self.acked = RecentlyAcked()
+        self.life = LifeSigns(self.ledger, self.timers, get)
         self.consumers = Consumers(
             self.ledger,
             self.claims,
             self.transitions,
             self.payloads,
             self.acked,
+            life=self.life,
             settings=get,
             on_left=self.return_probes,
         )
@@ -225,7 +228,9 @@ class Runtime:
 
     def _make_sweeper(self) -> Sweeper:
         get = self.settings.get
-        mail = MailTasks(self.ledger, self.transitions, self.leases, self.dead_letters, get)
+        mail = MailTasks(
+            self.ledger, self.transitions, self.leases, self.life, self.dead_letters, get
+        )
         state = StateTasks(
             self.ledger,
             self.breaker_feedback,
@@ -330,6 +335,7 @@ async def _stop(runtime: Runtime) -> None:
     await runtime.journal_tasks.quiet()
     await runtime.handlers.stop(HANDLER_GRACE_S)
     runtime.leases.stop()
+    runtime.life.stop()
     runtime.returns.stop()
     runtime.consumers.detach_all()
     await runtime.subscriptions.detach_all()
@@ -359,6 +365,7 @@ def _journal_config(runtime: Runtime) -> None:
         runtime.breaker_feedback.breakers.update_config(current.circuit_breaker, idle_ms)
         if cause == "reload":
             runtime.sweeper.start()  # its interval may have changed
+            runtime.life.check_all()
         runtime.ledger.record(
             SettingsChanged(
                 at_us=runtime.ledger.now_us(),

@@ -10,6 +10,7 @@ Counters start at zero with the process.
 
 from collections.abc import Callable, Iterator, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -25,6 +26,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _EVENTS = {
     "accepted": ("waypost_messages_accepted", "Messages stored, once per mailbox."),
     "leased": ("waypost_deliveries", "Messages delivered to consumers and handlers."),
+    "extended": ("waypost_lease_extensions", "Leases that were extended."),
     "acked": ("waypost_acknowledgements", "Messages acknowledged."),
     "returned": ("waypost_returns", "Deliveries not acknowledged: the message is pending again."),
     "failed": ("waypost_failures", "Messages that became dead letters."),
@@ -34,6 +36,14 @@ _EVENTS = {
     "purged": ("waypost_purges", "Dead letters deleted."),
 }
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+
+
+class Connected(msgspec.Struct, frozen=True):
+    """The number of connected agents, how many are stuck, and their signals by outcome."""
+
+    agents: int
+    stuck: int
+    signals: Mapping[str, int]
 
 
 class HttpMetrics:
@@ -60,28 +70,20 @@ class HttpMetrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(method, route).observe(seconds)
 
-    def render(
-        self, relay: Relay, totals: Totals, connections: int, signals: Mapping[str, int]
-    ) -> bytes:
-        """Return all metrics in the text format of Prometheus.
-
-        `totals` are of all mailboxes, `signals` are by outcome.
-        """
+    def render(self, relay: Relay, totals: Totals, connected: Connected) -> bytes:
+        """Return all metrics in the text format of Prometheus; `totals` are of all mailboxes."""
         registry = CollectorRegistry()
-        registry.register(_RelayCollector(relay, totals, connections, signals))
+        registry.register(_RelayCollector(relay, totals, connected))
         return generate_latest(registry) + generate_latest(self._registry)
 
 
 class _RelayCollector:
     """Reads the metrics of a relay at each scrape."""
 
-    def __init__(
-        self, relay: Relay, totals: Totals, connections: int, signals: Mapping[str, int]
-    ) -> None:
+    def __init__(self, relay: Relay, totals: Totals, connected: Connected) -> None:
         self._relay = relay
         self._totals = totals
-        self._connections = connections
-        self._signals = signals
+        self._connected = connected
 
     def describe(self) -> list[Metric]:
         """Return nothing: the registry is created for one scrape."""
@@ -101,16 +103,22 @@ class _RelayCollector:
         )
         yield _breaker_moves(counts.__getitem__)
         yield from _holdings(inspector, self._totals)
+        yield _oldest(self._totals, self._relay.now_us())
         yield from _journal(inspector.journal())
         yield GaugeMetricFamily(
             "waypost_connections",
             "Agents connected by WebSocket.",
-            value=self._connections,
+            value=self._connected.agents,
+        )
+        yield GaugeMetricFamily(
+            "waypost_stuck_connections",
+            "Connected agents that acknowledge nothing, whose messages have been returned.",
+            value=self._connected.stuck,
         )
         family = CounterMetricFamily(
             "waypost_signals", "Signals of agents, by outcome.", labels=["outcome"]
         )
-        for outcome, count in self._signals.items():
+        for outcome, count in self._connected.signals.items():
             family.add_metric([outcome], count)
         yield family
 
@@ -160,6 +168,15 @@ def _holdings(inspector: Inspector, totals: Totals) -> Iterator[Metric]:
     for which in (CircuitState.OPEN, CircuitState.HALF_OPEN):
         breakers.add_metric([which], states.count(which))
     yield breakers
+
+
+def _oldest(totals: Totals, now_us: int) -> Metric:
+    age_us = 0 if totals.oldest_us is None else max(0, now_us - totals.oldest_us)
+    return GaugeMetricFamily(
+        "waypost_oldest_unacknowledged_seconds",
+        "Age of the oldest message that is not acknowledged, over all mailboxes.",
+        value=age_us / 1_000_000,
+    )
 
 
 def _journal(journal: JournalStatus) -> Iterator[Metric]:

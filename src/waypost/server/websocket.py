@@ -133,6 +133,7 @@ class Connection:
                 frame_max_bytes=self._frame_max_bytes,
                 operations_max=frame_max_operations,
                 unconfirmed_max=options.unconfirmed_max,
+                lease_timeout_ms=settings.lease_timeout_ms,
             )
         )
         session.start()

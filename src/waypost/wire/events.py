@@ -107,11 +107,15 @@ class _About(Event, kw_only=True, gc=False):
 
 
 class Leased(_About, tag="leased", kw_only=True, gc=False):
-    """Leased until `until_us` (0: until its handler ends). `attempt` counts its deliveries."""
+    """Leased until `until_us` (0: as long as its handler runs, or its agent shows life).
+
+    `attempt` counts its deliveries. `extended`: no new delivery, only a later end of this one.
+    """
 
     until_us: int = 0
     via: str = "lease"
     attempt: int = 1
+    extended: bool = False
 
 
 class Acked(_About, tag="acked", kw_only=True, gc=False):
@@ -180,10 +184,11 @@ class EndpointChanged(Event, tag="endpoint", kw_only=True, gc=False):
 
 
 class SessionChanged(Event, tag="session", kw_only=True, gc=False):
-    """An agent connected or disconnected."""
+    """An agent connected or disconnected; with a `reason` if the relay ended the connection."""
 
     subject: str
     action: str
+    reason: str = ""
 
 
 class PairSeen(Event, tag="seen", kw_only=True, gc=False):

@@ -11,7 +11,7 @@ The order of a connection:
     … until nothing is stored …
     live                             →
     message                          →
-                                     ←   send, ack, nack, signal, fetch
+                                     ←   send, ack, nack, extend, signal, fetch
     sent, queue_full, delivery_confirm, signal, messages, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
@@ -23,7 +23,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
+from waypost.policy.bounds import (
+    lease_extension_max_s,
+    lease_max_messages,
+    number_max,
+    wait_max_s,
+)
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope
@@ -58,7 +63,8 @@ class Welcome(FrameOperation, tag="welcome", kw_only=True):
     """Authenticated as `subject`. `token` is valid for HTTP until `token_expires_at` (ms).
 
     At most `unconfirmed_max` messages run ahead of their acks; frames are at most
-    `frame_max_bytes` long and hold at most `operations_max` operations.
+    `frame_max_bytes` long and hold at most `operations_max` operations. An agent with unacked
+    messages acks, nacks or extends one within `lease_timeout_ms`; relays without that leave it out.
     """
 
     subject: str
@@ -67,6 +73,7 @@ class Welcome(FrameOperation, tag="welcome", kw_only=True):
     frame_max_bytes: int
     operations_max: int
     unconfirmed_max: int
+    lease_timeout_ms: int = 0
 
 
 class QueueStatus(FrameOperation, tag="queue_status", kw_only=True):
@@ -210,6 +217,16 @@ class Nack(AgentOperation, tag="nack", kw_only=True):
     release: bool = False
 
 
+class Extend(AgentOperation, tag="extend", kw_only=True):
+    """Keep messages for `seconds` more, at the earliest, without an ack: the agent works on them.
+
+    It is a sign of life for all messages that the agent has not acknowledged.
+    """
+
+    ids: Ids
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=lease_extension_max_s)]
+
+
 class Fetch(AgentOperation, tag="fetch", kw_only=True):
     """With `receive: pull`, request up to `limit` messages, none larger than `max_size_bytes`.
 
@@ -256,7 +273,7 @@ FromRelay = (
     | Signalled
     | Error
 )
-FromAgent = Auth | Send | Ack | Nack | Fetch | SendSignal
+FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | SendSignal
 
 
 Op = TypeVar("Op", FromRelay, FromAgent)
@@ -319,6 +336,8 @@ CODECS = {name: Codec(name) for name in (JSON_PROTOCOL, MSGPACK_PROTOCOL)}
 CLOSE_NOT_AUTHENTICATED = 4401
 CLOSE_FORBIDDEN = 4403
 CLOSE_TOO_SLOW = 4408
+CLOSE_STUCK = 4410
+CLOSE_BY_OPERATOR = 4411
 CLOSE_ALREADY_CONNECTED = 4409
 CLOSE_TOO_LARGE = 4413
 CLOSE_GOING_AWAY = 1001

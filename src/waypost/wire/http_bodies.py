@@ -12,6 +12,7 @@ import msgspec
 
 from waypost.policy.access import AccessRule, Priority
 from waypost.policy.bounds import (
+    lease_extension_max_s,
     lease_max_messages,
     message_id_length_max_chars,
     number_max,
@@ -208,6 +209,13 @@ class NackRequest(RequestBody, kw_only=True):
     release: bool = False
 
 
+class ExtendRequest(RequestBody, kw_only=True):
+    """Leased messages to keep for `seconds` from now on, at the earliest."""
+
+    ids: Ids
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=lease_extension_max_s)]
+
+
 class CountResponse(msgspec.Struct, kw_only=True):
     """The number of affected messages."""
 
@@ -297,7 +305,10 @@ class SenderUsage(msgspec.Struct, kw_only=True):
 
 
 class InboxStats(msgspec.Struct, kw_only=True):
-    """Counts of one inbox, and whether its agent is connected; `senders` have the most bytes."""
+    """Counts of one inbox, and whether its agent is connected; `senders` have the most bytes.
+
+    `oldest_us` is the arrival of the oldest unacknowledged message, None without one.
+    """
 
     subject: str
     hash: str
@@ -306,6 +317,7 @@ class InboxStats(msgspec.Struct, kw_only=True):
     dead: int
     bytes: int
     pressure: float
+    oldest_us: int | None = None
     connected: bool
     senders: list[SenderUsage]
 
@@ -313,13 +325,16 @@ class InboxStats(msgspec.Struct, kw_only=True):
 class AgentConnection(msgspec.Struct, kw_only=True):
     """A connection of an agent, its start (µs), and `push` or `pull` delivery.
 
-    With `shared`, others may share the agent's mailbox.
+    With `shared`, others may share the agent's mailbox. `unconfirmed` messages were sent and not
+    acknowledged; `stuck_since_us` is 0 unless it shows no sign of life.
     """
 
     subject: str
     since_us: int
     receive: str
     shared: bool = False
+    unconfirmed: int = 0
+    stuck_since_us: int = 0
 
 
 class RelayStats(msgspec.Struct, kw_only=True):
@@ -365,15 +380,13 @@ class TierUsage(msgspec.Struct, kw_only=True):
 class InboxUsage(InboxStats, kw_only=True):
     """Counts, caps and senders of one inbox; `senders_total` counts the senders left out too.
 
-    `oldest_us` is the arrival of the oldest pending message, None without one. `messages_max`
-    and `bytes_max` are None while there is no cap.
+    `messages_max` and `bytes_max` are None while there is no cap.
     """
 
     at_us: int
     registered: bool
     messages_max: int | None
     bytes_max: int | None
-    oldest_us: int | None
     senders_total: int
     tiers: list[TierUsage]
 

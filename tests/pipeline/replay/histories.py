@@ -15,7 +15,7 @@ from waypost.policy.errors import WaypostError
 from waypost.policy.rate_limits import RateLimitConfig
 from waypost.policy.settings import HousekeepingConfig
 from waypost.policy.tiers import TierLimits
-from waypost.relay.delivery.consumers import Consumer
+from waypost.relay.delivery.consumer import Consumer
 from waypost.testing import ManualClock
 from waypost.wire.envelopes import Envelope
 
@@ -162,9 +162,16 @@ class RandomHistory:
             await self.relay.nack(endpoint, ids, delay=self.random.choice((0.0, 1.5)))
         elif draw < 0.9:
             self.relay.claims.release(endpoint, ids)
+        elif draw < 0.95:
+            await self.relay.extend(endpoint, ids, 60)
+        else:
+            await self.relay.release_leases(endpoint)
 
     async def _connect(self) -> None:
-        """Connect an agent, let it take messages and fail with some, or disconnect it."""
+        """Connect an agent, let it take messages and fail with some, or disconnect it.
+
+        It may keep messages for so long that it is stuck.
+        """
         if self.consumer is None:
             self.consumer = self.relay.attach("agent.b", lambda: None)
             return
@@ -177,6 +184,8 @@ class RandomHistory:
         elif draw < 0.8:
             self.consumer.detach()
             self.consumer = None
+        elif draw < 0.9:
+            self.consumer.extend(taken, 60)
 
     async def _subscribe(self) -> None:
         """End the subscription, sometimes before its last message was handled, or begin one."""

@@ -36,6 +36,7 @@ from waypost.pipeline.reports.data import (
     TierTotal,
     Traffic,
     TrafficStep,
+    UnackedInbox,
 )
 
 FIRST_MS = 1_767_398_400_000  # 3 Jan 2026
@@ -142,6 +143,11 @@ def _latency(made: random.Random) -> Latency:
         inboxes=inboxes,
         more=56,
         waited_ms=1.4e8,
+        unacked=[
+            UnackedInbox("north", LONG_NAME, 1_204, 256, _at(3)),
+            UnackedInbox("north", "agent.audit", 1, 0, _at(50)),
+        ],
+        unacked_more=2,
     )
 
 

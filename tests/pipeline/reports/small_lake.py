@@ -127,7 +127,7 @@ SMALL: dict[str, Sequence[dict[str, Any]]] = {
     "messages": [
         *(_message(0, float(wait), 3, "agent.a") for wait in range(1, 101)),
         _message(7, 4_000.0, 1, "agent.b"),
-        _message(59, None, 1, "agent.b"),
+        {**_message(59, None, 1, "agent.b"), "state": "pending"},
     ],
     "rejections": [
         _rejection(1, "rate_limited", 50, detail="older", at=at(2)),

@@ -12,6 +12,7 @@ from waypost.pipeline.reports.data import (
     ReportData,
     TierTotal,
     TrafficStep,
+    UnackedInbox,
 )
 
 
@@ -117,3 +118,11 @@ def test_open_connections_are_counted_separately(small_report: ReportData) -> No
     assert (found.connections, found.open, found.median_ms) == (3, 1, 120_000.0)
     assert found.agents[0] == AgentConnections("north", "agent.a", 2, 360_000.0, 0)
     assert [one.at_ms for one in found.steps] == [at_ms(1), at_ms(5), at_ms(6)]
+
+
+def test_inboxes_with_unacknowledged_messages_are_named_with_the_oldest(
+    small_report: ReportData,
+) -> None:
+    latency = small_report.latency
+    assert latency.unacked == [UnackedInbox("north", "agent.b", 1, 0, at_ms(59))]
+    assert latency.unacked_more == 0

@@ -66,6 +66,7 @@ def _first_day() -> list[Any]:
         _about(events.Leased, at(1, "09:00:02"), "plain", "agent.b"),
         _about(events.Returned, at(1, "09:00:03"), "plain", "agent.b", reason="nack"),
         _about(events.Leased, at(1, "09:00:05"), "plain", "agent.b", attempt=2),
+        _about(events.Leased, at(1, "09:00:08"), "plain", "agent.b", attempt=2, extended=True),
         _about(events.Acked, at(1, "09:00:10"), "plain", "agent.b"),
         _accepted(at(1, "09:01:00"), "wide", "agent.a", "agent.b", subject="agent.*", parts=2),
         _accepted(

@@ -17,6 +17,7 @@ class Pushed:
 
     def __init__(self, subject: str, receive: str = "push") -> None:
         self.subject, self.receive, self.since_us = subject, receive, 0
+        self.stuck_since_us = 0
         self.sent: list[Any] = []
 
     def send(self, operation: object) -> None:
@@ -335,3 +336,16 @@ async def test_releasing_a_message_does_not_count(served: HttpRelay) -> None:
     for _ in range(10):
         [got] = await served.read("agent.b", token=token)
         await nack(served, [got["id"]], token, release=True)
+
+
+async def test_an_extended_lease_outlasts_the_timeout(served: HttpRelay) -> None:
+    token = await served.token("agent.b")
+    await served.publish("agent.b", "work")
+    (leased,) = await served.read("agent.b", token=token)
+    body = {"ids": [leased["id"], "never-existed"], "seconds": 90}
+    done = await served.call("POST", "/v1/inbox/agent.b/extend", token=token, json=body)
+    assert (done.status_code, done.json()) == (200, {"count": 1})
+    served.clock.advance_ms(89_000)
+    assert await served.read("agent.b", token=token) == []
+    served.clock.advance_ms(1_000)
+    assert [one["id"] for one in await served.read("agent.b", token=token)] == [leased["id"]]

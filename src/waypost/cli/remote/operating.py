@@ -1,10 +1,11 @@
-"""The names and circuit breakers of a served relay, for its operator."""
+"""The names, agents and circuit breakers of a served relay, for its operator."""
 
 import msgspec
 
 from waypost.cli.remote.relay import RemoteRelay
 from waypost.client.http import path_segment
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
+from waypost.wire.http_bodies import AgentConnection, CountResponse, RelayStats
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
 
 _NAMES_PER_PAGE = 10_000
@@ -37,6 +38,25 @@ class RemoteNames(RemoteRelay):
         """Free a name; return its last owner."""
         path = f"/v1/names/{path_segment(subject)}"
         return self.api.delete(path, NameInfo, token=self._operator())
+
+
+class RemoteAgents(RemoteRelay):
+    """A relay behind a URL, with the operations on its connected agents."""
+
+    def agents(self) -> list[AgentConnection]:
+        """Return the connected agents, in the order in which they connected."""
+        stats = self.api.get("/v1/stats", RelayStats, token=self._operator(), inboxes=0)
+        return stats.connected
+
+    def disconnect(self, subject: str) -> CountResponse:
+        """End the connection of an agent. Raise an error if it is not connected."""
+        path = f"/v1/agents/{path_segment(subject)}/disconnect"
+        return self.api.post(path, {}, CountResponse, token=self._operator())
+
+    def release_leases(self, subject: str) -> CountResponse:
+        """Return the leased messages of an agent to its queue."""
+        path = f"/v1/agents/{path_segment(subject)}/release"
+        return self.api.post(path, {}, CountResponse, token=self._operator())
 
 
 class RemoteBreakers(RemoteRelay):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from waypost.cli.results import EndpointStatus, StatsResult, rejecting_now
+from waypost.cli.results import EndpointStatus, StatsResult, current_problems
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
@@ -57,6 +57,7 @@ def new_message(message: OutgoingMessage) -> NewMessage:
 def stats_result(url: str, stats: RelayStats) -> StatsResult:
     """Return the statistics of the relay at `url` as `stats` prints them."""
     endpoints = [_mailbox_stats(one) for one in stats.inboxes]
+    stuck = [one.subject for one in stats.connected if one.stuck_since_us]
     return StatsResult(
         url=url,
         data_dir="",
@@ -72,8 +73,9 @@ def stats_result(url: str, stats: RelayStats) -> StatsResult:
         events=stats.events,
         rejected=stats.rejected,
         connected=list(dict.fromkeys(one.subject for one in stats.connected)),
+        stuck=stuck,
         breakers=stats.breakers,
-        problems=[*stats.problems, *rejecting_now(endpoints, stats.breakers)],
+        problems=[*stats.problems, *current_problems(endpoints, stats.breakers, stuck)],
     )
 
 
@@ -95,6 +97,7 @@ def endpoint_statuses(
             pending=inbox.pending if inbox else None,
             leased=inbox.leased if inbox else None,
             dead=inbox.dead if inbox else None,
+            oldest_us=inbox.oldest_us if inbox else None,
         )
         for one in sorted(registered, key=registration)
         for inbox in [counts.get(one.subject)]
@@ -111,4 +114,5 @@ def _mailbox_stats(inbox: InboxStats) -> MailboxStats:
         bytes=inbox.bytes,
         pressure=inbox.pressure,
         top_senders=[(one.sender, one.messages, one.bytes) for one in inbox.senders],
+        oldest_us=inbox.oldest_us,
     )

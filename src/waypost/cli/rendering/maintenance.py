@@ -17,6 +17,7 @@ from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
 from waypost.relay.verify.salvage import SalvageReport
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
+from waypost.wire.http_bodies import AgentConnection
 from waypost.wire.printable import printable
 
 _COUNTS = ("Pending", "Leased", "Dead")
@@ -35,11 +36,12 @@ def show_endpoints(endpoints: list[EndpointStatus]) -> None:
     if not endpoints:
         out.print("No endpoints. Register one with: waypost send SUBJECT PAYLOAD --register")
         return
-    rows = table("Endpoint", *_COUNTS, "Registered", "Mailbox", numbers=_COUNTS)
+    rows = table("Endpoint", *_COUNTS, "Oldest", "Registered", "Mailbox", numbers=_COUNTS)
     for one in endpoints[:ROWS_MAX]:
         rows.add_row(
             styled(one.subject, "cyan"),
             *_counts(one.pending, one.leased, one.dead),
+            _age(one.oldest_us),
             ago(one.registered_at),
             printable(one.hash) if one.maildir_path else "-",
         )
@@ -93,6 +95,27 @@ def show_breakers(breakers: Mapping[str, BreakerInfo]) -> None:
     _show_hidden(len(breakers))
 
 
+def show_agents(agents: list[AgentConnection]) -> None:
+    """Print the connected agents; stuck ones first."""
+    out = console()
+    if not agents:
+        out.print("No agent is connected by WebSocket.")
+        return
+    rows = table("Agent", "State", "Connected", "Receives", "Unacked", numbers=("Unacked",))
+    ordered = sorted(agents, key=lambda one: (not one.stuck_since_us, one.subject))
+    for one in ordered[:ROWS_MAX]:
+        stuck = one.stuck_since_us and f"stuck, {ago(instant(one.stuck_since_us))}"
+        rows.add_row(
+            styled(one.subject, "cyan"),
+            Text(stuck, style="red") if stuck else Text("alive"),
+            ago(instant(one.since_us)),
+            printable(one.receive),
+            f"{one.unconfirmed:,}",
+        )
+    out.print(rows)
+    _show_hidden(len(agents))
+
+
 @contextmanager
 def segments_bar() -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on stderr while segments are read, if stderr is a terminal."""
@@ -128,7 +151,8 @@ def show_report(report: VerifyReport) -> None:
 
 def _state(stats: StatsResult) -> str:
     if stats.url:
-        return f"served, {plural(len(stats.connected), 'agent')} connected"
+        stuck = f", {len(stats.stuck):,} of them stuck" if stats.stuck else ""
+        return f"served, {plural(len(stats.connected), 'agent')} connected{stuck}"
     return f"in use by process {stats.in_use_by}" if stats.in_use_by else "no relay is running"
 
 
@@ -136,13 +160,14 @@ def _show_mailboxes(endpoints: list[MailboxStats]) -> None:
     if not endpoints:
         return
     fullest = sorted(endpoints, key=lambda one: (-one.pressure, -one.bytes, -one.dead))
-    columns = ("Endpoint", *_COUNTS, "Bytes", "Full", "Top sender")
+    columns = ("Endpoint", *_COUNTS, "Oldest", "Bytes", "Full", "Top sender")
     rows = table(*columns, numbers=(*_COUNTS, "Bytes", "Full"))
     for one in fullest[:ROWS_MAX]:
         style = "red" if one.pressure >= 1 else "yellow" if one.pressure >= 0.8 else ""
         rows.add_row(
             styled(one.subject, "cyan"),
             *_counts(one.pending, one.leased, one.dead),
+            _age(one.oldest_us),
             f"{one.bytes:,}",
             Text(f"{one.pressure:.0%}", style=style),
             _top_sender(one),
@@ -178,6 +203,10 @@ def _counts(*numbers: int | None) -> tuple[str, str, Text]:
     """Format pending, leased and dead; '-' for an unknown count."""
     pending, leased, dead = ("-" if one is None else f"{one:,}" for one in numbers)
     return pending, leased, Text(dead, style="" if dead in ("0", "-") else "red")
+
+
+def _age(at_us: int | None) -> str:
+    return "-" if at_us is None else ago(instant(at_us))
 
 
 def _top_sender(one: MailboxStats) -> str:

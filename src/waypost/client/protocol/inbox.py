@@ -9,9 +9,10 @@ Rule 3  A message that the application nacked, or released without an ack, count
         delivered again.
 Rule 4  A nack belongs to the connection it was made on: a lost connection returns all unacked
         messages anyway.
-Rule 5  Messages of blocked senders are dropped, and acked with the next ack of the application, as
-        if it had processed them meanwhile: neither relay nor sender learns of the block. At most
-        `withheld_max` wait for that, so that they do not keep other messages away.
+Rule 5  Messages of blocked senders are dropped, and acked with the next ack of the application, or
+        some seconds later, as if it had processed them meanwhile: neither relay nor sender learns
+        of the block. At most `withheld_max` wait for that, so that they do not keep other messages
+        away.
 
 Up to `remembered_max` acked ids are remembered, the oldest forgotten first. The relay lets far
 fewer messages run ahead of their acks. One that does not read acks gets the newest
@@ -88,6 +89,10 @@ class InboxTracker:
         if len(self._acked) > self._remembered_max:
             self._acked.popitem(last=False)
         return True
+
+    def holds(self, message_id: str) -> bool:
+        """Return whether the application holds a message."""
+        return message_id in self._held
 
     def nack(self, message_id: str) -> bool:
         """Record a nack; return False if the message is not held."""

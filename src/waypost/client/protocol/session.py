@@ -4,7 +4,7 @@
     ────────────────────────                 ──────
     connected(), disconnected(…)             delay before the next attempt, or a permanent error
     received(frame, now_ms)                  events
-    send, fetch, ack, nack, signal, …        next_frame(): the next frame to write, if any
+    send, fetch, ack, nack, extend, …        next_frame(): the next frame to write, if any
 
 Rule 1  Nothing but the proof of identity is written before the relay's welcome.
 Rule 2  A send is kept until it is answered, and carries its id from the beginning: it is written
@@ -25,9 +25,6 @@ Time, entropy and randomness are arguments.
 """
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
@@ -36,15 +33,14 @@ from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
-from waypost.client.protocol.outbox import Outbox, UnansweredOperation
-from waypost.policy.bounds import lease_max_messages
-from waypost.policy.budgets import Budget
+from waypost.client.protocol.outbox import Outbox, UnansweredOperation, send_operation
+from waypost.policy.bounds import lease_extension_max_s, lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
-from waypost.wire.payloads import Signal, encode_payload, validate_signal
+from waypost.wire.payloads import Signal, validate_signal
 from waypost.wire.results import PublishResult
 
 AUTH_FAILURES_MAX = 3
@@ -95,6 +91,15 @@ class Session:
         """Return the relay's last welcome."""
         return self._welcome
 
+    @property
+    def lease_timeout_s(self) -> float:
+        """Return after how long without a sign of life the relay takes the agent for stuck.
+
+        0 if it never does, or while there is no connection.
+        """
+        timeout_ms = self._welcome.lease_timeout_ms if self._welcome and self.is_ready else 0
+        return max(0, min(timeout_ms, lease_extension_max_s * 1000)) / 1000
+
     def connected(self) -> None:
         """Start a connection; the relay speaks first."""
         self._auth = None
@@ -137,16 +142,7 @@ class Session:
         Raises `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
         """
         ref = self._outbox.new_ref()
-        operation = frames.Send(
-            ref=ref,
-            subject=message.subject,
-            payload=_encode_payload(self._codec, message.payload),
-            reply_to=message.reply_to,
-            budget=_budget(message),
-            parent=_parent(message),
-            message_id=message_id,
-            thread=message.thread,
-        )
+        operation = send_operation(self._codec, ref, message, message_id)
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), message_id))
         if wants_reply:
             self._requests[message_id] = message.subject
@@ -180,6 +176,16 @@ class Session:
         if self._inbox.nack(message_id) and self.is_ready:
             operation = frames.Nack(ids=[message_id], delay=delay_s, release=release)
             self._outbox.put_once(self._codec.encode(operation))
+
+    def extend(self, message_id: str, seconds: float) -> None:
+        """Keep a message for `seconds` more, on this connection."""
+        if self._inbox.holds(message_id) and self.lease_timeout_s:
+            operation = frames.Extend(ids=[message_id], seconds=seconds)
+            self._outbox.put_once(self._codec.encode(operation))
+
+    def ack_withheld(self) -> None:
+        """Ack the messages of blocked senders that wait for an ack of the application."""
+        self._inbox.ack_withheld()
 
     def release(self, message_id: str) -> None:
         """Record that the application dropped a message without ack or nack. Thread-safe."""
@@ -359,31 +365,6 @@ class Session:
             events.append(error)
         elif self._outbox.answered(error.ref) is not None:
             events.append(OperationFailed(error.ref, operation_error(error)))
-
-
-def _encode_payload(codec: frames.Codec, payload: object) -> msgspec.Raw:
-    """Encode a payload for a frame of `codec`. Both encodings reject what JSON cannot hold."""
-    encoded = encode_payload(payload)
-    if codec.is_text:
-        return msgspec.Raw(encoded)
-    try:
-        return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(encoded)))
-    except OverflowError as problem:  # an integer of more than 64 bits, valid in JSON
-        raise InvalidMessage(f"payload cannot be sent as msgpack: {problem}") from None
-
-
-def _budget(message: OutgoingMessage) -> dict[str, Any] | None:
-    if message.budget is None:
-        return None
-    if isinstance(message.budget, Budget):
-        return msgspec.structs.asdict(message.budget)
-    return dict(message.budget)
-
-
-def _parent(message: OutgoingMessage) -> frames.Parent | None:
-    if message.parent is None:
-        return None
-    return frames.Parent(id=message.parent.id, budget=message.parent.budget)
 
 
 def _too_large(size: int | None, limits: FrameLimits) -> InvalidMessage:

@@ -31,7 +31,7 @@ LINE = columns(
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
     kept boolean, until_us bigint, via string, attempt int, not_before_us bigint,
-    uncounted boolean, was string,
+    uncounted boolean, extended boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string, breakers_count string,
     {CORRUPT} string
@@ -55,7 +55,7 @@ EVENTS = columns(
     quota_count bigint, quota_bytes bigint, breaker string, deferred boolean, probe boolean,
     reason string, detail string, retry_after_ms bigint, count bigint, since_us bigint,
     kept boolean, until_us bigint, via string, attempt int, not_before_us bigint,
-    uncounted boolean, was string,
+    uncounted boolean, extended boolean, was string,
     before string, after string, occasion string, action string, seen_ms bigint,
     rules string, cause string, settings string, problem string, breakers_count string,
     day date
@@ -106,6 +106,11 @@ def from_lines(lines: DataFrame) -> DataFrame:
 def is_answer() -> Column:
     """Return whether an arrival is an answer to its parent; null in lakes of earlier versions."""
     return F.coalesce("answer", F.lit(False))
+
+
+def is_delivery() -> Column:
+    """Return whether an event is a delivery, and not the extension of a lease."""
+    return (F.col("kind") == "leased") & ~F.coalesce("extended", F.lit(False))
 
 
 def thread_of() -> Column:

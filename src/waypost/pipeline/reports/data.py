@@ -112,8 +112,24 @@ class LatencyInbox(msgspec.Struct, frozen=True):
     wait: Percentiles
 
 
+class UnackedInbox(msgspec.Struct, frozen=True):
+    """The messages of one inbox that are not acknowledged: `leased` of them were delivered.
+
+    The oldest arrived at `oldest_ms`.
+    """
+
+    relay: str
+    endpoint: str
+    messages: int
+    leased: int
+    oldest_ms: int
+
+
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting times over time and by inbox, largest sum first."""
+    """Waiting times over time and by inbox, largest sum first.
+
+    `unacked` are inboxes with unacknowledged messages at the end, the oldest first.
+    """
 
     overall: Percentiles = Percentiles(0, None, None, None, None, None, None)
     steps: list[LatencyStep] = []
@@ -122,6 +138,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     inboxes: list[LatencyInbox] = []
     more: int = 0
     waited_ms: float = 0.0
+    unacked: list[UnackedInbox] = []
+    unacked_more: int = 0
 
 
 class PressureInbox(msgspec.Struct, frozen=True):

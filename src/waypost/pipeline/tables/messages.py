@@ -14,7 +14,7 @@ texts of the few messages that died or expired are joined afterwards.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.lake.events import is_answer, thread_of
+from waypost.pipeline.lake.events import is_answer, is_delivery, thread_of
 from waypost.pipeline.lake.schemas import columns
 from waypost.pipeline.tables.expressions import KEY, elapsed_ms, is_rejected, leaves_message
 
@@ -121,7 +121,7 @@ def _aggregates(transitions: DataFrame, key: list[str]) -> DataFrame:
         F.max(at_us).alias("last_us"),
         F.min(F.when(kind == "leased", at_us)).alias("leased_us"),
         F.max(F.when(_died(), at_us)).alias("died_us"),
-        F.count_if(kind == "leased").alias("attempts"),
+        F.count_if(is_delivery()).alias("attempts"),
         F.count_if(kind == "returned").alias("returns"),
         F.count_if(kind == "redriven").alias("redrives"),
     )

@@ -9,9 +9,13 @@ Rule 3  A returned message keeps its id and its queue position.
 Rule 4  While the deliveries of a mailbox pause, only handlers claim its messages.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from waypost.files import is_transient
+from waypost.policy.bounds import lease_extension_max_s
+from waypost.policy.errors import InvalidInput
+from waypost.policy.leases import extended_until_us
+from waypost.policy.settings import Settings
 from waypost.relay.clock import to_microseconds
 from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.transitions import Transitions
@@ -25,9 +29,16 @@ _RETRY_S = 1.0
 class Claims:
     """Claims messages for consumers of every kind."""
 
-    def __init__(self, ledger: Ledger, transitions: Transitions, returns: Returns) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        transitions: Transitions,
+        returns: Returns,
+        settings: Callable[[], Settings],
+    ) -> None:
         self._ledger = ledger
         self._transitions = transitions
+        self._settings = settings
         self.returns = returns
 
     def mailbox(self, subject: str) -> Mailbox:
@@ -96,6 +107,27 @@ class Claims:
         for message in messages:
             self.returns.fail(message, "nack", via, delay_us)
         return messages
+
+    def extend(
+        self, subject: str, ids: str | Iterable[str], seconds: float
+    ) -> tuple[list[Message], list[Message]]:
+        """Extend leases to end after `seconds` at the earliest.
+
+        Return the messages that are leased, and those whose lease ended earlier before. A handler's
+        message has no deadline.
+        """
+        extension_us = to_microseconds("seconds", seconds)
+        if extension_us > lease_extension_max_s * 1_000_000:
+            raise InvalidInput(f"extend by at most {lease_extension_max_s:,} seconds")
+        now_us, timeout_us = self._ledger.now_us(), self._settings().lease_timeout_ms * 1000
+        messages = [one for one in self._leased(subject, ids) if one.via != "handler"]
+        extended = []
+        for message in messages:
+            until_us = extended_until_us(message.until_us, now_us, extension_us, timeout_us)
+            if until_us != message.until_us:
+                self._transitions.extend(message, until_us)
+                extended.append(message)
+        return messages, extended
 
     def release(
         self, subject: str, ids: str | Iterable[str], delay_s: float = 0.0

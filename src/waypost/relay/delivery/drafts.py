@@ -1,10 +1,11 @@
 """Messages to publish: validated, encoded and given a budget before any decision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from waypost.policy.admission import SenderVerdict
+from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.budgets import Budget, BudgetCut, inherited, is_answer, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.settings import Settings
@@ -48,6 +49,14 @@ def draft_from(fields: Mapping[str, object]) -> Draft:
         return Draft(**fields)  # type: ignore[arg-type]
     except TypeError as problem:
         raise InvalidInput(f"not a message to publish: {problem}") from None
+
+
+def drafts_from(messages: Iterable[Draft | Mapping[str, object]]) -> list[Draft]:
+    """Return drafts to publish together. Raises as `draft_from`, or if they are too many."""
+    drafts = [one if isinstance(one, Draft) else draft_from(one) for one in messages]
+    if len(drafts) > publish_many_max_messages:
+        raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
+    return drafts
 
 
 def encode_draft(draft: Draft, settings: Settings) -> bytes:

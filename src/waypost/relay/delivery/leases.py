@@ -5,8 +5,7 @@ returns to its queue position under the same id, until it was delivered too ofte
 """
 
 import asyncio
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -14,8 +13,9 @@ import msgspec
 from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
-from waypost.relay.clock import Cancel, Timers, to_microseconds
+from waypost.relay.clock import Timers, to_microseconds
 from waypost.relay.delivery.claims import Claims
+from waypost.relay.delivery.deadlines import Deadlines
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError
 from waypost.relay.state.ledger import Ledger
@@ -55,9 +55,7 @@ class Leases:
         self._payloads = payloads
         self._timers = timers
         self._settings = settings
-        self._deadlines: list[tuple[int, str, str]] = []
-        self._cancel_timer: Cancel | None = None
-        self._timer_at_us = 0
+        self._deadlines = Deadlines(timers, ledger.now_us, self._time_out)
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._stopped = False
         ledger.listeners.on_visible(self._wake_waiters)
@@ -93,22 +91,20 @@ class Leases:
         envelope = envelope_of(event, msgspec.json.decode(content))
         return LeasedMessage(envelope, event.parent, message.size)
 
+    def extend(self, subject: str, ids: str | Iterable[str], seconds: float) -> list[Message]:
+        """Extend leases to end after `seconds` at the earliest; return the messages leased now."""
+        leased, extended = self._claims.extend(subject, ids, seconds)
+        self._add_deadlines([one for one in extended if one.via == VIA])
+        return leased
+
     def time_out(self) -> None:
         """Return every leased message whose deadline has passed."""
-        now_us = self._ledger.now_us()
-        while self._deadlines and self._deadlines[0][0] <= now_us:
-            until_us, endpoint, message_id = heapq.heappop(self._deadlines)
-            message = self._ledger.state.leased.get((endpoint, message_id))
-            if message is not None and message.until_us == until_us:
-                self._claims.returns.fail(message, "lease timed out", VIA)
-        self._timer_at_us = 0
-        self._set_timer()
+        self._deadlines.run_due()
 
     def stop(self) -> None:
         """End every wait without messages, and set no more timers."""
         self._stopped = True
-        if self._cancel_timer is not None:
-            self._cancel_timer()
+        self._deadlines.stop()
         for subject in list(self._waiters):
             self._wake_waiters(subject)
 
@@ -137,21 +133,15 @@ class Leases:
         return leased
 
     def _add_deadlines(self, claimed: list[Message]) -> None:
-        deadlines, push = self._deadlines, heapq.heappush
+        add = self._deadlines.add
         for message in claimed:
-            push(deadlines, (message.until_us, message.endpoint, message.id))
-        self._set_timer()
+            add(message.until_us, message.endpoint, message.id)
+        self._deadlines.set_timer()
 
-    def _set_timer(self) -> None:
-        if not self._deadlines:
-            return
-        next_us = self._deadlines[0][0]
-        if self._timer_at_us and self._timer_at_us <= next_us:
-            return
-        if self._cancel_timer is not None:
-            self._cancel_timer()
-        self._timer_at_us = next_us
-        self._cancel_timer = self._timers.call_at(next_us, self.time_out)
+    def _time_out(self, until_us: int, endpoint: str, message_id: str) -> None:
+        message = self._ledger.state.leased.get((endpoint, message_id))
+        if message is not None and message.until_us == until_us and message.via == VIA:
+            self._claims.returns.fail(message, "lease timed out", VIA)
 
     async def _wait_for_messages(self, subject: str, until_us: int) -> bool:
         """Wait until `subject` may have messages; return False if that takes too long."""

@@ -2,10 +2,10 @@
 
 Rule 1  A nack or a timeout is a failed delivery. The policy decides when the message is delivered
         again, and whether.
-Rule 2  When a consumer disconnects, only the delivery of its oldest message in flight has failed:
-        probably the agent was working on it. Its delay pauses the whole mailbox, so that the order
-        holds; in a pool, where no order holds, it is the message's own. The others were fetched
-        ahead, and are released.
+Rule 2  When a consumer disconnects or is stuck, only the delivery of its oldest message in flight
+        has failed: probably the agent was working on it. Its delay pauses the whole mailbox, so
+        that the order holds; in a pool, where no order holds, it is the message's own. The others
+        were fetched ahead, and are released.
 Rule 3  A release is without a verdict and does not count. A mailbox with many releases pauses.
 Rule 4  While a mailbox pauses, neither leases nor consumers get its messages. An acknowledgement
         ends the pause.
@@ -76,7 +76,7 @@ class Returns:
     def disconnect(
         self, in_flight: Sequence[Message], reason: str, via: str, *, in_order: bool
     ) -> None:
-        """Return the messages of a consumer that has disconnected, given in order.
+        """Return the messages of a consumer that has disconnected or is stuck, in order.
 
         With `in_order`, no message is delivered before the oldest one is due again.
         """

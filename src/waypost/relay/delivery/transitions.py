@@ -66,6 +66,20 @@ class Transitions:
         self._ledger.record_all(leased)
         self._mirror.on_events(mailbox, leased)
 
+    def extend(self, message: Message, until_us: int) -> None:
+        """Extend a lease until `until_us`."""
+        self._ledger.record(
+            events.Leased(
+                at_us=self._ledger.now_us(),
+                endpoint=message.endpoint,
+                id=message.id,
+                via=message.via,
+                until_us=until_us,
+                attempt=message.attempt,
+                extended=True,
+            )
+        )
+
     def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
         """Acknowledge messages of one mailbox."""
         at_us, endpoint = self._ledger.now_us(), mailbox.subject

@@ -7,7 +7,7 @@ import msgspec
 
 from waypost.relay.journal.history import find_events
 from waypost.wire.envelopes import instant
-from waypost.wire.events import Accepted, AnyEvent, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Leased, Rejected
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -120,5 +120,7 @@ def _describe(event: AnyEvent) -> str:
     if isinstance(event, Rejected):
         more = f" ({event.count} similar)" if event.count > 1 else ""
         return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"
+    if isinstance(event, Leased) and event.extended:
+        return f"lease extended until {_date(event.until_us // 1000)}"
     template = _TEXTS.get(str(type(event).__struct_config__.tag), "")
     return template.format(**msgspec.structs.asdict(event))

@@ -19,7 +19,8 @@ TOP_SENDERS_MAX = 10
 class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
     """Messages and bytes of one mailbox, and the number of its senders.
 
-    `pressure` is the used share of the cap on messages.
+    `pressure` is the used share of the cap on messages, `oldest_us` the arrival of the oldest
+    unacknowledged message, in µs since the epoch; None without one.
     """
 
     subject: str
@@ -29,6 +30,7 @@ class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     pressure: float
     senders: int
+    oldest_us: int | None
 
 
 class MailboxStats(msgspec.Struct, frozen=True):
@@ -42,16 +44,21 @@ class MailboxStats(msgspec.Struct, frozen=True):
     bytes: int
     pressure: float
     top_senders: list[tuple[str, int, int]]
+    oldest_us: int | None = None
 
 
 class Totals(msgspec.Struct):
-    """Sums over all mailboxes; `deepest` is the message count of the fullest."""
+    """Sums over all mailboxes; `deepest` is the message count of the fullest.
+
+    `oldest_us` is the arrival of the oldest unacknowledged message; None without one.
+    """
 
     pending: int = 0
     leased: int = 0
     dead: int = 0
     bytes: int = 0
     deepest: int = 0
+    oldest_us: int | None = None
 
 
 class JournalStatus(msgspec.Struct, frozen=True):
@@ -102,6 +109,7 @@ def count_mailbox(mailbox: Mailbox, settings: Settings) -> MailboxCounts:
         bytes=held.bytes,
         pressure=round(pressure_of(mailbox, settings), 4),
         senders=len(held.by_sender),
+        oldest_us=mailbox.oldest_us,
     )
 
 
@@ -123,6 +131,7 @@ def stats_of(mailbox: Mailbox, settings: Settings) -> MailboxStats:
         bytes=mailbox.occupancy.bytes,
         pressure=pressure_of(mailbox, settings),
         top_senders=[(sender, *usage) for sender, usage in held[:TOP_SENDERS_MAX]],
+        oldest_us=mailbox.oldest_us,
     )
 
 
@@ -135,3 +144,6 @@ def add_up(totals: Totals, mailboxes: Iterable[Mailbox]) -> None:
         totals.dead += len(mailbox.dead)
         totals.bytes += mailbox.occupancy.bytes
         totals.deepest = max(totals.deepest, depth)
+        oldest_us = mailbox.oldest_us
+        if oldest_us is not None and (totals.oldest_us is None or oldest_us < totals.oldest_us):
+            totals.oldest_us = oldest_us

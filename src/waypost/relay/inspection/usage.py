@@ -32,7 +32,7 @@ def measure_usage(
         pressure=pressure_of(mailbox, settings),
         messages_max=cap.max_mailbox_size if cap.enabled else None,
         bytes_max=qos.inbox_max_bytes if qos.enabled else None,
-        oldest_us=min((one.at_us for one in mailbox.pending()), default=None),
+        oldest_us=mailbox.oldest_us,
         senders_total=len(senders),
         senders=heapq.nsmallest(SENDERS_MAX, senders, key=lambda one: (-one.bytes, one.sender)),
         tiers=[_tier(settings, tier, senders) for tier in Tier],

@@ -7,6 +7,7 @@ from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.dead_letters import DeadLetters
 from waypost.relay.delivery.leases import Leases
+from waypost.relay.delivery.life_signs import LifeSigns
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.checkpoints import Checkpoints
@@ -23,12 +24,14 @@ class MailTasks:
         ledger: Ledger,
         transitions: Transitions,
         leases: Leases,
+        life: LifeSigns,
         dead_letters: DeadLetters,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
         self._transitions = transitions
         self._leases = leases
+        self._life = life
         self._dead_letters = dead_letters
         self._settings = settings
 
@@ -40,8 +43,9 @@ class MailTasks:
         self._transitions.expiries.write(now_us)
 
     def end_leases(self, now_us: int) -> None:
-        """Return messages to their queue whose lease is past its deadline."""
+        """Return messages to their queue whose lease is past its deadline, or agent stuck."""
         self._leases.time_out()
+        self._life.time_out()
 
     def purge(self, now_us: int) -> None:
         """Purge dead letters past their retention."""

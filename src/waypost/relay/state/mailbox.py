@@ -126,6 +126,13 @@ class Mailbox:
         """Whether the mailbox holds no message, live or dead."""
         return not self.live and not self.dead
 
+    @property
+    def oldest_us(self) -> int | None:
+        """The arrival of the first unacknowledged message of the queue, in µs; None without one."""
+        for message in self.live.values():
+            return message.at_us
+        return None
+
     def holds(self, message_id: str, now_ms: int) -> bool:
         """Return whether this id is live and not expired; leased messages do not expire."""
         message = self.live.get(message_id)

@@ -243,7 +243,7 @@ class RelayState:
         return message
 
     def _leased(self, event: events.Leased, location: Location) -> None:
-        self.counts["leased"] += 1
+        self.counts["extended" if event.extended else "leased"] += 1
         mailbox, message = self._find_live(event)
         if message is not None:
             self.dirty[message.order] = message

@@ -2,6 +2,7 @@
 
 from waypost.server.http.contract import AnyOperation
 from waypost.server.http.handlers import (
+    agents,
     auth,
     breakers,
     dashboard,
@@ -24,6 +25,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *search.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,
+    *agents.OPERATIONS,
     *names.OPERATIONS,
     *dead_letters.OPERATIONS,
     *breakers.OPERATIONS,

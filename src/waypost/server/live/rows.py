@@ -8,7 +8,7 @@ Rule 2  A table has at most `INBOX_ROWS_MAX` or `AGENT_ROWS_MAX` rows; totals co
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -23,9 +23,10 @@ AGENT_ROWS_MAX = 2000
 
 
 class InboxRow(MailboxCounts, frozen=True, gc=False):
-    """Counts of one inbox; `connected` is true while its agent is connected."""
+    """Counts of one inbox; `connected` while its agent is connected, `stuck` while it is stuck."""
 
     connected: bool
+    stuck: bool
 
     @property
     def key(self) -> str:
@@ -34,7 +35,7 @@ class InboxRow(MailboxCounts, frozen=True, gc=False):
 
 
 class InboxSnapshot(msgspec.Struct):
-    """Totals of all `inboxes`, and rows of the fullest."""
+    """Totals of all `inboxes`, and rows of the fullest; `oldest` has the oldest message."""
 
     pending: int = 0
     leased: int = 0
@@ -42,6 +43,7 @@ class InboxSnapshot(msgspec.Struct):
     bytes: int = 0
     inboxes: int = 0
     pressure: float = 0.0
+    oldest: InboxRow | None = None
     rows: list[InboxRow] = []
 
 
@@ -50,6 +52,7 @@ class AgentRow(msgspec.Struct, frozen=True, gc=False):
 
     `key` tells apart the connections that share a mailbox. `pending` messages are in the mailbox,
     `unconfirmed` were sent and not acknowledged, `unsent` frames are in the outbox.
+    `stuck_since_us` is 0 unless it shows no sign of life.
     """
 
     key: str
@@ -61,6 +64,7 @@ class AgentRow(msgspec.Struct, frozen=True, gc=False):
     pending: int
     unconfirmed: int
     unsent: int
+    stuck_since_us: int
 
 
 class Row(Protocol):
@@ -114,8 +118,8 @@ class RowTable(Generic[R]):
         return encode_frame("rows", rows)
 
 
-async def take_inbox_snapshot(inspector: Inspector, connected: Collection[str]) -> InboxSnapshot:
-    """Count every mailbox once."""
+async def take_inbox_snapshot(inspector: Inspector, connected: Mapping[str, bool]) -> InboxSnapshot:
+    """Count every mailbox once; `connected` are agents, and whether each is stuck."""
     snapshot = InboxSnapshot(rows=[])
     async for counts in inspector.count_mailboxes():
         for one in counts:
@@ -124,7 +128,10 @@ async def take_inbox_snapshot(inspector: Inspector, connected: Collection[str]) 
             snapshot.dead += one.dead
             snapshot.bytes += one.bytes
             snapshot.pressure = max(snapshot.pressure, one.pressure)
-            snapshot.rows.append(_inbox_row(one, one.subject in connected))
+            row = _inbox_row(one, one.subject in connected, connected.get(one.subject, False))
+            snapshot.rows.append(row)
+            if _is_older(row, snapshot.oldest):
+                snapshot.oldest = row
     snapshot.inboxes = len(snapshot.rows)
     if snapshot.inboxes > INBOX_ROWS_MAX:
         snapshot.rows = await asyncio.to_thread(fullest, snapshot.rows, INBOX_ROWS_MAX)
@@ -152,12 +159,19 @@ def agent_rows(agents: Sequence[AgentSession], inspector: Inspector) -> list[Age
             pending=max(inspector.depth(one.subject) - unconfirmed[one.subject], 0),
             unconfirmed=one.unconfirmed,
             unsent=one.unsent,
+            stuck_since_us=one.stuck_since_us,
         )
         for one in agents[:AGENT_ROWS_MAX]
     ]
 
 
-def _inbox_row(counts: MailboxCounts, connected: bool) -> InboxRow:
+def _is_older(row: InboxRow, other: InboxRow | None) -> bool:
+    if row.oldest_us is None:
+        return False
+    return other is None or other.oldest_us is None or row.oldest_us < other.oldest_us
+
+
+def _inbox_row(counts: MailboxCounts, connected: bool, stuck: bool) -> InboxRow:
     return InboxRow(
         counts.subject,
         counts.pending,
@@ -166,5 +180,7 @@ def _inbox_row(counts: MailboxCounts, connected: bool) -> InboxRow:
         counts.bytes,
         counts.pressure,
         counts.senders,
+        counts.oldest_us,
         connected,
+        stuck,
     )

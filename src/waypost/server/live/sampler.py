@@ -102,8 +102,8 @@ class Sampler:
         began_s, relay = time.monotonic(), self._relay
         connected = self._hub.connected()
         if at_once or began_s >= self._count_due_s:
-            subjects = {one.subject for one in connected}
-            self._inbox_snapshot = await take_inbox_snapshot(relay.inspect(), subjects)
+            agents = {one.subject: bool(one.stuck_since_us) for one in connected}
+            self._inbox_snapshot = await take_inbox_snapshot(relay.inspect(), agents)
             self._count_due_s = began_s + COUNTING_SHARE * (time.monotonic() - began_s)
         at_us, inboxes = relay.now_us(), self._inbox_snapshot
         self._inboxes.replace(inboxes.rows, inboxes.inboxes, at_us)
@@ -124,7 +124,7 @@ class Sampler:
         sample.pending, sample.held = inboxes.pending, inboxes.leased
         sample.dead, sample.bytes = inboxes.dead, inboxes.bytes
         sample.inboxes, sample.pressure = inboxes.inboxes, inboxes.pressure
-        sample.connected = len(self._hub)
+        sample.connected, sample.stuck = len(self._hub), self._hub.stuck_count()
         self._samples.append(sample)
         self._broadcast("numbers", lambda: encode_frame("sample", sample))
 

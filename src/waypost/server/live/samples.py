@@ -46,17 +46,20 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     bytes: int = 0
     inboxes: int = 0
     connected: int = 0
+    stuck: int = 0
     pressure: float = 0.0
 
 
 class RelayStatus(msgspec.Struct, kw_only=True):
     """Problems, the fullest inboxes, and the cap of an inbox (None without one).
 
-    The relay warns at `pressure_warning_at` of `mailbox_max`.
+    `oldest` is the inbox with the oldest unacknowledged message, None without any. The relay warns
+    at `pressure_warning_at` of `mailbox_max`.
     """
 
     at_us: int
     fullest: list[InboxRow]
+    oldest: InboxRow | None
     problems: list[str]
     storage_full: bool
     mailbox_max: int | None
@@ -142,6 +145,7 @@ def relay_status(relay: Relay, inboxes: InboxSnapshot, at_us: int) -> RelayStatu
     return RelayStatus(
         at_us=at_us,
         fullest=fullest(inboxes.rows, FULLEST_MAX),
+        oldest=inboxes.oldest,
         problems=inspector.problems(),
         storage_full=inspector.journal().full,
         mailbox_max=backpressure.max_mailbox_size if backpressure.enabled else None,

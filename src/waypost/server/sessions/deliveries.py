@@ -66,9 +66,6 @@ class Deliveries:
         self._flushing = has_batches
         self._live_from = 0 if has_batches else consumer.attached_seq
         self._stored_until = consumer.newest_order()
-        self._bytes_in_flight = 0
-        self._sizes: dict[str, int] = {}
-        self._shown: set[str] = set()
         self._fetch: tuple[frames.Fetch, asyncio.TimerHandle] | None = None
 
     @property
@@ -97,7 +94,7 @@ class Deliveries:
             self._outbox.put(frames.Live())
         while not self._is_blocked(self._limits.unconfirmed_max):
             room = self._limits.unconfirmed_max - len(consumer.in_flight)
-            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            enough = unconfirmed_max_bytes - consumer.bytes_in_flight
             if not self._deliver(consumer.take(room, None, enough)):
                 return
 
@@ -106,11 +103,11 @@ class Deliveries:
         consumer, limits = self._consumer, self._limits
         while consumer.has_answers and not self._is_blocked(limits.unconfirmed_max):
             room = limits.unconfirmed_max - len(consumer.in_flight)
-            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            enough = unconfirmed_max_bytes - self._consumer.bytes_in_flight
             self._deliver(consumer.take_answers(room, None, enough))
         while not self._is_blocked(limits.prefetch):
             room = limits.prefetch - len(consumer.in_flight)
-            enough = unconfirmed_max_bytes - self._bytes_in_flight
+            enough = unconfirmed_max_bytes - self._consumer.bytes_in_flight
             if not self._deliver(consumer.take(room, None, enough)):
                 return
 
@@ -127,8 +124,6 @@ class Deliveries:
     def ack(self, ids: list[str]) -> list[AckedMessage]:
         """Acknowledge messages; return those that were still in the mailbox."""
         acked = self._consumer.ack(ids)
-        for one in ids:
-            self._forget(one)
         return [AckedMessage(one.id, one.sender, self.was_stored(one.order)) for one in acked]
 
     def was_stored(self, order: int) -> bool:
@@ -138,31 +133,34 @@ class Deliveries:
     def nack(self, request: frames.Nack) -> None:
         """Return messages to the queue, due after the requested delay at the earliest."""
         give_back = self._consumer.release if request.release else self._consumer.nack
-        for message in give_back(request.ids, request.delay):
-            self._forget(message.id)
+        give_back(request.ids, request.delay)
 
-    def stop(self, *, stopping: bool) -> None:
+    def extend(self, request: frames.Extend) -> None:
+        """Extend the leases of messages in flight; ignore other ids."""
+        self._consumer.extend(request.ids, request.seconds)
+
+    def stop(self, *, stopping: bool, reason: str = "") -> None:
         """Detach from the mailbox; unacknowledged messages return to the queue.
 
-        `stopping` is whether the relay stops.
+        `stopping` is whether the relay stops, `reason` why it has ended the connection otherwise.
         """
         if self._fetch is not None:
             self._fetch[1].cancel()
             self._fetch = None
-        self._consumer.detach(stopping=stopping, shown=self._shown)
+        self._consumer.detach(stopping=stopping, reason=reason)
 
     def _is_blocked(self, messages_max: int) -> bool:
         """Return whether so many messages, or too many bytes, are unacknowledged."""
-        in_flight = self._consumer.in_flight
-        if len(in_flight) < messages_max and self._bytes_in_flight < unconfirmed_max_bytes:
+        if self._has_room(messages_max):
             return False
-        for one in self._consumer.prune():
-            self._forget(one)
-        return len(in_flight) >= messages_max or self._bytes_in_flight >= unconfirmed_max_bytes
+        return not (self._consumer.prune() and self._has_room(messages_max))
 
-    def _forget(self, message_id: str) -> None:
-        self._shown.discard(message_id)
-        self._bytes_in_flight -= self._sizes.pop(message_id, 0)
+    def _has_room(self, messages_max: int) -> bool:
+        consumer = self._consumer
+        return (
+            len(consumer.in_flight) < messages_max
+            and consumer.bytes_in_flight < unconfirmed_max_bytes
+        )
 
     def _deliver(self, deliveries: list[Delivery]) -> bool:
         for one in deliveries:
@@ -171,17 +169,13 @@ class Deliveries:
         return bool(deliveries)
 
     def _encode(self, one: Delivery) -> list[FrameOperation]:
-        """Return a message, or a stored receipt, as operations; count it as in flight."""
+        """Return a message, or a stored receipt, as operations."""
         envelope = one.envelope
-        self._forget(envelope.id)  # it may have been delivered before
-        self._sizes[envelope.id] = one.size
-        self._bytes_in_flight += one.size
         if envelope.sender == RELAY and (receipt := unpack_receipt(envelope)):
             return list(receipt)
         try:
             payload = self._codec.payload_from_json(envelope.payload)
         except InvalidMessage as problem:
-            self._forget(envelope.id)
             self._consumer.fail(envelope.id, f"cannot be encoded for its recipient: {problem}")
             return []
         if payload is not envelope.payload:
@@ -197,7 +191,8 @@ class Deliveries:
         if not self._is_blocked(lease_max_messages):
             room = min(request.limit, lease_max_messages - len(self._consumer.in_flight))
             enough = min(
-                unconfirmed_max_bytes - self._bytes_in_flight, self._limits.answer_max_bytes
+                unconfirmed_max_bytes - self._consumer.bytes_in_flight,
+                self._limits.answer_max_bytes,
             )
             take = self._consumer.take_answers if request.answers else self._consumer.take
             deliveries = take(room, request.max_size_bytes, enough)
@@ -213,7 +208,7 @@ class Deliveries:
             for operation in self._encode(one):
                 if isinstance(operation, frames.Message):
                     if request.release:
-                        self._shown.add(operation.envelope.id)
+                        self._consumer.shown.add(operation.envelope.id)
                     if request.tiers:
                         operation.tier = self._tier_of(operation.envelope.sender)
                     messages.append(operation)

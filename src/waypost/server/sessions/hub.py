@@ -27,8 +27,9 @@ class AgentSession(Protocol):
 
     `number` counts sessions from the start of the process; with `shared`, there may be others of
     the same subject. `address` is the peer's. `unconfirmed` counts messages sent and not
-    acknowledged, `unsent` the operations in its outbox. `was_stored` tells whether the message at a
-    queue position waited for the agent.
+    acknowledged, `unsent` the operations in its outbox. `stuck_since_us` is 0 unless the agent
+    shows no sign of life. `was_stored` tells whether the message at a queue position waited for the
+    agent.
     """
 
     @property
@@ -47,6 +48,8 @@ class AgentSession(Protocol):
     def unconfirmed(self) -> int: ...
     @property
     def unsent(self) -> int: ...
+    @property
+    def stuck_since_us(self) -> int: ...
     def was_stored(self, order: int) -> bool: ...
     def has_sent(self, message_id: str) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
@@ -112,9 +115,14 @@ class Hub:
         return self._signals.counts
 
     def receives_pushes(self, subject: str) -> bool:
-        """Return whether the agent of `subject` is connected and gets all its messages pushed."""
+        """Return whether the agent of `subject` is connected and gets all its messages pushed.
+
+        A stuck agent gets none: another reader may have them.
+        """
         sessions = self._by_subject.get(subject, ())
-        return any(one.receive == "push" and not one.shared for one in sessions)
+        return any(
+            one.receive == "push" and not one.shared and not one.stuck_since_us for one in sessions
+        )
 
     def is_connected(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected."""
@@ -123,6 +131,10 @@ class Hub:
     def connected(self) -> Sequence[AgentSession]:
         """Return the sessions, in the order in which they were added."""
         return list(self._sessions)
+
+    def stuck_count(self) -> int:
+        """Return the number of connected agents without a sign of life."""
+        return sum(1 for one in self._sessions if one.stuck_since_us)
 
     @contextmanager
     def handshake(self) -> Iterator[None]:
@@ -223,10 +235,12 @@ class Hub:
         if not session.send_receipts(receipts):
             self.receipts.store(session.subject, receipts)
 
-    def disconnect(self, subject: str, code: int, reason: str) -> None:
-        """Disconnect the agent of `subject`, if it is connected."""
-        for session in list(self._by_subject.get(subject, ())):
+    def disconnect(self, subject: str, code: int, reason: str) -> bool:
+        """Disconnect the agent of `subject`; return whether it was connected."""
+        sessions = list(self._by_subject.get(subject, ()))
+        for session in sessions:
             session.disconnect(reason, code)
+        return bool(sessions)
 
     def disconnect_all(self, reason: str) -> None:
         """Disconnect all agents, because the relay stops."""

@@ -31,6 +31,11 @@ from waypost.wire.results import PublishResult
 SLOW_CONSUMER_TEXT = (
     f"slow consumer: outbound queue full ({outbox_max_operations:,} operations); read faster"
 )
+STUCK_TEXT = (
+    "stuck: no message acked, nacked or extended within leaseTimeoutMs; yours are pending again,"
+    " and follow after the next ack"
+)
+ABANDONED_TEXT = "stuck: no message acked, nacked or extended; connect again"
 TURN_DELIVERIES = 64
 """Deliveries of one agent that are decided before the event loop gets its turn."""
 _numbers = count(1)
@@ -68,6 +73,7 @@ class Session:
         self.outbox = Outbox(self._on_overflow)
         self.rejected_in_a_row = 0
         self._turn_deliveries = 0
+        self._ended_because = ""
         self.unanswered = 0
         self._on_dismissed = on_dismissed
         self._hub = hub
@@ -85,6 +91,11 @@ class Session:
     def unconfirmed(self) -> int:
         """The number of messages sent and not acknowledged."""
         return 0 if self._deliveries is None else self._deliveries.unconfirmed
+
+    @property
+    def stuck_since_us(self) -> int:
+        """Since when the agent shows no sign of life, in µs since the epoch; 0 if it does."""
+        return 0 if self._consumer is None else self._consumer.stuck_since_us
 
     def was_stored(self, order: int) -> bool:
         """Return whether the message at a queue position waited for this agent."""
@@ -110,6 +121,7 @@ class Session:
 
     def _begin(self) -> None:
         consumer = self._relay.attach(self.subject, self._on_arrival, shared=self.shared)
+        consumer.on_stuck, consumer.on_abandoned = self._on_stuck, self._on_abandoned
         self._consumer = consumer
         self._deliveries = Deliveries(
             consumer,
@@ -137,13 +149,14 @@ class Session:
         if deliveries is None:
             return
         try:
-            deliveries.stop(stopping=self._hub.stopping)
+            deliveries.stop(stopping=self._hub.stopping, reason=self._ended_because)
             self._hub.receipts.store(self.subject, self._unacked_receipts.take_all())
         except RelayStopped:
             pass  # recovery returns what the relay cannot record now
 
     def disconnect(self, reason: str, code: int = frames.CLOSE_GOING_AWAY) -> None:
         """End the connection from the relay's side."""
+        self._ended_because = self._ended_because or reason
         self._on_dismissed(code, reason)
 
     def send(self, operation: FrameOperation) -> None:
@@ -192,6 +205,8 @@ class Session:
                     receipts += self._hub.receipts.create(self.subject, acked)
                 case frames.Nack():
                     deliveries.nack(operation)
+                case frames.Extend():
+                    deliveries.extend(operation)
                 case frames.Fetch():
                     deliveries.fetch(operation)
                 case frames.SendSignal():
@@ -295,7 +310,13 @@ class Session:
         return self._relay.inspect().tier(sender, self.subject)
 
     def _on_overflow(self) -> None:
-        self._on_dismissed(frames.CLOSE_TOO_SLOW, SLOW_CONSUMER_TEXT)
+        self.disconnect(SLOW_CONSUMER_TEXT, frames.CLOSE_TOO_SLOW)
+
+    def _on_stuck(self) -> None:
+        self.send(frames.Error(error=STUCK_TEXT, reason="stuck"))
+
+    def _on_abandoned(self) -> None:
+        self.disconnect(ABANDONED_TEXT, frames.CLOSE_STUCK)
 
     def _on_arrival(self) -> None:
         if self._deliveries is None:

@@ -15,7 +15,7 @@ WITH story AS (
         max(moment) FILTER (kind IN ('failed', 'evicted')) AS died_at,
         arg_max(reason, seq) FILTER (kind IN ('failed', 'evicted')) AS died_of,
         arg_max(reason, seq) FILTER (kind = 'expired' AND was = 'pending') AS expired_of,
-        count(*) FILTER (kind = 'leased') AS attempts,
+        count(*) FILTER (kind = 'leased' AND NOT extended) AS attempts,
         count(*) FILTER (kind = 'returned') AS returns,
         count(*) FILTER (kind = 'redriven') AS redrives
     FROM turns GROUP BY ALL

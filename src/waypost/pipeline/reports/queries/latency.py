@@ -14,6 +14,7 @@ from waypost.pipeline.reports.data import (
     LatencyStep,
     Percentiles,
     Period,
+    UnackedInbox,
 )
 from waypost.pipeline.reports.queries.periods import smooth_step, step_of
 from waypost.pipeline.reports.queries.table_reader import largest, ms, table
@@ -36,10 +37,11 @@ def query_latency(lake: Lake, period: Period, messages: int) -> Latency:
             step_of(period, ms("arrived_at"), step_ms),
         )
     )
+    unacked, unacked_more = _query_unacked(lake)
     steps = delivered.rollup("at_ms").agg(*_measures()).orderBy("at_ms").collect()
     overall = [row for row in steps if row["at_ms"] is None]
     if not overall or not overall[0]["messages"]:
-        return Latency()
+        return Latency(unacked=unacked, unacked_more=unacked_more)
     inboxes, more = largest(
         delivered.groupBy("relay", "endpoint").agg(*_measures()),
         INBOXES_MAX,
@@ -61,7 +63,23 @@ def query_latency(lake: Lake, period: Period, messages: int) -> Latency:
         ],
         more=more,
         waited_ms=overall[0]["waited_ms"],
+        unacked=unacked,
+        unacked_more=unacked_more,
     )
+
+
+def _query_unacked(lake: Lake) -> tuple[list[UnackedInbox], int]:
+    """Return the inboxes with the oldest unacknowledged messages, and how many more there are."""
+    waiting = table(lake, "messages").where(F.col("state").isin("pending", "leased"))
+    by_inbox = waiting.groupBy("relay", "endpoint").agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.count_if(F.col("state") == "leased").alias("leased"),
+        F.min(ms("arrived_at")).alias("oldest_ms"),
+    )
+    order = ("oldest_ms", "relay", "endpoint")
+    found, more = largest(by_inbox, INBOXES_MAX, *(F.col(one) for one in order))
+    names = ("relay", "endpoint", "messages", "leased", "oldest_ms")
+    return [UnackedInbox(*(row[one] for one in names)) for row in found], more
 
 
 def _measures() -> list[Column]:

@@ -29,8 +29,9 @@ def latency_section(report: ReportData) -> Section:
     """Describe the waiting times of messages."""
     title = "Waiting times"
     latency = report.latency
+    unacked = [_unacked_table(report)] if latency.unacked else []
     if not latency.steps:
-        return Section("latency", title, "No message was delivered in this period.")
+        return Section("latency", title, "No message was delivered in this period.", [], unacked)
     worst = max(latency.steps, key=lambda one: one.wait.wait_p95_ms or 0)
     width = step(latency.step_ms)
     takeaway = (
@@ -39,7 +40,8 @@ def latency_section(report: ReportData) -> Section:
         f" The slowest {width} began at {at_minute(worst.at_ms)}: 95% within"
         f" {_time(worst.wait.wait_p95_ms)}."
     )
-    return Section("latency", title, takeaway, [_latency_figure(report)], [_latency_table(report)])
+    tables = [_latency_table(report), *unacked]
+    return Section("latency", title, takeaway, [_latency_figure(report)], tables)
 
 
 def _latency_figure(report: ReportData) -> Figure:
@@ -99,6 +101,27 @@ def _latency_table(report: ReportData) -> ReportTable:
         rows,
         frozenset(numbers),
         omitted(latency.more, "inbox", "inboxes"),
+    )
+
+
+def _unacked_table(report: ReportData) -> ReportTable:
+    end_ms = require_period(report).last_ms
+    rows = [
+        [
+            qualified_name(report, one.relay, one.endpoint),
+            number(one.messages),
+            number(one.leased),
+            instant(one.oldest_ms),
+            duration(max(0, end_ms - one.oldest_ms)),
+        ]
+        for one in report.latency.unacked
+    ]
+    return ReportTable(
+        "Inboxes with unacknowledged messages at the end, the oldest first",
+        ["Inbox", "Messages", "Leased", "Oldest from", "Age"],
+        rows,
+        frozenset({"Messages", "Leased", "Age"}),
+        omitted(report.latency.unacked_more, "inbox", "inboxes"),
     )
 
 

@@ -1,7 +1,7 @@
 // Every inbox: how deep, how heavy, how full. One that is opened shows who fills it.
 
 import { h, setText, toInbox } from "../app/dom.js";
-import { bytes, count, plural } from "../app/format.js";
+import { bytes, count, plural, span } from "../app/format.js";
 import { live } from "../app/live.js";
 import { Stream } from "../app/stream.js";
 import { gauge } from "../parts/gauge.js";
@@ -16,6 +16,9 @@ function pressureCell() {
   return node;
 }
 
+const age = (one) => (one.oldest_us ? Math.max(0, live.nowUs() - one.oldest_us) : -1);
+const agent = (one) => (one.stuck ? "stuck" : one.connected ? "connected" : "disconnected");
+
 const COLUMNS = [
   { name: "subject", label: "Inbox", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
   { name: "pressure", label: "Pressure", kind: "number", value: (one) => one.pressure, cell: pressureCell },
@@ -24,7 +27,8 @@ const COLUMNS = [
   { name: "dead", label: "Dead", kind: "number wide", value: (one) => one.dead, text: (one) => count(one.dead) },
   { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
   { name: "senders", label: "Senders", kind: "number wide", value: (one) => one.senders, text: (one) => count(one.senders) },
-  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected), text: (one) => (one.connected ? "connected" : "disconnected") },
+  { name: "oldest", label: "Oldest", kind: "number wide", value: (one) => age(one), text: (one) => (one.oldest_us ? span(age(one) / 1000) : "–") },
+  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected) + Number(one.stuck), text: agent },
 ];
 
 export function show(main, { query, setQuery }) {

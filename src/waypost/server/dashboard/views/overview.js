@@ -72,8 +72,9 @@ function makeTiles() {
     accepted: tile("Accepted"), delivered: tile("Delivered"), rejected: tile("Rejected"),
     wait: tile("Publish to ack"), waiting: tile("Pending", "#/inboxes"), agents: tile("Connected agents", "#/agents"),
     dead: tile("Dead letters", "#/dead-letters"), pressure: tile("Fullest inbox", "#/inboxes"),
+    oldest: tile("Oldest message", "#/inboxes"), stuck: tile("Stuck agents", "#/agents"),
   };
-  const node = h("dl", { class: "tiles" }, Object.values(all).map((one) => one.node));
+  const node = h("dl", { class: "tiles ten" }, Object.values(all).map((one) => one.node));
   const put = (one, value, note) => { setText(one.value, value); setText(one.note, note); };
   function update(recent, last, standing) {
     const seconds = sum(recent.map((one) => one.seconds));
@@ -89,6 +90,11 @@ function makeTiles() {
     put(all.dead, count(last.dead ?? 0), last.dead ? "kept until redriven or purged" : "none");
     const first = standing.fullest[0];
     put(all.pressure, percent(last.pressure ?? 0), first ? first.subject : "no inboxes");
+    const oldest = standing.oldest;
+    put(all.oldest, oldest ? span(Math.max(0, live.nowUs() - oldest.oldest_us) / 1000) : "–",
+      oldest ? `unacknowledged, ${oldest.subject}` : "all are acknowledged");
+    put(all.stuck, count(last.stuck ?? 0), last.stuck ? "acknowledge nothing" : "none");
+    setAttr(all.stuck.node, "data-level", last.stuck ? "stuck" : null);
     setAttr(all.pressure.node, "data-level", level(last.pressure ?? 0, standing.pressure_warning_at));
   }
   return { node, update };

@@ -12,7 +12,7 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
-from waypost.server.metrics import CONTENT_TYPE
+from waypost.server.metrics import CONTENT_TYPE, Connected
 from waypost.wire.http_bodies import Health
 
 
@@ -36,11 +36,10 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
 
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Return metrics for Prometheus."""
-    context = call.context
+    context, hub = call.context, call.context.hub
     totals = await context.relay.inspect().count_totals()
-    content = context.http_metrics.render(
-        context.relay, totals, len(context.hub), context.hub.signals
-    )
+    connected = Connected(len(hub), hub.stuck_count(), hub.signals)
+    content = context.http_metrics.render(context.relay, totals, connected)
     return Reply(content, media_type=CONTENT_TYPE)
 
 

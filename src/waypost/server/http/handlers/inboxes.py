@@ -36,6 +36,7 @@ from waypost.wire.http_bodies import (
     AckRequest,
     CountResponse,
     Delivered,
+    ExtendRequest,
     LeasedInbox,
     LeasedInboxes,
     LeaseManyRequest,
@@ -158,6 +159,13 @@ async def nack(call: Call[InboxPath, NackRequest]) -> Reply:
     returned = give_back(subject, call.body.ids, call.body.delay)
     await relay.sync()
     return Reply(CountResponse(count=len(returned)))
+
+
+async def extend(call: Call[InboxPath, ExtendRequest]) -> Reply:
+    """Extend leases."""
+    subject, relay = call.parameters.subject, call.context.relay
+    _require(call.context, call.caller, subject)
+    return Reply(CountResponse(count=await relay.extend(subject, call.body.ids, call.body.seconds)))
 
 
 async def _lease(
@@ -337,6 +345,22 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         parameters=InboxPath,
         body=json_body(NackRequest),
         answer=Answer(CountResponse, "The number of messages that were leased."),
+        rejections={403: _FORBIDDEN},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/inbox/{subject}/extend",
+        access=Access.AGENT,
+        summary="Extend leases",
+        description=(
+            "The messages stay leased for `seconds` from now on, at the earliest. A lease is never"
+            " shortened. Call it again before it ends, as often as needed."
+        ),
+        tag="inboxes",
+        handler=extend,
+        parameters=InboxPath,
+        body=json_body(ExtendRequest),
+        answer=Answer(CountResponse, "The number of messages that are leased."),
         rejections={403: _FORBIDDEN},
     ),
 )

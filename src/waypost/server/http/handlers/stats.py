@@ -41,7 +41,12 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     relay = context.relay
     connected = [
         AgentConnection(
-            subject=one.subject, since_us=one.since_us, receive=one.receive, shared=one.shared
+            subject=one.subject,
+            since_us=one.since_us,
+            receive=one.receive,
+            shared=one.shared,
+            unconfirmed=one.unconfirmed,
+            stuck_since_us=one.stuck_since_us,
         )
         for one in context.hub.connected()
     ]
@@ -83,6 +88,7 @@ def _inbox(
         dead=inbox.dead,
         bytes=inbox.bytes,
         pressure=inbox.pressure,
+        oldest_us=inbox.oldest_us,
         connected=inbox.subject in connected,
         senders=[
             SenderUsage(

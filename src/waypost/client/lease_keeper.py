@@ -1,0 +1,61 @@
+"""Keeps the leases of messages that the application is working on.
+
+Rule 1  While an `async with message` block runs, its lease is extended, up to `extend_max_s`: after
+        that the block counts as stuck, and the relay delivers the message again.
+Rule 2  Short blocks cost nothing: there is one timer for all messages, at a third of the timeout
+        that the relay's welcome states. It extends one message, because that is a sign of life for
+        all of them.
+Rule 3  Messages of blocked senders are acked by the same timer at the latest, or an agent that gets
+        no others would look stuck.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from waypost.client.protocol.session import Session
+
+INTERVAL_MIN_S = 0.05
+"""No relay keeps its agents busy with a short timeout."""
+
+
+class LeaseKeeper:
+    """Extends leases on the session of one agent. `wake` notifies the writer."""
+
+    def __init__(self, session: Session, extend_max_s: float, wake: Callable[[], None]) -> None:
+        self._session = session
+        self._extend_max_s = extend_max_s
+        self._wake = wake
+        self._begun_s: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connected(self) -> None:
+        """Start or restart the timer, with the timeout of a new connection."""
+        self.stop()
+        timeout_s = self._session.lease_timeout_s
+        if timeout_s:
+            interval_s = max(INTERVAL_MIN_S, timeout_s / 3)
+            self._timer = asyncio.get_running_loop().call_later(interval_s, self._tick, interval_s)
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def begin(self, message_id: str) -> None:
+        """Keep the lease of a message from now on."""
+        self._begun_s[message_id] = asyncio.get_running_loop().time()
+
+    def end(self, message_id: str) -> None:
+        """Keep the lease of a message no longer."""
+        self._begun_s.pop(message_id, None)
+
+    def _tick(self, interval_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(interval_s, self._tick, interval_s)
+        self._session.ack_withheld()
+        for message_id, begun_s in self._begun_s.items():
+            if interval_s / 2 <= loop.time() - begun_s < self._extend_max_s:
+                self._session.extend(message_id, self._session.lease_timeout_s)
+                break
+        if self._session.has_unwritten:
+            self._wake()
