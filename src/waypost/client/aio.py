@@ -291,11 +291,11 @@ class Agent:
         self._connection.session.ack(message_id)
         self._connection.wake()
 
-    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
+    def nack(self, message_id: str, delay: float, error: str, *, release: bool) -> None:
         """Return a message to the relay; see `Message.nack`."""
         if not 0 <= delay <= wait_max_s:
             raise InvalidInput(f"delay must be 0 to {wait_max_s:,} seconds, not {delay!r:.40}")
-        self._connection.session.nack(message_id, delay, release=release)
+        self._connection.session.nack(message_id, delay, error, release=release)
         self._connection.wake()
 
     def release(self, message_id: str) -> None:

@@ -69,9 +69,12 @@ class Message(Received):
         """Acknowledge: the relay may delete it. Batched with other operations. Idempotent."""
         self._thread.call(self._inner.ack())
 
-    def nack(self, delay: float = 0.0) -> None:
-        """Return it to the relay, to be delivered again after `delay` seconds."""
-        self._thread.call(self._inner.nack(delay))
+    def nack(self, delay: float = 0.0, error: str | BaseException = "") -> None:
+        """Return it to the relay, to be delivered again after `delay` seconds.
+
+        The delivery counts as failed, with `error`.
+        """
+        self._thread.call(self._inner.nack(delay, error))
 
     def reply(self, payload: object, **options: Any) -> PublishResult:
         """Send a reply, with the parameters of the asyncio client's `Message.reply`."""
@@ -80,11 +83,13 @@ class Message(Received):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, _: object
+    ) -> None:
+        if problem is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(error=problem)
 
 
 class Agent:

@@ -13,6 +13,7 @@ from waypost.wire import frames
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import EvictionNotice
+from waypost.wire.printable import error_text
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card, Circumstances, circumstances_of, is_sealed, sealed_of
 
@@ -154,7 +155,7 @@ class MessageOwner(Protocol):
     def mark_opened(self, seal: str) -> None:
         """Record that a sealed message was acknowledged: its seal does not open again."""
 
-    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
+    def nack(self, message_id: str, delay: float, error: str, *, release: bool) -> None:
         """Return a message to the relay, to be delivered again after `delay` seconds."""
 
     def release(self, message_id: str) -> None:
@@ -176,9 +177,9 @@ class MessageOwner(Protocol):
 class Message(Received):
     """A received message: call `ack` when it is processed, `nack` to have it delivered again.
 
-    `async with message:` acks at the end of the block, or nacks if it raises. The relay does not
-    deliver a message again while you hold it; one dropped without ack or nack is delivered again
-    after a reconnect.
+    `async with message:` acks at the end of the block, or nacks with the error if it raises. The
+    relay does not deliver a message again while you hold it; one dropped without ack or nack is
+    delivered again after a reconnect.
     """
 
     def __init__(
@@ -200,22 +201,25 @@ class Message(Received):
                 self._owner.mark_opened(self.opened.seal)
             self._owner.ack(self.id)
 
-    async def nack(self, delay: float = 0.0) -> None:
+    async def nack(self, delay: float = 0.0, error: str | BaseException = "") -> None:
         """Return it to the relay, to be delivered again after `delay` seconds at the earliest.
 
         The delivery counts as failed: the next ones come later and later, and after the last that
-        the relay allows, the message is a dead letter. A lost connection discards the delay.
-        Raises `InvalidInput` for an invalid delay.
+        the relay allows, the message is a dead letter that names the `error`, a text or an
+        exception. A lost connection discards the delay and the error.
+        Raises `InvalidInput` for an invalid delay or error.
         """
-        self.nack_nowait(delay)
+        self.nack_nowait(delay, error)
 
-    def nack_nowait(self, delay: float = 0.0, *, release: bool = False) -> None:
+    def nack_nowait(
+        self, delay: float = 0.0, error: str | BaseException = "", *, release: bool = False
+    ) -> None:
         """Return it from code that cannot await. On the agent's event loop only.
 
         With `release`, it was not processed, and the delivery does not count as failed.
         """
         if not self._is_answered:
-            self._owner.nack(self.id, delay, release=release)
+            self._owner.nack(self.id, delay, error_text(error), release=release)
             self._is_answered = True
 
     async def reply(
@@ -242,11 +246,13 @@ class Message(Received):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, _: object
+    ) -> None:
+        if problem is None:
             self.ack_nowait()
         else:
-            self.nack_nowait()
+            self.nack_nowait(error=problem)
 
     def __del__(self) -> None:
         if not getattr(self, "_is_answered", True):

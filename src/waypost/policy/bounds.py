@@ -69,6 +69,9 @@ subscriptions_file_max_bytes: Final = 512 * subscriptions_max
 signal_listeners_max: Final = 10_000
 ancestor_chain_max: Final = 256
 
+error_max_chars: Final = 500
+"""The error text of a failed delivery; a longer one is cut."""
+
 number_max: Final = 1 << 53
 """The largest number in a setting or a budget: every JSON parser reads it exactly, and as a time
 it still fits into 64 bits of microseconds."""

@@ -3,11 +3,11 @@
 Rule 1  The first redelivery is immediate: most deliveries fail once, because of a restart or the
         network. From the second on, each waits about twice as long as the one before.
 Rule 2  Delays are spread by the message's id, not by chance: a replay gets the same ones.
-Rule 3  After `max_deliveries` the message becomes a dead letter.
+Rule 3  After `max_deliveries` the message becomes a dead letter, which names the last error.
 Rule 4  A delivery without a verdict does not count. Many of them in a row, without one
         acknowledgement, pause the mailbox for a growing time.
 
-This module does not know why a delivery failed.
+This module knows the error of a delivery as a text, and does not look at it.
 """
 
 import zlib
@@ -21,6 +21,7 @@ from waypost.policy.bounds import (
     released_per_pause_step_max_messages,
 )
 from waypost.policy.rate_limits import PositiveInt
+from waypost.policy.reasons import reason_text
 
 _DOUBLINGS_MAX = 32
 _FIRST_PAUSE_MS = 100
@@ -45,12 +46,12 @@ class RedeliveryVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 def decide_redelivery(
-    message_id: str, deliveries: int, config: RedeliveryConfig
+    message_id: str, deliveries: int, config: RedeliveryConfig, error: str = ""
 ) -> RedeliveryVerdict:
-    """Decide about a message whose delivery number `deliveries` failed."""
+    """Decide about a message whose delivery number `deliveries` failed with `error`."""
     if 0 < config.max_deliveries <= deliveries:
-        limit = config.max_deliveries
-        return RedeliveryVerdict(reason=f"max deliveries exceeded ({deliveries}/{limit})")
+        kind = f"max deliveries exceeded ({deliveries}/{config.max_deliveries})"
+        return RedeliveryVerdict(reason=reason_text(kind, error))
     if deliveries <= 1:
         return RedeliveryVerdict()
     doublings = min(deliveries - 2, _DOUBLINGS_MAX)

@@ -255,9 +255,18 @@ class Relay:
         """Acknowledge messages, durably; return how many were still in the mailbox."""
         return await self._durable(len(self._runtime.claims.ack(subject, ids)))
 
-    async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
-        """Return leased messages to their queue for `delay` seconds at least; return how many."""
-        return await self._durable(len(self._runtime.claims.nack(subject, ids, delay)))
+    async def nack(
+        self,
+        subject: str,
+        ids: str | Iterable[str],
+        delay: float = 0.0,
+        error: str | BaseException = "",
+    ) -> int:
+        """Return leased messages to their queue for `delay` seconds at least; return how many.
+
+        The delivery counts as failed, with `error`, which a dead letter names.
+        """
+        return await self._durable(len(self._runtime.claims.nack(subject, ids, delay, error)))
 
     # For servers
 

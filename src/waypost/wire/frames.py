@@ -198,11 +198,13 @@ class Ack(AgentOperation, tag="ack", kw_only=True):
 class Nack(AgentOperation, tag="nack", kw_only=True):
     """Return messages to the mailbox, to be delivered again after `delay` seconds at the earliest.
 
-    The delivery counts as failed. With `release`, it does not: the messages were not processed.
+    The delivery counts as failed, with `error`. With `release`, it does not: the messages were not
+    processed.
     """
 
     ids: Ids
     delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    error: str = ""
     release: bool = False
 
 

@@ -308,12 +308,12 @@ async def test_a_message_nacked_five_times_is_a_dead_letter(served: HttpRelay) -
     await served.publish("agent.b", "poison")
     for _ in range(5):
         [got] = await served.read("agent.b", token=token)
-        await nack(served, [got["id"]], token)
+        await nack(served, [got["id"]], token, error="no such row")
         served.clock.advance_ms(60_000)
     assert await served.read("agent.b", token=token) == []
     answer = await served.call("GET", "/v1/dead-letters", token=served.operator)
     [dead] = answer.json()["dead_letters"]
-    assert dead["reason"] == "max deliveries exceeded (5/5)"
+    assert dead["reason"] == "max deliveries exceeded (5/5): no such row"
 
 
 async def test_a_message_nacked_repeatedly_is_not_delivered_at_once(served: HttpRelay) -> None:

@@ -179,13 +179,15 @@ class Session:
         if self._inbox.ack(message_id):
             self._inbox.ack_withheld()
 
-    def nack(self, message_id: str, delay_s: float, *, release: bool = False) -> None:
+    def nack(
+        self, message_id: str, delay_s: float, error: str = "", *, release: bool = False
+    ) -> None:
         """Return a message to the relay, to be delivered again after `delay_s` seconds.
 
         With `release`, it was not processed, and the delivery does not count as failed.
         """
         if self._inbox.nack(message_id) and self.is_ready:
-            operation = frames.Nack(ids=[message_id], delay=delay_s, release=release)
+            operation = frames.Nack(ids=[message_id], delay=delay_s, error=error, release=release)
             self._outbox.put_once(self._codec.encode(operation))
 
     def release(self, message_id: str) -> None:

@@ -95,12 +95,12 @@ class Consumer:
         self._consumers.acked.add(acked)
         return acked
 
-    def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
+    def nack(self, ids: Iterable[str], delay_s: float, error: str = "") -> list[Message]:
         """Return messages in flight whose delivery failed, as `Claims.nack`; ignore other ids."""
         mine = self._drop(ids)
         if self._mailbox() is None:
             return []
-        return self._consumers.claims.nack(self.subject, mine, delay_s, VIA)
+        return self._consumers.claims.nack(self.subject, mine, delay_s, error, VIA)
 
     def release(self, ids: Iterable[str], delay_s: float) -> list[Message]:
         """Return messages in flight without a verdict for at least `delay_s`; ignore other ids."""

@@ -100,7 +100,7 @@ class Leases:
             until_us, endpoint, message_id = heapq.heappop(self._deadlines)
             message = self._ledger.state.leased.get((endpoint, message_id))
             if message is not None and message.until_us == until_us:
-                self._claims.returns.fail(message, "lease timed out", VIA)
+                self._claims.returns.time_out(message, VIA)
         self._timer_at_us = 0
         self._set_timer()
 

@@ -1,7 +1,7 @@
 """Returns: messages that were not acknowledged go back to their queues, and not endlessly.
 
 Rule 1  A nack or a timeout is a failed delivery. The policy decides when the message is delivered
-        again, and whether.
+        again, and whether. A dead letter names the error: that of the nack, or the relay's words.
 Rule 2  When a consumer disconnects, only the delivery of its oldest message in flight has failed:
         probably the agent was working on it. Its delay pauses the whole mailbox, so that the order
         holds. The others were fetched ahead, and are released.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from waypost.policy.bounds import pauses_in_memory_max
+from waypost.policy.reasons import reason_text
 from waypost.policy.redelivery import decide_redelivery, mailbox_pause_ms
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers
@@ -25,6 +26,8 @@ from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Message
+
+_TIMED_OUT = "lease timed out"
 
 
 class Releases(msgspec.Struct):
@@ -53,15 +56,16 @@ class Returns:
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
 
-    def fail(self, message: Message, reason: str, via: str, delay_us: int = 0) -> None:
-        """Return a message whose delivery failed, for `delay_us` at least, or dead-letter it."""
-        verdict = decide_redelivery(message.id, message.attempt, self._settings().redelivery)
-        if verdict.reason is not None:
-            self._transitions.fail(message, verdict.reason, via=via)
-            return
-        not_before_us = self._after(max(delay_us, verdict.delay_ms * 1000))
-        self._transitions.release(message, reason, not_before_us)
-        self._notify_at(message.endpoint, not_before_us)
+    def nack(self, message: Message, error: str, via: str, delay_us: int) -> None:
+        """Return a message that its consumer could not process, for `delay_us` at least.
+
+        One that was delivered too often becomes a dead letter.
+        """
+        self._fail(message, reason_text("nack", error), error, via, delay_us)
+
+    def time_out(self, message: Message, via: str) -> None:
+        """Return a message whose lease has timed out, or make it a dead letter."""
+        self._fail(message, _TIMED_OUT, _TIMED_OUT, via)
 
     def release(self, messages: Iterable[Message], reason: str, delay_us: int = 0) -> None:
         """Return messages of one mailbox without a verdict, for `delay_us` at least."""
@@ -76,7 +80,8 @@ class Returns:
         """Return the messages of a consumer that has disconnected, given in order."""
         self.release(reversed(in_flight[1:]), reason)
         oldest = in_flight[0]
-        verdict = decide_redelivery(oldest.id, oldest.attempt, self._settings().redelivery)
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(oldest.id, oldest.attempt, redelivery, reason)
         if verdict.reason is not None:
             self._transitions.fail(oldest, verdict.reason, via=via)
             return
@@ -111,6 +116,16 @@ class Returns:
         """Set no more timers."""
         if self._cancel_timer is not None:
             self._cancel_timer()
+
+    def _fail(self, message: Message, reason: str, error: str, via: str, delay_us: int = 0) -> None:
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(message.id, message.attempt, redelivery, error)
+        if verdict.reason is not None:
+            self._transitions.fail(message, verdict.reason, via=via)
+            return
+        not_before_us = self._after(max(delay_us, verdict.delay_ms * 1000))
+        self._transitions.release(message, reason, not_before_us)
+        self._notify_at(message.endpoint, not_before_us)
 
     def _after(self, delay_us: int) -> int:
         return self._ledger.now_us() + delay_us if delay_us else 0

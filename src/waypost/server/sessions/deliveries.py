@@ -114,8 +114,13 @@ class Deliveries:
 
     def nack(self, request: frames.Nack) -> None:
         """Return messages to the queue, due after the requested delay at the earliest."""
-        give_back = self._consumer.release if request.release else self._consumer.nack
-        for message in give_back(request.ids, request.delay):
+        ids, delay_s, consumer = request.ids, request.delay, self._consumer
+        returned = (
+            consumer.release(ids, delay_s)
+            if request.release
+            else consumer.nack(ids, delay_s, request.error)
+        )
+        for message in returned:
             self._forget(message.id)
 
     def stop(self, *, stopping: bool) -> None:
