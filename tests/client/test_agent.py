@@ -109,10 +109,13 @@ async def test_a_nack_tells_the_relay_the_error(
     ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:
     sent = await ann.send("agent.bob", "hot")
-    await (await bob.receive(5)).nack(error="too hot")
+    first = await bob.receive(5)
+    await first.nack(error="too hot")
+    second = await bob.receive(5)
     with pytest.raises(ZeroDivisionError):
-        async with await bob.receive(5):
+        async with second:
             _ = 1 / 0
+    assert (first.attempt, second.attempt) == (1, 2)
     await eventually(lambda: relay.context.relay.inspect().counts["returned"] == 2)
     texts = [step.text for step in (await relay.context.relay.explain(sent.message_id)).steps]
     assert "returned to the queue: nack: too hot" in texts

@@ -94,6 +94,7 @@ async def test_a_block_that_raises_nacks_the_message(relay: ListeningRelay, ann:
                 _ = 1 / 0
             again = bob.receive(5)
             assert again.id == first.id
+            assert (first.attempt, again.attempt) == (1, 2)
             again.nack(60, error="not today")
 
     await asyncio.to_thread(program)

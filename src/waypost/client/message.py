@@ -125,6 +125,11 @@ class Received:
         return self.envelope.thread or self.envelope.id
 
     @property
+    def attempt(self) -> int:
+        """Return the number of this delivery, from 1; more than 1 if earlier ones failed."""
+        return self.envelope.attempt
+
+    @property
     def budget(self) -> Budget:
         """Return the budget left for messages that follow from this one."""
         return self.envelope.budget

@@ -60,6 +60,13 @@ class AckResult(msgspec.Struct):
     unknown: list[str]
 
 
+class NackResult(msgspec.Struct):
+    """Refs or ids to return, by outcome."""
+
+    returned: list[str]
+    unknown: list[str]
+
+
 class InboxCache:
     """The delivered messages of one agent. On one event loop."""
 
@@ -167,6 +174,20 @@ class InboxCache:
                 result.unknown.append(ref)
         while len(self._acked) > ANSWERABLE_MAX:
             self._acked.popitem(last=False)
+        self._changed.set()
+        return result
+
+    def nack(self, refs: Iterable[str], error: str, delay_s: float) -> NackResult:
+        """Return messages that could not be processed: they are delivered again later."""
+        result = NackResult([], [])
+        for ref in dict.fromkeys(refs):
+            cached = self._messages.pop(self.id_of(ref), None)
+            if cached is None:
+                result.unknown.append(ref)
+                continue
+            self._bytes -= cached.size
+            cached.message.nack_nowait(delay_s, error)
+            result.returned.append(ref)
         self._changed.set()
         return result
 

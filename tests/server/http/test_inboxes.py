@@ -306,8 +306,9 @@ async def nack(served: HttpRelay, ids: list[str], token: str, **more: Any) -> No
 async def test_a_message_nacked_five_times_is_a_dead_letter(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b", "poison")
-    for _ in range(5):
+    for attempt in range(1, 6):
         [got] = await served.read("agent.b", token=token)
+        assert got["attempt"] == attempt
         await nack(served, [got["id"]], token, error="no such row")
         served.clock.advance_ms(60_000)
     assert await served.read("agent.b", token=token) == []

@@ -30,8 +30,9 @@ async def test_a_message_that_is_nacked_forever_becomes_a_dead_letter(
     relay = await serve_relay(redelivery=QUICK)
     agent, sender = await relay.connect("agent.a"), await relay.connect("agent.b")
     await sender.send("agent.a", "poison")
-    for _ in range(3):
+    for attempt in range(1, 4):
         message = await agent.until(frames.Message)
+        assert message.envelope.attempt == attempt
         await agent.send_frame(frames.Nack(ids=[message.envelope.id], error="out of memory"))
     await sender.send("agent.a", "next")
     message = await agent.until(frames.Message)

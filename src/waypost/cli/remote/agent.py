@@ -290,5 +290,6 @@ def _received(message: Message) -> ReceivedMessage:
         parent=message.parent,
         thread=message.thread,
         was_stored=message.was_stored,
+        attempt=message.attempt,
         problem=message.problem,
     )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from waypost.policy.bounds import (
     ancestor_chain_max,
     frame_max_operations,
+    number_max,
     subject_length_max_chars,
 )
 from waypost.policy.errors import InvalidMessage
@@ -84,8 +85,10 @@ def check_welcome(welcome: frames.Welcome) -> None:
 
 
 def check_message(message: frames.Message) -> None:
-    """Reject a message with an invalid id, name or chain."""
+    """Reject a message with an invalid id, name, chain or attempt."""
     envelope = message.envelope
+    if not 1 <= envelope.attempt <= number_max:
+        raise InvalidMessage("an attempt that is no possible number")
     _check_id(envelope.id)
     if envelope.sender not in _recent_names:
         _check_subject(envelope.sender)

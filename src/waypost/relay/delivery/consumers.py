@@ -166,7 +166,7 @@ class Consumer:
             self._consumers.claims.on_unreadable(message, problem, VIA)
             return None
         self.in_flight[message.id] = message
-        envelope = envelope_of(event, msgspec.Raw(content))
+        envelope = envelope_of(event, msgspec.Raw(content), message.attempt)
         return Delivery(envelope, event.parent, message.order, message.size)
 
 

@@ -90,7 +90,7 @@ class Leases:
     def read(self, message: Message) -> LeasedMessage:
         """Return a leased message with its parent and size."""
         event, content = self._payloads.read(message)
-        envelope = envelope_of(event, msgspec.json.decode(content))
+        envelope = envelope_of(event, msgspec.json.decode(content), message.attempt)
         return LeasedMessage(envelope, event.parent, message.size)
 
     def time_out(self) -> None:

@@ -219,6 +219,7 @@ def _delivered(envelope: Envelope, parent: str | None) -> Delivered:
         reply_to=envelope.reply_to,
         thread=envelope.thread,
         answer=envelope.answer,
+        attempt=envelope.attempt,
         budget=envelope.budget,
         created_at=envelope.created_at,
         payload=envelope.payload,
