@@ -28,7 +28,6 @@ from waypost.relay.delivery.drafts import Draft, draft_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.rejections import storage_failed_result
-from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
 from waypost.relay.errors import RelayStopped
@@ -199,19 +198,8 @@ class Relay:
         Raise `RequestRejected` if no endpoint received the request, `RequestTimedOut` if no reply
         arrived in time.
         """
-        runtime = self._runtime
-        reply_to = reply_subject()
-        pending = PendingReply(runtime.ledger, runtime.timers, subject, timeout)
-        self.register_endpoint(reply_to)
-        at_us = runtime.ledger.now_us()
-        stop = runtime.subscriptions.add(reply_to, pending.take, at_us, listed=False)
-        try:
-            draft = Draft(subject, payload, reply_to, budget, parent, None, thread, sender=sender)
-            result = await runtime.publishing.publish_durably(draft)
-            return await pending.wait(result)
-        finally:
-            stop()
-            self.unregister_endpoint(reply_to)
+        draft = Draft(subject, payload, None, budget, parent, None, thread, sender=sender)
+        return await self._runtime.requests.request(draft, timeout)
 
     def subscribe(self, pattern: str, handler: MessageHandler) -> Stop:
         """Call `handler(envelope)` for each message to an endpoint that matches `pattern`.

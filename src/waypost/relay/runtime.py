@@ -25,6 +25,7 @@ from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.requests import Requests
 from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
@@ -149,6 +150,9 @@ class Runtime:
         )
         probe = self.maildir.probe if self.uses_files else lambda: None
         self.endpoints = Endpoints(self.ledger, self.mirror, probe)
+        self.requests = Requests(
+            self.ledger, self.timers, self.endpoints, self.subscriptions, self.publishing
+        )
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)

@@ -37,12 +37,12 @@ from waypost.relay.delivery.drafts import (
     initial_budget,
     join_conversation,
 )
+from waypost.relay.delivery.endpoints import REPLY_PREFIX
 from waypost.relay.delivery.rejections import (
     RejectionLog,
     rejected_result,
     storage_failed_result,
 )
-from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import MailboxUnavailable, RelayStopped
 from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger

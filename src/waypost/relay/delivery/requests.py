@@ -3,18 +3,59 @@
 import asyncio
 import secrets
 
+import msgspec
+
 from waypost.relay.clock import Timers, to_microseconds
+from waypost.relay.delivery.drafts import Draft
+from waypost.relay.delivery.endpoints import REPLY_PREFIX, Endpoints
+from waypost.relay.delivery.publish import Publishing
+from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.errors import RequestRejected, RequestTimedOut
 from waypost.relay.state.ledger import Ledger
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult
 
-REPLY_PREFIX = "_reply."
-
 
 def reply_subject() -> str:
     """Return a new reply subject that cannot be guessed."""
     return f"{REPLY_PREFIX}{secrets.token_hex(12)}"
+
+
+class Requests:
+    """Makes requests: each has a reply subject for as long as it waits."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        timers: Timers,
+        endpoints: Endpoints,
+        subscriptions: Subscriptions,
+        publishing: Publishing,
+    ) -> None:
+        self._ledger = ledger
+        self._timers = timers
+        self._endpoints = endpoints
+        self._subscriptions = subscriptions
+        self._publishing = publishing
+
+    async def request(self, draft: Draft, timeout_s: float) -> Envelope:
+        """Publish a draft, wait up to `timeout_s` for the first reply, and return it.
+
+        Raises `RequestRejected` or `RequestTimedOut`.
+        """
+        reply_to = reply_subject()
+        pending = PendingReply(self._ledger, self._timers, draft.subject, timeout_s)
+        self._endpoints.register(reply_to)
+        at_us = self._ledger.now_us()
+        stop = self._subscriptions.add(reply_to, pending.take, at_us, listed=False)
+        try:
+            asked = msgspec.structs.replace(draft, reply_to=reply_to)
+            result = await self._publishing.publish_durably(asked)
+            return await pending.wait(result)
+        finally:
+            stop()
+            self._endpoints.unregister(reply_to)
+            self._subscriptions.forget(reply_to)
 
 
 class PendingReply:
