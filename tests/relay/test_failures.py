@@ -1,5 +1,6 @@
 """Work that fails ends somewhere, with the last error that its consumer gave."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,32 @@ async def test_dead_letters_are_grouped_by_the_kind_of_their_reason(
         await fail_all(relay, clock, f"row {number} is wrong")
     [group] = await relay.dead_letter_groups()
     assert (group.reason, group.count) == ("max deliveries exceeded (1/1)", 3)
+
+
+async def test_one_failing_message_among_200_ends_alone_with_its_error(
+    start: Start, clock: ManualClock, data: Path
+) -> None:
+    relay = await start(rate_limit=UNLIMITED)
+    relay.register_endpoint("agent.a")
+    for number in range(200):
+        await send(relay, number)
+    done, failed_ms = [], []
+    for _ in range(60):
+        for one in await relay.lease("agent.a", limit=20):
+            if one.payload == 70:
+                failed_ms.append(clock() // 1000)
+                await relay.nack("agent.a", one.id, error=ValueError("70 is too hard"))
+            else:
+                await relay.ack("agent.a", one.id)
+                done.append(one.payload)
+        clock.advance_ms(250)
+    assert done == [number for number in range(200) if number != 70]
+    [dead] = await relay.dead_letters()
+    assert dead.envelope.payload == 70
+    assert dead.reason == "max deliveries exceeded (5/5): ValueError: 70 is too hard"
+    waits = [after - before for before, after in pairwise(failed_ms)]
+    assert len(waits) == 4
+    assert waits[0] < waits[1] < waits[2] < waits[3]
+    written = events(data, "leased", "returned", "failed")
+    assert len([one for one in written if one["id"] == dead.envelope.id]) == 10
+    assert len(written) == 199 + 10

@@ -120,13 +120,15 @@ class Agent:
         message_id: str | None = None,
         thread: str | None = None,
         seal_to: Card | None = None,
+        reply_within: float = 0.0,
     ) -> PublishResult:
         """Send a message and wait for the relay's decision. An accepted message is on its disk.
 
         With a `parent` it belongs to that message's thread; without, it begins one, with the id
-        `thread` if given. Rejections are in the result. Raises `InvalidInput`, `AccessDenied`,
-        `OperationRejected`, and `SendTimedOut` (it may be stored: send it again with the same
-        `message_id`).
+        `thread` if given. With `reply_within`, this agent waits that many seconds for a reply: if
+        the recipient fails before, that is in `failures`. Rejections are in the result. Raises
+        `InvalidInput`, `AccessDenied`, `OperationRejected`, and `SendTimedOut` (it may be stored:
+        send it again with the same `message_id`).
         """
         message = Outgoing(
             subject=subject,
@@ -137,6 +139,7 @@ class Agent:
             message_id=message_id,
             thread=thread,
             seal_to=seal_to,
+            reply_within=reply_within,
         )
         return await self._connection.operations.send(message)
 
@@ -164,7 +167,8 @@ class Agent:
         """Send a request and wait up to `timeout` seconds for the reply, which needs no ack.
 
         Raises `RequestBlocked` if the guard blocks it, `RequestRejected` if no endpoint received
-        it, `RequestTimedOut` without a reply, and the errors of `send`.
+        it, `RequestFailed` if its recipient failed, `RequestTimedOut` without a reply, and the
+        errors of `send`.
         """
         self._require_mode("push", "request() needs pushed replies")
         message = Outgoing(
@@ -194,6 +198,13 @@ class Agent:
         There is one value for each of them. A slow reader loses the oldest.
         """
         return self._connection.full_queues.listen()
+
+    def failures(self) -> AsyncIterator[frames.RequestFailure]:
+        """Iterate over messages sent with `reply_within` whose recipients fail from now on.
+
+        A slow reader loses the oldest.
+        """
+        return self._connection.requests.failures.listen()
 
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent

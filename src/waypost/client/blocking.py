@@ -26,7 +26,7 @@ from waypost.client.message import Message as AsyncMessage
 from waypost.client.message import Outgoing, Received
 from waypost.client.options import ClientOptions
 from waypost.client.signals import SignalHandler, Stop
-from waypost.wire.frames import DeliveryConfirm, QueueFull
+from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
@@ -165,6 +165,10 @@ class Agent:
     def full_queues(self) -> Iterator[QueueFull]:
         """Iterate over full recipients from now on, until the agent is closed."""
         return self._each(self._inner.full_queues())
+
+    def failures(self) -> Iterator[RequestFailure]:
+        """Iterate over failures of awaited messages from now on, until the agent is closed."""
+        return self._each(self._inner.failures())
 
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import msgspec
 
+from waypost.policy.bounds import wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.reserved_names import RELAY, is_reserved
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
 
 class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
-    """A message to send; `seal_to` is the card of the only agent that may read it."""
+    """A message to send; `seal_to` is the card of the only agent that may read it.
+
+    `reply_within` is how many seconds its sender waits for a reply, 0 if it does not.
+    """
 
     seal_to: Card | None = None
+    reply_within: float = 0.0
 
     @classmethod
     def of(cls, fields: "Outgoing | Mapping[str, Any]") -> "Outgoing":
@@ -40,6 +45,10 @@ class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
     def check(self) -> None:
         """Check addresses, id and seal. Raises `InvalidSubject` or `InvalidMessage`."""
         OutgoingMessage.check(self)
+        if not 0 <= self.reply_within <= wait_max_s:
+            raise InvalidMessage(
+                f"reply_within must be 0 to {wait_max_s:,} seconds, not {self.reply_within!r:.40}"
+            )
         if self.seal_to is not None and self.seal_to.subject != self.subject:
             raise InvalidMessage(
                 f"sealed to {self.seal_to.subject} but sent to {self.subject}, which cannot read it"

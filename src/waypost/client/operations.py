@@ -55,12 +55,12 @@ class Operations:
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
 
-    async def send(self, message: Outgoing, *, wants_reply: bool = False) -> PublishResult:
+    async def send(self, message: Outgoing) -> PublishResult:
         """Send a message. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
         ready, message_id = self.prepare(message)
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
-                ref, answer = self._submit(ready, message_id, wants_reply)
+                ref, answer = self._submit(ready, message_id)
                 try:
                     return await answer
                 finally:
@@ -186,10 +186,10 @@ class Operations:
             raise self._problem
 
     def _submit(
-        self, message: Outgoing, message_id: str, wants_reply: bool = False
+        self, message: Outgoing, message_id: str
     ) -> tuple[int, asyncio.Future[PublishResult]]:
         self.check_open()
-        ref = self._session.send(message, message_id, wants_reply=wants_reply)
+        ref = self._session.send(message, message_id, reply_within_s=message.reply_within)
         self._wake()
         return ref, self._sends.expect(ref)
 

@@ -130,6 +130,9 @@ live_receipts_max_operations: Final = 1024
 unanswered_max_operations: Final = 1024
 """An agent with this many unfinished operations is not read from until some are done."""
 
+awaited_replies_max: Final = 256
+"""Messages of one connection whose sender waits for a reply; beyond, the oldest is forgotten."""
+
 unconfirmed_max_bytes: Final = 4 * 1024 * 1024
 """Bytes of unconfirmed messages that an agent may have in flight, or else one message."""
 

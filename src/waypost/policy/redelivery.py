@@ -4,7 +4,9 @@ Rule 1  The first redelivery is immediate: most deliveries fail once, because of
         network. From the second on, each waits about twice as long as the one before.
 Rule 2  Delays are spread by the message's id, not by chance: a replay gets the same ones.
 Rule 3  After `max_deliveries` the message becomes a dead letter, which names the last error.
-Rule 4  A delivery without a verdict does not count. Many of them in a row, without one
+Rule 4  A message whose sender waits for the reply is not delivered again after an error of its
+        consumer: the error is the answer. A delay asks for another delivery all the same.
+Rule 5  A delivery without a verdict does not count. Many of them in a row, without one
         acknowledgement, pause the mailbox for a growing time.
 
 This module knows the error of a delivery as a text, and does not look at it.
@@ -46,9 +48,19 @@ class RedeliveryVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 def decide_redelivery(
-    message_id: str, deliveries: int, config: RedeliveryConfig, error: str = ""
+    message_id: str,
+    deliveries: int,
+    config: RedeliveryConfig,
+    error: str = "",
+    *,
+    ends_request: bool = False,
 ) -> RedeliveryVerdict:
-    """Decide about a message whose delivery number `deliveries` failed with `error`."""
+    """Decide about a message whose delivery number `deliveries` failed with `error`.
+
+    `ends_request`: see `is_end_of_request`.
+    """
+    if ends_request:
+        return RedeliveryVerdict(reason=reason_text("request failed", error))
     if 0 < config.max_deliveries <= deliveries:
         kind = f"max deliveries exceeded ({deliveries}/{config.max_deliveries})"
         return RedeliveryVerdict(reason=reason_text(kind, error))
@@ -58,6 +70,12 @@ def decide_redelivery(
     longest = min(config.first_delay_ms << doublings, config.max_delay_ms)
     earlier = longest * (zlib.crc32(message_id.encode()) % 256) // 1024  # up to a quarter
     return RedeliveryVerdict(delay_ms=longest - earlier)
+
+
+def is_end_of_request(*, is_awaited: bool, error: str, delay_us: int) -> bool:
+    """Return whether a nack is the answer to a request: its consumer gave an error, asked for no
+    other delivery, and the sender still waits."""
+    return is_awaited and bool(error) and not delay_us
 
 
 def mailbox_pause_ms(released: int) -> int:

@@ -11,6 +11,7 @@ WaypostError
     ├── MailboxTaken        another consumer is attached to the mailbox
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
+    ├── RequestFailed       the recipient failed; `error` is the text it gave, if any
     └── RequestTimedOut     no reply within the timeout (also a TimeoutError)
 """
 
@@ -72,6 +73,10 @@ class RulesFileBroken(RelayError):
 
 class RequestRejected(RelayError, errors.RequestRejected):
     """No endpoint received the request; `result` has the reasons."""
+
+
+class RequestFailed(RelayError, errors.RequestFailed):
+    """The recipient failed to process the request; `error` is the text it gave, or empty."""
 
 
 class RequestTimedOut(RelayError, errors.RequestTimedOut):

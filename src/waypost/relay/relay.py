@@ -22,6 +22,7 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, draft_from
@@ -195,8 +196,8 @@ class Relay:
     ) -> Envelope:
         """Publish, wait up to `timeout` seconds for a reply, and return it.
 
-        Raise `RequestRejected` if no endpoint received the request, `RequestTimedOut` if no reply
-        arrived in time.
+        Raise `RequestRejected` if no endpoint received the request, `RequestFailed` if its
+        recipients failed, `RequestTimedOut` if no reply arrived in time.
         """
         draft = Draft(subject, payload, None, budget, parent, None, thread, sender=sender)
         return await self._runtime.requests.request(draft, timeout)
@@ -287,6 +288,11 @@ class Relay:
         """Lease as `lease` does, with parents and sizes; at most `max_bytes`, or one message."""
         leases = self._runtime.leases
         return await leases.lease(subject, limit, max_size_bytes, wait, max_bytes, leases.read)
+
+    @property
+    def askers(self) -> Askers:
+        """Senders that wait for a reply: `add` and `remove` them."""
+        return self._runtime.askers
 
     @property
     def claims(self) -> Claims:

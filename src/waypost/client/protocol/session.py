@@ -33,8 +33,7 @@ from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
-from waypost.client.protocol.outbox import Outbox, UnansweredOperation
-from waypost.client.protocol.sends import send_operation
+from waypost.client.protocol.outbox import Outbox, UnansweredOperation, send_operation
 from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
@@ -128,15 +127,18 @@ class Session:
         """Return a new unique message id."""
         return self._ids.make(now_ms)
 
-    def send(self, message: OutgoingMessage, message_id: str, *, wants_reply: bool = False) -> int:
+    def send(
+        self, message: OutgoingMessage, message_id: str, *, reply_within_s: float = 0.0
+    ) -> int:
         """Queue a message as `message_id`; return the `ref` of its answer.
 
-        Raises `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
+        With `reply_within_s`, its first reply is a `Replied`, unless the agent pulls. Raises
+        `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
         """
         ref = self._outbox.new_ref()
-        operation = send_operation(self._codec, ref, message, message_id)
+        operation = send_operation(self._codec, ref, message, message_id, reply_within_s)
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), message_id))
-        if wants_reply:
+        if reply_within_s and not self._is_pulling:
             self._requests[message_id] = message.subject
         return ref
 
@@ -264,8 +266,8 @@ class Session:
                 self._challenged(operation)
             case frames.Welcome():
                 self._welcomed(operation, now_ms, events)
-            case frames.QueueFull():
-                arrivals.check_queue_full(operation)
+            case frames.QueueFull() | frames.RequestFailure():
+                arrivals.check_notification(operation)
                 events.append(operation)
             case frames.QueueStatus() | frames.Live():
                 events.append(operation)

@@ -122,7 +122,7 @@ class HandlerRunner:
                 problems.append(error_text(problem))
         if problems:
             error = error_text("; ".join(problems))
-            self._transitions.fail(message, reason_text("handler failed", error))
+            self._transitions.fail(message, reason_text("handler failed", error), error=error)
         else:
             self._transitions.ack(mailbox, [message], "handler")
 

@@ -148,7 +148,10 @@ class Publishing:
 
     async def publish_durably(self, draft: Draft) -> PublishResult:
         """Publish a draft, and wait until the decision is durable; not for a rejected publish."""
-        result = self.publish(draft)
+        return await self.until_durable(self.publish(draft))
+
+    async def until_durable(self, result: PublishResult) -> PublishResult:
+        """Return the result of a publish once it is durable, or that its storage failed."""
         if not result.message_id:
             await asyncio.sleep(0)  # a rejected flood must not starve other tasks
             return result

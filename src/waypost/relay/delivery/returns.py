@@ -19,9 +19,10 @@ import msgspec
 
 from waypost.policy.bounds import pauses_in_memory_max
 from waypost.policy.reasons import reason_text
-from waypost.policy.redelivery import decide_redelivery, mailbox_pause_ms
+from waypost.policy.redelivery import decide_redelivery, is_end_of_request, mailbox_pause_ms
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
@@ -45,11 +46,13 @@ class Returns:
         ledger: Ledger,
         transitions: Transitions,
         timers: Timers,
+        askers: Askers,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
         self._transitions = transitions
         self._timers = timers
+        self._askers = askers
         self._settings = settings
         self._releases: OrderedDict[str, Releases] = OrderedDict()
         self._due: list[tuple[int, str]] = []
@@ -59,13 +62,30 @@ class Returns:
     def nack(self, message: Message, error: str, via: str, delay_us: int) -> None:
         """Return a message that its consumer could not process, for `delay_us` at least.
 
-        One that was delivered too often becomes a dead letter.
+        One that was delivered too often becomes a dead letter; with an error and no delay, so does
+        one whose sender waits for the reply.
         """
-        self._fail(message, reason_text("nack", error), error, via, delay_us)
+        is_awaited = self._askers.is_waiting(message)
+        ends = is_end_of_request(is_awaited=is_awaited, error=error, delay_us=delay_us)
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(
+            message.id, message.attempt, redelivery, error, ends_request=ends
+        )
+        if verdict.reason is not None:
+            self._transitions.fail(message, verdict.reason, via=via, error=error)
+        else:
+            self._return(
+                message, reason_text("nack", error), max(delay_us, verdict.delay_ms * 1000)
+            )
 
     def time_out(self, message: Message, via: str) -> None:
         """Return a message whose lease has timed out, or make it a dead letter."""
-        self._fail(message, _TIMED_OUT, _TIMED_OUT, via)
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(message.id, message.attempt, redelivery, _TIMED_OUT)
+        if verdict.reason is not None:
+            self._transitions.fail(message, verdict.reason, via=via)
+        else:
+            self._return(message, _TIMED_OUT, verdict.delay_ms * 1000)
 
     def release(self, messages: Iterable[Message], reason: str, delay_us: int = 0) -> None:
         """Return messages of one mailbox without a verdict, for `delay_us` at least."""
@@ -117,13 +137,8 @@ class Returns:
         if self._cancel_timer is not None:
             self._cancel_timer()
 
-    def _fail(self, message: Message, reason: str, error: str, via: str, delay_us: int = 0) -> None:
-        redelivery = self._settings().redelivery
-        verdict = decide_redelivery(message.id, message.attempt, redelivery, error)
-        if verdict.reason is not None:
-            self._transitions.fail(message, verdict.reason, via=via)
-            return
-        not_before_us = self._after(max(delay_us, verdict.delay_ms * 1000))
+    def _return(self, message: Message, reason: str, delay_us: int) -> None:
+        not_before_us = self._after(delay_us)
         self._transitions.release(message, reason, not_before_us)
         self._notify_at(message.endpoint, not_before_us)
 
