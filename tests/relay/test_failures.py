@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.relay.conftest import Start
-from tests.relay.observing import UNLIMITED, events, send
+from tests.relay.observing import HOUR_MS, UNLIMITED, events, send
 from waypost import CircuitBreakerConfig, InvalidInput, Relay
 from waypost.policy.redelivery import RedeliveryConfig
 from waypost.testing import ManualClock
@@ -135,3 +135,66 @@ async def test_one_failing_message_among_200_ends_alone_with_its_error(
     written = events(data, "leased", "returned", "failed")
     assert len([one for one in written if one["id"] == dead.envelope.id]) == 10
     assert len(written) == 199 + 10
+
+
+async def test_the_history_folds_a_thousand_attempts_into_a_line(
+    start: Start, clock: ManualClock
+) -> None:
+    endless = RedeliveryConfig(max_deliveries=0, first_delay_ms=1, max_delay_ms=1)
+    relay = await start(redelivery=endless, circuit_breaker=BREAKERS_OFF, default_ttl_ms=HOUR_MS)
+    relay.register_endpoint("agent.a")
+    sent = await send(relay)
+    for number in range(1000):
+        [one] = await relay.lease("agent.a")
+        await relay.nack("agent.a", one.id, error=f"error {number}")
+        clock.advance_ms(1_000)
+    await relay.lease("agent.a")
+    steps = (await relay.explain(sent.message_id)).steps
+    assert [step.kind for step in steps if step.kind != "check"] == [
+        "accepted",
+        "returned",
+        "leased",
+    ]
+    assert steps[-2].text == (
+        "delivered 1,000 times between 2023-11-14 22:13:20 UTC and 2023-11-14 22:29:59 UTC;"
+        " last error: error 999"
+    )
+    assert steps[-1].text == "delivered, attempt 1001, via lease"
+
+
+async def test_the_history_shows_a_few_attempts_one_by_one(
+    relay: Relay, clock: ManualClock
+) -> None:
+    sent = await send(relay)
+    await fail_all(relay, clock, "a", "b", "c", "d", "e")
+    kinds = [step.kind for step in (await relay.explain(sent.message_id)).steps]
+    assert kinds.count("leased") == 5
+
+
+async def test_attempts_at_several_endpoints_are_folded_for_each(
+    start: Start, clock: ManualClock
+) -> None:
+    endless = RedeliveryConfig(max_deliveries=0, first_delay_ms=1, max_delay_ms=1)
+    relay = await start(redelivery=endless, circuit_breaker=BREAKERS_OFF)
+    for subject in ("agent.a", "agent.c"):
+        relay.register_endpoint(subject)
+    sent = await send(relay, to="agent.*")
+    for number in range(20):
+        for subject in ("agent.a", "agent.c"):
+            if subject == "agent.a" or number < 10:
+                await relay.lease(subject)
+                await relay.nack(subject, sent.message_id)
+        clock.advance_ms(1_000)
+    await relay.lease("agent.c")
+    await relay.ack("agent.c", sent.message_id)
+    steps = [one for one in (await relay.explain(sent.message_id)).steps if one.kind != "check"]
+    assert [(one.endpoint, one.kind) for one in steps] == [
+        ("agent.a", "accepted"),
+        ("agent.c", "accepted"),
+        ("agent.c", "returned"),
+        ("agent.a", "returned"),
+        ("agent.c", "leased"),
+        ("agent.c", "acked"),
+    ]
+    assert steps[3].text.startswith("delivered 20 times between")
+    assert "last error" not in steps[3].text
