@@ -10,8 +10,10 @@ event loop on which the agent was opened.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
 
+log = logging.getLogger("waypost.client")
+
 SYNC_BATCH = 50
 
 
@@ -50,6 +54,9 @@ async def connect(
     try:
         await agent.open()
         yield agent
+    except Exception as problem:
+        agent.log_end(problem)
+        raise
     finally:
         await agent.close()
 
@@ -69,6 +76,8 @@ class Agent:
         self._seals = SealMemory(
             Path(options.seal_memory) if options.seal_memory else identity.file
         )
+        self.newest_id = ""
+        """The id of the message that the application took last."""
         self._connection = RelayConnection(
             address, identity, options, self._seals, self._to_message
         )
@@ -243,7 +252,21 @@ class Agent:
             raise ReceiveTimedOut(f"no message arrived within {timeout:g} s") from None
         if not messages:
             raise AgentClosed("the agent is closed")
+        self.newest_id = messages[-1].id
         return messages
+
+    async def consume(self, handler: Callable[[Message], object]) -> None:
+        """Call `handler(message)`, sync or async, for each message until the agent is closed.
+
+        The message is acked if the handler returns; if it raises, that is logged and the message
+        nacked with the error.
+        """
+        async for message in self:
+            with suppress(Exception):  # the message's block has logged it
+                async with message:
+                    result = handler(message)
+                    if inspect.isawaitable(result):
+                        await result
 
     async def fetch(
         self, limit: int = SYNC_BATCH, *, max_size_bytes: int | None = None, wait: float = 0.0
@@ -313,8 +336,16 @@ class Agent:
         """Record that a message was dropped without ack or nack. Thread-safe."""
         self._connection.session.release(message_id)
 
+    def log_end(self, problem: Exception) -> None:
+        """Log the exception that ends this agent while it holds a message: it may end a task whose
+        result no one reads."""
+        if self._connection.session.holds(self.newest_id):
+            text = "%s: closed by an exception while it held message %s"
+            log.warning(text, self.subject, self.newest_id, exc_info=problem)
+
     async def _each(self) -> AsyncIterator[Message]:
         while messages := await self._connection.receive_queue.take(1):
+            self.newest_id = messages[0].id
             yield messages.pop()
 
     async def _fetch(

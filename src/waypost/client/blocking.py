@@ -14,7 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from waypost.client import aio
@@ -51,6 +51,9 @@ def connect(
         try:
             thread.call(inner.open())
             yield agent
+        except Exception as problem:
+            inner.log_end(problem)
+            raise
         finally:
             agent.close()
     finally:
@@ -84,12 +87,9 @@ class Message(Received):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, _: object
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: object
     ) -> None:
-        if problem is None:
-            self.ack()
-        else:
-            self.nack(error=problem)
+        self._thread.call(self._inner.__aexit__(kind, problem, trace))
 
 
 class Agent:
@@ -193,10 +193,22 @@ class Agent:
         and `AgentClosed`."""
         while True:
             try:  # several threads may take from here
-                return Message(self._read_ahead.popleft(), self._thread)
+                taken = self._read_ahead.popleft()
+                self._inner.newest_id = taken.id
+                return Message(taken, self._thread)
             except IndexError:
                 received = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))
                 self._read_ahead.extend(received)
+
+    def consume(self, handler: Callable[[Message], object]) -> None:
+        """Call `handler(message)` for each message until the agent is closed.
+
+        The message is acked if the handler returns; if it raises, that is logged and the message
+        nacked with the error.
+        """
+        for message in self:
+            with suppress(Exception), message:  # the message's block has logged it
+                handler(message)
 
     def fetch(self, limit: int = aio.SYNC_BATCH, **options: Any) -> list[Message]:
         """Return up to `limit` stored messages, for agents that pull."""

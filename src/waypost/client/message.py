@@ -1,5 +1,6 @@
 """Messages as the application holds them: to send, and received."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -8,19 +9,22 @@ import msgspec
 
 from waypost.policy.bounds import wait_max_s
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidMessage
+from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import EvictionNotice
 from waypost.wire.printable import error_text
-from waypost.wire.results import PublishResult
+from waypost.wire.results import PublishResult, denied_result
 from waypost.wire.sealing import Card, Circumstances, circumstances_of, is_sealed, sealed_of
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
     from waypost.client.seal_memory import SealMemory
+
+
+log = logging.getLogger("waypost.client")
 
 
 class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
@@ -163,6 +167,10 @@ class Received:
 class MessageOwner(Protocol):
     """The agent a message was delivered to."""
 
+    @property
+    def subject(self) -> str:
+        """Return the subject of the agent."""
+
     def ack(self, message_id: str) -> None:
         """Acknowledge a message."""
 
@@ -246,16 +254,20 @@ class Message(Received):
     ) -> PublishResult:
         """Send a reply to `reply_to`, else to the sender, within this message's budget.
 
-        Raises as `send` does, and `InvalidMessage` for a reserved sender.
+        Rejections are in the result, also of a reply that access rules deny. Raises otherwise as
+        `send` does, and `InvalidMessage` for a reserved sender.
         """
-        return await self._owner.send(
-            self.reply_address,
-            payload,
-            parent=self,
-            budget=budget,
-            message_id=message_id,
-            seal_to=seal_to,
-        )
+        try:
+            return await self._owner.send(
+                self.reply_address,
+                payload,
+                parent=self,
+                budget=budget,
+                message_id=message_id,
+                seal_to=seal_to,
+            )
+        except AccessDenied as denied:
+            return denied_result(str(denied))
 
     async def __aenter__(self) -> Self:
         return self
@@ -265,8 +277,12 @@ class Message(Received):
     ) -> None:
         if problem is None:
             self.ack_nowait()
-        else:
+        elif isinstance(problem, Exception):
+            where = (self._owner.subject, self.id, self.attempt)
+            log.warning("%s: message %s failed (attempt %d)", *where, exc_info=problem)
             self.nack_nowait(error=problem)
+        else:  # cancelled: this consumer ends, which is no error of the message
+            self.nack_nowait()
 
     def __del__(self) -> None:
         if not getattr(self, "_is_answered", True):

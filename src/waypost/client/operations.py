@@ -25,7 +25,7 @@ from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import PublishResult, denied_result
 from waypost.wire.sealing import Card, Circumstances
 
 FETCH_WAIT_MAX_S = 10.0
@@ -205,5 +205,4 @@ async def _result_or_denial(answer: asyncio.Future[PublishResult]) -> PublishRes
     except OperationRejected as rejected:
         if rejected.reason != Reason.ACCESS_DENIED:
             raise
-        denied = Rejection("", Reason.ACCESS_DENIED, str(rejected))
-        return PublishResult(message_id="", delivered_to=0, rejected=[denied])
+        return denied_result(str(rejected))

@@ -53,6 +53,10 @@ class InboxTracker:
         """Return whether acks are waiting to be written."""
         return bool(self._unwritten_acks)
 
+    def holds(self, message_id: str) -> bool:
+        """Return whether the application has not acked or nacked a message."""
+        return message_id in self._held
+
     def take(self, message_id: str) -> bool:
         """Record a delivery; return whether to pass it to the application."""
         while self._released:

@@ -180,6 +180,10 @@ class Session:
             operation = frames.Nack(ids=[message_id], delay=delay_s, error=error, release=release)
             self._outbox.put_once(self._codec.encode(operation))
 
+    def holds(self, message_id: str) -> bool:
+        """Return whether the application has to ack or nack this message."""
+        return self._inbox.holds(message_id)
+
     def release(self, message_id: str) -> None:
         """Record that the application dropped a message without ack or nack. Thread-safe."""
         self._inbox.release(message_id)

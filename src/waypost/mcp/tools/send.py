@@ -24,13 +24,12 @@ from waypost.mcp.tools import parameters
 from waypost.mcp.tools.results import MailboxRejection, SendOutcome
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.guard import limit_of
-from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import matches_pattern
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import RequestFailure
 from waypost.wire.identifiers import UlidFactory
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import PublishResult, denied_result
 
 PROGRESS_EVERY_S = 5.0
 
@@ -166,8 +165,7 @@ class SendTools:
         try:
             result = await agent.send(subject, payload, **fields)
         except AccessDenied as denied:
-            rejected = Rejection("", Reason.ACCESS_DENIED, str(denied))
-            return PublishResult(message_id="", delivered_to=0, rejected=[rejected])
+            return denied_result(str(denied))
         if result.delivered_to:
             self._connection.inbox.add_contact(subject)
         if result.message_id:  # the id of this agent, whatever the relay answers
