@@ -235,6 +235,7 @@ JSON = {
             _MESSAGE: "of a message",
             "`parent`": "id of the message it follows from, or null",
             "`was_stored`": "whether it was stored until the agent connected",
+            "`attempt`": "number of the delivery; more than 1 if earlier ones failed",
             "`problem`": "why a sealed payload cannot be unsealed; `payload` is null then",
             "`message_id`": "of a confirmation: the message that this agent sent",
             "`recipient`": "of a confirmation: the agent that confirmed it",
@@ -246,7 +247,7 @@ JSON = {
         {
             _MESSAGE: "of the reply",
             "`parent`": "id of the request",
-            "`was_stored`, `problem`": "as for `listen`",
+            "`was_stored`, `attempt`, `problem`": "as for `listen`",
         },
         before=(
             "The reply; or, if the request was rejected, the fields of `send`. With several"

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from waypost.relay.inspection.stats import RelayMetrics
     from waypost.relay.relay import Relay
     from waypost.wire.envelopes import Envelope
-    from waypost.wire.errors import RequestRejected, RequestTimedOut
+    from waypost.wire.errors import RequestFailed, RequestRejected, RequestTimedOut
     from waypost.wire.frames import QueueFull, QueueStatus
     from waypost.wire.payloads import (
         Attachment,
@@ -163,7 +163,7 @@ _NAMES_BY_MODULE = {
     "waypost.relay.inspection.stats": ("RelayMetrics",),
     "waypost.relay.relay": ("Relay",),
     "waypost.wire.envelopes": ("Envelope",),
-    "waypost.wire.errors": ("RequestRejected", "RequestTimedOut"),
+    "waypost.wire.errors": ("RequestFailed", "RequestRejected", "RequestTimedOut"),
     "waypost.wire.frames": ("QueueFull", "QueueStatus"),
     "waypost.wire.payloads": (
         "Attachment",

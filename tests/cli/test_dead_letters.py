@@ -34,11 +34,13 @@ def test_dead_letters_can_be_listed_for_one_endpoint(waypost: CommandLine) -> No
 
 
 def test_dead_letters_can_be_counted_by_endpoint_and_reason(waypost: CommandLine) -> None:
-    add_dead_letters(waypost.data, "one", "two")
-    add_dead_letters(waypost.data, "three", reason="other trouble")
+    add_dead_letters(waypost.data, "one")
+    add_dead_letters(waypost.data, "two", reason="other trouble")
+    add_dead_letters(waypost.data, "three", to="agent.c")
     larger, smaller = waypost.json("dead-letters", "list", "--group")["groups"]
     assert (larger["count"], larger["ids"]) == (2, ["one", "two"])
-    assert (smaller["count"], smaller["reason"]) == (1, "handler failed: ValueError: other trouble")
+    assert (larger["endpoint"], larger["reason"]) == ("agent.a", "handler failed")
+    assert (smaller["endpoint"], smaller["count"]) == ("agent.c", 1)
     assert "3 dead letters in 2 groups." in waypost("dead-letters", "list", "--group").stdout
 
 

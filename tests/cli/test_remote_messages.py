@@ -14,7 +14,7 @@ import pytest
 from tests.cli.serve_process import ServeProcess, User, serving
 from waypost.cli.backend import open_backend
 from waypost.cli.options import RelayChoice
-from waypost.client import Identity, ReceiveTimedOut, connect
+from waypost.client import Identity, ReceiveTimedOut, blocking, connect
 
 pytestmark = pytest.mark.process
 
@@ -334,6 +334,27 @@ def test_a_request_prints_its_reply_whatever_else_is_stored(
     assert result.stdout == '{"total":3}\n'
     left = relay.operator().json("endpoints")["endpoints"]
     assert [one["pending"] for one in left if one["subject"] == asker] == [stored]
+
+
+def test_a_request_whose_recipient_fails_prints_the_error_at_once(
+    relay: ServeProcess, user: User
+) -> None:
+    user.create_keys("agent.s22.web", "agent.s22.sum")
+    connected = threading.Event()
+
+    def fail_one() -> None:
+        with blocking.connect(relay.url, Identity.load(user.key_of("agent.s22.sum"))) as agent:
+            connected.set()
+            agent.receive(30).nack(error="no numbers")
+
+    failing = threading.Thread(target=fail_one)
+    failing.start()
+    assert connected.wait(30)
+    request = ("request", "agent.s22.sum", "1", "--sender", "agent.s22.web", "--timeout", "300")
+    result = user(*request, exits=1)
+    failing.join(30)
+    assert result.stderr == "waypost: agent.s22.sum failed: no numbers\n"
+    assert result.stdout == ""
 
 
 def test_stored_confirmations_are_not_lost_to_other_commands(user: User) -> None:

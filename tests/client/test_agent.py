@@ -105,6 +105,23 @@ async def test_a_block_that_raises_nacks_the_message(ann: Agent, bob: Agent) -> 
     assert (again.id, again.payload) == (first.id, "hot")
 
 
+async def test_a_nack_tells_the_relay_the_error(
+    ann: Agent, bob: Agent, relay: ListeningRelay
+) -> None:
+    sent = await ann.send("agent.bob", "hot")
+    first = await bob.receive(5)
+    await first.nack(error="too hot")
+    second = await bob.receive(5)
+    with pytest.raises(ZeroDivisionError):
+        async with second:
+            _ = 1 / 0
+    assert (first.attempt, second.attempt) == (1, 2)
+    await eventually(lambda: relay.context.relay.inspect().counts["returned"] == 2)
+    texts = [step.text for step in (await relay.context.relay.explain(sent.message_id)).steps]
+    assert "returned to the queue: nack: too hot" in texts
+    assert "returned to the queue: nack: ZeroDivisionError: division by zero" in texts
+
+
 async def test_an_invalid_delay_is_rejected_and_the_message_stays_unanswered(
     ann: Agent, bob: Agent, relay: ListeningRelay
 ) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 
 import pytest
 
@@ -17,12 +18,17 @@ from waypost import (
 )
 from waypost.client import (
     Agent,
+    ClientError,
+    Identity,
     ReceiveTimedOut,
     RequestBlocked,
+    RequestFailed,
     RequestRejected,
     RequestTimedOut,
     WrongReceiveMode,
 )
+from waypost.client.http import HttpClient
+from waypost.wire.http_bodies import CountResponse, LeasedInbox
 
 
 @pytest.fixture
@@ -162,3 +168,85 @@ async def test_a_request_needs_push_mode(dial: Dial) -> None:
     async with dial("agent.ann", receive="pull") as ann:
         with pytest.raises(WrongReceiveMode):
             await ann.request("agent.bob", "?")
+
+
+# --- Requests that fail --------------------------------------------------------------------------
+
+
+async def test_a_request_that_its_recipient_fails_raises_the_error_at_once(
+    ann: Agent, bob: Agent, relay: ListeningRelay
+) -> None:
+    asking = asyncio.create_task(ann.request("agent.bob", "?", timeout=3600))
+    question = await bob.receive(5)
+    with pytest.raises(KeyError):
+        async with question:
+            raise KeyError("user")
+    with pytest.raises(RequestFailed, match=r"agent\.bob failed: KeyError: 'user'") as caught:
+        async with asyncio.timeout(5):
+            await asking
+    assert isinstance(caught.value, ClientError)
+    assert caught.value.error == "KeyError: 'user'"
+    [dead] = await relay.context.relay.dead_letters("agent.bob")
+    assert dead.reason == "request failed: KeyError: 'user'"
+
+
+async def test_an_error_over_http_fails_the_request_too(
+    ann: Agent, relay: ListeningRelay, identities: Callable[[str], Identity]
+) -> None:
+    relay.context.relay.register_endpoint("agent.poller")
+    asking = asyncio.create_task(ann.request("agent.poller", "?", timeout=3600))
+
+    def fail() -> None:
+        with closing(HttpClient(relay.url)) as api:
+            token = api.log_in(identities("agent.poller"))
+            inbox = api.get("/v1/inbox/agent.poller", LeasedInbox, token=token, wait=5)
+            body = {"ids": [inbox.messages[0].id], "error": "no"}
+            path = "/v1/inbox/agent.poller/nack"
+            api.post(path, body, CountResponse, token=token)
+
+    await asyncio.to_thread(fail)
+    with pytest.raises(RequestFailed, match=r"agent\.poller failed: no"):
+        async with asyncio.timeout(5):
+            await asking
+
+
+async def test_a_message_that_nobody_waits_for_is_delivered_again(ann: Agent, bob: Agent) -> None:
+    await ann.send("agent.bob", "work")
+    first = await bob.receive(5)
+    await first.nack(error="not yet")
+    assert (await bob.receive(5)).id == first.id
+
+
+async def test_an_agent_that_pulls_can_wait_for_failures(dial: Dial, bob: Agent) -> None:
+    async with dial("agent.ann", receive="pull") as ann:
+        failures = ann.failures()
+        sent = await ann.send("agent.bob", "?", reply_within=3600)
+        await (await bob.receive(5)).nack(error="cannot")
+        async with asyncio.timeout(5):
+            failure = await anext(failures)
+        assert (failure.message_id, failure.error) == (sent.message_id, "cannot")
+
+
+async def test_the_relay_forgets_what_an_agent_waits_for_when_it_leaves(
+    dial: Dial, bob: Agent, relay: ListeningRelay
+) -> None:
+    async with dial("agent.ann", receive="pull") as ann:
+        await ann.send("agent.bob", "?", reply_within=3600)
+        first = await bob.receive(5)
+    await eventually(lambda: not relay.context.hub.is_connected("agent.ann"))
+    await first.nack(error="cannot")
+    assert (await bob.receive(5)).id == first.id
+
+
+async def test_an_agent_waits_for_the_newest_of_many_requests(dial: Dial, bob: Agent) -> None:
+    async with dial("agent.ann", receive="pull") as ann:
+        for number in range(257):
+            await ann.send("agent.bob", number, reply_within=3600)
+        first = await bob.receive(5)
+        await first.nack(error="forgotten: it will come again")
+        failures = ann.failures()
+        second = await bob.receive(5)
+        await second.nack(error="awaited")
+        async with asyncio.timeout(5):
+            failure = await anext(failures)
+        assert (failure.message_id, failure.error) == (second.id, "awaited")

@@ -13,6 +13,7 @@ import pytest
 from tests.client.conftest import Dial
 from tests.eventually import eventually, eventually_blocking
 from tests.harness.listening_relay import ListeningRelay
+from tests.relay.observing import events
 from waypost import CircuitState, MessagingGuardConfig
 from waypost.client import (
     Agent,
@@ -91,9 +92,18 @@ async def test_a_block_that_raises_nacks_the_message(relay: ListeningRelay, ann:
             first = bob.receive(5)
             with pytest.raises(ZeroDivisionError), first:
                 _ = 1 / 0
-            assert bob.receive(5).id == first.id
+            again = bob.receive(5)
+            assert again.id == first.id
+            assert (first.attempt, again.attempt) == (1, 2)
+            again.nack(60, error="not today")
 
     await asyncio.to_thread(program)
+    await eventually(lambda: relay.context.relay.inspect().counts["returned"] == 2)
+    found = events(relay.data_dir, "returned")
+    assert [one["reason"] for one in found] == [
+        "nack: ZeroDivisionError: division by zero",
+        "nack: not today",
+    ]
 
 
 async def test_requests_and_their_timeouts(relay: ListeningRelay, bob: Agent) -> None:

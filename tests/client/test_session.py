@@ -249,7 +249,7 @@ def test_ids_are_all_different_and_sorted(harness: SessionHarness) -> None:
 
 def ask(harness: SessionHarness, message_id: str = "ask-1", subject: str = "agent.other") -> int:
     wanted = Outgoing(subject=subject, payload="?")
-    return harness.session.send(wanted, message_id, wants_reply=True)
+    return harness.session.send(wanted, message_id, reply_within_s=5.0)
 
 
 def test_a_reply_is_matched_to_its_request_and_acked(connected: SessionHarness) -> None:

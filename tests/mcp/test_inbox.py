@@ -211,3 +211,20 @@ async def test_a_peek_shows_messages_and_leaves_them_unread(ann: Model, bob: Mod
     assert (await bob.facts("relay_status"))["unread_messages"] == 1
     assert [text for _, text in await bob.read()] == ["look"]
     assert await bob.read(peek=True, wait_seconds=0) == []
+
+
+async def test_a_message_that_could_not_be_processed_comes_again_with_its_attempt(
+    ann: Model, bob: Model, relay: ListeningRelay
+) -> None:
+    sent = await ann.send("agent.bob", "hard work")
+    assert "attempt" not in await bob.call_ok("relay_inbox")
+    facts = await bob.facts("relay_nack", ids=[sent, "no-such-id"], error="no tool for this")
+    assert (facts["returned"], facts["unknown"]) == ([sent], ["no-such-id"])
+    assert "attempt 2" in await bob.call_ok("relay_inbox", wait_seconds=5)
+    texts = [step.text for step in (await relay.context.relay.explain(sent)).steps]
+    assert "returned to the queue: nack: no tool for this" in texts
+
+
+async def test_a_message_that_is_not_there_cannot_be_returned(bob: Model) -> None:
+    output = await bob.call_error("relay_nack", ids=["no-such-id"], error="?")
+    assert "Not in your mailbox: no-such-id" in output

@@ -12,6 +12,7 @@ NAMES = {
     "relay_send_and_wait",
     "relay_inbox",
     "relay_ack",
+    "relay_nack",
     "relay_list_endpoints",
     "relay_register_endpoint",
     "relay_status",
@@ -26,7 +27,7 @@ async def tools(ann: Model) -> dict[str, Tool]:
     return {one.name: one for one in (await ann.client.list_tools()).tools}
 
 
-async def test_there_are_ten_tools_each_with_a_title_and_a_description(
+async def test_there_are_eleven_tools_each_with_a_title_and_a_description(
     tools: dict[str, Tool],
 ) -> None:
     assert tools.keys() == NAMES
@@ -59,7 +60,7 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
         "relay_thread",
     }
     assert destroying == {"relay_ack", "relay_reset_guard"}
-    assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox"}
+    assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox", "relay_nack"}
 
 
 async def test_tools_that_show_text_of_other_agents_have_no_structured_result(

@@ -39,6 +39,7 @@ UNITS = (
     "subscriptions_max",
     "listeners_max",
     "chain_max",
+    "replies_max",
     "identities_max",
     "challenges_max",
     "minute_max",

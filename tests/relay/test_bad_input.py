@@ -162,7 +162,7 @@ def test_exceptions_of_the_package_have_one_base() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     ]
     assert all(issubclass(one, WaypostError) for one in raised)
-    assert len(raised) == 17
+    assert len(raised) == 18
 
 
 async def test_a_directory_below_a_file_cannot_be_used(tmp_path: Path) -> None:
@@ -258,6 +258,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "publish_draft": lambda relay: relay.publish_draft(Draft("agent.a", 1, sender="agent.b")),
     "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),
     "lease_messages": lambda relay: relay.lease_messages("agent.a", 1),
+    "askers": lambda relay: relay.askers.remove("agent.a", "x"),
     "claims": lambda relay: relay.claims.ack("agent.a", ["x"]),
     "sync": lambda relay: relay.sync(),
     "now_us": lambda relay: relay.now_us(),

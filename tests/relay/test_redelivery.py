@@ -96,7 +96,7 @@ async def test_leases_that_time_out_count(start: Start, clock: ManualClock) -> N
     for _ in range(2):
         assert len(await relay.lease("agent.a")) == 1
         clock.advance_ms(30_000)
-    assert await dead(relay) == [(0, "max deliveries exceeded (2/2)")]
+    assert await dead(relay) == [(0, "max deliveries exceeded (2/2): lease timed out")]
 
 
 async def test_without_an_end_a_message_comes_back_less_and_less_often(
@@ -121,7 +121,7 @@ async def test_of_the_messages_in_flight_only_the_oldest_counts_at_a_disconnect(
         assert len(consumer.take(9)) == 3
         consumer.detach()
         await relay.idle()
-    assert await dead(relay) == [(0, "max deliveries exceeded (2/2)")]
+    assert await dead(relay) == [(0, "max deliveries exceeded (2/2): the connection ended")]
     assert payloads(await relay.lease("agent.a")) == [1, 2]
 
 

@@ -48,14 +48,15 @@ FROM_RELAY = [
     frames.SendResult(ref=1, message_id="x", delivered_to=1),
     frames.QueueFull(ref=1, recipient="agent.a", reason="full"),
     frames.DeliveryConfirm(message_id="x", recipient="agent.a", was_stored=False, id="y"),
+    frames.RequestFailure(message_id="x", error="no such user"),
     frames.Signalled(subject="agent.a", signal=SIGNAL, sender="agent.b"),
     frames.Error(error="no", reason="invalid", ref=0, fatal=True),
 ]
 FROM_AGENT = [
     frames.Auth(subject="agent.a", public_key="k", signature="s", receive="pull"),
-    frames.Send(ref=1, subject="agent.a", payload=msgspec.Raw(b"1")),
+    frames.Send(ref=1, subject="agent.a", payload=msgspec.Raw(b"1"), reply_within=5.0),
     frames.Ack(ids=["x"]),
-    frames.Nack(ids=["x"], delay=1.5),
+    frames.Nack(ids=["x"], delay=1.5, error="no"),
     frames.Extend(ids=["x"], seconds=60),
     frames.Fetch(ref=1, limit=2, max_size_bytes=3, wait=4.0),
     frames.SendSignal(subject="agent.a", signal=SIGNAL),
@@ -116,7 +117,7 @@ def test_an_agent_cannot_send_operations_of_the_relay(
 
 def test_a_signal_that_names_its_sender_is_rejected() -> None:
     with pytest.raises(msgspec.DecodeError, match="unknown field `sender`"):
-        JSON.from_agent(JSON.encode(FROM_RELAY[9]))
+        JSON.from_agent(JSON.encode(FROM_RELAY[10]))
 
 
 ENDS: list[tuple[dict[str, Any], bool]] = [

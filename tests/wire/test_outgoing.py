@@ -14,7 +14,7 @@ FIELDS = OutgoingMessage.__struct_fields__
 
 @pytest.mark.parametrize(
     ("form", "own_fields"),
-    [(Draft, ("sender", "network")), (Outgoing, ("seal_to",)), (NewMessage, ())],
+    [(Draft, ("sender", "network")), (Outgoing, ("seal_to", "reply_within")), (NewMessage, ())],
 )
 def test_every_form_adds_only_its_own_fields(
     form: type[OutgoingMessage], own_fields: tuple[str, ...]
@@ -23,7 +23,7 @@ def test_every_form_adds_only_its_own_fields(
 
 
 def test_a_send_frame_has_the_fields_of_a_message_after_its_ref() -> None:
-    assert Send.__struct_fields__ == ("ref", *FIELDS)
+    assert Send.__struct_fields__ == ("ref", *FIELDS, "reply_within")
 
 
 @pytest.mark.parametrize("subject", ["agent.a", "agent.>", "agent.*"])

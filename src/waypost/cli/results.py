@@ -129,7 +129,8 @@ class ConfigCheck(msgspec.Struct, frozen=True):
 class ReceivedMessage(msgspec.Struct, frozen=True):
     """A message received by `listen` or `request`. `was_stored`: it was stored for the listener.
 
-    `problem` describes why a sealed payload could not be opened.
+    `attempt` is the number of this delivery. `problem` describes why a sealed payload could not be
+    opened.
     """
 
     id: str
@@ -141,6 +142,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True):
     parent: str | None
     thread: str
     was_stored: bool
+    attempt: int = 1
     problem: str | None = None
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         OperationRejected,
         ReceiveTimedOut,
         RequestBlocked,
+        RequestFailed,
         RequestRejected,
         RequestTimedOut,
         SendTimedOut,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from waypost.client.identity import Identity
     from waypost.client.message import Message, Outgoing
     from waypost.client.options import ClientOptions
-    from waypost.wire.frames import DeliveryConfirm, QueueFull
+    from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
     from waypost.wire.sealing import Card
 
 __all__ = [
@@ -62,6 +63,8 @@ __all__ = [
     "QueueFull",
     "ReceiveTimedOut",
     "RequestBlocked",
+    "RequestFailed",
+    "RequestFailure",
     "RequestRejected",
     "RequestTimedOut",
     "SendTimedOut",
@@ -81,6 +84,7 @@ _MODULE_OF = {
     "Outgoing": "waypost.client.message",
     "DeliveryConfirm": "waypost.wire.frames",
     "QueueFull": "waypost.wire.frames",
+    "RequestFailure": "waypost.wire.frames",
     "Card": "waypost.wire.sealing",
 }
 _EXTRA = {"cryptography", "websockets"}

@@ -10,8 +10,10 @@ event loop on which the agent was opened.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
 
+log = logging.getLogger("waypost.client")
+
 SYNC_BATCH = 50
 
 
@@ -52,6 +56,9 @@ async def connect(
     try:
         await agent.open()
         yield agent
+    except Exception as problem:
+        agent.log_end(problem)
+        raise
     finally:
         await agent.close()
 
@@ -71,6 +78,8 @@ class Agent:
         self._seals = SealMemory(
             Path(options.seal_memory) if options.seal_memory else identity.file
         )
+        self.newest_id = ""
+        """The id of the message that the application took last."""
         self._connection = RelayConnection(
             address, identity, options, self._seals, self._to_message
         )
@@ -122,13 +131,15 @@ class Agent:
         message_id: str | None = None,
         thread: str | None = None,
         seal_to: Card | None = None,
+        reply_within: float = 0.0,
     ) -> PublishResult:
         """Send a message and wait for the relay's decision. An accepted message is on its disk.
 
         With a `parent` it belongs to that message's thread; without, it begins one, with the id
-        `thread` if given. Rejections are in the result. Raises `InvalidInput`, `AccessDenied`,
-        `OperationRejected`, and `SendTimedOut` (it may be stored: send it again with the same
-        `message_id`).
+        `thread` if given. With `reply_within`, this agent waits that many seconds for a reply: if
+        the recipient fails before, that is in `failures`. Rejections are in the result. Raises
+        `InvalidInput`, `AccessDenied`, `OperationRejected`, and `SendTimedOut` (it may be stored:
+        send it again with the same `message_id`).
         """
         message = Outgoing(
             subject=subject,
@@ -139,6 +150,7 @@ class Agent:
             message_id=message_id,
             thread=thread,
             seal_to=seal_to,
+            reply_within=reply_within,
         )
         return await self._connection.operations.send(message)
 
@@ -166,7 +178,8 @@ class Agent:
         """Send a request and wait up to `timeout` seconds for the reply, which needs no ack.
 
         Raises `RequestBlocked` if the guard blocks it, `RequestRejected` if no endpoint received
-        it, `RequestTimedOut` without a reply, and the errors of `send`.
+        it, `RequestFailed` if its recipient failed, `RequestTimedOut` without a reply, and the
+        errors of `send`.
         """
         self._require_mode("push", "request() needs pushed replies")
         message = Outgoing(
@@ -196,6 +209,13 @@ class Agent:
         There is one value for each of them. A slow reader loses the oldest.
         """
         return self._connection.full_queues.listen()
+
+    def failures(self) -> AsyncIterator[frames.RequestFailure]:
+        """Iterate over messages sent with `reply_within` whose recipients fail from now on.
+
+        A slow reader loses the oldest.
+        """
+        return self._connection.requests.failures.listen()
 
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent
@@ -234,7 +254,21 @@ class Agent:
             raise ReceiveTimedOut(f"no message arrived within {timeout:g} s") from None
         if not messages:
             raise AgentClosed("the agent is closed")
+        self.newest_id = messages[-1].id
         return messages
+
+    async def consume(self, handler: Callable[[Message], object]) -> None:
+        """Call `handler(message)`, sync or async, for each message until the agent is closed.
+
+        The message is acked if the handler returns; if it raises, that is logged and the message
+        nacked with the error.
+        """
+        async for message in self:
+            with suppress(Exception):  # the message's block has logged it
+                async with message:
+                    result = handler(message)
+                    if inspect.isawaitable(result):
+                        await result
 
     async def fetch(
         self,
@@ -299,11 +333,11 @@ class Agent:
         self._connection.session.ack(message_id)
         self._connection.wake()
 
-    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
+    def nack(self, message_id: str, delay: float, error: str, *, release: bool) -> None:
         """Return a message to the relay; see `Message.nack`."""
         if not 0 <= delay <= wait_max_s:
             raise InvalidInput(f"delay must be 0 to {wait_max_s:,} seconds, not {delay!r:.40}")
-        self._connection.session.nack(message_id, delay, release=release)
+        self._connection.session.nack(message_id, delay, error, release=release)
         self._connection.wake()
 
     def extend(self, message_id: str, seconds: float) -> None:
@@ -326,8 +360,16 @@ class Agent:
         """Record that a message was dropped without ack or nack. Thread-safe."""
         self._connection.session.release(message_id)
 
+    def log_end(self, problem: Exception) -> None:
+        """Log the exception that ends this agent while it holds a message: it may end a task whose
+        result no one reads."""
+        if self._connection.session.holds(self.newest_id):
+            text = "%s: closed by an exception while it held message %s"
+            log.warning(text, self.subject, self.newest_id, exc_info=problem)
+
     async def _each(self) -> AsyncIterator[Message]:
         while messages := await self._connection.receive_queue.take(1):
+            self.newest_id = messages[0].id
             yield messages.pop()
 
     async def _fetch(

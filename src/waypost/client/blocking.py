@@ -26,7 +26,7 @@ from waypost.client.message import Message as AsyncMessage
 from waypost.client.message import Outgoing, Received
 from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.signals import SignalHandler, Stop
-from waypost.wire.frames import DeliveryConfirm, QueueFull
+from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 from waypost.wire.sealing import Card
@@ -51,6 +51,9 @@ def connect(
         try:
             thread.call(inner.open())
             yield agent
+        except Exception as problem:
+            inner.log_end(problem)
+            raise
         finally:
             agent.close()
     finally:
@@ -70,9 +73,12 @@ class Message(Received):
         """Acknowledge: the relay may delete it. Batched with other operations. Idempotent."""
         self._thread.call(self._inner.ack())
 
-    def nack(self, delay: float = 0.0) -> None:
-        """Return it to the relay, to be delivered again after `delay` seconds."""
-        self._thread.call(self._inner.nack(delay))
+    def nack(self, delay: float = 0.0, error: str | BaseException = "") -> None:
+        """Return it to the relay, to be delivered again after `delay` seconds.
+
+        The delivery counts as failed, with `error`.
+        """
+        self._thread.call(self._inner.nack(delay, error))
 
     def extend(self, seconds: float) -> None:
         """Keep it for `seconds` more, without an ack."""
@@ -86,8 +92,10 @@ class Message(Received):
         self._thread.post(self._inner.keep)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._thread.call(self._inner.__aexit__(kind))
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: object
+    ) -> None:
+        self._thread.call(self._inner.__aexit__(kind, problem, trace))
 
 
 class Agent:
@@ -164,6 +172,10 @@ class Agent:
         """Iterate over full recipients from now on, until the agent is closed."""
         return self._each(self._inner.full_queues())
 
+    def failures(self) -> Iterator[RequestFailure]:
+        """Iterate over failures of awaited messages from now on, until the agent is closed."""
+        return self._each(self._inner.failures())
+
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent
         is not connected."""
@@ -187,10 +199,22 @@ class Agent:
         and `AgentClosed`."""
         while True:
             try:  # several threads may take from here
-                return Message(self._read_ahead.popleft(), self._thread)
+                taken = self._read_ahead.popleft()
+                self._inner.newest_id = taken.id
+                return Message(taken, self._thread)
             except IndexError:
                 received = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))
                 self._read_ahead.extend(received)
+
+    def consume(self, handler: Callable[[Message], object]) -> None:
+        """Call `handler(message)` for each message until the agent is closed.
+
+        The message is acked if the handler returns; if it raises, that is logged and the message
+        nacked with the error.
+        """
+        for message in self:
+            with suppress(Exception), message:  # the message's block has logged it
+                handler(message)
 
     def fetch(self, limit: int = aio.SYNC_BATCH, **options: Any) -> list[Message]:
         """Return up to `limit` stored messages, for agents that pull."""

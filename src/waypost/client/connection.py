@@ -160,8 +160,8 @@ class RelayConnection:
                     self.receive_queue.put(self._to_message(event), size)
                 case Answered() | OperationFailed() | Fetched():
                     self.operations.on_event(event)
-                case Replied():
-                    self.requests.on_reply(event)
+                case Replied() | frames.RequestFailure():
+                    self.requests.on_event(event)
                 case frames.DeliveryConfirm():
                     self.confirmations.add(event)
                 case frames.Signalled():

@@ -15,6 +15,7 @@ WaypostError
     ├── DeliveryTimedOut      no delivery confirmation in time (also a TimeoutError)
     ├── RequestBlocked        the guard blocked the request; retry after `retry_after_ms`
     ├── RequestRejected       no endpoint received the request; `result` has the reasons
+    ├── RequestFailed         the recipient failed; `error` is the text it gave, if any
     └── RequestTimedOut       no reply within the timeout (also a TimeoutError)
 
 A rejected message raises nothing: its rejections are in the `PublishResult`.
@@ -111,6 +112,10 @@ class RequestBlocked(ClientError):
 
 class RequestRejected(ClientError, errors.RequestRejected):
     """No endpoint received the request; `result` has the reasons."""
+
+
+class RequestFailed(ClientError, errors.RequestFailed):
+    """The recipient failed to process the request; `error` is the text it gave, or empty."""
 
 
 class RequestTimedOut(ClientError, errors.RequestTimedOut):

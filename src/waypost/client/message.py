@@ -1,19 +1,22 @@
 """Messages as the application holds them: to send, and received."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import msgspec
 
+from waypost.policy.bounds import wait_max_s
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidMessage
+from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import EvictionNotice
-from waypost.wire.results import PublishResult
+from waypost.wire.printable import error_text
+from waypost.wire.results import PublishResult, denied_result
 from waypost.wire.sealing import Card, Circumstances, circumstances_of, is_sealed, sealed_of
 
 if TYPE_CHECKING:
@@ -21,10 +24,17 @@ if TYPE_CHECKING:
     from waypost.client.seal_memory import SealMemory
 
 
+log = logging.getLogger("waypost.client")
+
+
 class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
-    """A message to send; `seal_to` is the card of the only agent that may read it."""
+    """A message to send; `seal_to` is the card of the only agent that may read it.
+
+    `reply_within` is how many seconds its sender waits for a reply, 0 if it does not.
+    """
 
     seal_to: Card | None = None
+    reply_within: float = 0.0
 
     @classmethod
     def of(cls, fields: "Outgoing | Mapping[str, Any]") -> "Outgoing":
@@ -39,6 +49,10 @@ class Outgoing(OutgoingMessage, frozen=True, kw_only=True):
     def check(self) -> None:
         """Check addresses, id and seal. Raises `InvalidSubject` or `InvalidMessage`."""
         OutgoingMessage.check(self)
+        if not 0 <= self.reply_within <= wait_max_s:
+            raise InvalidMessage(
+                f"reply_within must be 0 to {wait_max_s:,} seconds, not {self.reply_within!r:.40}"
+            )
         if self.seal_to is not None and self.seal_to.subject != self.subject:
             raise InvalidMessage(
                 f"sealed to {self.seal_to.subject} but sent to {self.subject}, which cannot read it"
@@ -124,6 +138,11 @@ class Received:
         return self.envelope.thread or self.envelope.id
 
     @property
+    def attempt(self) -> int:
+        """Return the number of this delivery, from 1; more than 1 if earlier ones failed."""
+        return self.envelope.attempt
+
+    @property
     def budget(self) -> Budget:
         """Return the budget left for messages that follow from this one."""
         return self.envelope.budget
@@ -148,13 +167,17 @@ class Received:
 class MessageOwner(Protocol):
     """The agent a message was delivered to."""
 
+    @property
+    def subject(self) -> str:
+        """Return the subject of the agent."""
+
     def ack(self, message_id: str) -> None:
         """Acknowledge a message."""
 
     def mark_opened(self, seal: str) -> None:
         """Record that a sealed message was acknowledged: its seal does not open again."""
 
-    def nack(self, message_id: str, delay: float, *, release: bool = False) -> None:
+    def nack(self, message_id: str, delay: float, error: str, *, release: bool) -> None:
         """Return a message to the relay, to be delivered again after `delay` seconds."""
 
     def extend(self, message_id: str, seconds: float) -> None:
@@ -185,10 +208,10 @@ class MessageOwner(Protocol):
 class Message(Received):
     """A received message: call `ack` when it is processed, `nack` to have it delivered again.
 
-    `async with message:` keeps it while the block runs, acks it at the end, or nacks it if the
-    block raises. Without a block, ack, nack or `extend` within the relay's lease timeout, or the
-    relay delivers it again. An ack of any other message counts, too: those that wait behind it do
-    not run out.
+    `async with message:` keeps it while the block runs, acks it at the end, or nacks it with the
+    error if the block raises. Without a block, ack, nack or `extend` within the relay's lease
+    timeout, or the relay delivers it again. An ack of any other message counts, too: those that
+    wait behind it do not run out.
     """
 
     def __init__(
@@ -212,22 +235,25 @@ class Message(Received):
                 self._owner.mark_opened(self.opened.seal)
             self._owner.ack(self.id)
 
-    async def nack(self, delay: float = 0.0) -> None:
+    async def nack(self, delay: float = 0.0, error: str | BaseException = "") -> None:
         """Return it to the relay, to be delivered again after `delay` seconds at the earliest.
 
         The delivery counts as failed: the next ones come later and later, and after the last that
-        the relay allows, the message is a dead letter. A lost connection discards the delay.
-        Raises `InvalidInput` for an invalid delay.
+        the relay allows, the message is a dead letter that names the `error`, a text or an
+        exception. A lost connection discards the delay and the error.
+        Raises `InvalidInput` for an invalid delay or error.
         """
-        self.nack_nowait(delay)
+        self.nack_nowait(delay, error)
 
-    def nack_nowait(self, delay: float = 0.0, *, release: bool = False) -> None:
+    def nack_nowait(
+        self, delay: float = 0.0, error: str | BaseException = "", *, release: bool = False
+    ) -> None:
         """Return it from code that cannot await. On the agent's event loop only.
 
         With `release`, it was not processed, and the delivery does not count as failed.
         """
         if not self._is_answered:
-            self._owner.nack(self.id, delay, release=release)
+            self._owner.nack(self.id, delay, error_text(error), release=release)
             self._is_answered = True
             if self._is_kept:
                 self._owner.end(self.id)
@@ -250,16 +276,20 @@ class Message(Received):
     ) -> PublishResult:
         """Send a reply to `reply_to`, else to the sender, within this message's budget.
 
-        Raises as `send` does, and `InvalidMessage` for a reserved sender.
+        Rejections are in the result, also of a reply that access rules deny. Raises otherwise as
+        `send` does, and `InvalidMessage` for a reserved sender.
         """
-        return await self._owner.send(
-            self.reply_address,
-            payload,
-            parent=self,
-            budget=budget,
-            message_id=message_id,
-            seal_to=seal_to,
-        )
+        try:
+            return await self._owner.send(
+                self.reply_address,
+                payload,
+                parent=self,
+                budget=budget,
+                message_id=message_id,
+                seal_to=seal_to,
+            )
+        except AccessDenied as denied:
+            return denied_result(str(denied))
 
     def keep(self) -> None:
         """Keep it until it is acked or nacked. On the agent's event loop only."""
@@ -271,10 +301,16 @@ class Message(Received):
         self.keep()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, _: object
+    ) -> None:
+        if problem is None:
             self.ack_nowait()
-        else:
+        elif isinstance(problem, Exception):
+            where = (self._owner.subject, self.id, self.attempt)
+            log.warning("%s: message %s failed (attempt %d)", *where, exc_info=problem)
+            self.nack_nowait(error=problem)
+        else:  # cancelled: this consumer ends, which is no error of the message
             self.nack_nowait()
 
     def __del__(self) -> None:

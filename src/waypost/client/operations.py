@@ -26,7 +26,7 @@ from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.wire import frames
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import PublishResult, denied_result
 from waypost.wire.sealing import Card, Circumstances
 
 FETCH_WAIT_MAX_S = 10.0
@@ -56,12 +56,12 @@ class Operations:
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
 
-    async def send(self, message: Outgoing, *, wants_reply: bool = False) -> PublishResult:
+    async def send(self, message: Outgoing) -> PublishResult:
         """Send a message. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
         ready, message_id = self.prepare(message)
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
-                ref, answer = self._submit(ready, message_id, wants_reply)
+                ref, answer = self._submit(ready, message_id)
                 try:
                     return await answer
                 finally:
@@ -188,10 +188,10 @@ class Operations:
             raise self._problem
 
     def _submit(
-        self, message: Outgoing, message_id: str, wants_reply: bool = False
+        self, message: Outgoing, message_id: str
     ) -> tuple[int, asyncio.Future[PublishResult]]:
         self.check_open()
-        ref = self._session.send(message, message_id, wants_reply=wants_reply)
+        ref = self._session.send(message, message_id, reply_within_s=message.reply_within)
         self._wake()
         return ref, self._sends.expect(ref)
 
@@ -207,5 +207,4 @@ async def _result_or_denial(answer: asyncio.Future[PublishResult]) -> PublishRes
     except OperationRejected as rejected:
         if rejected.reason != Reason.ACCESS_DENIED:
             raise
-        denied = Rejection("", Reason.ACCESS_DENIED, str(rejected))
-        return PublishResult(message_id="", delivered_to=0, rejected=[denied])
+        return denied_result(str(rejected))

@@ -14,7 +14,7 @@ Rule 5  The leases of fetched messages are kept while the model makes calls. Aft
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
@@ -29,6 +29,7 @@ from waypost.client.options import ClientOptions
 from waypost.mcp.inbox import InboxCache
 from waypost.mcp.relay_api import RelayApi
 from waypost.policy.bounds import unconfirmed_max_bytes
+from waypost.wire.frames import RequestFailure
 
 log = logging.getLogger("waypost.mcp")
 
@@ -77,6 +78,7 @@ class McpConnection:
         self._called_s = 0.0
         self._agent: Agent | None = None
         self._fetching: asyncio.Task[None] | None = None
+        self._noting: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[Agent] | None = None
         self._readers = 0
         self._askers = 0
@@ -93,7 +95,7 @@ class McpConnection:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in (self._connecting, self._fetching):
+        for task in (self._connecting, self._fetching, self._noting):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -209,7 +211,13 @@ class McpConnection:
         self._agent = agent
         self._fetching = asyncio.create_task(self._fetch(agent))
         self._fetching.add_done_callback(_log_failure)
+        self._noting = asyncio.create_task(self._note_failures(agent.failures()))
         return agent
+
+    async def _note_failures(self, failures: AsyncIterator[RequestFailure]) -> None:
+        """Note failed requests until the agent is closed."""
+        async for one in failures:
+            self.inbox.add_failure(one.message_id, one.error)
 
     async def _fetch(self, agent: Agent) -> None:
         """Fetch messages until the agent fails for good; raise its error."""

@@ -25,6 +25,7 @@ from waypost.mcp.quoting import is_plain_id
 from waypost.mcp.rendering import Labels, message_block_bytes, readable
 from waypost.policy.subjects import matches_pattern
 from waypost.wire.envelopes import Envelope
+from waypost.wire.frames import RequestFailure
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ UNACKED_MAX_BYTES = 16 * 1024 * 1024
 
 REFS_MAX = 4 * UNACKED_MAX_MESSAGES
 SENT_MAX = 10_000
+FAILURES_MAX = 100
 REF_PREFIX = "received-"
 
 
@@ -62,6 +64,13 @@ class AckResult(msgspec.Struct):
     unknown: list[str]
 
 
+class NackResult(msgspec.Struct):
+    """Refs or ids to return, by outcome."""
+
+    returned: list[str]
+    unknown: list[str]
+
+
 class InboxCache:
     """The delivered messages of one agent. On one event loop."""
 
@@ -75,6 +84,7 @@ class InboxCache:
         self._refs: OrderedDict[str, str] = OrderedDict()
         self._ids: dict[str, str] = {}
         self._ref_count = 0
+        self._failures: OrderedDict[str, str] = OrderedDict()
         self._changed = asyncio.Event()
         self.is_synced = False
         """Whether all messages stored at connection time have been fetched, within the limits."""
@@ -173,6 +183,20 @@ class InboxCache:
         self._changed.set()
         return result
 
+    def nack(self, refs: Iterable[str], error: str, delay_s: float) -> NackResult:
+        """Return messages that could not be processed: they are delivered again later."""
+        result = NackResult([], [])
+        for ref in dict.fromkeys(refs):
+            cached = self._messages.pop(self.id_of(ref), None)
+            if cached is None:
+                result.unknown.append(ref)
+                continue
+            self._bytes -= cached.size
+            cached.message.nack_nowait(delay_s, error)
+            result.returned.append(ref)
+        self._changed.set()
+        return result
+
     def add_contact(self, subject: str) -> None:
         """Record that this agent sent to `subject` or received from it."""
         self._contacts.pop(subject, None)
@@ -185,6 +209,20 @@ class InboxCache:
         self._sent[message_id] = None
         if len(self._sent) > SENT_MAX:
             self._sent.popitem(last=False)
+
+    def add_failure(self, message_id: str, error: str) -> None:
+        """Record that the recipient of a request has failed, with `error`."""
+        if message_id not in self._sent:
+            return  # no relay fills the memory of its agents
+        self._failures[message_id] = error
+        self._changed.set()
+        if len(self._failures) > FAILURES_MAX:
+            self._failures.popitem(last=False)
+
+    def take_failure(self, message_id: str) -> RequestFailure | None:
+        """Return the failure of a request, once."""
+        error = self._failures.pop(message_id, None)
+        return None if error is None else RequestFailure(message_id=message_id, error=error)
 
     def add_begun(self, thread: str) -> None:
         """Record a thread that this agent chose, to call it by that name."""

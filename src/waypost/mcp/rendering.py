@@ -124,6 +124,8 @@ def message_heading(message: Message, text: str, labels: Labels) -> str:
         f"sent {message.created_at:%Y-%m-%d %H:%M:%S} UTC",
         f"{len(text.encode()):,} bytes",
     ]
+    if message.attempt > 1:
+        parts.append(f"attempt {message.attempt:,}: it was returned unprocessed before")
     if not is_literal(message.subject):
         parts.append(f"sent to {quoted(message.subject)}, also delivered to other agents")
     if labels.answers is not None:

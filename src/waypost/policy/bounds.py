@@ -73,6 +73,9 @@ subscriptions_file_max_bytes: Final = 512 * subscriptions_max
 signal_listeners_max: Final = 10_000
 ancestor_chain_max: Final = 256
 
+error_max_chars: Final = 500
+"""The error text of a failed delivery; a longer one is cut."""
+
 number_max: Final = 1 << 53
 """The largest number in a setting or a budget: every JSON parser reads it exactly, and as a time
 it still fits into 64 bits of microseconds."""
@@ -130,6 +133,9 @@ live_receipts_max_operations: Final = 1024
 
 unanswered_max_operations: Final = 1024
 """An agent with this many unfinished operations is not read from until some are done."""
+
+awaited_replies_max: Final = 256
+"""Messages of one connection whose sender waits for a reply; beyond, the oldest is forgotten."""
 
 unconfirmed_max_bytes: Final = 4 * 1024 * 1024
 """Bytes of unconfirmed messages that an agent may have in flight, or else one message."""

@@ -1,4 +1,4 @@
-"""The closed set of reasons for rejecting a message."""
+"""The closed set of reasons for rejecting a message, and the form of other reasons: texts."""
 
 from enum import StrEnum
 
@@ -29,3 +29,13 @@ UNCOUNTED: frozenset[Reason] = frozenset(
     }
 )
 """Rejections that do not count in the sender's rate window."""
+
+
+def reason_text(kind: str, detail: str) -> str:
+    """Return the reason of an event: its kind, then a detail such as an error, if there is one."""
+    return f"{kind}: {detail}" if detail else kind
+
+
+def reason_kind(reason: str) -> str:
+    """Return the kind of a reason, without its detail, by which reasons are grouped."""
+    return reason.partition(": ")[0]

@@ -3,11 +3,13 @@
 Rule 1  The first redelivery is immediate: most deliveries fail once, because of a restart or the
         network. From the second on, each waits about twice as long as the one before.
 Rule 2  Delays are spread by the message's id, not by chance: a replay gets the same ones.
-Rule 3  After `max_deliveries` the message becomes a dead letter.
-Rule 4  A delivery without a verdict does not count. Many of them in a row, without one
+Rule 3  After `max_deliveries` the message becomes a dead letter, which names the last error.
+Rule 4  A message whose sender waits for the reply is not delivered again after an error of its
+        consumer: the error is the answer. A delay asks for another delivery all the same.
+Rule 5  A delivery without a verdict does not count. Many of them in a row, without one
         acknowledgement, pause the mailbox for a growing time.
 
-This module does not know why a delivery failed.
+This module knows the error of a delivery as a text, and does not look at it.
 """
 
 import zlib
@@ -21,6 +23,7 @@ from waypost.policy.bounds import (
     released_per_pause_step_max_messages,
 )
 from waypost.policy.rate_limits import PositiveInt
+from waypost.policy.reasons import reason_text
 
 _DOUBLINGS_MAX = 32
 _FIRST_PAUSE_MS = 100
@@ -45,18 +48,34 @@ class RedeliveryVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 def decide_redelivery(
-    message_id: str, deliveries: int, config: RedeliveryConfig
+    message_id: str,
+    deliveries: int,
+    config: RedeliveryConfig,
+    error: str = "",
+    *,
+    ends_request: bool = False,
 ) -> RedeliveryVerdict:
-    """Decide about a message whose delivery number `deliveries` failed."""
+    """Decide about a message whose delivery number `deliveries` failed with `error`.
+
+    `ends_request`: see `is_end_of_request`.
+    """
+    if ends_request:
+        return RedeliveryVerdict(reason=reason_text("request failed", error))
     if 0 < config.max_deliveries <= deliveries:
-        limit = config.max_deliveries
-        return RedeliveryVerdict(reason=f"max deliveries exceeded ({deliveries}/{limit})")
+        kind = f"max deliveries exceeded ({deliveries}/{config.max_deliveries})"
+        return RedeliveryVerdict(reason=reason_text(kind, error))
     if deliveries <= 1:
         return RedeliveryVerdict()
     doublings = min(deliveries - 2, _DOUBLINGS_MAX)
     longest = min(config.first_delay_ms << doublings, config.max_delay_ms)
     earlier = longest * (zlib.crc32(message_id.encode()) % 256) // 1024  # up to a quarter
     return RedeliveryVerdict(delay_ms=longest - earlier)
+
+
+def is_end_of_request(*, is_awaited: bool, error: str, delay_us: int) -> bool:
+    """Return whether a nack is the answer to a request: its consumer gave an error, asked for no
+    other delivery, and the sender still waits."""
+    return is_awaited and bool(error) and not delay_us
 
 
 def mailbox_pause_ms(released: int) -> int:

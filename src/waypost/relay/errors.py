@@ -12,6 +12,7 @@ WaypostError
     ├── PoolFull            as many consumers share the mailbox as may
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
+    ├── RequestFailed       the recipient failed; `error` is the text it gave, if any
     └── RequestTimedOut     no reply within the timeout (also a TimeoutError)
 """
 
@@ -85,6 +86,10 @@ class RulesFileBroken(RelayError):
 
 class RequestRejected(RelayError, errors.RequestRejected):
     """No endpoint received the request; `result` has the reasons."""
+
+
+class RequestFailed(RelayError, errors.RequestFailed):
+    """The recipient failed to process the request; `error` is the text it gave, or empty."""
 
 
 class RequestTimedOut(RelayError, errors.RequestTimedOut):

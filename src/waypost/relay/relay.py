@@ -20,13 +20,13 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumer import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.rejections import storage_failed_result
-from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
 from waypost.relay.errors import RelayStopped
@@ -190,22 +190,11 @@ class Relay:
     ) -> Envelope:
         """Publish, wait up to `timeout` seconds for a reply, and return it.
 
-        Raise `RequestRejected` if no endpoint received the request, `RequestTimedOut` if no reply
-        arrived in time.
+        Raise `RequestRejected` if no endpoint received the request, `RequestFailed` if its
+        recipients failed, `RequestTimedOut` if no reply arrived in time.
         """
-        runtime = self._runtime
-        reply_to = reply_subject()
-        pending = PendingReply(runtime.ledger, runtime.timers, subject, timeout)
-        self.register_endpoint(reply_to)
-        at_us = runtime.ledger.now_us()
-        stop = runtime.subscriptions.add(reply_to, pending.take, at_us, listed=False)
-        try:
-            draft = Draft(subject, payload, reply_to, budget, parent, None, thread, sender=sender)
-            result = await runtime.publishing.publish_durably(draft)
-            return await pending.wait(result)
-        finally:
-            stop()
-            self.unregister_endpoint(reply_to)
+        draft = Draft(subject, payload, None, budget, parent, None, thread, sender=sender)
+        return await self._runtime.requests.request(draft, timeout)
 
     def subscribe(self, pattern: str, handler: MessageHandler) -> Stop:
         """Call `handler(envelope)` for each message to an endpoint that matches `pattern`.
@@ -249,9 +238,18 @@ class Relay:
         """Acknowledge messages, durably; return how many were still in the mailbox."""
         return await self._durable(len(self._runtime.claims.ack(subject, ids)))
 
-    async def nack(self, subject: str, ids: str | Iterable[str], delay: float = 0.0) -> int:
-        """Return leased messages to their queue for `delay` seconds at least; return how many."""
-        return await self._durable(len(self._runtime.claims.nack(subject, ids, delay)))
+    async def nack(
+        self,
+        subject: str,
+        ids: str | Iterable[str],
+        delay: float = 0.0,
+        error: str | BaseException = "",
+    ) -> int:
+        """Return leased messages to their queue for `delay` seconds at least; return how many.
+
+        The delivery counts as failed, with `error`, which a dead letter names.
+        """
+        return await self._durable(len(self._runtime.claims.nack(subject, ids, delay, error)))
 
     async def extend(self, subject: str, ids: str | Iterable[str], seconds: float) -> int:
         """Extend leases to end `seconds` from now at the earliest; return how many are leased."""
@@ -291,6 +289,11 @@ class Relay:
         """Lease as `lease` does, with parents and sizes; at most `max_bytes`, or one message."""
         leases = self._runtime.leases
         return await leases.lease(subject, limit, max_size_bytes, wait, max_bytes, leases.read)
+
+    @property
+    def askers(self) -> Askers:
+        """Senders that wait for a reply: `add` and `remove` them."""
+        return self._runtime.askers
 
     @property
     def claims(self) -> Claims:

@@ -13,6 +13,7 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.file_watcher import FileWatcher
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumers
@@ -26,6 +27,7 @@ from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.life_signs import LifeSigns
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
+from waypost.relay.delivery.requests import Requests
 from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
@@ -107,8 +109,9 @@ class Runtime:
         self.breaker_feedback = BreakerFeedback(self.ledger, current)
         self.maildir = Maildir(self.data.mailboxes)
         self.mirror = self._make_mirror()
+        self.askers = Askers(self.ledger)
         self.transitions = Transitions(
-            self.ledger, self.mirror, self.breaker_feedback, self.payloads
+            self.ledger, self.mirror, self.breaker_feedback, self.payloads, self.askers
         )
 
     def _build_delivery(self, create_mailbox: Callable[[str], bool]) -> None:
@@ -131,7 +134,7 @@ class Runtime:
         self.publishing = Publishing(
             self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
         )
-        self.returns = Returns(self.ledger, self.transitions, self.timers, get)
+        self.returns = Returns(self.ledger, self.transitions, self.timers, self.askers, get)
         self.claims = Claims(self.ledger, self.transitions, self.returns, get)
         self.leases = Leases(
             self.ledger, self.claims, self.transitions, self.payloads, self.timers, get
@@ -151,8 +154,20 @@ class Runtime:
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
         )
+        self._build_endpoints()
+
+    def _build_endpoints(self) -> None:
+        """Build the parts that use the path: endpoints, requests, dead letters and drop-ins."""
         probe = self.maildir.probe if self.uses_files else lambda: None
         self.endpoints = Endpoints(self.ledger, self.mirror, probe)
+        self.requests = Requests(
+            self.ledger,
+            self.timers,
+            self.endpoints,
+            self.subscriptions,
+            self.publishing,
+            self.askers,
+        )
         self.dead_letters = DeadLetters(self.ledger, self.transitions, self.payloads)
         leaving = self.mirror.leaving if isinstance(self.mirror, MaildirFiles) else ()
         self.drop_ins = DropIns(self.ledger, self.maildir, self.publishing, leaving)

@@ -20,9 +20,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     A reply or follow-up published with `parent=envelope` inherits the rest of `budget`, and
     `thread`: the id of the conversation. `answer`: it returns to who asked, so that its budget has
-    the hops and the chain of before the question.
+    the hops and the chain of before the question. `attempt` is the number of this delivery, from 1;
+    of a message that is only shown, that of the next.
 
-    In a file, `thread` is omitted if it is the message's own id.
+    In a file, `thread` is omitted if it is the message's own id, and `attempt` always.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reply_to: str | None = msgspec.field(default_factory=_none)  # encoded even if None
     thread: str = ""
     answer: bool = False
+    attempt: int = 1
     budget: Budget
     created_at: datetime
     payload: Any = msgspec.field(default_factory=_none)

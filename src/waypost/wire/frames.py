@@ -12,7 +12,7 @@ The order of a connection:
     live                             →
     message                          →
                                      ←   send, ack, nack, extend, signal, fetch
-    sent, queue_full, delivery_confirm, signal, messages, error  →
+    sent, queue_full, delivery_confirm, request_failed, signal, messages, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
@@ -142,6 +142,16 @@ class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
     id: str | None = None
 
 
+class RequestFailure(FrameOperation, tag="request_failed", kw_only=True):
+    """All recipients of `message_id`, whose reply the agent waits for, have failed.
+
+    `error` is the text that the last one gave; it may be empty.
+    """
+
+    message_id: str
+    error: str = ""
+
+
 class Error(FrameOperation, tag="error", kw_only=True):
     """The failure of the operation `ref`, or (`fatal`) of the connection."""
 
@@ -188,6 +198,8 @@ class Send(AgentOperation, tag="send", kw_only=True):
     """A message to publish. `budget` may only narrow what the relay and `parent` allow.
 
     `thread` names a conversation that begins here; a message with a parent has its parent's.
+    `reply_within` is how many seconds the sender waits for a reply: if the recipients fail before,
+    it gets a `request_failed`, and an error of theirs ends the delivery.
     """
 
     ref: Ref
@@ -198,6 +210,7 @@ class Send(AgentOperation, tag="send", kw_only=True):
     parent: Parent | None = None
     message_id: str | None = None
     thread: str | None = None
+    reply_within: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):
@@ -209,11 +222,13 @@ class Ack(AgentOperation, tag="ack", kw_only=True):
 class Nack(AgentOperation, tag="nack", kw_only=True):
     """Return messages to the mailbox, to be delivered again after `delay` seconds at the earliest.
 
-    The delivery counts as failed. With `release`, it does not: the messages were not processed.
+    The delivery counts as failed, with `error`. With `release`, it does not: the messages were not
+    processed.
     """
 
     ids: Ids
     delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    error: str = ""
     release: bool = False
 
 
@@ -270,6 +285,7 @@ FromRelay = (
     | SendResult
     | QueueFull
     | DeliveryConfirm
+    | RequestFailure
     | Signalled
     | Error
 )

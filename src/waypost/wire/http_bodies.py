@@ -201,11 +201,13 @@ class AckRequest(RequestBody, kw_only=True):
 class NackRequest(RequestBody, kw_only=True):
     """Messages to return to their mailbox, pending again after `delay` seconds at the earliest.
 
-    The delivery counts as failed. With `release`, it does not: the messages were not processed.
+    The delivery counts as failed, with `error`. With `release`, it does not: the messages were not
+    processed.
     """
 
     ids: Ids
     delay: Seconds = 0.0
+    error: str = ""
     release: bool = False
 
 

@@ -2,7 +2,7 @@
 
     OutgoingMessage       subject, payload, reply_to, budget, parent, message_id, thread
     ├── relay Draft       + sender, network
-    └── client Outgoing   + seal_to
+    └── client Outgoing   + seal_to, reply_within
 
 `frames.Send` and `http_bodies.NewMessage` hold the same fields as a frame and a request body do,
 each with the types its decoder checks.

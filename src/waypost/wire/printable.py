@@ -1,10 +1,13 @@
-"""Text that a terminal shows and does not obey.
+"""Text that a terminal shows and does not obey, and errors as such text.
 
 Control characters can move the cursor, change the clipboard or forge lines; bidirectional and
 invisible ones make text look like other text. Both are shown as escapes.
 """
 
 import re
+
+from waypost.policy.bounds import error_max_chars
+from waypost.policy.errors import InvalidInput
 
 _unprintable_json = re.compile(r"[^\x00-\x7e]").sub
 
@@ -14,6 +17,26 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def error_text(error: str | BaseException) -> str:
+    """Return an error on one printable line of at most `error_max_chars`.
+
+    Raises `InvalidInput` for anything else than a text or an exception.
+    """
+    if isinstance(error, BaseException):
+        error = _described(error)
+    if not isinstance(error, str):
+        raise InvalidInput(f"error must be text or an exception, not {type(error).__name__}")
+    return printable(error[:error_max_chars])[:error_max_chars].strip()
+
+
+def _described(problem: BaseException) -> str:
+    name = type(problem).__name__
+    try:
+        return f"{name}: {problem}" if str(problem) else name
+    except Exception:  # of its own `__str__`
+        return name
 
 
 def printable_json(document: str) -> str:

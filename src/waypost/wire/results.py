@@ -18,6 +18,12 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
+def denied_result(detail: str) -> "PublishResult":
+    """Return the result of a publish that access rules deny, for callers that want a value."""
+    denied = Rejection("", Reason.ACCESS_DENIED, detail)
+    return PublishResult(message_id="", delivered_to=0, rejected=[denied])
+
+
 class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a publish.
 

@@ -94,6 +94,7 @@ class RandomHistory:
             (self._publish, 60),
             (self._consume, 14),
             (self._connect, 8),
+            (self._request, 3),
             (self._subscribe, 3),
             (self._reset_breaker, 2),
             (self._wait, 16),
@@ -159,7 +160,8 @@ class RandomHistory:
         if draw < 0.6:
             await self.relay.ack(endpoint, ids)
         elif draw < 0.8:
-            await self.relay.nack(endpoint, ids, delay=self.random.choice((0.0, 1.5)))
+            delay, error = self.random.choice((0.0, 1.5)), self.random.choice(("", "no: really"))
+            await self.relay.nack(endpoint, ids, delay, error)
         elif draw < 0.9:
             self.relay.claims.release(endpoint, ids)
         elif draw < 0.95:
@@ -180,12 +182,23 @@ class RandomHistory:
         if draw < 0.3:
             self.consumer.ack(taken)
         elif draw < 0.6:
-            self.consumer.nack(taken, 0.0)
+            self.consumer.nack(taken, 0.0, self.random.choice(("", "away")))
         elif draw < 0.8:
             self.consumer.detach()
             self.consumer = None
         elif draw < 0.9:
             self.consumer.extend(taken, 60)
+
+    async def _request(self) -> None:
+        """Ask an agent that fails with an error, or not at all."""
+        asked = self.relay.request("agent.c", "?", sender="agent.a", timeout=0.5)
+        asking = asyncio.ensure_future(asked)
+        await self.relay.idle()
+        if self.random.random() < 0.8:
+            got = await self.relay.lease("agent.c")
+            await self.relay.nack("agent.c", [one.id for one in got], error="cannot")
+        self.clock.advance_ms(500)
+        await asyncio.gather(asking, return_exceptions=True)
 
     async def _subscribe(self) -> None:
         """End the subscription, sometimes before its last message was handled, or begin one."""

@@ -309,14 +309,15 @@ async def nack(served: HttpRelay, ids: list[str], token: str, **more: Any) -> No
 async def test_a_message_nacked_five_times_is_a_dead_letter(served: HttpRelay) -> None:
     token = await served.token("agent.b")
     await served.publish("agent.b", "poison")
-    for _ in range(5):
+    for attempt in range(1, 6):
         [got] = await served.read("agent.b", token=token)
-        await nack(served, [got["id"]], token)
+        assert got["attempt"] == attempt
+        await nack(served, [got["id"]], token, error="no such row")
         served.clock.advance_ms(60_000)
     assert await served.read("agent.b", token=token) == []
     answer = await served.call("GET", "/v1/dead-letters", token=served.operator)
     [dead] = answer.json()["dead_letters"]
-    assert dead["reason"] == "max deliveries exceeded (5/5)"
+    assert dead["reason"] == "max deliveries exceeded (5/5): no such row"
 
 
 async def test_a_message_nacked_repeatedly_is_not_delivered_at_once(served: HttpRelay) -> None:

@@ -7,7 +7,13 @@ import pytest
 
 from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
-from waypost import BackpressureConfig, QosConfig, RateLimitConfig
+from waypost import (
+    BackpressureConfig,
+    CircuitBreakerConfig,
+    QosConfig,
+    RateLimitConfig,
+    RedeliveryConfig,
+)
 
 
 async def visible_steps(
@@ -116,3 +122,25 @@ async def test_a_history_is_found_without_reading_the_journal(serve: Serve) -> N
     for _ in range(5):
         assert await visible_steps(served, message_id, token) == first
     assert bytes_read() - before < 1_000_000
+
+
+async def test_many_attempts_are_one_step_without_the_error_for_agents(serve: Serve) -> None:
+    served = await serve(
+        redelivery=RedeliveryConfig(max_deliveries=0, first_delay_ms=1, max_delay_ms=1),
+        circuit_breaker=CircuitBreakerConfig(enabled=False),
+    )
+    sent = await served.publish("agent.b", token=await served.token("agent.a"))
+    for _ in range(10):
+        await served.relay.lease("agent.b")
+        await served.relay.nack("agent.b", sent.json()["message_id"], error="a secret")
+        served.clock.advance_ms(1_000)
+    steps = {
+        who: await visible_steps(served, sent.json()["message_id"], token)
+        for who, token in (("a", await served.token("agent.a")), ("operator", served.operator))
+    }
+    assert steps["a"] is not None
+    assert [step["kind"] for step in steps["a"]] == ["accepted", "returned"]
+    assert steps["a"][-1]["text"].startswith("delivered 10 times between")
+    assert "secret" not in str(steps["a"])
+    assert steps["operator"] is not None
+    assert steps["operator"][-1]["text"].endswith("; last error: a secret")

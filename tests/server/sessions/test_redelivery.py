@@ -30,13 +30,14 @@ async def test_a_message_that_is_nacked_forever_becomes_a_dead_letter(
     relay = await serve_relay(redelivery=QUICK)
     agent, sender = await relay.connect("agent.a"), await relay.connect("agent.b")
     await sender.send("agent.a", "poison")
-    for _ in range(3):
+    for attempt in range(1, 4):
         message = await agent.until(frames.Message)
-        await agent.send_frame(frames.Nack(ids=[message.envelope.id]))
+        assert message.envelope.attempt == attempt
+        await agent.send_frame(frames.Nack(ids=[message.envelope.id], error="out of memory"))
     await sender.send("agent.a", "next")
     message = await agent.until(frames.Message)
     assert payload_of(message) == "next"
-    assert await dead_letters(relay) == ["max deliveries exceeded (3/3)"]
+    assert await dead_letters(relay) == ["max deliveries exceeded (3/3): out of memory"]
 
 
 async def test_nacks_cannot_grow_the_journal_quickly(serve_relay: ServeRelay) -> None:
@@ -68,7 +69,7 @@ async def test_reconnects_without_an_ack_end_in_a_dead_letter_and_keep_the_order
         agent = await connect(relay, identity)
         seen = [payload_of(await agent.until(frames.Message)) for _ in range(2)]
         assert seen == ([0, 1] if rounds < 2 else [1, 2])
-    assert await dead_letters(relay) == ["max deliveries exceeded (3/3)"]
+    assert await dead_letters(relay) == ["max deliveries exceeded (3/3): the connection ended"]
 
 
 async def test_a_stop_of_the_relay_does_not_count(serve_relay: ServeRelay) -> None:
@@ -138,4 +139,4 @@ async def test_messages_fetched_to_be_shown_do_not_count_at_a_disconnect(
         assert [payload_of(one) for one in fetched.messages] == [0, 1, 2]
         await agent.disconnect()
         await eventually(lambda: not relay.context.hub.is_connected("agent.a"))
-    assert await dead_letters(relay) == ["max deliveries exceeded (2/2)"]
+    assert await dead_letters(relay) == ["max deliveries exceeded (2/2): the connection ended"]

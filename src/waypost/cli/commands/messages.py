@@ -290,8 +290,8 @@ def request(
 
     The reply is the recipient's message whose parent is the request. Prints its
     payload, with --json the whole message. Exits with 1 if no reply arrived in
-    time, with 3 if the request was rejected. Needs a served relay and the
-    sender's keys.
+    time or the recipient failed, with its error, and with 3 if the request was
+    rejected. Needs a served relay and the sender's keys.
 
     Several payloads are sent one after another, each after the reply to the one
     before; with --json each reply is one line. A guard limits them, and the

@@ -27,6 +27,7 @@ from waypost.client.errors import (
     DeliveryTimedOut,
     OperationRejected,
     RequestBlocked,
+    RequestFailed,
     RequestRejected,
     RequestTimedOut,
     SendTimedOut,
@@ -46,7 +47,7 @@ from waypost.wire.results import PublishResult
 T = TypeVar("T")
 Receive = Literal["push", "pull"]
 OnConfirmation = Callable[[Confirmation], None]
-RequestOutcome = ReceivedMessage | SendReport | RequestBlocked | RequestTimedOut
+RequestOutcome = ReceivedMessage | SendReport | RequestBlocked | RequestFailed | RequestTimedOut
 """A reply, the result of a rejected send, or why there is neither."""
 
 FETCH_WAIT_S = 20.0
@@ -168,7 +169,7 @@ async def _outcome(agent: Agent, message: OutgoingMessage, timeout_s: float) -> 
         return _send_report(message.subject, problem.result)
     except AccessDenied as problem:
         return _send_report(message.subject, access_denied(problem))
-    except (RequestBlocked, RequestTimedOut) as problem:
+    except (RequestBlocked, RequestFailed, RequestTimedOut) as problem:
         return problem
 
 
@@ -299,5 +300,6 @@ def _received(message: Message) -> ReceivedMessage:
         parent=message.parent,
         thread=message.thread,
         was_stored=message.was_stored,
+        attempt=message.attempt,
         problem=message.problem,
     )

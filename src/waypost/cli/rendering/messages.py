@@ -104,6 +104,8 @@ def show_received(message: ReceivedMessage) -> None:
     line = Text.assemble(
         styled(message.id, "bold"), "  from ", styled(message.sender, "cyan"), "  "
     )
+    if message.attempt > 1:
+        line.append(f"attempt {message.attempt:,}  ", style="yellow")
     line.append(_content(message))
     console().print(line, soft_wrap=True)
 
@@ -237,6 +239,8 @@ def _heading(envelope: Envelope) -> Text:
     line = Text.assemble(styled(envelope.id, "bold"), "  from ", styled(envelope.sender, "cyan"))
     if envelope.reply_to:
         line.append(f"  reply to {printable(envelope.reply_to)}")
+    if envelope.attempt > 1:
+        line.append(f"  attempt {envelope.attempt:,}", style="yellow")
     line.append(f"  {ago(envelope.created_at)}", style="dim")
     return line
 

@@ -3,7 +3,7 @@
 from waypost.cli.rendering import messages
 from waypost.cli.rendering.console import note, plural, print_json, print_json_line
 from waypost.cli.results import ReceivedMessage, SendReport
-from waypost.client.errors import RequestBlocked, RequestTimedOut
+from waypost.client.errors import RequestBlocked, RequestFailed, RequestTimedOut
 
 
 class RequestOutcomes:
@@ -17,9 +17,12 @@ class RequestOutcomes:
         self._total = total
         self._json = json
 
-    def add(self, outcome: ReceivedMessage | SendReport | RequestBlocked | RequestTimedOut) -> None:
+    def add(
+        self,
+        outcome: ReceivedMessage | SendReport | RequestBlocked | RequestFailed | RequestTimedOut,
+    ) -> None:
         """Print and count one outcome."""
-        if isinstance(outcome, RequestBlocked | RequestTimedOut):
+        if isinstance(outcome, RequestBlocked | RequestFailed | RequestTimedOut):
             self.failed += 1
             self._blocked += isinstance(outcome, RequestBlocked)
             note(str(outcome))

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from waypost.policy.bounds import (
     ancestor_chain_max,
     frame_max_operations,
+    number_max,
     subject_length_max_chars,
 )
 from waypost.policy.errors import InvalidMessage
 from waypost.policy.subjects import is_subject, validate_pattern
 from waypost.wire import frames
 from waypost.wire.identifiers import is_message_id
+from waypost.wire.printable import error_text
 
 FRAME_OPERATIONS_MAX = 16 * frame_max_operations
 """Many more than a relay puts into one frame."""
@@ -84,8 +86,10 @@ def check_welcome(welcome: frames.Welcome) -> None:
 
 
 def check_message(message: frames.Message) -> None:
-    """Reject a message with an invalid id, name or chain."""
+    """Reject a message with an invalid id, name, chain or attempt."""
     envelope = message.envelope
+    if not 1 <= envelope.attempt <= number_max:
+        raise InvalidMessage("an attempt that is no possible number")
     _check_id(envelope.id)
     if envelope.sender not in _recent_names:
         _check_subject(envelope.sender)
@@ -119,12 +123,15 @@ def check_confirmation(confirm: frames.DeliveryConfirm) -> None:
         _check_id(confirm.id)
 
 
-def check_queue_full(full: frames.QueueFull) -> None:
+def check_notification(about: frames.QueueFull | frames.RequestFailure) -> None:
     """Reject a notification with an invalid id or name; cut its text to a bound."""
-    if full.message_id:
-        _check_id(full.message_id)
-    _check_pattern(full.recipient)
-    full.reason = full.reason[:TEXT_MAX_CHARS]
+    if about.message_id:
+        _check_id(about.message_id)
+    if isinstance(about, frames.RequestFailure):
+        about.error = error_text(about.error)
+    else:
+        _check_pattern(about.recipient)
+        about.reason = about.reason[:TEXT_MAX_CHARS]
 
 
 def check_result(result: frames.SendResult) -> None:

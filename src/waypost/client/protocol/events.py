@@ -9,6 +9,7 @@ from waypost.wire.frames import (
     Message,
     QueueFull,
     QueueStatus,
+    RequestFailure,
     Signalled,
     Welcome,
 )
@@ -54,6 +55,7 @@ SessionEvent = (
     | Fetched
     | Replied
     | DeliveryConfirm
+    | RequestFailure
     | QueueStatus
     | Live
     | QueueFull

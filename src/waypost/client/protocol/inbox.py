@@ -54,6 +54,10 @@ class InboxTracker:
         """Return whether acks are waiting to be written."""
         return bool(self._unwritten_acks)
 
+    def holds(self, message_id: str) -> bool:
+        """Return whether the application has not acked or nacked a message."""
+        return message_id in self._held
+
     def take(self, message_id: str) -> bool:
         """Record a delivery; return whether to pass it to the application."""
         while self._released:
@@ -89,10 +93,6 @@ class InboxTracker:
         if len(self._acked) > self._remembered_max:
             self._acked.popitem(last=False)
         return True
-
-    def holds(self, message_id: str) -> bool:
-        """Return whether the application holds a message."""
-        return message_id in self._held
 
     def nack(self, message_id: str) -> bool:
         """Record a nack; return False if the message is not held."""

@@ -116,7 +116,11 @@ class Outbox:
 
 
 def send_operation(
-    codec: frames.Codec, ref: int, message: OutgoingMessage, message_id: str
+    codec: frames.Codec,
+    ref: int,
+    message: OutgoingMessage,
+    message_id: str,
+    reply_within_s: float,
 ) -> frames.Send:
     """Return the operation that sends `message`. Raises `InvalidMessage` for its payload."""
     return frames.Send(
@@ -128,6 +132,7 @@ def send_operation(
         parent=_parent(message),
         message_id=message_id,
         thread=message.thread,
+        reply_within=reply_within_s,
     )
 
 

@@ -136,15 +136,18 @@ class Session:
         """Return a new unique message id."""
         return self._ids.make(now_ms)
 
-    def send(self, message: OutgoingMessage, message_id: str, *, wants_reply: bool = False) -> int:
+    def send(
+        self, message: OutgoingMessage, message_id: str, *, reply_within_s: float = 0.0
+    ) -> int:
         """Queue a message as `message_id`; return the `ref` of its answer.
 
-        Raises `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
+        With `reply_within_s`, its first reply is a `Replied`, unless the agent pulls. Raises
+        `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
         """
         ref = self._outbox.new_ref()
-        operation = send_operation(self._codec, ref, message, message_id)
+        operation = send_operation(self._codec, ref, message, message_id, reply_within_s)
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), message_id))
-        if wants_reply:
+        if reply_within_s and not self._is_pulling:
             self._requests[message_id] = message.subject
         return ref
 
@@ -168,13 +171,15 @@ class Session:
         if self._inbox.ack(message_id):
             self._inbox.ack_withheld()
 
-    def nack(self, message_id: str, delay_s: float, *, release: bool = False) -> None:
+    def nack(
+        self, message_id: str, delay_s: float, error: str = "", *, release: bool = False
+    ) -> None:
         """Return a message to the relay, to be delivered again after `delay_s` seconds.
 
         With `release`, it was not processed, and the delivery does not count as failed.
         """
         if self._inbox.nack(message_id) and self.is_ready:
-            operation = frames.Nack(ids=[message_id], delay=delay_s, release=release)
+            operation = frames.Nack(ids=[message_id], delay=delay_s, error=error, release=release)
             self._outbox.put_once(self._codec.encode(operation))
 
     def extend(self, message_id: str, seconds: float) -> None:
@@ -186,6 +191,10 @@ class Session:
     def ack_withheld(self) -> None:
         """Ack the messages of blocked senders that wait for an ack of the application."""
         self._inbox.ack_withheld()
+
+    def holds(self, message_id: str) -> bool:
+        """Return whether the application has to ack or nack this message."""
+        return self._inbox.holds(message_id)
 
     def release(self, message_id: str) -> None:
         """Record that the application dropped a message without ack or nack. Thread-safe."""
@@ -273,8 +282,8 @@ class Session:
                 self._challenged(operation)
             case frames.Welcome():
                 self._welcomed(operation, now_ms, events)
-            case frames.QueueFull():
-                arrivals.check_queue_full(operation)
+            case frames.QueueFull() | frames.RequestFailure():
+                arrivals.check_notification(operation)
                 events.append(operation)
             case frames.QueueStatus() | frames.Live():
                 events.append(operation)

@@ -1,11 +1,11 @@
-"""Tools for received messages: `relay_inbox` reads them, `relay_ack` acknowledges them."""
+"""Tools for received messages: read them, acknowledge them, or report that you could not."""
 
 from typing import Annotated
 
 from mcp.types import CallToolResult
 
 from waypost.mcp.connection import McpConnection
-from waypost.mcp.inbox import CachedMessage, InboxCache
+from waypost.mcp.inbox import CachedMessage, InboxCache, NackResult
 from waypost.mcp.quoting import quoted
 from waypost.mcp.rendering import (
     error,
@@ -17,7 +17,7 @@ from waypost.mcp.rendering import (
     with_instructions,
 )
 from waypost.mcp.tools import parameters
-from waypost.mcp.tools.results import AckOutcome
+from waypost.mcp.tools.results import AckOutcome, NackOutcome
 
 SMALL_FRACTION = 8
 """A message of at most one eighth of `max_bytes` counts as small."""
@@ -103,6 +103,22 @@ class InboxTools:
         is_error = bool(result.unknown) and not result.acked and not result.acked_before
         return (error if is_error else success)("\n".join(lines), facts)
 
+    @with_instructions
+    async def relay_nack(
+        self,
+        ids: parameters.NackIds,
+        error: parameters.NackError,
+        delay_seconds: parameters.NackDelay = 0,
+    ) -> Annotated[CallToolResult, NackOutcome]:
+        """Report that you tried to process messages and could not.
+
+        The relay delivers them again, later and later, and puts them aside for its operator if
+        they keep failing. A sender that waits for your answer gets the error at once. Do not
+        use it for messages that need nothing from you: relay_ack those.
+        """
+        inbox = await self._connection.synced_inbox()
+        return _nacked(inbox.nack(ids, error, delay_seconds))
+
     def _lines(
         self, inbox: InboxCache, waiting: list[CachedMessage], shown: list[CachedMessage]
     ) -> list[str]:
@@ -150,6 +166,18 @@ class InboxTools:
             f' message_id="{smallest.ref}" to read that one in pieces.'
         )
         return lines + unknown
+
+
+def _nacked(result: NackResult) -> CallToolResult:
+    lines = []
+    if result.returned:
+        ids = ", ".join(result.returned)
+        lines.append(f"Returned {ids}: the relay may deliver them again, to relay_inbox.")
+    if result.unknown:
+        ids = ", ".join(result.unknown)
+        lines.append(f"Not in your mailbox: {ids}. Take ids from relay_inbox.")
+    facts = NackOutcome(returned=result.returned, unknown=result.unknown)
+    return (success if result.returned else error)("\n".join(lines), facts)
 
 
 def fitting(waiting: list[CachedMessage], max_bytes: int) -> list[CachedMessage]:

@@ -7,6 +7,7 @@ from pydantic import Field
 from waypost.policy.bounds import message_id_length_max_chars, subject_length_max_chars
 
 WAIT_MAX_S = 300
+DELAY_MAX_S = 24 * 3600
 IDS_MAX = 1000
 MAX_BYTES_DEFAULT = 16_000
 MAX_BYTES_LOWEST = 1000
@@ -134,6 +135,32 @@ AckIds = Annotated[
         description="Ids of the messages to acknowledge.",
         min_length=1,
         max_length=IDS_MAX,
+    ),
+]
+NackIds = Annotated[
+    list[MessageId],
+    Field(
+        description="Ids of the messages that you could not process.",
+        min_length=1,
+        max_length=IDS_MAX,
+    ),
+]
+NackError = Annotated[
+    str,
+    Field(
+        description=(
+            "Why you could not, in one sentence. The operator sees it, and a sender that waits for"
+            " your answer; reveal no secrets."
+        ),
+        min_length=1,
+    ),
+]
+NackDelay = Annotated[
+    float,
+    Field(
+        description="Seconds until they are delivered again, at the earliest.",
+        ge=0,
+        le=DELAY_MAX_S,
     ),
 ]
 Pattern = Annotated[

@@ -40,6 +40,13 @@ class AckOutcome(BaseModel):
     unread: int = Field(description="How many messages are unread.")
 
 
+class NackOutcome(BaseModel):
+    """The outcome of returning messages."""
+
+    returned: list[str] = Field(description="Returned to the mailbox, to be delivered again.")
+    unknown: list[str] = Field(description="Not in this mailbox.")
+
+
 # Lookups
 
 

@@ -1,6 +1,7 @@
-"""`dead_letters`: one row for each mailbox and reason, with the current states of its dead letters.
+"""`dead_letters`: one row for each mailbox and kind of reason, with the states of its dead letters.
 
-A message counts once, under its last reason, on the day it arrived.
+A message counts once, under its last reason, on the day it arrived. Error texts are in `messages`:
+there may be as many of them as dead letters.
 """
 
 from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ def build(messages: DataFrame) -> DataFrame:
     """Return the dead letters among `messages`, redriven and purged ones included."""
     state = F.col("state")
     by_reason = messages.where(F.col("died_at").isNotNull()).groupBy(
-        "day", "relay", "endpoint", F.col("died_of").alias("reason")
+        "day", "relay", "endpoint", F.substring_index("died_of", ": ", 1).alias("reason")
     )
     return by_reason.agg(
         F.count(F.lit(1)).alias("letters"),

@@ -22,6 +22,7 @@ from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import LEASED, NO_LIMIT, PENDING, Mailbox, Message
+from waypost.wire.printable import error_text
 
 _RETRY_S = 1.0
 
@@ -96,16 +97,21 @@ class Claims:
         return messages
 
     def nack(
-        self, subject: str, ids: str | Iterable[str], delay_s: float, via: str = "lease"
+        self,
+        subject: str,
+        ids: str | Iterable[str],
+        delay_s: float,
+        error: str | BaseException = "",
+        via: str = "lease",
     ) -> list[Message]:
-        """Return leased messages whose delivery failed, for `delay_s` at least.
+        """Return leased messages that failed with `error`, for `delay_s` at least.
 
         One that was delivered too often becomes a dead letter.
         """
-        delay_us = to_microseconds("delay", delay_s)
+        delay_us, text = to_microseconds("delay", delay_s), error_text(error)
         messages = self._leased(subject, ids)
         for message in messages:
-            self.returns.fail(message, "nack", via, delay_us)
+            self.returns.nack(message, text, via, delay_us)
         return messages
 
     def extend(

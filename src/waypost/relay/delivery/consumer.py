@@ -198,12 +198,12 @@ class Consumer:
         self._show_life(acked)
         return acked
 
-    def nack(self, ids: Iterable[str], delay_s: float) -> list[Message]:
+    def nack(self, ids: Iterable[str], delay_s: float, error: str = "") -> list[Message]:
         """Return messages in flight whose delivery failed, as `Claims.nack`; ignore other ids."""
         mine = self._drop(ids)
         if self._mailbox() is None:
             return []
-        nacked = self._delivering.claims.nack(self.subject, mine, delay_s, VIA)
+        nacked = self._delivering.claims.nack(self.subject, mine, delay_s, error, VIA)
         self._show_life(nacked)
         return nacked
 
@@ -352,7 +352,7 @@ class Consumer:
         self._forget(message.id)  # it may have been delivered before
         self.in_flight[message.id] = message
         self.bytes_in_flight += message.size
-        envelope = envelope_of(event, msgspec.Raw(content))
+        envelope = envelope_of(event, msgspec.Raw(content), message.attempt)
         return Delivery(envelope, event.parent, message.order, message.size)
 
 

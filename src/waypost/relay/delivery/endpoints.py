@@ -10,7 +10,6 @@ import msgspec
 from waypost.policy.bounds import endpoints_max
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
-from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import MailboxUnavailable, UnknownEndpoint
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.directories import journaled_directory
@@ -20,6 +19,9 @@ from waypost.wire.envelopes import instant
 from waypost.wire.events import EndpointChanged
 
 log = logging.getLogger("waypost.relay")
+
+REPLY_PREFIX = "_reply."
+"""Begins the subjects of replies to requests."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):

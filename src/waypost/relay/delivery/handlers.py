@@ -9,6 +9,7 @@ import inspect
 import logging
 
 from waypost.policy.bounds import handler_claim_max_messages
+from waypost.policy.reasons import reason_text
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
@@ -17,10 +18,9 @@ from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import Envelope
+from waypost.wire.printable import error_text
 
 log = logging.getLogger("waypost.relay")
-
-_REASON_MAX_CHARS = 500
 
 
 class HandlerRunner:
@@ -119,10 +119,10 @@ class HandlerRunner:
                     )
                     raise
                 log.warning("handler for %s raised", message.endpoint, exc_info=problem)
-                problems.append(f"{type(problem).__name__}: {problem}")
+                problems.append(error_text(problem))
         if problems:
-            reason = f"handler failed: {'; '.join(problems)}"
-            self._transitions.fail(message, reason[:_REASON_MAX_CHARS])
+            error = error_text("; ".join(problems))
+            self._transitions.fail(message, reason_text("handler failed", error), error=error)
         else:
             self._transitions.ack(mailbox, [message], "handler")
 

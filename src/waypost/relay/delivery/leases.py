@@ -88,7 +88,7 @@ class Leases:
     def read(self, message: Message) -> LeasedMessage:
         """Return a leased message with its parent and size."""
         event, content = self._payloads.read(message)
-        envelope = envelope_of(event, msgspec.json.decode(content))
+        envelope = envelope_of(event, msgspec.json.decode(content), message.attempt)
         return LeasedMessage(envelope, event.parent, message.size)
 
     def extend(self, subject: str, ids: str | Iterable[str], seconds: float) -> list[Message]:

@@ -37,12 +37,12 @@ from waypost.relay.delivery.drafts import (
     initial_budget,
     join_conversation,
 )
+from waypost.relay.delivery.endpoints import REPLY_PREFIX
 from waypost.relay.delivery.rejections import (
     RejectionLog,
     rejected_result,
     storage_failed_result,
 )
-from waypost.relay.delivery.requests import REPLY_PREFIX
 from waypost.relay.errors import MailboxUnavailable, RelayStopped
 from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger
@@ -148,7 +148,10 @@ class Publishing:
 
     async def publish_durably(self, draft: Draft) -> PublishResult:
         """Publish a draft, and wait until the decision is durable; not for a rejected publish."""
-        result = self.publish(draft)
+        return await self.until_durable(self.publish(draft))
+
+    async def until_durable(self, result: PublishResult) -> PublishResult:
+        """Return the result of a publish once it is durable, or that its storage failed."""
         if not result.message_id:
             await asyncio.sleep(0)  # a rejected flood must not starve other tasks
             return result

@@ -1,7 +1,7 @@
 """Returns: messages that were not acknowledged go back to their queues, and not endlessly.
 
 Rule 1  A nack or a timeout is a failed delivery. The policy decides when the message is delivered
-        again, and whether.
+        again, and whether. A dead letter names the error: that of the nack, or the relay's words.
 Rule 2  When a consumer disconnects or is stuck, only the delivery of its oldest message in flight
         has failed: probably the agent was working on it. Its delay pauses the whole mailbox, so
         that the order holds; in a pool, where no order holds, it is the message's own. The others
@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from waypost.policy.bounds import pauses_in_memory_max
-from waypost.policy.redelivery import decide_redelivery, mailbox_pause_ms
+from waypost.policy.reasons import reason_text
+from waypost.policy.redelivery import decide_redelivery, is_end_of_request, mailbox_pause_ms
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Cancel, Timers
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
@@ -43,26 +45,46 @@ class Returns:
         ledger: Ledger,
         transitions: Transitions,
         timers: Timers,
+        askers: Askers,
         settings: Callable[[], Settings],
     ) -> None:
         self._ledger = ledger
         self._transitions = transitions
         self._timers = timers
+        self._askers = askers
         self._settings = settings
         self._releases: OrderedDict[str, Releases] = OrderedDict()
         self._due: list[tuple[int, str]] = []
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
 
-    def fail(self, message: Message, reason: str, via: str, delay_us: int = 0) -> None:
-        """Return a message whose delivery failed, for `delay_us` at least, or dead-letter it."""
-        verdict = decide_redelivery(message.id, message.attempt, self._settings().redelivery)
+    def nack(self, message: Message, error: str, via: str, delay_us: int) -> None:
+        """Return a message that its consumer could not process, for `delay_us` at least.
+
+        One that was delivered too often becomes a dead letter; with an error and no delay, so does
+        one whose sender waits for the reply.
+        """
+        is_awaited = self._askers.is_waiting(message)
+        ends = is_end_of_request(is_awaited=is_awaited, error=error, delay_us=delay_us)
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(
+            message.id, message.attempt, redelivery, error, ends_request=ends
+        )
+        if verdict.reason is not None:
+            self._transitions.fail(message, verdict.reason, via=via, error=error)
+        else:
+            self._return(
+                message, reason_text("nack", error), max(delay_us, verdict.delay_ms * 1000)
+            )
+
+    def fail(self, message: Message, reason: str, via: str) -> None:
+        """Return a message whose delivery failed for a `reason` of the relay, or dead-letter it."""
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(message.id, message.attempt, redelivery, reason)
         if verdict.reason is not None:
             self._transitions.fail(message, verdict.reason, via=via)
-            return
-        not_before_us = self._after(max(delay_us, verdict.delay_ms * 1000))
-        self._transitions.release(message, reason, not_before_us)
-        self._notify_at(message.endpoint, not_before_us)
+        else:
+            self._return(message, reason, verdict.delay_ms * 1000)
 
     def release(self, messages: Iterable[Message], reason: str, delay_us: int = 0) -> None:
         """Return messages of one mailbox without a verdict, for `delay_us` at least."""
@@ -85,7 +107,8 @@ class Returns:
         if not in_order:
             self.fail(oldest, reason, via)
             return
-        verdict = decide_redelivery(oldest.id, oldest.attempt, self._settings().redelivery)
+        redelivery = self._settings().redelivery
+        verdict = decide_redelivery(oldest.id, oldest.attempt, redelivery, reason)
         if verdict.reason is not None:
             self._transitions.fail(oldest, verdict.reason, via=via)
             return
@@ -120,6 +143,11 @@ class Returns:
         """Set no more timers."""
         if self._cancel_timer is not None:
             self._cancel_timer()
+
+    def _return(self, message: Message, reason: str, delay_us: int) -> None:
+        not_before_us = self._after(delay_us)
+        self._transitions.release(message, reason, not_before_us)
+        self._notify_at(message.endpoint, not_before_us)
 
     def _after(self, delay_us: int) -> int:
         return self._ledger.now_us() + delay_us if delay_us else 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from waypost.policy.bounds import mailbox_dead_letters_max
 from waypost.policy.occupancy import choose_purges
+from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.expiries import ExpiryLog
 from waypost.relay.maildir.mirror import MailboxMirror
@@ -26,11 +27,13 @@ class Transitions:
         mirror: MailboxMirror,
         breaker_feedback: BreakerFeedback,
         payloads: PayloadStore,
+        askers: Askers,
     ) -> None:
         self._ledger = ledger
         self._mirror = mirror
         self._breaker_feedback = breaker_feedback
         self._payloads = payloads
+        self._askers = askers
         self.expiries = ExpiryLog()
 
     def store(self, mailbox: Mailbox, event: events.Accepted, content: bytes) -> None:
@@ -119,9 +122,18 @@ class Transitions:
                 self.release(message, "its consumer left before its delivery", uncounted=True)
 
     def fail(
-        self, message: Message, reason: str, via: str = "handler", *, uncounted: bool = False
+        self,
+        message: Message,
+        reason: str,
+        via: str = "handler",
+        *,
+        error: str = "",
+        uncounted: bool = False,
     ) -> None:
-        """Turn a message into a dead letter; `uncounted` if its endpoint is not to blame."""
+        """Turn a message into a dead letter; `uncounted` if its endpoint is not to blame.
+
+        `error` is what its consumer gave as the cause, for a sender that waits.
+        """
         with self._ledger.one_time as at_us:
             self._dead_letter(
                 message,
@@ -134,6 +146,7 @@ class Transitions:
                     uncounted=uncounted,
                 ),
             )
+        self._askers.on_failed(message, error)
 
     def evict(self, message: Message, reason: str) -> None:
         """Evict a message; it becomes a dead letter."""

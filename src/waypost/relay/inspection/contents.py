@@ -57,7 +57,7 @@ def read_contents(  # noqa: PLR0913 - the limits of one read
     for message in chosen:
         try:
             event, content = payloads.read(message)
-            envelope = envelope_of(event, msgspec.json.decode(content))
+            envelope = envelope_of(event, msgspec.json.decode(content), message.attempt + 1)
         except (RelayError, OSError) as problem:
             contents.unreadable.append(f"{message.id}: {problem}")
         else:

@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from waypost.policy.budgets import Budget
+from waypost.policy.reasons import reason_kind
 from waypost.relay.state.mailbox import Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
@@ -22,7 +23,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True):
-    """The dead letters of one endpoint with the same reason."""
+    """The dead letters of one endpoint with the same kind of reason, without the error texts."""
 
     endpoint: str
     reason: str
@@ -44,10 +45,10 @@ def list_dead_letters(
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:
-    """Return dead letters grouped by endpoint and reason, the largest group first."""
+    """Return dead letters grouped by endpoint and kind of reason, the largest group first."""
     groups: dict[tuple[str, str], list[Message]] = {}
     for message in state.dead_messages(subject):
-        groups.setdefault((message.endpoint, message.reason), []).append(message)
+        groups.setdefault((message.endpoint, reason_kind(message.reason)), []).append(message)
     found = [
         DeadLetterGroup(
             endpoint,

@@ -1,13 +1,19 @@
-"""The history of one message: every check and every transition, from the journal."""
+"""The history of one message: every check and every transition, from the journal.
 
-from collections.abc import Iterable, Iterator
+Deliveries that came back are shown one by one if they are few, and else folded into one entry.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from waypost.relay.journal.history import find_events
 from waypost.wire.envelopes import instant
-from waypost.wire.events import Accepted, AnyEvent, Leased, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Leased, Rejected, Returned
+
+ATTEMPTS_SHOWN_MAX = 5
+"""As many deliveries in a row that came back are shown one by one."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -18,6 +24,28 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     kind: str
     endpoint: str
     text: str
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """Deliveries of a message at one endpoint that all came back, the last with `reason`.
+
+    `first_us` and `last_us` are the times of the first and the last delivery, `at_us` and `seq`
+    those of the last return.
+    """
+
+    endpoint: str
+    count: int
+    first_us: int
+    last_us: int
+    at_us: int
+    seq: int
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """Return how often and when the message was delivered."""
+        first, last = _date(self.first_us // 1000), _date(self.last_us // 1000)
+        return f"delivered {self.count:,} times between {first} and {last}"
 
 
 class MessageHistory(msgspec.Struct, frozen=True):
@@ -38,12 +66,49 @@ def read_history(directory: Path, message_id: str) -> MessageHistory:
 
 def describe_history(message_id: str, events: Iterable[AnyEvent]) -> MessageHistory:
     """Return the history of a message with these events."""
-    found = list(events)
+    found = fold_attempts(events)
     steps = [step for event in found for step in _steps(event)]
     return MessageHistory(message_id, steps, thread_of(found))
 
 
-def thread_of(events: Iterable[AnyEvent]) -> str:
+def fold_attempts(events: Iterable[AnyEvent]) -> list[AnyEvent | Attempts]:
+    """Return the events of a message with long runs of failed deliveries folded into one each."""
+    found: list[AnyEvent | Attempts | None] = list(events)
+    runs: dict[str, list[int]] = {}
+    for position, event in enumerate(found):
+        endpoint = str(getattr(event, "endpoint", ""))
+        if isinstance(event, Leased | Returned):
+            runs.setdefault(endpoint, []).append(position)
+        else:
+            _fold(found, runs.pop(endpoint, []))
+    for run in runs.values():
+        _fold(found, run)
+    return [one for one in found if one is not None]
+
+
+def _fold(found: list[AnyEvent | Attempts | None], run: Sequence[int]) -> None:
+    """Replace the positions `run`, up to the last return, by one entry at the last of them."""
+    returns = [at for at in run if isinstance(found[at], Returned)]
+    if len(returns) <= ATTEMPTS_SHOWN_MAX:
+        return
+    folded = [at for at in run if at <= returns[-1]]
+    leased_us = [one.at_us for at in folded if isinstance(one := found[at], Leased)]
+    last = found[returns[-1]]
+    assert isinstance(last, Returned)
+    for at in folded:
+        found[at] = None
+    found[returns[-1]] = Attempts(
+        last.endpoint,
+        len(returns),
+        min(leased_us, default=last.at_us),
+        max(leased_us, default=last.at_us),
+        last.at_us,
+        last.seq,
+        last.reason,
+    )
+
+
+def thread_of(events: Iterable[AnyEvent | Attempts]) -> str:
     """Return the thread of the latest arrival among `events`; empty if there is none."""
     thread = ""
     for event in events:
@@ -52,7 +117,12 @@ def thread_of(events: Iterable[AnyEvent]) -> str:
     return thread
 
 
-def _steps(event: AnyEvent) -> Iterator[HistoryEntry]:
+def _steps(event: AnyEvent | Attempts) -> Iterator[HistoryEntry]:
+    if isinstance(event, Attempts):
+        error = event.reason.removeprefix("nack").removeprefix(": ")
+        text = f"{event.text}; last error: {error}" if error else event.text
+        yield HistoryEntry(event.at_us, event.seq, "returned", event.endpoint, text)
+        return
     kind = str(type(event).__struct_config__.tag)
     endpoint = getattr(event, "endpoint", "")
     if isinstance(event, Accepted | Rejected):

@@ -69,7 +69,7 @@ class PayloadStore:
     def decoded_envelope(self, message: Message) -> Envelope:
         """Return the envelope with its payload decoded; each call decodes a new object."""
         event, content = self.read(message)
-        return envelope_of(event, msgspec.json.decode(content))
+        return envelope_of(event, msgspec.json.decode(content), message.attempt or 1)
 
     def read_arrival(self, location: Location) -> Accepted | Rejected:
         """Read the arrival event at `location`."""
@@ -125,17 +125,17 @@ class PayloadStore:
         os.close(self._files.pop(next(iter(self._files))))
 
 
-def envelope_of(event: Accepted | Rejected, payload: object) -> Envelope:
+def envelope_of(event: Accepted | Rejected, payload: object, attempt: int = 1) -> Envelope:
     """Return the envelope of an arrival, with the budget left after its delivery."""
-    return _envelope(event, payload, event.thread or event.id)
+    return _envelope(event, payload, event.thread or event.id, attempt)
 
 
 def file_envelope(event: Accepted | Rejected, payload: object) -> Envelope:
     """Return the envelope of an arrival as its file has it: without a thread that is its own id."""
-    return _envelope(event, payload, event.thread)
+    return _envelope(event, payload, event.thread, 1)
 
 
-def _envelope(event: Accepted | Rejected, payload: object, thread: str) -> Envelope:
+def _envelope(event: Accepted | Rejected, payload: object, thread: str, attempt: int) -> Envelope:
     return Envelope(
         id=event.id,
         subject=event.subject,
@@ -143,6 +143,7 @@ def _envelope(event: Accepted | Rejected, payload: object, thread: str) -> Envel
         reply_to=event.reply_to,
         thread=thread,
         answer=event.answer,
+        attempt=attempt,
         budget=spend(event.budget, event.endpoint, answer=event.answer),
         created_at=instant(event.at_us),
         payload=payload,

@@ -132,8 +132,10 @@ class Deliveries:
 
     def nack(self, request: frames.Nack) -> None:
         """Return messages to the queue, due after the requested delay at the earliest."""
-        give_back = self._consumer.release if request.release else self._consumer.nack
-        give_back(request.ids, request.delay)
+        if request.release:
+            self._consumer.release(request.ids, request.delay)
+        else:
+            self._consumer.nack(request.ids, request.delay, request.error)
 
     def extend(self, request: frames.Extend) -> None:
         """Extend the leases of messages in flight; ignore other ids."""

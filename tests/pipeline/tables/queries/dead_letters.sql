@@ -1,4 +1,4 @@
-SELECT day, relay, endpoint, died_of AS reason, count(*) AS letters,
+SELECT day, relay, endpoint, split_part(died_of, ': ', 1) AS reason, count(*) AS letters,
     count(DISTINCT sender) AS senders, count(*) FILTER (redrives > 0) AS redriven,
     count(*) FILTER (state = 'purged') AS purged, count(*) FILTER (state = 'dead') AS waiting,
     min(died_at) AS first_at, max(died_at) AS last_at

@@ -82,7 +82,8 @@ function byReason(groups, after) {
 async function listDeadLetters(groups, after) {
   const [group] = groups;
   const found = await read("/v1/dead-letters", { subject: group.endpoint, limit: 1000 });
-  const mine = found.dead_letters.filter((one) => one.reason === group.reason);
+  const ids = new Set(group.ids);
+  const mine = found.dead_letters.filter((one) => ids.has(one.envelope.id));
   const shown = mine.slice(0, LISTED);
   return [h("section", { class: "panel" }, h("h2", { class: "caption" }, group.reason, h("small", {}, `at ${group.endpoint}, the oldest failure first`)),
     h("p", {}, h("button", { type: "button", onclick: () => askRedrive(group.ids, group.endpoint).then(after) }, `Redrive all ${count(group.count)}`)),
@@ -90,6 +91,7 @@ async function listDeadLetters(groups, after) {
       { label: "Message", kind: "id", cell: (one) => h("a", { href: toMessage(one.envelope.id) }, one.envelope.id) },
       { label: "From", cell: (one) => one.envelope.sender },
       { label: "Failed", cell: (one) => when(microseconds(one.failed_at)) },
+      { label: "Error", kind: "wide", cell: (one) => one.reason.slice(group.reason.length + 2) },
       { label: "Payload", kind: "payload wide", cell: (one) => h("code", {}, brief(one.envelope.payload)) },
       { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
     ], shown, { shown: false, stacked: true }),

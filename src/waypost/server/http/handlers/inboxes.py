@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from starlette.requests import Request
 
+from waypost.policy.bounds import error_max_chars
 from waypost.policy.subjects import validate_subject
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.relay import LeasedMessage, Relay
@@ -155,8 +156,11 @@ async def nack(call: Call[InboxPath, NackRequest]) -> Reply:
     """Return messages to the queue."""
     subject, relay = call.parameters.subject, call.context.relay
     _require(call.context, call.caller, subject)
-    give_back = relay.claims.release if call.body.release else relay.claims.nack
-    returned = give_back(subject, call.body.ids, call.body.delay)
+    body = call.body
+    if body.release:
+        returned = relay.claims.release(subject, body.ids, body.delay)
+    else:
+        returned = relay.claims.nack(subject, body.ids, body.delay, body.error)
     await relay.sync()
     return Reply(CountResponse(count=len(returned)))
 
@@ -223,6 +227,7 @@ def _delivered(envelope: Envelope, parent: str | None) -> Delivered:
         reply_to=envelope.reply_to,
         thread=envelope.thread,
         answer=envelope.answer,
+        attempt=envelope.attempt,
         budget=envelope.budget,
         created_at=envelope.created_at,
         payload=envelope.payload,
@@ -337,8 +342,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         summary="Return messages to the queue",
         description=(
             "They become pending again after `delay` seconds, or later if they were delivered"
-            " repeatedly; after too many deliveries they become dead letters. With `release`, the"
-            " delivery does not count."
+            " repeatedly; after too many deliveries they become dead letters, which name the"
+            f" `error`. It is cut to {error_max_chars} characters. With `release`, the delivery"
+            " does not count."
         ),
         tag="inboxes",
         handler=nack,

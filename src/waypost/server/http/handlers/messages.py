@@ -22,7 +22,7 @@ from waypost.policy.budgets import without_ancestors
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, reject_reserved
 from waypost.policy.subjects import is_literal
-from waypost.relay.inspection.history import thread_of
+from waypost.relay.inspection.history import Attempts, fold_attempts, thread_of
 from waypost.relay.relay import Draft, Relay
 from waypost.server.http.callers import Access, client_address
 from waypost.server.http.contract import (
@@ -114,7 +114,7 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
             ]
         else:
             events = await relay.inspect().events_of(message_id)
-            visible = list(_visible(caller.subject, events))
+            visible = list(_visible(caller.subject, fold_attempts(events)))
             thread = thread_of(event for event, _ in visible)
             steps = [_item(event, shown_as) for event, shown_as in visible]
     if not steps:
@@ -122,7 +122,9 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
     return Reply(MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread))
 
 
-def _visible(agent: str, events: Iterable[AnyEvent]) -> Iterator[tuple[AnyEvent, str]]:
+def _visible(
+    agent: str, events: Iterable[AnyEvent | Attempts]
+) -> Iterator[tuple[AnyEvent | Attempts, str]]:
     """Yield what `agent` may see, and the endpoint to show with it.
 
     Senders choose ids: another may have used the same.
@@ -141,7 +143,9 @@ def _visible(agent: str, events: Iterable[AnyEvent]) -> Iterator[tuple[AnyEvent,
             yield event, shown_as[endpoint]
 
 
-def _item(event: AnyEvent, shown_as: str) -> HistoryItem:
+def _item(event: AnyEvent | Attempts, shown_as: str) -> HistoryItem:
+    if isinstance(event, Attempts):
+        return HistoryItem(at_us=event.at_us, kind="returned", endpoint=shown_as, text=event.text)
     kind = str(type(event).__struct_config__.tag)
     return HistoryItem(at_us=event.at_us, kind=kind, endpoint=shown_as, text=_describe(event))
 
