@@ -56,7 +56,10 @@ async def test_only_the_delivery_of_its_oldest_message_has_failed(
     clock.advance_ms(TIMEOUT_MS)
     await relay.idle()
     (dead,) = await relay.dead_letters()
-    assert (dead.envelope.payload, dead.reason) == (0, "max deliveries exceeded (1/1)")
+    assert (dead.envelope.payload, dead.reason) == (
+        0,
+        "max deliveries exceeded (1/1): lease timed out: no sign of life for 30.0 s",
+    )
     assert [one["uncounted"] for one in events(data, "returned")] == [True, True]
     assert payloads(await relay.lease("agent.a")) == [1, 2]
 
