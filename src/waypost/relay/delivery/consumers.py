@@ -197,7 +197,7 @@ class Consumer:
     def _take_in_flight(self) -> list[Message]:
         """Empty `in_flight`; return those of its messages that are still leased, in order."""
         in_flight, self.in_flight = self.in_flight.values(), {}
-        self.bytes_in_flight = 0
+        self.bytes_in_flight, self.shown = 0, set()
         return sorted((one for one in in_flight if one.state is LEASED), key=lambda one: one.order)
 
     def _forget(self, message_id: str) -> Message | None:
