@@ -22,7 +22,8 @@ def test_endpoints_are_listed_in_order_of_registration_with_their_counts(
 def test_text_output_is_a_table_of_endpoints(waypost: CommandLine) -> None:
     fill(waypost.data)
     lines = waypost("endpoints").stdout.splitlines()
-    assert lines[0].split() == ["Endpoint", "Pending", "Leased", "Dead", "Registered", "Mailbox"]
+    titles = ["Endpoint", "Pending", "Leased", "Dead", "Oldest", "Registered", "Mailbox"]
+    assert lines[0].split() == titles
     assert lines[2].split()[:4] == ["agent.a", "4", "2", "0"]
 
 
