@@ -8,9 +8,9 @@ import argparse
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from bench import rates
 from bench.admission import measure_admission_us
-from bench.costs import FILL, CpuMeter, costs_table, measure_disk
-from bench.costs import IN_FLIGHT as COSTS_IN_FLIGHT
+from bench.costs import costs_table
 from bench.embedded import EmbeddedRelay
 from bench.peers import Peer, start_available
 from bench.peers.nats_jetstream import NatsJetStream
@@ -19,22 +19,16 @@ from bench.peers.redis_streams import RedisAwaited, RedisStreams
 from bench.peers.sqlite_queues import LiteQueuePeer, PersistQueue
 from bench.program import Benchmark, Found, run_one
 from bench.tables import Table, compare
-from bench.turns import Log, Turns
+from bench.turns import Log
 
 IN_FLIGHT = (1, 100, 1000)
-RUNS = 5
 RUN_SECONDS = 0.7
 BASELINE = "Redis Streams"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add length and number of runs, and the choice of peers."""
-    parser.add_argument("--seconds", type=float, default=RUN_SECONDS, help="length of one run")
-    parser.add_argument("--runs", type=int, default=RUNS, help="number of runs (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=500, help="messages before (%(default)s)")
-    parser.add_argument(
-        "--fill", type=int, default=FILL, help="messages to measure bytes on disk (%(default)s)"
-    )
+    rates.add_options(parser, seconds=RUN_SECONDS)
     parser.add_argument("--only", help="measure only peers whose name contains this text")
 
 
@@ -59,32 +53,20 @@ def contestants(only: str | None = None) -> list[Peer]:
 
 
 async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
-    """Measure all peers in turns."""
-    found: Found = {"publish": {}, "consume": {}, "costs": {}, "publishes_per_sync": {}}
-    turns = Turns(options.runs, options.seconds, log, options.warm_up)
+    """Measure all peers in turns, and an admission alone."""
     async with AsyncExitStack() as stack:
-        peers, found["missing"] = await start_available(contestants(options.only), scratch, stack)
-        names = [peer.name for peer in peers]
-        for peer in peers:
-            log(f"{peer.name}: bytes on disk")
-            operations = (peer.publish, peer.consume)
-            found["costs"][peer.name] = await measure_disk(peer, operations, options.fill)
-        for in_flight in IN_FLIGHT:
-            meters = [CpuMeter(peer, peer.publish, peer.consume) for peer in peers]
-            taken = await turns.take(names, [one.operations() for one in meters], in_flight)
-            rates = dict(zip(names, taken, strict=True))
-            found["publish"][str(in_flight)] = {name: own[0] for name, own in rates.items()}
-            found["consume"][str(in_flight)] = {name: own[1] for name, own in rates.items()}
-            if in_flight == COSTS_IN_FLIGHT:
-                for name, meter in zip(names, meters, strict=True):
-                    found["costs"][name]["cpu_seconds"] = meter.seconds()
-        for peer in peers:
-            if isinstance(peer, EmbeddedRelay) and peer.durable:
-                by_number = {str(number): n for number, n in peer.publishes_per_commit.items()}
-                found["publishes_per_sync"][peer.name] = by_number
+        peers, missing = await start_available(contestants(options.only), scratch, stack)
+        entries = [(peer, (peer.publish, peer.consume)) for peer in peers]
+        names = ("publish", "consume")
+        found = await rates.measure_rates(entries, names, IN_FLIGHT, options, log)
+        syncing = [peer for peer in peers if isinstance(peer, EmbeddedRelay) and peer.durable]
+        per_sync = {
+            peer.name: {str(number): n for number, n in peer.publishes_per_commit.items()}
+            for peer in syncing
+        }
     log("admission alone")
-    found["admission_us"] = measure_admission_us()
-    return found
+    alone = measure_admission_us()
+    return {**found, "publishes_per_sync": per_sync, "admission_us": alone, "missing": missing}
 
 
 def tables(found: Found) -> list[Table]:

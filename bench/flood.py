@@ -115,8 +115,7 @@ async def _run(options: argparse.Namespace, scratch: Path, log: Log) -> dict[str
             phases = {"quiet": quiet}
             for crowd in options.crowd or CROWDS:
                 log(TITLES[crowd])
-                phases[crowd] = await _attack(server, crowd, pairs, seconds)
-                await asyncio.sleep(options.rest)
+                phases[crowd] = await _attack(server, crowd, pairs, options)
                 phases[crowd].ratio = phases[crowd].p50_ms / quiet.p50_ms
             for task in answering:
                 task.cancel()
@@ -126,9 +125,12 @@ async def _run(options: argparse.Namespace, scratch: Path, log: Log) -> dict[str
 
 
 async def _attack(
-    server: WaypostServer, crowd: str, pairs: "list[tuple[Agent, Agent]]", seconds: float
+    server: WaypostServer,
+    crowd: str,
+    pairs: "list[tuple[Agent, Agent]]",
+    options: argparse.Namespace,
 ) -> Phase:
-    """Measure during one attack."""
+    """Measure during one attack; rest afterwards, until its connections have ended."""
     before = server.memory_bytes
     command = (sys.executable, "-m", "bench.crowds", crowd, server.url)
     attack = await asyncio.create_subprocess_exec(
@@ -139,10 +141,11 @@ async def _attack(
     largest = asyncio.create_task(_largest_memory(server, before))
     try:
         await asyncio.sleep(1.0)  # until the crowd is there
-        phase = _phase(await _talk(pairs, seconds))
+        phase = _phase(await _talk(pairs, options.seconds))
     finally:
         output, _ = await attack.communicate(b"stop\n")
     phase.outcomes = json.loads(output)
+    await asyncio.sleep(options.rest)
     largest.cancel()
     phase.memory_growth_mb = (await largest - before) / 1e6
     return phase

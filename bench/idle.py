@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,11 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
     for run in range(options.runs):
         log(f"{options.endpoints:,} endpoints, run {run + 1} of {options.runs}")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", PROGRAM, str(scratch), str(options.endpoints)),
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(scratch),
+            str(options.endpoints),
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await process.communicate()
@@ -69,9 +74,7 @@ async def register_endpoints(scratch: Path, number: int) -> None:
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    import resource
-
-    return pages * resource.getpagesize()
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def tables(found: Found) -> list[Table]:

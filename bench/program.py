@@ -14,6 +14,7 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bench.peers import PeerError
 from bench.turns import Log
 from bench.workload import PAYLOAD_BYTES
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bench.tables import Table
 
 FORMAT = 1
-
 RESULTS_DIR = Path("bench/results")
 
 Found = dict[str, Any]
@@ -129,7 +128,8 @@ def _measured(benchmark: Benchmark, options: argparse.Namespace, scratch: Path) 
     with _progress(benchmark.name) as log:
         try:
             found = asyncio.run(benchmark.measure(options, scratch, log))
-        except (PeerError, RuntimeError, OSError) as problem:
+        except Exception as problem:
+            traceback.print_exc()
             found = {"failure": f"{type(problem).__name__}: {problem}"}
     seconds = time.perf_counter() - begin
     outcome = "failed" if "failure" in found else "done"
