@@ -91,7 +91,7 @@ BENCHMARK = Benchmark(
     __doc__,
     measure,
     tables,
-    ("--runs", "3", "--seconds", "0.08", "--warm-up", "50", "--fill", "500"),
+    ("--runs", "3", "--seconds", "0.06", "--warm-up", "50", "--fill", "300"),
     add_options,
 )
 

@@ -65,7 +65,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
     """Measure a quiet phase, then one for each crowd."""
     phases = await _run(options, scratch, log)
-    return {"phases": {name: asdict(phase) for name, phase in phases.items()}}
+    found = {name: asdict(phase) for name, phase in phases.items()}
+    return {"phase_seconds": options.seconds, "phases": found}
 
 
 def tables(found: Found) -> list[Table]:
@@ -200,7 +201,7 @@ async def _answer(agent: "Agent") -> None:
 
 
 BENCHMARK = Benchmark(
-    "flood", __doc__, measure, tables, ("--seconds", "1", "--rest", "0.3"), add_options
+    "flood", __doc__, measure, tables, ("--seconds", "0.7", "--rest", "0.3"), add_options
 )
 
 if __name__ == "__main__":

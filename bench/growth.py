@@ -83,7 +83,8 @@ async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found
     found: Found = {}
     for kind, populate in KINDS.items():
         async with AsyncExitStack() as stack:
-            relays, costs = [], {}
+            relays = []
+            costs: dict[str, list[float]] = {}
             for name, number in (("small_us", SMALL), ("large_us", options.large)):
                 log(f"{number:,} {kind}")
                 relay, directory = await stack.enter_async_context(open_relay(scratch))

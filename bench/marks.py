@@ -23,7 +23,9 @@ NATS_DEFAULT = "NATS JetStream, sync every 2m"
 REACHED, NOT_REACHED, SMALLER = "yes", "NO", "smaller run"
 MILLION = 1_000_000
 LARGE = 100_000
+CONNECTIONS = 5_000
 STEADY_SECONDS = 600
+FLOOD_SECONDS = 10
 
 Found = dict[str, Any]
 
@@ -113,6 +115,10 @@ def _flatness(kind: str) -> Callable[[Found], Runs]:
     return read
 
 
+def _is_whole_flood(found: Found) -> bool:
+    return bool(found["phase_seconds"] >= FLOOD_SECONDS)
+
+
 def _crowd(crowd: str, figure: str) -> Callable[[Found], Runs]:
     return lambda found: [found["phases"][crowd][figure]]
 
@@ -151,9 +157,11 @@ MARKS = (
          lambda found: [max(found["many_stall_ms"])], at_most=20.0, unit="ms",
          is_full=lambda found: found["ids"] >= MILLION),
     Mark("memory of an idle endpoint", "idle",
-         lambda found: [found["endpoint_kb"]], at_most=2.0, unit="KB"),
+         lambda found: [found["endpoint_kb"]], at_most=2.0, unit="KB",
+         is_full=lambda found: found["endpoints"] >= LARGE),
     Mark("memory of an idle connection", "agents",
-         lambda found: [found["connection_kb"]], at_most=30.0, unit="KB"),
+         lambda found: [found["connection_kb"]], at_most=30.0, unit="KB",
+         is_full=lambda found: found["loads"][-1]["agents"] >= CONNECTIONS),
     Mark("opening with a million events behind the checkpoint", "opening",
          lambda found: found["behind_seconds"], at_most=8.0, unit="s",
          is_full=lambda found: found["events"] >= MILLION),
@@ -163,12 +171,13 @@ MARKS = (
          _flatness("p50_ms"), at_least=0.9, at_most=1.1, is_full=_is_long),
     *(
         Mark(f"flood by {crowd}: latency of others / without", "flood",
-             _crowd(crowd, "ratio"), at_most=1.5)
+             _crowd(crowd, "ratio"), at_most=1.5, is_full=_is_whole_flood)
         for crowd in ("sender", "idle", "frames", "patterns")
     ),
     *(
         Mark(f"flood by {crowd}: memory of the relay", "flood",
-             _crowd(crowd, "memory_growth_mb"), at_most=100.0, unit="MB")
+             _crowd(crowd, "memory_growth_mb"), at_most=100.0, unit="MB",
+             is_full=_is_whole_flood)
         for crowd in ("sender", "idle", "frames", "patterns")
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ class Benchmark:
 
     name: str
     description: str
-    measure: Callable[[argparse.Namespace, Path, Log], Awaitable[Found]]
+    measure: Callable[[argparse.Namespace, Path, Log], Coroutine[Any, Any, Found]]
     tables: "Callable[[Found], list[Table]]"
     quick: Sequence[str]
     add_options: Callable[[argparse.ArgumentParser], None] = no_options

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from rich.console import Console
 from bench.marks import marks_table
 from bench.plots import MARKS_PICTURE, STEADY_PICTURE, plots
 from bench.program import failed, missing, read_results
-from bench.tables import Table
+from bench.tables import WIDTH, Table
 
-WIDTH = 120
+TERMINAL_WIDTH = 120
 PAGE = Path("docs/benchmarks.md")
 PICTURES = Path("docs/pictures")
 BEGIN, END = "<!-- results: {name} -->\n", "<!-- end of results -->"
@@ -20,7 +21,7 @@ BEGIN, END = "<!-- results: {name} -->\n", "<!-- end of results -->"
 
 def show(results: dict[str, Any]) -> None:
     """Print all tables, the marks, and what is missing."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH)
     for name, found in results["benchmarks"].items():
         for table in tables_of(name, found):
             table.show(console)
@@ -51,11 +52,12 @@ def blocks(results: dict[str, Any]) -> dict[str, str]:
         if (tables := tables_of(name, one))
     }
     machine = results["machine"]
-    found["machine"] = (
+    text = (
         f"Run of {results['started'][:10]} on {machine['cores']} cores ({machine['system']}"
         f" {machine['release']}, {machine['architecture']}, Python {machine['python']}), with a"
         f" load of {machine['load']:.1f} before it began."
     )
+    found["machine"] = textwrap.fill(text, WIDTH)
     found["marks"] = marks_table(results).markdown()
     for name, picture in (("marks", MARKS_PICTURE), ("steady", STEADY_PICTURE)):
         if name in found:

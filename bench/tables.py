@@ -1,5 +1,6 @@
 """Tables for the terminal and for Markdown, and those that compare peers."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench import series
+
+WIDTH = 100
+"""Of lines in Markdown, except rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,9 @@ class Table:
         lines = ["| " + " | ".join(self.headings) + " |", "|" + "|".join(rule) + "|"]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         parts = [f"{self.title}:", "\n".join(lines)]
-        return "\n\n".join([*parts, f"({self.caption}.)"] if self.caption else parts)
+        if self.caption:
+            parts.append(textwrap.fill(f"({self.caption.removesuffix('.')}.)", WIDTH))
+        return "\n\n".join(parts)
 
 
 def compare(
