@@ -26,6 +26,8 @@ IDS = 1_000_000
 RUNS = 7
 RUN_SECONDS = 0.5
 BATCH = 1_000
+SENDERS = 100
+"""Of the remembered ids: one alone would have a rate window as long as the whole past."""
 BEAT_SECONDS = 0.001
 
 
@@ -100,7 +102,7 @@ async def _fill(scratch: Path, ids: int, log: Log) -> Path:
                 {
                     "subject": "agent.sink",
                     "payload": None,
-                    "sender": "agent.worker",
+                    "sender": f"agent.past-{number % SENDERS}",
                     "message_id": f"old-{number}",
                 }
                 for number in numbers
