@@ -41,6 +41,7 @@ def open_config(storage: str) -> dict[str, object]:
             "tier1": UNLIMITED,
             "tier2": UNLIMITED,
             "tier3": UNLIMITED,
+            "strangers": UNLIMITED,
             "inboxMaxBytes": UNREACHED,
         },
         "names": {"newPerMinute": UNREACHED, "newPerAddressMinute": UNREACHED},
@@ -173,7 +174,8 @@ class ServedRelay:
         results = await sender.send_many(
             {"subject": "agent.b", "payload": payload} for payload in islice(self._payloads, count)
         )
-        require(all(one.delivered_to for one in results), "a message was not delivered")
+        for one in results:
+            require(bool(one.delivered_to), f"a message was not delivered: {one.rejected}")
         return [one.message_id for one in results]
 
     async def _read(self, recipient: "Agent") -> None:

@@ -12,6 +12,7 @@ from bench.costs import CpuMeter, allocated_bytes, measure_disk
 from bench.pace import pace
 from bench.peers import Contestant, Peer, PeerError, start_available
 from bench.peers.rabbitmq import RabbitQuorum
+from bench.peers.served_relay import ServedRelay
 from bench.peers.sqlite_queues import PersistQueue
 from bench.round_trips import PacedPeer, RoundTripPeer
 
@@ -99,3 +100,11 @@ async def test_a_relay_that_does_not_start_is_an_error(scratch: Path) -> None:
     async with AsyncExitStack() as stack:
         with pytest.raises(PeerError, match="no port is free"):
             await start_available([relay], scratch, stack)
+
+
+async def test_no_limit_of_the_served_relay_is_in_the_way_of_a_burst(scratch: Path) -> None:
+    async with AsyncExitStack() as stack:
+        relay = ServedRelay("journal")
+        await start_available([relay], scratch, stack)
+        latencies = await pace(relay, 1e9, 3e-6)
+        assert len(latencies.arrived_ms) == 3000
