@@ -9,7 +9,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
-from bench.peers import batch_sizes, require
+from bench.peers import PeerError, batch_sizes, require
 from bench.workload import PAYLOAD_VARIANTS, make_payload
 from waypost import (
     BackpressureConfig,
@@ -67,9 +67,20 @@ class EmbeddedRelay:
         self.publishes_per_commit: dict[int, float] = {}
         """Publishes per commit, and so per sync, by number in flight."""
 
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        if self._directory is None:
+            raise PeerError("the relay was not started")
+        return self._directory
+
     def available(self) -> str | None:
         """Return None: the relay is always available."""
         return None
+
+    def server_cpu_seconds(self) -> float:
+        """Return 0: the relay runs in this process."""
+        return 0.0
 
     async def start(self, data_dir: Path) -> None:
         """Open a relay on an empty directory below `data_dir`."""

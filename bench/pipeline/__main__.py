@@ -4,43 +4,20 @@ Each measurement runs in its own process; the whole run takes a long time.
 """
 
 import argparse
-import json
-import sys
-import tempfile
-import time
 from pathlib import Path
 
 from bench.pipeline import rendering
 from bench.pipeline.figures import Figure
 from bench.pipeline.jobs import Bench
+from bench.program import Benchmark, Found, run_one
+from bench.turns import Log
 
 SIZES = (1_000_000, 4_000_000, 20_000_000)
 JOBS = ("ingest", "build", "backtest", "payloads")
 
 
-def main() -> None:
-    """Run the measurements, then print tables or JSON."""
-    options = _parse()
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=options.data_dir) as scratch:
-        figures: list[Figure] = []
-        try:
-            _run(options, Path(scratch), figures)
-        except RuntimeError as problem:
-            failure = str(problem)
-        except KeyboardInterrupt:
-            failure = "interrupted: the results are incomplete"
-        else:
-            failure = ""
-    if options.json:
-        print(json.dumps(rendering.to_json(figures), indent=2))
-    else:
-        rendering.show(figures)
-    if failure:  # after the results up to it
-        sys.exit(failure)
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./run bench pipeline", description=__doc__)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the sizes and the choice of jobs."""
     parser.add_argument(
         "--sizes",
         type=_sizes,
@@ -55,14 +32,16 @@ def _parse() -> argparse.Namespace:
         metavar="JOB,JOB",
         help=f"run only these: {', '.join(JOBS)}",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        default=Path.cwd(),
-        help="directory for journals and lakes; the largest size needs 15 GB (%(default)s)",
-    )
-    return parser.parse_args()
+
+
+async def measure(options: argparse.Namespace, scratch: Path, log: Log) -> Found:
+    """Run the measurements; a failure is returned beside the results up to it."""
+    figures: list[Figure] = []
+    try:
+        _run(options, scratch, log, figures)
+    except RuntimeError as problem:
+        return {**rendering.to_json(figures), "failure": str(problem)}
+    return rendering.to_json(figures)
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -82,14 +61,8 @@ def _jobs(text: str) -> tuple[str, ...]:
     return jobs
 
 
-def _run(options: argparse.Namespace, scratch: Path, figures: list[Figure]) -> None:
+def _run(options: argparse.Namespace, scratch: Path, log: Log, figures: list[Figure]) -> None:
     """Run the chosen jobs, and add each result to `figures` as soon as it is there."""
-    begin = time.perf_counter()
-
-    def log(text: str) -> None:
-        minutes, seconds = divmod(int(time.perf_counter() - begin), 60)
-        print(f"{minutes:3d}:{seconds:02d}  {text}", file=sys.stderr, flush=True)
-
     bench = Bench(scratch, options.sizes, log)
     if set(options.only) - {"payloads"}:
         traffic = bench.make_traffic()
@@ -100,5 +73,14 @@ def _run(options: argparse.Namespace, scratch: Path, figures: list[Figure]) -> N
         figures.extend(bench.payloads())
 
 
+BENCHMARK = Benchmark(
+    "pipeline",
+    __doc__,
+    measure,
+    rendering.tables,
+    ("--sizes", "10_000", "--only", "ingest"),
+    add_options,
+)
+
 if __name__ == "__main__":
-    main()
+    run_one(BENCHMARK)

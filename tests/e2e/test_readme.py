@@ -159,13 +159,6 @@ def test_subcommands_of_run_on_the_pages_exist() -> None:
     assert asked <= can
 
 
-@pytest.mark.process
-def test_benchmark_options_on_the_page_exist() -> None:
-    page = blocks("docs/benchmarks.md", "sh")[0]
-    usage = run(ROOT, "-m", "bench.core", "--help")
-    assert [option for option in re.findall(r"--[\w-]+", page) if option not in usage] == []
-
-
 def commands() -> Iterator[Any]:
     pages = [f"docs/{page.name}" for page in sorted(DOCS.glob("*.md"))]
     for name in ("README.md", COMMAND_LINE, *pages):

@@ -1,0 +1,18 @@
+"""All benchmarks, in the order in which `./run bench` runs them."""
+
+from bench import agents, core, flood, growth, idle, ids, latency, network, opening, steady
+from bench.pipeline import __main__ as pipeline
+
+BENCHMARKS = (
+    core.BENCHMARK,
+    network.BENCHMARK,
+    latency.BENCHMARK,
+    growth.BENCHMARK,
+    ids.BENCHMARK,
+    idle.BENCHMARK,
+    agents.BENCHMARK,
+    opening.BENCHMARK,
+    steady.BENCHMARK,
+    flood.BENCHMARK,
+    pipeline.BENCHMARK,
+)
