@@ -117,6 +117,13 @@ async def alive_after_a_second(bench: Bench) -> int:
     return len(await bench.relay.lease("agent.a"))
 
 
+async def a_second_ahead_is_taken(bench: Bench) -> bool:
+    try:
+        return (await send(bench.relay, delay=1)).delivered_to == 1
+    except InvalidMessage:
+        return False
+
+
 async def ten_characters_are_taken(bench: Bench) -> bool:
     try:
         return (await send(bench.relay, "x" * 10)).delivered_to == 1
@@ -289,6 +296,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "default_ttl_ms": Experiment(alive_after_a_second, [(999, 0), (1000, 1)]),
     "default_call_budget": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
     "max_payload_bytes": Experiment(ten_characters_are_taken, [(11, False), (12, True)]),
+    "max_schedule_ahead_ms": Experiment(a_second_ahead_is_taken, [(999, False), (1000, True)]),
     "lease_timeout_ms": Experiment(leased_again_after_a_second, [(1000, 1), (1001, 0)]),
     "pattern_senders": Experiment(
         senders_of_patterns, [("all", 2), ("authenticated", 1), ("none", 0)]

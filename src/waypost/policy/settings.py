@@ -15,7 +15,12 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 
 from waypost.policy.backpressure import DEFAULT_BP_CONFIG, BackpressureConfig
-from waypost.policy.bounds import ancestor_chain_max, endpoints_max, payload_max_bytes
+from waypost.policy.bounds import (
+    ancestor_chain_max,
+    endpoints_max,
+    payload_max_bytes,
+    wait_max_s,
+)
 from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
 from waypost.policy.errors import InvalidSettings
@@ -72,6 +77,7 @@ class Settings(
     default_ttl_ms: PositiveInt = DEFAULT_TTL_MS
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
+    max_schedule_ahead_ms: Annotated[int, msgspec.Meta(ge=0, le=wait_max_s * 1000)] = WEEK_MS
     lease_timeout_ms: PositiveInt = 30_000
     pattern_senders: Literal["all", "authenticated", "none"] = "all"
     max_fanout: Annotated[int, msgspec.Meta(ge=0, le=endpoints_max)] = 0

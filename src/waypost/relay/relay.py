@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
-from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidInput
+from waypost.policy.schedules import Delay
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
@@ -24,10 +23,9 @@ from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumers import Consumer, Delivery
-from waypost.relay.delivery.drafts import Draft, draft_from
+from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
-from waypost.relay.delivery.rejections import storage_failed_result
 from waypost.relay.delivery.requests import PendingReply, reply_subject
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
@@ -45,6 +43,7 @@ from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
+from waypost.wire.schedule_bodies import ScheduledMessage
 
 __all__ = ["Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
 
@@ -153,16 +152,30 @@ class Relay:
         parent: Envelope | None = None,
         message_id: str | None = None,
         thread: str | None = None,
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
     ) -> PublishResult:
         """Publish to one endpoint, or with a pattern to every matching endpoint.
 
         The decision is durable when this returns. Rejections are in the result; only
         `InvalidInput` and `AccessDenied` are raised. `budget` may only narrow the relay's limits,
         `parent` is the message this one follows from. Publishing the same `message_id` again
-        returns the first result. `thread` names a conversation that begins here.
+        returns the first result. `thread` names a conversation that begins here. With a `delay`
+        in seconds, or at the instant `deliver_at`, the message is delivered later.
         """
-        draft = Draft(subject, payload, reply_to, budget, parent, message_id, thread, sender=sender)
-        return await self._runtime.publishing.publish_durably(draft)
+        draft = Draft(
+            subject,
+            payload,
+            reply_to,
+            budget,
+            parent,
+            message_id,
+            thread,
+            delay,
+            deliver_at,
+            sender=sender,
+        )
+        return await self.publish_draft(draft)
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -172,16 +185,17 @@ class Relay:
         Each is a `Draft` or a mapping of `publish`'s parameters. A message denied by access rules
         is rejected with `access_denied`.
         """
-        runtime = self._runtime
-        wanted = [one if isinstance(one, Draft) else draft_from(one) for one in drafts]
-        if len(wanted) > publish_many_max_messages:
-            raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-        results = await runtime.publishing.publish_many(wanted)
-        try:
-            await runtime.journal.sync()
-        except RelayStopped as stopped:
-            return [storage_failed_result(stopped) for _ in results]
-        return results
+        return await self._runtime.publishing.publish_many(drafts_from(drafts))
+
+    def scheduled(
+        self, sender: str | None = None, limit: int | None = None
+    ) -> list[ScheduledMessage]:
+        """Return scheduled messages of one sender, or all: those due first, at most `limit`."""
+        return self._runtime.schedule.listing(sender, limit)
+
+    async def cancel(self, ids: str | Iterable[str], sender: str | None = None) -> list[str]:
+        """Cancel scheduled messages of `sender`, or of any, durably; return the ids of those."""
+        return await self._durable(self._runtime.schedule.cancel(ids, sender))
 
     async def request(  # noqa: PLR0913 - each is part of one message
         self,
@@ -199,8 +213,7 @@ class Relay:
         Raise `RequestRejected` if no endpoint received the request, `RequestTimedOut` if no reply
         arrived in time.
         """
-        runtime = self._runtime
-        reply_to = reply_subject()
+        runtime, reply_to = self._runtime, reply_subject()
         pending = PendingReply(runtime.ledger, runtime.timers, subject, timeout)
         self.register_endpoint(reply_to)
         at_us = runtime.ledger.now_us()
@@ -314,14 +327,7 @@ class Relay:
 
     async def idle(self) -> None:
         """Wait until every event is durable, no handler is running and no segment being deleted."""
-        runtime = self._runtime
-        await runtime.journal_tasks.quiet()
-        runtime.journal.flush_now()
-        await asyncio.sleep(0)  # tasks that waited for the commit run first
-        await runtime.ledger.sync()
-        while runtime.handlers.busy or runtime.journal.busy:
-            await runtime.handlers.quiet()
-            await runtime.ledger.sync()
+        await self._runtime.idle()
 
     # For operators
 
@@ -346,10 +352,8 @@ class Relay:
     async def purge_dead_letters(
         self, older_than: datetime | timedelta | None = None, subject: str | None = None
     ) -> int:
-        """Delete dead letters that failed before an instant, or longer ago than a duration.
-
-        Without `older_than`, delete all of them. Return how many were deleted.
-        """
+        """Delete dead letters that failed before an instant, or longer ago than a duration, or all
+        of them. Return how many were deleted."""
         return await self._durable(self._runtime.dead_letters.purge(older_than, subject))
 
     async def reset_breaker(self, endpoint: str) -> CircuitState:

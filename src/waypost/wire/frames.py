@@ -19,6 +19,7 @@ same fields.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -35,6 +36,8 @@ MSGPACK_PROTOCOL = "waypost.msgpack"
 
 Ref = Annotated[int, msgspec.Meta(ge=0, le=number_max)]
 Ids = Annotated[list[str], msgspec.Meta(max_length=lease_max_messages)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class FrameOperation(msgspec.Struct, tag_field="op", kw_only=True, omit_defaults=True):
@@ -176,7 +179,8 @@ class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Send(AgentOperation, tag="send", kw_only=True):
     """A message to publish. `budget` may only narrow what the relay and `parent` allow.
 
-    `thread` names a conversation that begins here; a message with a parent has its parent's.
+    `thread` names a conversation that begins here; a message with a parent has its parent's. With
+    a `delay` in seconds, or at the instant `deliver_at`, it is delivered later.
     """
 
     ref: Ref
@@ -187,6 +191,8 @@ class Send(AgentOperation, tag="send", kw_only=True):
     parent: Parent | None = None
     message_id: str | None = None
     thread: str | None = None
+    delay: Seconds | None = None
+    deliver_at: Instant | None = None
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):
@@ -202,7 +208,7 @@ class Nack(AgentOperation, tag="nack", kw_only=True):
     """
 
     ids: Ids
-    delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    delay: Seconds = 0.0
     release: bool = False
 
 
@@ -217,7 +223,7 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
     ref: Ref
     limit: Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)] = 50
     max_size_bytes: Annotated[int, msgspec.Meta(ge=0, le=number_max)] | None = None
-    wait: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    wait: Seconds = 0.0
     tiers: bool = False
     release: bool = False
 

@@ -1,6 +1,7 @@
 """A message to send, before it has an envelope: the one shape all senders share.
 
-    OutgoingMessage       subject, payload, reply_to, budget, parent, message_id, thread
+    OutgoingMessage       subject, payload, reply_to, budget, parent, message_id, thread,
+    │                     delay, deliver_at
     ├── relay Draft       + sender, network
     └── client Outgoing   + seal_to
 
@@ -9,11 +10,13 @@ each with the types its decoder checks.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from waypost.policy.budgets import Budget
+from waypost.policy.schedules import Delay
 from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
 from waypost.wire.envelopes import Envelope
 from waypost.wire.identifiers import validate_message_id, validate_thread
@@ -25,6 +28,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     `parent` is the message it follows from. `budget` may only narrow what the parent and the relay
     allow. A `message_id` that was sent before is stored once; without one the message gets a new
     id. `thread` names a conversation that begins here; a message with a parent has its parent's.
+    With a `delay` in seconds, or at the instant `deliver_at`, it is delivered later.
     """
 
     subject: str
@@ -34,6 +38,8 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     parent: Envelope | None = None
     message_id: str | None = None
     thread: str | None = None
+    delay: Delay | None = None
+    deliver_at: datetime | None = None
 
     def check(self) -> None:
         """Check addresses and id. Raises `InvalidSubject` or `InvalidMessage`."""

@@ -145,7 +145,12 @@ class Inspector:
 
     def _metrics(self, endpoints: list[MailboxStats], totals: Totals) -> RelayMetrics:
         state, journal, settings = self._state, self.journal(), self._settings.current
-        by_status = {"pending": totals.pending, "leased": totals.leased, "dead": totals.dead}
+        by_status = {
+            "pending": totals.pending,
+            "scheduled": totals.scheduled,
+            "leased": totals.leased,
+            "dead": totals.dead,
+        }
         counts = state.counts.items()
         return RelayMetrics(
             seq=journal.seq,

@@ -65,7 +65,8 @@ class Snapshot(msgspec.Struct):
         return [
             one
             for one in mailbox_stats(self.state, self.settings)
-            if self.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
+            if self.state.mailboxes[one.subject].registered
+            or one.pending + one.scheduled + one.leased + one.dead
         ]
 
     def read_mailbox(
