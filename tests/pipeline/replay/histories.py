@@ -94,6 +94,7 @@ class RandomHistory:
             (self._publish, 60),
             (self._consume, 14),
             (self._connect, 8),
+            (self._cancel, 2),
             (self._subscribe, 3),
             (self._reset_breaker, 2),
             (self._wait, 16),
@@ -132,6 +133,7 @@ class RandomHistory:
             soon_ms = self.clock.now_us // 1000 + 3000
             budget = {"ttl": soon_ms, "max_hops": 99} if draw.random() < 0.2 else None  # cut
             chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
+            delay = draw.choice((0.0004, 0.2, 2.0, 30.0)) if draw.random() < 0.15 else None
             try:
                 sender, subject = draw.choice(SENDERS), draw.choice(SUBJECTS)
                 if parent is not None and draw.random() < 0.6:  # as if it answered
@@ -144,6 +146,7 @@ class RandomHistory:
                     parent=parent,
                     budget=budget,
                     message_id=chosen,
+                    delay=delay,
                 )
                 await self.relay.publish_draft(draft)
             except WaypostError:
@@ -177,6 +180,12 @@ class RandomHistory:
         elif draw < 0.8:
             self.consumer.detach()
             self.consumer = None
+
+    async def _cancel(self) -> None:
+        """Cancel a scheduled message, if there is one."""
+        scheduled = self.relay.scheduled()
+        if scheduled:
+            await self.relay.cancel(self.random.choice(scheduled).id)
 
     async def _subscribe(self) -> None:
         """End the subscription, sometimes before its last message was handled, or begin one."""
