@@ -91,7 +91,7 @@ class LocalRelay:
                 hash=mailbox.hash,
                 maildir_path=str(self.data.mailboxes / mailbox.hash) if files else None,
                 registered_at=instant(mailbox.since_us),
-                pending=mailbox.occupancy.depth - mailbox.leased_count,
+                pending=mailbox.pending_count,
                 leased=mailbox.leased_count,
                 dead=len(mailbox.dead),
             )
@@ -310,6 +310,7 @@ def _stats(seen: Snapshot) -> StatsResult:
     endpoints = seen.mailbox_stats()
     by_status = {
         "pending": sum(one.pending for one in endpoints),
+        "scheduled": sum(one.scheduled for one in endpoints),
         "leased": sum(one.leased for one in endpoints),
         "dead": sum(one.dead for one in endpoints),
     }

@@ -106,6 +106,7 @@ def _mailbox_stats(inbox: InboxStats) -> MailboxStats:
         subject=inbox.subject,
         hash=inbox.hash,
         pending=inbox.pending,
+        scheduled=inbox.scheduled,
         leased=inbox.leased,
         dead=inbox.dead,
         bytes=inbox.bytes,

@@ -14,6 +14,7 @@ from waypost.server.http.handlers import (
     names,
     operating,
     pipeline,
+    scheduled,
     search,
     stats,
 )
@@ -21,6 +22,7 @@ from waypost.server.http.handlers import (
 OPERATIONS: tuple[AnyOperation, ...] = (
     *auth.OPERATIONS,
     *messages.OPERATIONS,
+    *scheduled.OPERATIONS,
     *search.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,

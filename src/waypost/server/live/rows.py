@@ -32,6 +32,7 @@ class InboxSnapshot(msgspec.Struct):
     """Totals of all `inboxes`, and rows of the fullest."""
 
     pending: int = 0
+    scheduled: int = 0
     leased: int = 0
     dead: int = 0
     bytes: int = 0
@@ -113,6 +114,7 @@ async def take_inbox_snapshot(inspector: Inspector, connected: Collection[str]) 
     async for counts in inspector.count_mailboxes():
         for one in counts:
             snapshot.pending += one.pending
+            snapshot.scheduled += one.scheduled
             snapshot.leased += one.leased
             snapshot.dead += one.dead
             snapshot.bytes += one.bytes
@@ -149,6 +151,7 @@ def _inbox_row(counts: MailboxCounts, connected: bool) -> InboxRow:
     return InboxRow(
         counts.subject,
         counts.pending,
+        counts.scheduled,
         counts.leased,
         counts.dead,
         counts.bytes,

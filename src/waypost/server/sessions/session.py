@@ -216,6 +216,8 @@ class Session:
                 None if request.parent is None else self._parent(request.parent),
                 request.message_id,
                 request.thread,
+                request.delay,
+                request.deliver_at,
                 sender=self.subject,
             )
             result = self._hub.publish(draft)
