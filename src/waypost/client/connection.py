@@ -147,7 +147,13 @@ class RelayConnection:
             match event:
                 case frames.Message():
                     self.receive_queue.put(self._to_message(event), size)
-                case Answered() | OperationFailed() | Fetched():
+                case (
+                    Answered()
+                    | OperationFailed()
+                    | Fetched()
+                    | frames.ScheduledMessages()
+                    | frames.Cancelled()
+                ):
                     self.operations.on_event(event)
                 case Replied():
                     self.requests.on_reply(event)

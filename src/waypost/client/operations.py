@@ -1,4 +1,4 @@
-"""Operations that wait for the relay's answer: sends and fetches.
+"""Operations that wait for the relay's answer: sends, fetches, and those on scheduled messages.
 
 Rule 1  A bounded number of sends run ahead of their answers; the next one waits.
 Rule 2  A caller that stops waiting (timeout, cancellation) withdraws its operation: if it is not
@@ -25,7 +25,9 @@ from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
+from waypost.wire.frames import Cancelled, ScheduledMessages
 from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card, Circumstances
 
 FETCH_WAIT_MAX_S = 10.0
@@ -51,6 +53,7 @@ class Operations:
         self._slots = asyncio.Semaphore(options.unanswered_max)
         self._sends: PendingFutures[int, PublishResult] = PendingFutures()
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
+        self._scheduled: PendingFutures[int, ScheduledMessages | Cancelled] = PendingFutures()
         self._fetch_lock = asyncio.Lock()
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
@@ -126,6 +129,29 @@ class Operations:
             answer.add_done_callback(self._nack_all)
             raise
 
+    async def scheduled(self, limit: int) -> list[ScheduledMessage]:
+        """Return the scheduled messages of this agent that are due first. Raises `TimeoutError`."""
+        answer = await self._ask(lambda: self._session.list_scheduled(limit))
+        return answer.messages if isinstance(answer, ScheduledMessages) else []
+
+    async def cancel(self, ids: list[str]) -> list[str]:
+        """Cancel scheduled messages; return the ids of those. Raises `TimeoutError`."""
+        answer = await self._ask(lambda: self._session.cancel(ids))
+        return answer.ids if isinstance(answer, Cancelled) else []
+
+    async def _ask(self, queue: Callable[[], int]) -> ScheduledMessages | Cancelled:
+        """Queue an operation about scheduled messages, and wait for its answer."""
+        self.check_open()
+        ref = queue()
+        answer = self._scheduled.expect(ref)
+        self._wake()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await answer
+        finally:
+            self._session.withdraw(ref)
+            self._scheduled.forget(ref, answer)
+
     def _nack_all(self, answer: asyncio.Future[Fetched]) -> None:
         """Return the messages of an abandoned fetch to the relay."""
         if not answer.cancelled() and answer.exception() is None:
@@ -163,22 +189,28 @@ class Operations:
             raise CardChanged(problem)
         return sealed
 
-    def on_event(self, event: Answered | OperationFailed | Fetched) -> None:
+    def on_event(
+        self, event: Answered | OperationFailed | Fetched | ScheduledMessages | Cancelled
+    ) -> None:
         """Pass an answer of the relay to the caller that waits for it."""
         match event:
             case Answered(ref, result):
                 self._sends.resolve(ref, result)
             case Fetched(ref):
                 self._fetches.resolve(ref, event)
+            case ScheduledMessages() | Cancelled():
+                self._scheduled.resolve(event.ref, event)
             case OperationFailed(ref, problem):
                 self._sends.fail(ref, problem)
                 self._fetches.fail(ref, problem)
+                self._scheduled.fail(ref, problem)
 
     def end(self, problem: Exception) -> None:
         """Fail every waiting caller, and every later one."""
         self._problem = problem
         self._sends.fail_all(problem)
         self._fetches.fail_all(problem)
+        self._scheduled.fail_all(problem)
 
     def check_open(self) -> None:
         """Raise the problem that ended the agent, if it has ended."""

@@ -53,6 +53,9 @@ names_visited_per_endpoint_max: Final = 100
 `max_fanout` allows."""
 
 lease_max_messages: Final = 1000
+scheduled_max_messages: Final = 100
+"""Scheduled messages that a connected agent lists at once."""
+
 peek_max_bytes: Final = 16 * 1024 * 1024
 """Messages of one peek, or else one message."""
 

@@ -27,6 +27,7 @@ from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.requests import PendingReply, reply_subject
+from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
 from waypost.relay.errors import RelayStopped
@@ -43,7 +44,6 @@ from waypost.relay.runtime import Runtime, close_runtime, open_runtime
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
-from waypost.wire.schedule_bodies import ScheduledMessage
 
 __all__ = ["Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
 
@@ -187,11 +187,10 @@ class Relay:
         """
         return await self._runtime.publishing.publish_many(drafts_from(drafts))
 
-    def scheduled(
-        self, sender: str | None = None, limit: int | None = None
-    ) -> list[ScheduledMessage]:
-        """Return scheduled messages of one sender, or all: those due first, at most `limit`."""
-        return self._runtime.schedule.listing(sender, limit)
+    @property
+    def schedule(self) -> Schedule:
+        """Scheduled messages: `listing`, and `cancel` without waiting (see `durable`)."""
+        return self._runtime.schedule
 
     async def cancel(self, ids: str | Iterable[str], sender: str | None = None) -> list[str]:
         """Cancel scheduled messages of `sender`, or of any, durably; return the ids of those."""

@@ -11,8 +11,8 @@ The order of a connection:
     … until nothing is stored …
     live                             →
     message                          →
-                                     ←   send, ack, nack, signal, fetch
-    sent, queue_full, delivery_confirm, signal, messages, error  →
+                                     ←   send, ack, nack, signal, fetch, scheduled, cancel
+    sent, queue_full, delivery_confirm, signal, messages, scheduled, cancelled, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
@@ -24,12 +24,18 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from waypost.policy.bounds import lease_max_messages, number_max, wait_max_s
+from waypost.policy.bounds import (
+    lease_max_messages,
+    number_max,
+    scheduled_max_messages,
+    wait_max_s,
+)
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import Rejection
+from waypost.wire.scheduled import ScheduledMessage
 
 JSON_PROTOCOL = "waypost.json"
 MSGPACK_PROTOCOL = "waypost.msgpack"
@@ -112,6 +118,21 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+
+
+class ScheduledMessages(FrameOperation, tag="scheduled", kw_only=True):
+    """The answer to `scheduled`: those due first at the beginning; `more`: there are others."""
+
+    ref: Ref
+    messages: list[ScheduledMessage]
+    more: bool = False
+
+
+class Cancelled(FrameOperation, tag="cancelled", kw_only=True):
+    """The answer to `cancel`: the ids of the messages that were not due yet."""
+
+    ref: Ref
+    ids: list[str]
 
 
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
@@ -228,6 +249,20 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
     release: bool = False
 
 
+class ListScheduled(AgentOperation, tag="scheduled", kw_only=True):
+    """Request the scheduled messages of this agent that are due first, up to `limit`."""
+
+    ref: Ref
+    limit: Annotated[int, msgspec.Meta(ge=1, le=scheduled_max_messages)] = scheduled_max_messages
+
+
+class Cancel(AgentOperation, tag="cancel", kw_only=True):
+    """Cancel scheduled messages of this agent that are not due yet."""
+
+    ref: Ref
+    ids: Ids
+
+
 class SendSignal(AgentOperation, tag="signal", kw_only=True):
     """A signal to the agents connected now under a subject or pattern; never stored."""
 
@@ -251,12 +286,14 @@ FromRelay = (
     | Message
     | FetchedMessages
     | SendResult
+    | ScheduledMessages
+    | Cancelled
     | QueueFull
     | DeliveryConfirm
     | Signalled
     | Error
 )
-FromAgent = Auth | Send | Ack | Nack | Fetch | SendSignal
+FromAgent = Auth | Send | Ack | Nack | Fetch | ListScheduled | Cancel | SendSignal
 
 
 Op = TypeVar("Op", FromRelay, FromAgent)

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from waypost.policy.bounds import number_max, wait_max_s
 from waypost.policy.budgets import Budget
-from waypost.policy.schedules import Delay
+from waypost.policy.schedules import Delay, due_time_us
 from waypost.policy.subjects import is_subject, validate_pattern, validate_subject
 from waypost.wire.envelopes import Envelope
 from waypost.wire.identifiers import validate_message_id, validate_thread
@@ -42,7 +43,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     deliver_at: datetime | None = None
 
     def check(self) -> None:
-        """Check addresses and id. Raises `InvalidSubject` or `InvalidMessage`."""
+        """Check addresses, id and time. Raises `InvalidSubject` or `InvalidMessage`."""
         if not is_subject(self.subject):
             validate_pattern(self.subject)
         if self.reply_to is not None:
@@ -51,3 +52,6 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
             validate_message_id(self.message_id)
         if self.thread is not None:
             validate_thread(self.thread)
+        if self.delay is not None or self.deliver_at is not None:
+            limit_ms = wait_max_s * 1000 if self.deliver_at is None else number_max
+            due_time_us(self.delay, self.deliver_at, 0, limit_ms)

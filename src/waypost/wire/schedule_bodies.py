@@ -1,26 +1,9 @@
 """HTTP bodies about scheduled messages: their list, and the cancellation of some."""
 
-from datetime import datetime
-
 import msgspec
 
 from waypost.wire.http_bodies import Ids, RequestBody
-
-
-class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message from `sender` that is due at `deliver_at`; `size` is in bytes.
-
-    `subject` is what it was published to, `endpoint` the mailbox that holds it. A served relay does
-    not show its sender which endpoints match a pattern: the endpoint is the pattern then.
-    """
-
-    id: str
-    sender: str
-    subject: str
-    endpoint: str
-    size: int
-    accepted_at: datetime
-    deliver_at: datetime
+from waypost.wire.scheduled import ScheduledMessage
 
 
 class ScheduledList(msgspec.Struct, kw_only=True):

@@ -3,12 +3,14 @@
 import msgspec
 
 from waypost.wire.frames import (
+    Cancelled,
     DeliveryConfirm,
     Error,
     Live,
     Message,
     QueueFull,
     QueueStatus,
+    ScheduledMessages,
     Signalled,
     Welcome,
 )
@@ -53,6 +55,8 @@ SessionEvent = (
     | OperationFailed
     | Fetched
     | Replied
+    | ScheduledMessages
+    | Cancelled
     | DeliveryConfirm
     | QueueStatus
     | Live

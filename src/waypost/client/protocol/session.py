@@ -25,9 +25,6 @@ Time, entropy and randomness are arguments.
 """
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
@@ -37,14 +34,14 @@ from waypost.client.protocol.events import Answered, Fetched, OperationFailed, R
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
 from waypost.client.protocol.outbox import Outbox, UnansweredOperation
+from waypost.client.protocol.sending import send_operation
 from waypost.policy.bounds import lease_max_messages
-from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
-from waypost.wire.payloads import Signal, encode_payload, validate_signal
+from waypost.wire.payloads import Signal, validate_signal
 from waypost.wire.results import PublishResult
 
 AUTH_FAILURES_MAX = 3
@@ -137,16 +134,7 @@ class Session:
         Raises `InvalidSubject` or `InvalidMessage` for a message that no relay accepts.
         """
         ref = self._outbox.new_ref()
-        operation = frames.Send(
-            ref=ref,
-            subject=message.subject,
-            payload=_encode_payload(self._codec, message.payload),
-            reply_to=message.reply_to,
-            budget=_budget(message),
-            parent=_parent(message),
-            message_id=message_id,
-            thread=message.thread,
-        )
+        operation = send_operation(self._codec, ref, message, message_id)
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), message_id))
         if wants_reply:
             self._requests[message_id] = message.subject
@@ -164,6 +152,20 @@ class Session:
             release=self._options.release_unacked,
         )
         self._outbox.put(ref, UnansweredOperation(self._encode(operation), fetch_limit=limit))
+        return ref
+
+    def list_scheduled(self, limit: int) -> int:
+        """Queue a request for this agent's scheduled messages; return the `ref` of its answer."""
+        ref = self._outbox.new_ref()
+        operation = frames.ListScheduled(ref=ref, limit=limit)
+        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
+        return ref
+
+    def cancel(self, ids: list[str]) -> int:
+        """Queue a cancellation of scheduled messages; return the `ref` of its answer."""
+        ref = self._outbox.new_ref()
+        operation = frames.Cancel(ref=ref, ids=ids)
+        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
         return ref
 
     def withdraw(self, ref: int) -> None:
@@ -260,10 +262,10 @@ class Session:
                 self._send_result(operation, events)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
+            case frames.ScheduledMessages() | frames.Cancelled():
+                self._scheduled(operation, events)
             case frames.DeliveryConfirm():
-                arrivals.check_confirmation(operation)
-                if self._inbox.take_confirmation(operation):
-                    events.append(operation)
+                self._confirmed(operation, events)
             case frames.Signalled():
                 arrivals.check_signal(operation)
                 if not self.block_list.blocks(operation.sender):
@@ -340,13 +342,25 @@ class Session:
             return
         events.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
+    def _scheduled(
+        self, answer: frames.ScheduledMessages | frames.Cancelled, events: list[SessionEvent]
+    ) -> None:
+        arrivals.check_scheduled(answer)
+        if self._outbox.answered(answer.ref) is not None:
+            events.append(answer)
+
+    def _confirmed(self, receipt: frames.DeliveryConfirm, events: list[SessionEvent]) -> None:
+        arrivals.check_confirmation(receipt)
+        if self._inbox.take_confirmation(receipt):
+            events.append(receipt)
+
     def _send_result(self, sent: frames.SendResult, events: list[SessionEvent]) -> None:
         arrivals.check_result(sent)
         asked = self._outbox.find(sent.ref)
         if asked is None:
             return
         if not asked.message_id:
-            raise InvalidMessage("sent as the answer to a fetch")
+            raise InvalidMessage("sent as the answer to another operation")
         self._outbox.answered(sent.ref)
         result = PublishResult(
             message_id=sent.message_id,
@@ -366,31 +380,6 @@ class Session:
             events.append(error)
         elif self._outbox.answered(error.ref) is not None:
             events.append(OperationFailed(error.ref, operation_error(error)))
-
-
-def _encode_payload(codec: frames.Codec, payload: object) -> msgspec.Raw:
-    """Encode a payload for a frame of `codec`. Both encodings reject what JSON cannot hold."""
-    encoded = encode_payload(payload)
-    if codec.is_text:
-        return msgspec.Raw(encoded)
-    try:
-        return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(encoded)))
-    except OverflowError as problem:  # an integer of more than 64 bits, valid in JSON
-        raise InvalidMessage(f"payload cannot be sent as msgpack: {problem}") from None
-
-
-def _budget(message: OutgoingMessage) -> dict[str, Any] | None:
-    if message.budget is None:
-        return None
-    if isinstance(message.budget, Budget):
-        return msgspec.structs.asdict(message.budget)
-    return dict(message.budget)
-
-
-def _parent(message: OutgoingMessage) -> frames.Parent | None:
-    if message.parent is None:
-        return None
-    return frames.Parent(id=message.parent.id, budget=message.parent.budget)
 
 
 def _too_large(size: int | None, limits: FrameLimits) -> InvalidMessage:

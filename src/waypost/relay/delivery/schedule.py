@@ -19,7 +19,7 @@ from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.envelopes import instant
-from waypost.wire.schedule_bodies import ScheduledMessage
+from waypost.wire.scheduled import ScheduledMessage
 
 
 class Schedule:

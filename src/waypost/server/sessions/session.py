@@ -26,6 +26,7 @@ from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
+from waypost.wire.scheduled import without_endpoints
 
 SLOW_CONSUMER_TEXT = (
     f"slow consumer: outbound queue full ({outbox_max_operations:,} operations); read faster"
@@ -181,6 +182,12 @@ class Session:
                     deliveries.nack(operation)
                 case frames.Fetch():
                     deliveries.fetch(operation)
+                case frames.ListScheduled():
+                    responses.append(self._scheduled(operation))
+                case frames.Cancel():
+                    ids = self._relay.schedule.cancel(operation.ids, self.subject)
+                    self.rejected_in_a_row = 0 if ids else self.rejected_in_a_row + 1
+                    responses.append(frames.Cancelled(ref=operation.ref, ids=ids))
                 case frames.SendSignal():
                     responses += self._signal(operation)
                 case frames.Auth():
@@ -236,6 +243,15 @@ class Session:
         else:
             self.rejected_in_a_row = 0
         return self._send_responses(request, result)
+
+    def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
+        limit = request.limit
+        found = self._relay.schedule.listing(self.subject, limit + 1)
+        return frames.ScheduledMessages(
+            ref=request.ref,
+            messages=without_endpoints(found[:limit]),
+            more=len(found) > limit,
+        )
 
     def _send_responses(self, request: frames.Send, result: PublishResult) -> list[FrameOperation]:
         shown = result if self._show_pressure else discreet(result, request.subject)

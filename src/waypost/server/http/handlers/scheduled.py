@@ -4,7 +4,6 @@ from typing import Annotated
 
 import msgspec
 
-from waypost.policy.subjects import is_literal
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -16,12 +15,8 @@ from waypost.server.http.contract import (
     Reply,
     json_body,
 )
-from waypost.wire.schedule_bodies import (
-    CancelRequest,
-    CancelResponse,
-    ScheduledList,
-    ScheduledMessage,
-)
+from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
+from waypost.wire.scheduled import without_endpoints
 
 
 class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,8 +29,8 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> Reply:
     """List scheduled messages, those due first at the beginning."""
     relay, caller, limit = call.context.relay, call.caller, call.parameters.limit
     sender = None if caller.is_operator else caller.subject
-    found = relay.scheduled(sender, limit + 1)
-    shown = found[:limit] if caller.is_operator else _discreet(found[:limit])
+    found = relay.schedule.listing(sender, limit + 1)
+    shown = found[:limit] if caller.is_operator else without_endpoints(found[:limit])
     return Reply(ScheduledList(messages=shown, more=len(found) > limit))
 
 
@@ -45,15 +40,6 @@ async def cancel_scheduled(call: Call[NoParameters, CancelRequest]) -> Reply:
     cancelled = await call.context.relay.cancel(ids, None if caller.is_operator else caller.subject)
     left = [one for one in dict.fromkeys(ids) if one not in cancelled]
     return Reply(CancelResponse(cancelled=cancelled, not_cancelled=left))
-
-
-def _discreet(messages: list[ScheduledMessage]) -> list[ScheduledMessage]:
-    """Return messages without the endpoints that match a pattern, each id once."""
-    shown: dict[str, ScheduledMessage] = {}
-    for one in messages:
-        endpoint = one.endpoint if is_literal(one.subject) else one.subject
-        shown.setdefault(one.id, msgspec.structs.replace(one, endpoint=endpoint))
-    return list(shown.values())
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
