@@ -18,6 +18,7 @@ NAMES = {
     "relay_explain",
     "relay_reset_guard",
     "relay_thread",
+    "relay_scheduled",
 }
 
 
@@ -26,7 +27,7 @@ async def tools(ann: Model) -> dict[str, Tool]:
     return {one.name: one for one in (await ann.client.list_tools()).tools}
 
 
-async def test_there_are_ten_tools_each_with_a_title_and_a_description(
+async def test_there_are_eleven_tools_each_with_a_title_and_a_description(
     tools: dict[str, Tool],
 ) -> None:
     assert tools.keys() == NAMES
@@ -58,7 +59,7 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
         "relay_explain",
         "relay_thread",
     }
-    assert destroying == {"relay_ack", "relay_reset_guard"}
+    assert destroying == {"relay_ack", "relay_reset_guard", "relay_scheduled"}
     assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox"}
 
 

@@ -249,7 +249,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "request": lambda relay: relay.request("agent.a", 1, sender="agent.b"),
     "lease": lambda relay: relay.lease("agent.a"),
     "peek": lambda relay: relay.peek("agent.a"),
-    "schedule": lambda relay: relay.schedule.listing(),
+    "schedule": lambda relay: relay.schedule.cancel("x", None),
     "cancel": lambda relay: relay.cancel("x"),
     "remember_pairs": lambda relay: relay.remember_pairs([("agent.a", "agent.b", 1)]),
     "ack": lambda relay: relay.ack("agent.a", "x"),

@@ -33,7 +33,7 @@ def advance(clock: ManualClock, seconds: float) -> None:
 
 
 def scheduled(relay: Relay, sender: str | None = None) -> list[str]:
-    return [one.id for one in relay.schedule.listing(sender)]
+    return [one.id for one in relay.inspect().scheduled(sender)]
 
 
 async def received(relay: Relay, subject: str = "agent.a") -> list[object]:
@@ -242,7 +242,7 @@ async def test_a_fan_out_is_cancelled_at_every_endpoint(relay: Relay, clock: Man
     relay.register_endpoint("agent.c")
     sent = await send(relay, to="agent.*", delay=10)
     assert sent.delivered_to == 2
-    assert len(relay.schedule.listing()) == 2
+    assert len(relay.inspect().scheduled()) == 2
     assert await relay.cancel(sent.message_id, "agent.b") == [sent.message_id]
     advance(clock, 10)
     assert await received(relay) == []

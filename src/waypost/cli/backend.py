@@ -26,6 +26,8 @@ from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
+from waypost.wire.schedule_bodies import CancelResponse
+from waypost.wire.scheduled import ScheduledMessage
 
 if TYPE_CHECKING:
     from waypost.cli.local import LocalRelay
@@ -146,6 +148,16 @@ class BreakerOperations(Protocol):
         """Close the breaker of an endpoint; return its state before."""
 
 
+class ScheduleOperations(Protocol):
+    """List and cancel scheduled messages of `sender`, or of all senders."""
+
+    def scheduled(self, sender: str | None) -> tuple[list[ScheduledMessage], bool]:
+        """Return the messages that are not due yet, and whether there are more."""
+
+    def cancel(self, ids: list[str], sender: str | None) -> CancelResponse:
+        """Cancel messages that are not due yet."""
+
+
 class Backend(
     MessageOperations, DeadLetterOperations, StatusOperations, ConfigOperations, Protocol
 ):
@@ -179,6 +191,19 @@ def open_breakers(choice: RelayChoice) -> BreakerOperations:
     from waypost.cli.remote.operating import RemoteBreakers  # loads the HTTP client
 
     relay = RemoteBreakers(choice)
+    choice.closing.callback(relay.close)
+    return relay
+
+
+def open_scheduled(choice: RelayChoice) -> ScheduleOperations:
+    """Return the scheduled messages of the chosen relay."""
+    if choice.url is None:
+        from waypost.cli.local_scheduled import LocalScheduled
+
+        return LocalScheduled(choice.data_dir)
+    from waypost.cli.remote.operating import RemoteScheduled  # loads the HTTP client
+
+    relay = RemoteScheduled(choice)
     choice.closing.callback(relay.close)
     return relay
 

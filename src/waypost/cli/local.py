@@ -83,7 +83,7 @@ class LocalRelay:
 
     def endpoints(self) -> list[EndpointStatus]:
         """Return every registered endpoint, in order of registration."""
-        seen = self._snapshot()
+        seen = self.snapshot()
         files = seen.settings.storage == "maildir"
         return [
             EndpointStatus(
@@ -100,7 +100,7 @@ class LocalRelay:
 
     def stats(self) -> StatsResult:
         """Return statistics, problems, and counts of recent events."""
-        return _stats(self._snapshot())
+        return _stats(self.snapshot())
 
     def check_config(self, file: Path | None) -> ConfigCheck:
         """Check whether a relay would accept `file`, or else the directory's own."""
@@ -118,19 +118,19 @@ class LocalRelay:
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Return dead letters, the oldest failure first, and their number."""
-        found = self._snapshot(subject).dead_letters(subject)
+        found = self.snapshot(subject).dead_letters(subject)
         return found, len(found)
 
     def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
         """Return dead letters grouped by endpoint and reason, the largest group first."""
-        return self._snapshot(subject).dead_letter_groups(subject)
+        return self.snapshot(subject).dead_letter_groups(subject)
 
     def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
         """Return how many dead letters a purge would delete."""
         before_us = None
         if older_than is not None:
             before_us = system_clock() - older_than // timedelta(microseconds=1)
-        return self._snapshot(subject).count_dead_letters(subject, before_us)
+        return self.snapshot(subject).count_dead_letters(subject, before_us)
 
     def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message. Raises `RelayError` if the journal has none."""
@@ -204,6 +204,8 @@ class LocalRelay:
             budget=message.budget,
             message_id=message.message_id,
             thread=message.thread,
+            delay=message.delay,
+            deliver_at=message.deliver_at,
         )
 
         async def act(relay: Relay) -> SendReport:
@@ -213,7 +215,7 @@ class LocalRelay:
             names = [subject] if is_literal(subject) else _subjects(relay)
             return send_report(subject, result, names)
 
-        return self._with_relay(act)
+        return self.with_relay(act)
 
     def consume(
         self,
@@ -238,7 +240,7 @@ class LocalRelay:
             deliver(InboxContents(subject, got, counts.pending, leased, acknowledged=True))
             await relay.ack(subject, [envelope.id for envelope in got])
 
-        self._with_relay(act)
+        self.with_relay(act)
 
     def redrive(self, ids: Iterable[str] | None, subject: str | None) -> RedriveResult:
         """Move dead letters back into their mailboxes: those of `ids`, or all."""
@@ -255,16 +257,16 @@ class LocalRelay:
             not_redriven = [one for one in wanted if one not in known or one in left]
             return RedriveResult(count, list(dict.fromkeys(not_redriven)))
 
-        return self._with_relay(act)
+        return self.with_relay(act)
 
     def purge(self, subject: str | None, older_than: timedelta | None) -> int:
         """Delete dead letters; return how many."""
         self.require()
-        return self._with_relay(lambda relay: relay.purge_dead_letters(older_than, subject))
+        return self.with_relay(lambda relay: relay.purge_dead_letters(older_than, subject))
 
     def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
         """Import sender-recipient pairs with their time (ms); return how many were new."""
-        return self._with_relay(lambda relay: relay.remember_pairs(pairs))
+        return self.with_relay(lambda relay: relay.remember_pairs(pairs))
 
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
         """Check journal, index and mailboxes against each other; locks only to repair."""
@@ -280,7 +282,9 @@ class LocalRelay:
         """Make a journal from the mailbox files of a directory that has lost its own."""
         return salvage(self.data)
 
-    def _with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+    def with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+        """Open the relay of the directory, and return the result of `act` on it."""
+
         async def run() -> T:
             # Keep the directory's storage: a mailbox stays a Maildir, or stays without files.
             async with Relay(self.data.root, settings=starting_settings(self.data)) as relay:
@@ -288,7 +292,7 @@ class LocalRelay:
 
         return asyncio.run(run())
 
-    def _snapshot(self, subject: str | None = None) -> Snapshot:
+    def snapshot(self, subject: str | None = None) -> Snapshot:
         """Take a snapshot, after checking the `subject` that the command is about, if any."""
         if subject is not None:
             validate_subject(subject)

@@ -189,7 +189,7 @@ class Relay:
 
     @property
     def schedule(self) -> Schedule:
-        """Scheduled messages: `listing`, and `cancel` without waiting (see `durable`)."""
+        """The schedule: `cancel` without waiting (see `durable`). `inspect` lists messages."""
         return self._runtime.schedule
 
     async def cancel(self, ids: str | Iterable[str], sender: str | None = None) -> list[str]:

@@ -120,7 +120,7 @@ class Runtime:
         self.signals = Signals()
         self.rejections = RejectionLog(self.ledger)
         self.subscriptions = Subscriptions(self.data.subscriptions)
-        self.schedule = Schedule(self.ledger, self.transitions, self.payloads, self.timers)
+        self.schedule = Schedule(self.ledger, self.transitions, self.timers)
         deliverer = Deliverer(
             self.ledger.state,
             self.transitions,
@@ -300,7 +300,7 @@ async def _start(
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
         runtime.returns.resume_delays()
-        runtime.schedule.set_timer()
+        runtime.schedule.queue_due()
         await runtime.ledger.sync()
         runtime.keep(lock)
         runtime.sweeper.start()

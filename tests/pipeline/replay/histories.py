@@ -183,7 +183,7 @@ class RandomHistory:
 
     async def _cancel(self) -> None:
         """Cancel a scheduled message, if there is one."""
-        scheduled = self.relay.schedule.listing()
+        scheduled = self.relay.inspect().scheduled()
         if scheduled:
             await self.relay.cancel(self.random.choice(scheduled).id)
 

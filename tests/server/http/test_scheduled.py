@@ -45,7 +45,7 @@ async def test_a_time_that_cannot_be_is_a_bad_request(served: HttpRelay) -> None
     for when in bad:
         rejected = await served.publish("agent.b", 1, **when)
         assert rejected.status_code == 400, when
-    assert served.relay.schedule.listing() == []
+    assert served.relay.inspect().scheduled() == []
 
 
 async def test_an_agent_lists_and_cancels_its_own_messages_and_the_operator_all(

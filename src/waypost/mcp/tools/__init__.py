@@ -1,1 +1,1 @@
-"""The ten tools: arguments, structured results, and what each does."""
+"""The eleven tools: arguments, structured results, and what each does."""

@@ -246,7 +246,7 @@ class Session:
 
     def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
         limit = request.limit
-        found = self._relay.schedule.listing(self.subject, limit + 1)
+        found = self._relay.inspect().scheduled(self.subject, limit + 1)
         return frames.ScheduledMessages(
             ref=request.ref,
             messages=without_endpoints(found[:limit]),

@@ -29,7 +29,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> Reply:
     """List scheduled messages, those due first at the beginning."""
     relay, caller, limit = call.context.relay, call.caller, call.parameters.limit
     sender = None if caller.is_operator else caller.subject
-    found = relay.schedule.listing(sender, limit + 1)
+    found = relay.inspect().scheduled(sender, limit + 1)
     shown = found[:limit] if caller.is_operator else without_endpoints(found[:limit])
     return Reply(ScheduledList(messages=shown, more=len(found) > limit))
 
