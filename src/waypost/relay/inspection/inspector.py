@@ -259,7 +259,7 @@ class Inspector:
     def depth(self, subject: str) -> int:
         """Return the number of pending and leased messages of `subject`; 0 without a mailbox."""
         mailbox = self._state.mailboxes.get(subject)
-        return 0 if mailbox is None else mailbox.occupancy.depth
+        return 0 if mailbox is None else mailbox.occupancy.depth - mailbox.scheduled_count
 
     def mailbox_count(self) -> int:
         """Return the number of mailboxes, of registered endpoints and others."""
