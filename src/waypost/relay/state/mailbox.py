@@ -161,6 +161,7 @@ class Mailbox:
     def queue_due(self, message: Message, order: int) -> None:
         """Put a scheduled message at the end of the queue, as of the event `order`."""
         self.scheduled_count -= 1
+        self.live[message.id] = self.live.pop(message.id)
         message.order = order
         message.state = PENDING
         message.queued = True
