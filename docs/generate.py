@@ -52,6 +52,7 @@ MEANINGS = {
     "defaultTtlMs": "time to live of a message; a publish may ask for less",
     "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",
+    "maxScheduleAheadMs": "how far ahead a message may be scheduled; 0: not at all",
     "leaseTimeoutMs": "time until an unacknowledged lease is returned",
     "patternSenders": "senders that may publish to patterns; `authenticated` are all but"
     " `_anonymous`; a served relay has `authenticated`",

@@ -13,10 +13,12 @@ import msgspec
 import pytest
 
 from tests.relay.experiments_with_senders import (
+    a_second_ahead_is_taken,
     accepted_of_a_network,
     senders_of_patterns,
     signal_max_bytes,
     signals_admitted,
+    ten_characters_are_taken,
 )
 from tests.relay.observing import DAY_MS, UNLIMITED, pending, segments, send
 from waypost import (
@@ -24,7 +26,6 @@ from waypost import (
     CircuitBreakerConfig,
     Envelope,
     HousekeepingConfig,
-    InvalidMessage,
     QosConfig,
     RateLimitConfig,
     RedeliveryConfig,
@@ -115,20 +116,6 @@ async def alive_after_a_second(bench: Bench) -> int:
     await send(bench.relay)
     bench.clock.advance_ms(1_000)
     return len(await bench.relay.lease("agent.a"))
-
-
-async def a_second_ahead_is_taken(bench: Bench) -> bool:
-    try:
-        return (await send(bench.relay, delay=1)).delivered_to == 1
-    except InvalidMessage:
-        return False
-
-
-async def ten_characters_are_taken(bench: Bench) -> bool:
-    try:
-        return (await send(bench.relay, "x" * 10)).delivered_to == 1
-    except InvalidMessage:
-        return False
 
 
 async def leased_again_after_a_second(bench: Bench) -> int:

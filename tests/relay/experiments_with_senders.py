@@ -1,12 +1,27 @@
-"""Experiments about limits of senders; `experiments` lists them with their outcomes."""
+"""Experiments about limits of senders and messages; `experiments` lists them with their outcomes."""
 
 from typing import TYPE_CHECKING
 
-from waypost import Draft
+from waypost import Draft, InvalidMessage
 from waypost.policy.signal_limits import SignalWindows
 
 if TYPE_CHECKING:
     from tests.relay.experiments import Bench
+
+
+async def a_second_ahead_is_taken(bench: "Bench") -> bool:
+    return await is_taken(bench, Draft("agent.a", 1, sender="agent.b", delay=1))
+
+
+async def ten_characters_are_taken(bench: "Bench") -> bool:
+    return await is_taken(bench, Draft("agent.a", "x" * 10, sender="agent.b"))
+
+
+async def is_taken(bench: "Bench", draft: Draft) -> bool:
+    try:
+        return (await bench.relay.publish_draft(draft)).delivered_to == 1
+    except InvalidMessage:
+        return False
 
 
 async def senders_of_patterns(bench: "Bench") -> int:

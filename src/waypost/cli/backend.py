@@ -185,7 +185,7 @@ def open_names(choice: RelayChoice) -> NameOperations:
 def open_breakers(choice: RelayChoice) -> BreakerOperations:
     """Return the circuit breakers of the chosen relay."""
     if choice.url is None:
-        from waypost.cli.local import LocalBreakers
+        from waypost.cli.local_operating import LocalBreakers
 
         return LocalBreakers(open_local(choice))
     from waypost.cli.remote.operating import RemoteBreakers  # loads the HTTP client
@@ -198,7 +198,7 @@ def open_breakers(choice: RelayChoice) -> BreakerOperations:
 def open_scheduled(choice: RelayChoice) -> ScheduleOperations:
     """Return the scheduled messages of the chosen relay."""
     if choice.url is None:
-        from waypost.cli.local_scheduled import LocalScheduled
+        from waypost.cli.local_operating import LocalScheduled
 
         return LocalScheduled(choice.data_dir)
     from waypost.cli.remote.operating import RemoteScheduled  # loads the HTTP client

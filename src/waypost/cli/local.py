@@ -27,7 +27,7 @@ from waypost.policy.breakers import OPEN
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.clock import system_clock
-from waypost.relay.data_dir import DataDir, owner_of
+from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory, read_history
@@ -45,7 +45,7 @@ from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
 from waypost.relay.verify.salvage import SalvageReport, salvage
 from waypost.relay.verify.verify import rebuild_index, verify
-from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
@@ -358,31 +358,3 @@ def _unknown(subject: str) -> RelayError:
 
 def _subjects(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
-
-
-class LocalBreakers:
-    """The breakers of a relay on this machine. They are in its memory, so only it can reset one."""
-
-    def __init__(self, relay: LocalRelay) -> None:
-        self._relay = relay
-
-    def breakers(self) -> dict[str, BreakerInfo]:
-        """Return the breakers that are not closed, by endpoint; none if no relay is running."""
-        self._relay.require()
-        owner = owner_of(self._relay.data)
-        return journaled_breakers(count_recent_events(self._relay.data, COUNTED_MAX_BYTES), owner)
-
-    def reset_breaker(self, subject: str) -> BreakerReset:
-        """Raise an error that explains who can reset a breaker."""
-        validate_subject(subject)
-        self._relay.require()
-        root, owner = self._relay.data.root, owner_of(self._relay.data)
-        if owner:
-            raise RelayError(
-                f"process {owner} runs the relay of {root}: reset a breaker at its URL (--url), or"
-                " in its own program with Relay.reset_breaker"
-            )
-        raise RelayError(
-            f"no relay is running in {root}, so there is nothing to reset: circuit breakers are"
-            " kept in memory, and a relay starts with all of them closed"
-        )

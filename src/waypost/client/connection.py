@@ -151,8 +151,8 @@ class RelayConnection:
                     Answered()
                     | OperationFailed()
                     | Fetched()
-                    | frames.ScheduledMessages()
-                    | frames.Cancelled()
+                    | frames.ScheduledResult()
+                    | frames.CancelResult()
                 ):
                     self.operations.on_event(event)
                 case Replied():

@@ -25,7 +25,7 @@ from waypost.client.websocket import now_ms
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
-from waypost.wire.frames import Cancelled, ScheduledMessages
+from waypost.wire.frames import CancelResult, ScheduledResult
 from waypost.wire.results import PublishResult, Rejection
 from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card, Circumstances
@@ -53,7 +53,7 @@ class Operations:
         self._slots = asyncio.Semaphore(options.unanswered_max)
         self._sends: PendingFutures[int, PublishResult] = PendingFutures()
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
-        self._scheduled: PendingFutures[int, ScheduledMessages | Cancelled] = PendingFutures()
+        self._scheduled: PendingFutures[int, ScheduledResult | CancelResult] = PendingFutures()
         self._fetch_lock = asyncio.Lock()
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
@@ -132,14 +132,14 @@ class Operations:
     async def scheduled(self, limit: int) -> list[ScheduledMessage]:
         """Return the scheduled messages of this agent that are due first. Raises `TimeoutError`."""
         answer = await self._ask(lambda: self._session.list_scheduled(limit))
-        return answer.messages if isinstance(answer, ScheduledMessages) else []
+        return answer.messages if isinstance(answer, ScheduledResult) else []
 
     async def cancel(self, ids: list[str]) -> list[str]:
         """Cancel scheduled messages; return the ids of those. Raises `TimeoutError`."""
         answer = await self._ask(lambda: self._session.cancel(ids))
-        return answer.ids if isinstance(answer, Cancelled) else []
+        return answer.ids if isinstance(answer, CancelResult) else []
 
-    async def _ask(self, queue: Callable[[], int]) -> ScheduledMessages | Cancelled:
+    async def _ask(self, queue: Callable[[], int]) -> ScheduledResult | CancelResult:
         """Queue an operation about scheduled messages, and wait for its answer."""
         self.check_open()
         ref = queue()
@@ -190,7 +190,7 @@ class Operations:
         return sealed
 
     def on_event(
-        self, event: Answered | OperationFailed | Fetched | ScheduledMessages | Cancelled
+        self, event: Answered | OperationFailed | Fetched | ScheduledResult | CancelResult
     ) -> None:
         """Pass an answer of the relay to the caller that waits for it."""
         match event:
@@ -198,7 +198,7 @@ class Operations:
                 self._sends.resolve(ref, result)
             case Fetched(ref):
                 self._fetches.resolve(ref, event)
-            case ScheduledMessages() | Cancelled():
+            case ScheduledResult() | CancelResult():
                 self._scheduled.resolve(event.ref, event)
             case OperationFailed(ref, problem):
                 self._sends.fail(ref, problem)

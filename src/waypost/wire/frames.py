@@ -120,7 +120,7 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
-class ScheduledMessages(FrameOperation, tag="scheduled", kw_only=True):
+class ScheduledResult(FrameOperation, tag="scheduled", kw_only=True):
     """The answer to `scheduled`: those due first at the beginning; `more`: there are others."""
 
     ref: Ref
@@ -128,7 +128,7 @@ class ScheduledMessages(FrameOperation, tag="scheduled", kw_only=True):
     more: bool = False
 
 
-class Cancelled(FrameOperation, tag="cancelled", kw_only=True):
+class CancelResult(FrameOperation, tag="cancelled", kw_only=True):
     """The answer to `cancel`: the ids of the messages that were not due yet."""
 
     ref: Ref
@@ -286,8 +286,8 @@ FromRelay = (
     | Message
     | FetchedMessages
     | SendResult
-    | ScheduledMessages
-    | Cancelled
+    | ScheduledResult
+    | CancelResult
     | QueueFull
     | DeliveryConfirm
     | Signalled

@@ -2,7 +2,7 @@
 
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -119,50 +119,31 @@ def send(  # noqa: PLR0913 - each is part of one message
     Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
     no endpoint matched. No relay may be running on the data directory.
 
-    With --url, the sender authenticates with keys: --sender SUBJECT uses the keys
-    that 'waypost keys new' saved, --key FILE another file. Without either the
-    message is anonymous, if the relay accepts that. With --wait the command
-    prints who confirmed the message, and whether it was stored until then.
-
-    A time longer than the relay allows is cut, and the command says to what.
-
-    With --delay or --at the message is kept until then, and its --expires-in
-    begins then. 'waypost scheduled' lists and cancels such messages.
+    With --url, --sender SUBJECT authenticates with the keys that 'waypost keys
+    new' saved, --key FILE with others; without either the message is anonymous,
+    if the relay accepts that. --wait prints who confirmed the message, and whether
+    it was stored until then. With --delay or --at it is kept until then, and its
+    time to live begins then; one longer than the relay allows is cut.
 
     \b
     Examples:
       waypost send agent.billing '{"refund": 12}' --sender agent.web --register
-      waypost send agent.billing "call me" --sender agent.web --id call-17
-      waypost send 'agent.>' @news.json --sender agent.web
-      waypost send agent.billing "remind me" --sender agent.web --delay 30m
-      waypost send agent.billing hello --url http://127.0.0.1:7171
+      waypost send agent.billing "call me" --sender agent.web --id call-17 --delay 30m
+      waypost send 'agent.>' @news.json --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
     from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
 
-    wait_for = None if delay is None else parse_duration(delay)
-    deliver_at = None if at is None else parse_instant(at)
-    budget = None
-    if expires_in is not None:
-        budget = {"ttl": _expiry_ms(expires_in, wait_for, deliver_at)}
-    message = OutgoingMessage(
-        subject,
-        content,
-        reply_to,
-        budget,
-        message_id=message_id,
-        thread=thread,
-        delay=wait_for,
-        deliver_at=deliver_at,
-    )
+    when = _schedule(delay, at)
+    budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in, **when)}
+    message = OutgoingMessage(subject, content, reply_to, budget, None, message_id, thread, **when)
     result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)
     else:
-        later = delay is not None or deliver_at is not None
-        messages.show_send_report(result, wait, later=later)
+        messages.show_send_report(result, wait, later=bool(when))
     if not result.delivered_to:
         raise typer.Exit(REJECTED)
 
@@ -374,7 +355,19 @@ def _callbacks(subject: str, url: str, json: bool) -> "ListenCallbacks":
     )
 
 
-def _expiry_ms(expires_in: str, delay: timedelta | None, deliver_at: datetime | None) -> int:
+def _schedule(delay: str | None, at: str | None) -> dict[str, Any]:
+    """Return when to deliver, as fields of a message; none if that is now."""
+    when: dict[str, Any] = {}
+    if delay is not None:
+        when["delay"] = parse_duration(delay)
+    if at is not None:
+        when["deliver_at"] = parse_instant(at)
+    return when
+
+
+def _expiry_ms(
+    expires_in: str, delay: timedelta | None = None, deliver_at: datetime | None = None
+) -> int:
     """Return the instant (ms) that is a duration, such as `12h`, from the delivery."""
     millisecond = timedelta(milliseconds=1)
     begin_ms = time.time_ns() // 1_000_000

@@ -58,9 +58,9 @@ def memory_bytes(frame: bytes | str, *, is_text: bool) -> int:
     return _MSGPACK_FACTOR * size + _VALUE_BYTES * containers
 
 
-def check_scheduled(answer: frames.ScheduledMessages | frames.Cancelled) -> None:
+def check_scheduled(answer: frames.ScheduledResult | frames.CancelResult) -> None:
     """Reject a list of more messages than can be requested."""
-    if isinstance(answer, frames.Cancelled):
+    if isinstance(answer, frames.CancelResult):
         too_many = len(answer.ids) > lease_max_messages
     else:
         too_many = len(answer.messages) > scheduled_max_messages

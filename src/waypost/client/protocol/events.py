@@ -3,14 +3,14 @@
 import msgspec
 
 from waypost.wire.frames import (
-    Cancelled,
+    CancelResult,
     DeliveryConfirm,
     Error,
     Live,
     Message,
     QueueFull,
     QueueStatus,
-    ScheduledMessages,
+    ScheduledResult,
     Signalled,
     Welcome,
 )
@@ -55,8 +55,8 @@ SessionEvent = (
     | OperationFailed
     | Fetched
     | Replied
-    | ScheduledMessages
-    | Cancelled
+    | ScheduledResult
+    | CancelResult
     | DeliveryConfirm
     | QueueStatus
     | Live

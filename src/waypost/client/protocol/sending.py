@@ -1,10 +1,11 @@
-"""A message to send as the operation of a frame."""
+"""A message to send, as the operation of a frame."""
 
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
+from waypost.client.protocol.framing import FrameLimits
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
@@ -57,3 +58,11 @@ def _parent(message: OutgoingMessage) -> frames.Parent | None:
     if message.parent is None:
         return None
     return frames.Parent(id=message.parent.id, budget=message.parent.budget)
+
+
+def oversize_error(size: int | None, limits: FrameLimits) -> InvalidMessage:
+    """Return the error for an operation that does not fit into a frame of the relay."""
+    actual = "" if size is None else f"{size:,} bytes, "
+    return InvalidMessage(
+        f"too large for the relay: {actual}at most {limits.frame_max_bytes:,} bytes in one frame"
+    )

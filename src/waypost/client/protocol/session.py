@@ -34,7 +34,7 @@ from waypost.client.protocol.events import Answered, Fetched, OperationFailed, R
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
 from waypost.client.protocol.outbox import Outbox, UnansweredOperation
-from waypost.client.protocol.sending import send_operation
+from waypost.client.protocol.sending import oversize_error, send_operation
 from waypost.policy.bounds import lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
@@ -229,7 +229,7 @@ class Session:
     def _encode(self, operation: frames.FrameOperation) -> bytes:
         encoded = self._codec.encode(operation)
         if self._limits is not None and len(encoded) > self._limits.frame_max_bytes:
-            raise _too_large(len(encoded), self._limits)
+            raise oversize_error(len(encoded), self._limits)
         return encoded
 
     # Reading
@@ -262,7 +262,7 @@ class Session:
                 self._send_result(operation, events)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
-            case frames.ScheduledMessages() | frames.Cancelled():
+            case frames.ScheduledResult() | frames.CancelResult():
                 self._scheduled(operation, events)
             case frames.DeliveryConfirm():
                 self._confirmed(operation, events)
@@ -306,7 +306,7 @@ class Session:
         self._auth_failures = 0
         events.append(welcome)
         too_large = self._outbox.remove_if(lambda one: len(one.encoded) > limits.frame_max_bytes)
-        events.extend(OperationFailed(ref, _too_large(None, limits)) for ref in too_large)
+        events.extend(OperationFailed(ref, oversize_error(None, limits)) for ref in too_large)
 
     def _message(self, message: frames.Message, events: list[SessionEvent]) -> None:
         arrivals.check_message(message)
@@ -343,7 +343,7 @@ class Session:
         events.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
     def _scheduled(
-        self, answer: frames.ScheduledMessages | frames.Cancelled, events: list[SessionEvent]
+        self, answer: frames.ScheduledResult | frames.CancelResult, events: list[SessionEvent]
     ) -> None:
         arrivals.check_scheduled(answer)
         if self._outbox.answered(answer.ref) is not None:
@@ -380,10 +380,3 @@ class Session:
             events.append(error)
         elif self._outbox.answered(error.ref) is not None:
             events.append(OperationFailed(error.ref, operation_error(error)))
-
-
-def _too_large(size: int | None, limits: FrameLimits) -> InvalidMessage:
-    actual = "" if size is None else f"{size:,} bytes, "
-    return InvalidMessage(
-        f"too large for the relay: {actual}at most {limits.frame_max_bytes:,} bytes in one frame"
-    )

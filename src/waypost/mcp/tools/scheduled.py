@@ -56,4 +56,7 @@ def _lines(facts: ScheduledListing) -> list[str]:
         f"{one.message_id} to {quoted(one.recipient)} at {one.deliver_at:%Y-%m-%d %H:%M:%S} UTC"
         for one in facts.messages
     )
+    if facts.messages:
+        first = facts.messages[0].message_id
+        lines.append(f'To cancel one: relay_scheduled(cancel=["{first}"])')
     return lines

@@ -25,6 +25,7 @@ from waypost.wire.identifiers import UlidFactory
 from waypost.wire.results import PublishResult, Rejection
 
 PROGRESS_EVERY_S = 5.0
+LATER = "It is delivered in {:,g} seconds; until then, relay_scheduled can cancel it."
 
 
 class SendTools:
@@ -75,10 +76,7 @@ class SendTools:
         if facts.what_to_do:
             lines.append(facts.what_to_do)
         if deliver_in_seconds is not None:
-            lines.append(
-                f"It is delivered in {deliver_in_seconds:,g} seconds; until then, relay_scheduled"
-                " can cancel it."
-            )
+            lines.append(LATER.format(deliver_in_seconds))
         if facts.expires_in_seconds is not None:
             lines.append(
                 f"It expires in {facts.expires_in_seconds:,} seconds, not later as you asked: the"

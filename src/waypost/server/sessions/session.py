@@ -187,7 +187,7 @@ class Session:
                 case frames.Cancel():
                     ids = self._relay.schedule.cancel(operation.ids, self.subject)
                     self.rejected_in_a_row = 0 if ids else self.rejected_in_a_row + 1
-                    responses.append(frames.Cancelled(ref=operation.ref, ids=ids))
+                    responses.append(frames.CancelResult(ref=operation.ref, ids=ids))
                 case frames.SendSignal():
                     responses += self._signal(operation)
                 case frames.Auth():
@@ -247,7 +247,7 @@ class Session:
     def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
         limit = request.limit
         found = self._relay.inspect().scheduled(self.subject, limit + 1)
-        return frames.ScheduledMessages(
+        return frames.ScheduledResult(
             ref=request.ref,
             messages=without_endpoints(found[:limit]),
             more=len(found) > limit,
