@@ -1,4 +1,4 @@
-"""Experiments about limits of senders and messages; `experiments` lists them with their outcomes."""
+"""Experiments about limits of senders and messages; `experiments` lists their outcomes."""
 
 from typing import TYPE_CHECKING
 

@@ -369,3 +369,26 @@ async def test_the_longest_delay_is_a_setting(start: Start, clock: ManualClock) 
     with pytest.raises(InvalidMessage, match=r"at most 5 seconds ahead \(maxScheduleAheadMs\)"):
         await send(relay, delay=5.001)
     assert Settings().max_schedule_ahead_ms == 7 * 24 * 3_600_000
+
+
+async def test_after_the_clock_was_set_the_next_sweep_queues_what_is_due(data: Path) -> None:
+    now = [1_700_000_000_000_000]
+    settings = Settings(watch_files=False, durability="async")
+    async with Relay(data, settings=settings, clock=lambda: now[0]) as relay:
+        relay.register_endpoint("agent.a")
+        await send(relay, "later", delay=HOUR_S)
+        now[0] += HOUR_S * 1_000_000
+        assert await received(relay) == []  # its timer waits for an hour of the machine's time
+        relay.sweep()
+        assert await received(relay) == ["later"]
+
+
+async def test_of_one_id_of_two_senders_each_cancels_its_own(
+    relay: Relay, clock: ManualClock
+) -> None:
+    relay.register_endpoint("agent.c")
+    await send(relay, 1, delay=10, message_id="same")
+    await send(relay, 2, delay=10, message_id="same", to="agent.c", sender="agent.d")
+    assert await relay.cancel("same", "agent.b") == ["same"]
+    assert [one.sender for one in relay.inspect().scheduled()] == ["agent.d"]
+    assert await relay.cancel(["same", "same"]) == ["same"]

@@ -249,6 +249,7 @@ class Runtime:
         journal = self.journal_tasks
         sweeper = Sweeper(self.ledger, self.timers, get)
         sweeper.add(mail.end_leases, mail.expire, mail.purge, state.forget)
+        sweeper.add(lambda now_us: self.schedule.queue_due())
         sweeper.add(lambda now_us: self.subscriptions.save())
         sweeper.add(lambda now_us: self.endpoints.check_problem())
         sweeper.add(state.checkpoint, state.recover_space, journal.seal, journal.drop)

@@ -33,8 +33,8 @@ class Schedule:
 
         A message that was published to a pattern is cancelled at every endpoint.
         """
-        wanted = {ids} if isinstance(ids, str) else set(ids)
-        found = [one for one in self._scheduled.of(sender) if one.id in wanted]
+        wanted = (ids,) if isinstance(ids, str) else dict.fromkeys(ids)
+        found = self._scheduled.find(wanted, sender)
         for message in found:
             self._transitions.cancel(message, "operator" if sender is None else "sender")
         return list(dict.fromkeys(one.id for one in found))
@@ -52,11 +52,15 @@ class Schedule:
         """Cancel the timer."""
         if self._cancel_timer is not None:
             self._cancel_timer()
-            self._cancel_timer = None
+        self._cancel_timer, self._timer_at_us = None, 0
 
     def queue_due(self) -> None:
-        """Queue the messages that are due; other tasks get their turn after many of them."""
-        self._cancel_timer, self._timer_at_us = None, 0
+        """Queue the messages that are due; other tasks get their turn after many of them.
+
+        Every sweep does so, too: a timer does not notice that the clock was set, or the machine
+        suspended.
+        """
+        self.stop()
         if self._ledger.journal.failure is not None:
             return
         now_us = self._ledger.now_us()

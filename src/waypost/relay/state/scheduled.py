@@ -1,7 +1,7 @@
 """The scheduled messages of all mailboxes, by the order in which they are due and by sender."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from waypost.relay.state.mailbox import SCHEDULED, Message
 
@@ -15,7 +15,8 @@ class ScheduledMessages:
         self._heap: list[tuple[int, int, Message]] = []
         """Due time, order and message; entries of messages that are no longer scheduled are stale.
         """
-        self._by_sender: dict[str, dict[tuple[str, str], Message]] = {}
+        self._by_sender: dict[str, dict[str, dict[str, Message]]] = {}
+        """By sender, id and endpoint."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -25,7 +26,7 @@ class ScheduledMessages:
         """Add a message that was just scheduled."""
         heapq.heappush(self._heap, (message.due_us, message.order, message))
         own = self._by_sender.setdefault(message.sender, {})
-        own[message.id, message.endpoint] = message
+        own.setdefault(message.id, {})[message.endpoint] = message
         self._count += 1
 
     def discard(self, message: Message) -> None:
@@ -33,7 +34,9 @@ class ScheduledMessages:
         if message.state is not SCHEDULED:
             return
         own = self._by_sender[message.sender]
-        del own[message.id, message.endpoint]
+        del own[message.id][message.endpoint]
+        if not own[message.id]:
+            del own[message.id]
         if not own:
             del self._by_sender[message.sender]
         self._count -= 1
@@ -51,11 +54,23 @@ class ScheduledMessages:
 
     def of(self, sender: str | None) -> Iterator[Message]:
         """Yield the messages of one sender, or all, in no certain order."""
-        if sender is not None:
-            yield from self._by_sender.get(sender, {}).values()
-            return
-        for own in self._by_sender.values():
-            yield from own.values()
+        for own in self._of(sender):
+            for parts in own.values():
+                yield from parts.values()
+
+    def find(self, ids: Iterable[str], sender: str | None) -> list[Message]:
+        """Return the messages of these ids, at all endpoints, of one sender or all."""
+        return [
+            message
+            for message_id in ids
+            for own in self._of(sender)
+            for message in own.get(message_id, {}).values()
+        ]
+
+    def _of(self, sender: str | None) -> Iterable[dict[str, dict[str, Message]]]:
+        if sender is None:
+            return self._by_sender.values()
+        return (self._by_sender.get(sender, {}),)
 
     def _compact(self) -> None:
         """Drop stale entries, whose messages would otherwise stay in memory."""

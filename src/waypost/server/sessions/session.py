@@ -184,6 +184,7 @@ class Session:
                     deliveries.fetch(operation)
                 case frames.ListScheduled():
                     responses.append(self._scheduled(operation))
+                    break  # it may have looked at many
                 case frames.Cancel():
                     ids = self._relay.schedule.cancel(operation.ids, self.subject)
                     self.rejected_in_a_row = 0 if ids else self.rejected_in_a_row + 1
