@@ -38,14 +38,15 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 ## On a data directory
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
-`--ack`, `explain`, `thread`, `endpoints`, `stats`, `dead-letters list`, `config check`,
-`config show`, `rules list`, `names list`, `breakers list`, `verify` without `--repair`.
+`--ack`, `explain`, `thread`, `scheduled list`, `endpoints`, `stats`, `dead-letters list`,
+`config check`, `config show`, `rules list`, `names list`, `breakers list`, `verify` without
+`--repair`.
 `config save`, `rules add` and `rules remove` also work then, and the relay applies the change at
 once. The others open the relay themselves, and fail with exit code 1 while another process has it:
-`send`, `inbox --ack`,
-`dead-letters redrive`, `dead-letters purge`, `names bind`, `names unbind`, `verify --repair`,
-`rebuild`. They use the directory's `config.json` over the defaults; settings that your program
-passes to `Relay` are unknown to them. Circuit breakers are in the memory of a running relay:
+`send`, `inbox --ack`, `scheduled cancel`, `dead-letters redrive`, `dead-letters purge`,
+`names bind`, `names unbind`, `verify --repair`, `rebuild`. They use the directory's `config.json`
+over the defaults; settings that your program passes to `Relay` are unknown to them. Circuit
+breakers are in the memory of a running relay:
 `breakers list` and `stats` show those that its journal says are not closed, and `breakers reset`
 needs its URL.
 
@@ -66,6 +67,7 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 `--sender _operator` the operator's token |
 | `listen`, `request`, `mcp` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
+| `scheduled` | an agent's keys for its own messages, or the operator's token for all |
 | `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
 for its own messages |
 | `endpoints`, `stats`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the operator's \
@@ -215,7 +217,7 @@ JSON = {
             "`last_event_at`": "its time; null without one, or if unknown",
             "`storage`, `durability`": "these two settings",
             "`total_messages`": "live and dead messages",
-            "`by_status`": "`pending`, `leased`, `dead`",
+            "`by_status`": "`pending`, `scheduled`, `leased`, `dead`",
             "`endpoints`": "`subject`, `hash`, `pending`, `leased`, `dead`, `bytes`, `pressure` (0"
             " to 1), `top_senders` (sender, messages, bytes), `oldest_us` (arrival of the oldest"
             " unacknowledged message, or null)",
@@ -253,6 +255,19 @@ JSON = {
             "The reply; or, if the request was rejected, the fields of `send`. With several"
             " payloads, one object on each line."
         ),
+    ),
+    "scheduled list": JsonOutput(
+        {
+            "`messages`": "those due first at the beginning: `id`, `sender`, `subject` (as"
+            " published), `endpoint`, `size`, `accepted_at`, `deliver_at`",
+            "`more`": "whether there are further ones",
+        }
+    ),
+    "scheduled cancel": JsonOutput(
+        {
+            "`cancelled`": "ids of the cancelled messages",
+            "`not_cancelled`": "ids that are unknown, of another sender, or due already",
+        }
     ),
     "dead-letters list": JsonOutput(
         {

@@ -53,6 +53,7 @@ MEANINGS = {
     "defaultTtlMs": "time to live of a message; a publish may ask for less",
     "defaultCallBudget": "maximum calls of a message and its follow-ups",
     "maxPayloadBytes": "largest payload, as JSON",
+    "maxScheduleAheadMs": "how far ahead a message may be scheduled; 0: not at all",
     "leaseTimeoutMs": "time until an unacknowledged lease is returned; for a connected agent, since"
     " its last ack, nack or extension",
     "closeStuckAfterMs": "time until the connection of an agent without a sign of life is closed;"

@@ -18,6 +18,8 @@ COMMANDS = {
     "thread": ("thread", "one"),
     "endpoints": ("endpoints",),
     "stats": ("stats",),
+    "scheduled list": ("scheduled", "list"),
+    "scheduled cancel": ("scheduled", "cancel", "late"),
     "dead-letters list": ("dead-letters", "list"),
     "dead-letters list --group": ("dead-letters", "list", "--group"),
     "dead-letters redrive": ("dead-letters", "redrive", "one"),
@@ -61,6 +63,7 @@ def test_the_documented_fields_are_exactly_the_printed_ones(
     waypost: CommandLine, command: str
 ) -> None:
     add_dead_letters(waypost.data, "one", "two")
+    waypost("send", "agent.a", "1", "--sender", "agent.b", "--delay", "1h", "--id", "late")
     printed = waypost.json(*COMMANDS[command])
     fields, mentioned = documented(sections()[command])
     assert fields == set(printed)

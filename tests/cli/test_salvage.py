@@ -198,7 +198,12 @@ def test_a_hostile_file_is_left_out_and_named(
     report = waypost.json("rebuild", "--from-mailboxes")
     assert [one["file"] for one in report["skipped"]] == [f"{NEW}/hostile"]
     assert report["pending"] == 11
-    assert waypost.json("stats")["by_status"] == {"pending": 11, "leased": 0, "dead": 3}
+    assert waypost.json("stats")["by_status"] == {
+        "pending": 11,
+        "scheduled": 0,
+        "leased": 0,
+        "dead": 3,
+    }
 
 
 def test_a_message_of_the_future_does_not_set_the_clock_of_the_relay(

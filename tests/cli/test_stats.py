@@ -46,7 +46,7 @@ def test_stats_count_messages_by_status_and_by_endpoint(waypost: CommandLine) ->
     fill(waypost.data)
     add_dead_letters(waypost.data, "doomed", to="agent.d")
     stats = waypost.json("stats")
-    assert stats["by_status"] == {"pending": 8, "leased": 0, "dead": 1}
+    assert stats["by_status"] == {"pending": 8, "scheduled": 0, "leased": 0, "dead": 1}
     assert stats["total_messages"] == 9
     [mailbox] = [one for one in stats["endpoints"] if one["subject"] == "agent.a"]
     assert (mailbox["pending"], mailbox["dead"]) == (6, 0)

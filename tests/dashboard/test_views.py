@@ -213,3 +213,21 @@ def test_a_first_visit_shows_the_first_steps(
     own_relay.publish("agent.billing")
     expect(page.get_by_text("No message has been sent yet")).to_be_hidden()
     expect(page.get_by_role("img", name=re.compile("^Throughput"))).to_be_visible()
+
+
+def test_scheduled_messages_are_counted_and_found(
+    open_page: OpenPage, relay: DashboardRelay
+) -> None:
+    for number in range(2):
+        body = {"subject": "agent.later", "payload": number, "delay": 3600}
+        relay.client.post("/v1/messages", json=body).raise_for_status()
+    page = open_page("#/inboxes?filter=agent.later")
+    cells = page.get_by_role("row", name=re.compile("^agent.later")).get_by_role("cell")
+    expect(cells.nth(1)).to_have_text("0")
+    expect(cells.nth(2)).to_have_text("2")
+    page = open_page("#/inboxes/agent.later")
+    expect(page.get_by_text("2 scheduled, ")).to_be_visible()
+    page = open_page("#/messages?endpoint=agent.later&outcome=scheduled")
+    rows = page.get_by_role("table").get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("scheduled")

@@ -33,6 +33,8 @@ SIGNATURES = {
         "parent",
         "message_id",
         "thread",
+        "delay",
+        "deliver_at",
     ],
     "publish_many": ["drafts"],
     "request": ["subject", "payload", "sender", "timeout", "budget", "parent", "thread"],

@@ -36,6 +36,8 @@ QUEUES = ("agent.q0", "agent.q1", "agent.q2")
 HANDLED = "agent.handled"
 FAN = ("fan.left", "fan.right")
 SENDERS = ("agent.s0", "agent.s1", "agent.s2")
+LATE = "agent.late"
+"""Sends messages that are delivered later."""
 LARGE = "x" * 6_000
 
 
@@ -75,6 +77,8 @@ class Load:
                     tasks.create_task(self._publish(sender, subject))
                 tasks.create_task(self._publish_many(sender))
             tasks.create_task(self._fan_out())
+            for subject in (*QUEUES, HANDLED):
+                tasks.create_task(self._schedule(subject))
             for subject in (*QUEUES, *FAN):
                 tasks.create_task(self._consume(subject))
 
@@ -92,6 +96,12 @@ class Load:
             results = await self._relay.publish_many(drafts)
             for (subject, n), result in zip(wanted, results, strict=True):
                 self._report(subject, sender, n, result)
+
+    async def _schedule(self, subject: str) -> None:
+        while True:
+            n, delay = self._next(LATE, subject), self._random.choice((0.001, 0.02, 0.2, 0.5))
+            result = await self._relay.publish(subject, {"n": n}, sender=LATE, delay=delay)
+            self._report(subject, LATE, n, result)
 
     async def _fan_out(self) -> None:
         while True:

@@ -19,10 +19,14 @@ Event = dict[str, Any]
 
 @dataclass
 class Box:
-    """One mailbox: live messages in queue order, and dead letters with their reasons."""
+    """One mailbox: live messages in queue order, and dead letters with their reasons.
+
+    Scheduled messages are live, and are put at the end when they are due.
+    """
 
     live: dict[str, Event] = field(default_factory=dict)
     leased: set[str] = field(default_factory=set)
+    scheduled: set[str] = field(default_factory=set)
     dead: dict[str, str] = field(default_factory=dict)
     arrivals: list[Event] = field(default_factory=list)
     replaced: int = 0
@@ -42,7 +46,8 @@ class Box:
     def status(self) -> dict[str, str]:
         """Return the folder of every message, by id."""
         live = {one: "cur" if one in self.leased else "new" for one in self.live}
-        return {**live, **dict.fromkeys(self.dead, "failed")}
+        later = dict.fromkeys(self.scheduled, "later")
+        return {**live, **later, **dict.fromkeys(self.dead, "failed")}
 
     def usage(self) -> dict[str, tuple[int, int]]:
         """Return the messages and bytes of every sender."""
@@ -167,6 +172,9 @@ def _accepted(total: Sum, event: Event) -> None:
         assert event["id"] not in box.live, f"stored twice: {event}"
         box.arrive(event)
         box.live[event["id"]] = event
+        if event.get("due_us"):
+            assert event["due_us"] > event["at_us"]
+            box.scheduled.add(event["id"])
 
 
 def _rejected(total: Sum, event: Event) -> None:
@@ -181,6 +189,7 @@ def _leased(total: Sum, event: Event) -> None:
     box = total.box(event["endpoint"])
     assert event["id"] in box.live, f"handed out, but not there: {event}"
     assert event["id"] not in box.leased, f"handed out twice: {event}"
+    assert event["id"] not in box.scheduled, f"handed out too early: {event}"
     box.leased.add(event["id"])
 
 
@@ -195,6 +204,8 @@ def _left(total: Sum, event: Event) -> None:
         return
     del box.live[event["id"]]
     box.leased.discard(event["id"])
+    assert event["kind"] in ("cancelled", "evicted") or event["id"] not in box.scheduled
+    box.scheduled.discard(event["id"])
     if event["kind"] == "acked":
         total.acked.add((event["endpoint"], event["id"]))
     elif event["kind"] in ("failed", "evicted"):
@@ -204,7 +215,16 @@ def _left(total: Sum, event: Event) -> None:
 def _redriven(total: Sum, event: Event) -> None:
     box = total.box(event["endpoint"])
     del box.dead[event["id"]]
-    box.live[event["id"]] = box.arrival(event["id"])
+    box.live[event["id"]] = arrival = box.arrival(event["id"])
+    if arrival.get("due_us", 0) // 1000 > event["at_us"] // 1000:
+        box.scheduled.add(event["id"])
+
+
+def _queued(total: Sum, event: Event) -> None:
+    box = total.box(event["endpoint"])
+    arrival = box.live[event["id"]] = box.live.pop(event["id"])
+    assert arrival["due_us"] <= event["at_us"], f"queued too early: {event}"
+    box.scheduled.remove(event["id"])
 
 
 def _endpoint(total: Sum, event: Event) -> None:
@@ -223,8 +243,9 @@ _ADD = {
     "rejected": _rejected,
     "leased": _leased,
     "returned": _returned,
-    **dict.fromkeys(("acked", "failed", "expired", "evicted"), _left),
+    **dict.fromkeys(("acked", "failed", "expired", "evicted", "cancelled"), _left),
     "redriven": _redriven,
+    "queued": _queued,
     "endpoint": _endpoint,
     **dict.fromkeys(("breaker", "session", "rules", "settings"), _nothing),
 }
@@ -249,8 +270,13 @@ def hash_of(subject: str) -> str:
 
 
 def assert_files_are(data: Path, total: Sum) -> None:
-    """Assert that mailbox files are exactly the messages, each in its folder."""
-    assert files(data) == {hash_of(name): names for name, names in total.status().items()}
+    """Assert that mailbox files are exactly the messages that are due, each in its folder."""
+    wanted = {}
+    for name, folders in total.status().items():
+        with_file = {one: folder for one, folder in folders.items() if folder != "later"}
+        if with_file:
+            wanted[hash_of(name)] = with_file
+    assert files(data) == wanted
 
 
 def assert_index_is_right(data: Path, events: list[Event] | None = None) -> None:

@@ -114,7 +114,7 @@ async def test_a_year_ahead_ends_everything_that_had_an_end(tmp_path: Path) -> N
         clock.now_us += YEAR_US
         relay.sweep()
         await relay.idle()
-        assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 0}
+        assert relay.metrics().by_status == {"pending": 0, "scheduled": 0, "leased": 0, "dead": 0}
         result = await relay.publish("agent.a", "now", sender="agent.x")
         assert [one.id for one in await relay.lease("agent.a")] == [result.message_id]
     async with Relay(tmp_path, settings=settings(), clock=clock) as relay:

@@ -206,9 +206,9 @@ async def test_a_cut_body_file_costs_the_payloads_in_it_and_nothing_else(
         result = await relay.publish("agent.a", "w" * 9_000, sender="agent.x")
         (kept,) = await relay.lease("agent.a")
         assert (kept.id, kept.payload) == (result.message_id, "w" * 9_000)
-        assert relay.metrics().by_status == {"pending": 0, "leased": 1, "dead": 3}
+        assert relay.metrics().by_status == {"pending": 0, "scheduled": 0, "leased": 1, "dead": 3}
     async with Relay(data, settings=settings, clock=ManualClock(START_US)) as relay:
-        assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 3}
+        assert relay.metrics().by_status == {"pending": 1, "scheduled": 0, "leased": 0, "dead": 3}
         await relay.dead_letters()
         assert await relay.redrive(ids[1]) == 0  # there is nothing to deliver
         assert [one.id for one in await relay.lease("agent.a")] == [result.message_id]
@@ -227,7 +227,7 @@ async def test_a_handler_is_not_stopped_by_a_missing_payload(tmp_path: Path) -> 
         relay.subscribe("agent.a", lambda envelope: handled.append(envelope.payload["n"]))
         await relay.idle()
         assert handled == [1, 2, 3]
-        assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 1}
+        assert relay.metrics().by_status == {"pending": 0, "scheduled": 0, "leased": 0, "dead": 1}
 
 
 async def test_a_missing_body_file_does_not_keep_a_relay_from_opening(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ NAMES = {
     "relay_explain",
     "relay_reset_guard",
     "relay_thread",
+    "relay_scheduled",
 }
 
 
@@ -59,7 +60,7 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
         "relay_explain",
         "relay_thread",
     }
-    assert destroying == {"relay_ack", "relay_reset_guard"}
+    assert destroying == {"relay_ack", "relay_reset_guard", "relay_scheduled"}
     assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox", "relay_nack"}
 
 

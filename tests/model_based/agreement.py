@@ -15,6 +15,9 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
     assert {name: found for name, found in dead.items() if found} == total.dead()
     leased = {(name, one) for name, box in total.boxes.items() for one in box.leased}
     assert set(state.leased) == leased
+    later = {(name, one) for name, box in total.boxes.items() for one in box.scheduled}
+    assert {(one.endpoint, one.id) for one in state.scheduled.of(None)} == later
+    assert len(state.scheduled) == len(later)
     for box in boxes:
         held = total.box(box.subject).usage()
         assert box.occupancy.by_sender == held
@@ -23,7 +26,12 @@ def assert_memory_is(relay: Relay, total: Sum, now_ms: int) -> None:
         assert box.leased_count == len(total.box(box.subject).leased)
         assert box.registered == (box.subject in total.endpoints)
         waiting = [one.id for one in box.pending()]
-        assert waiting == [one for one in box.live if (box.subject, one) not in leased]
+        later = total.box(box.subject).scheduled
+        assert {one.id for one in box.scheduled()} == later
+        assert box.scheduled_count == len(later)
+        assert waiting == [
+            one for one in box.live if (box.subject, one) not in leased and one not in later
+        ]
     assert {box.subject: box.since_us for box in state.registered()} == total.endpoints
     assert {pair: state.last_seen.get(pair) for pair in total.last_seen} == total.last_seen
     for sender_and_id, (at_us, stored) in total.first_results.items():

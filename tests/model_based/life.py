@@ -119,6 +119,7 @@ class Life:
 
     def settle(self) -> None:
         self.do(self.relay.idle())
+        self.model.queue_due(self.clock())
         self.do(
             self.relay._runtime.checkpoints._wait_until_written()
         )  # or threads would decide what is dropped
@@ -146,7 +147,7 @@ class Life:
             del self.model.registered[endpoint]
             self.settle()
 
-    def publish(
+    def publish(  # noqa: PLR0913, PLR0917 - each is part of one message
         self,
         subject: str,
         sender: str,
@@ -154,20 +155,31 @@ class Life:
         budget: dict[str, Any] | None,
         parent: int,
         message_id: str | None,
+        delay: float | None = None,
     ) -> None:
         self.call(self.relay.sweep)  # so that nobody has to guess which expired mail is still there
         self.settle()
         known = [one for held in self.held.values() for one in held.values()]
         chosen = known[parent] if parent < len(known) else None
         draft = {"sender": sender, "budget": budget, "parent": chosen, "message_id": message_id}
-        publishing = self.relay.publish(subject, "x" * size, **draft)
+        publishing = self.relay.publish(subject, "x" * size, **draft, delay=delay)
         try:
             again = self.expect_again(sender, message_id, subject)
         except InvalidMessage as taken:
             self.expect_rejection(publishing, str(taken))
             return
-        self.note_publish(self.do(publishing), subject, draft, again)
+        due_us = self.clock() + int(delay * 1_000_000) if delay else 0
+        self.note_publish(self.do(publishing), subject, draft, again, due_us)
         self.settle()
+
+    def cancel(self, which: int, sender: str) -> None:
+        """Cancel a scheduled message, which may be another's."""
+        scheduled = sorted(self.model.scheduled())
+        if which < len(scheduled):
+            _, _, message_id = scheduled[which]
+            expected = [message_id] if self.model.cancelled(message_id, sender) else []
+            assert self.do(self.relay.cancel(message_id, sender)) == expected
+            self.settle()
 
     def expect_again(
         self, sender: str, message_id: str | None, subject: str
@@ -200,6 +212,7 @@ class Life:
         subject: str,
         draft: dict[str, Any],
         again: PublishResult | None,
+        due_us: int = 0,
     ) -> None:
         remembered = again is self.model.first.get((draft["sender"], draft["message_id"]), "--")[1]
         if again is not None and (remembered or result.message_id):
@@ -208,7 +221,7 @@ class Life:
                 again.delivered_to,
             )
             return
-        ttl_ms = self.now_ms() + self.relay.settings.default_ttl_ms
+        ttl_ms = max(self.now_ms(), due_us // 1000) + self.relay.settings.default_ttl_ms
         if draft["parent"] is not None:
             ttl_ms = min(ttl_ms, draft["parent"].budget.ttl)
         if draft["budget"] is not None:
@@ -217,7 +230,7 @@ class Life:
         if result.rejected:
             self.do(self.relay.sync())
             journal = plain_journal.committed(self.data)
-        self.model.published(result, subject, draft["sender"], ttl_ms, journal)
+        self.model.published(result, subject, draft["sender"], ttl_ms, journal, due_us)
         if draft["message_id"] is not None and result.message_id:
             self.model.first[draft["sender"], result.message_id] = (self.clock(), result)
 
@@ -322,7 +335,7 @@ class Life:
             if handled and endpoint not in self.model.registered:
                 return  # as in subscribe
             assert self.do(self.relay.redrive(message_id, endpoint)) == 1
-            self.model.redriven(endpoint, message_id)
+            self.model.redriven(endpoint, message_id, self.clock())
             self.settle()
 
     def purge(self) -> None:
@@ -375,20 +388,3 @@ class Life:
         if self.storage == "maildir":
             plain_journal.assert_files_are(self.data, total)
         self.sound = True
-
-
-class LifeInFiles(Life):
-    """A run with Maildir files."""
-
-    storage = "maildir"
-
-
-class ForgetfulLife(Life):
-    """A run whose journal segments are deleted as soon as no message needs them."""
-
-    keep = HousekeepingConfig(
-        segment_max_bytes=4_096,
-        segment_max_age_ms=5_000,
-        journal_retention_ms=12_000,
-        duplicate_window_ms=15_000,
-    )

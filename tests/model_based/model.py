@@ -21,7 +21,8 @@ from waypost.policy.redelivery import decide_redelivery
 class ModelMessage:
     """One message in one mailbox; `until_us` is the end of its lease, 0 while pending.
 
-    `deliveries` counts its leases, except those that a restart ended.
+    `deliveries` counts its leases, except those that a restart ended. Until `due_us`, it is
+    `scheduled`.
     """
 
     id: str
@@ -30,6 +31,8 @@ class ModelMessage:
     until_us: int = 0
     not_before_us: int = 0
     deliveries: int = 0
+    due_us: int = 0
+    scheduled: bool = False
 
     def alive(self, now_us: int) -> bool:
         """Return whether it must still exist; an expired one may be removed unless leased."""
@@ -37,7 +40,8 @@ class ModelMessage:
 
     def ready(self, now_us: int) -> bool:
         """Return whether it can be delivered now."""
-        return not self.until_us and self.alive(now_us) and self.not_before_us <= now_us
+        waits = self.until_us or self.scheduled or self.not_before_us > now_us
+        return not waits and self.alive(now_us)
 
 
 @dataclass
@@ -70,6 +74,7 @@ class Model:
         sender: str,
         ttl_ms: int,
         journal: Sequence[Event] = (),
+        due_us: int = 0,
     ) -> None:
         """Follow the result of a publish; whether it kept a dead letter, only `journal` tells."""
         rejected = {one.endpoint_hash: one for one in result.rejected}
@@ -85,7 +90,9 @@ class Model:
         }
         for endpoint in recipients:
             if kept.get(endpoint, True):
-                self._arrived(endpoint, ModelMessage(result.message_id, sender, ttl_ms), rejected)
+                message = ModelMessage(result.message_id, sender, ttl_ms, due_us=due_us)
+                message.scheduled = due_us > 0
+                self._arrived(endpoint, message, rejected)
 
     def _arrived(
         self, endpoint: str, message: ModelMessage, rejected: dict[str, Rejection]
@@ -154,7 +161,7 @@ class Model:
         order = {
             (event["endpoint"], event["id"]): event["seq"]
             for event in events
-            if event["kind"] in ("accepted", "redriven") and event.get("endpoint")
+            if event["kind"] in ("accepted", "redriven", "queued") and event.get("endpoint")
         }
         for event in events[known:]:
             if event["kind"] == "accepted" and event["sender"] == RELAY:
@@ -170,10 +177,39 @@ class Model:
         message.until_us = message.not_before_us = 0
         self.dead.setdefault(endpoint, {})[message_id] = message
 
-    def redriven(self, endpoint: str, message_id: str) -> None:
+    def redriven(self, endpoint: str, message_id: str, now_us: int) -> None:
         message = self.dead[endpoint].pop(message_id)
         message.deliveries = 0
+        message.scheduled = message.due_us // 1000 > now_us // 1000
         self.box(endpoint).append(message)
+
+    def scheduled(self) -> list[tuple[int, str, str]]:
+        """Return time, endpoint and id of all scheduled messages."""
+        return [
+            (one.due_us, endpoint, one.id)
+            for endpoint, box in self.boxes.items()
+            for one in box
+            if one.scheduled
+        ]
+
+    def cancelled(self, message_id: str, sender: str) -> bool:
+        """Remove the scheduled messages of this id and sender; return whether there were any."""
+        found = False
+        for box in self.boxes.values():
+            for one in list(box):
+                if one.scheduled and (one.id, one.sender) == (message_id, sender):
+                    box.remove(one)
+                    found = True
+        return found
+
+    def queue_due(self, now_us: int) -> None:
+        """Put scheduled messages that are due at the end of their mailboxes."""
+        for box in self.boxes.values():
+            due = [one for one in box if one.scheduled and one.due_us <= now_us]
+            for message in sorted(due, key=lambda one: one.due_us):
+                message.scheduled = False
+                box.remove(message)
+                box.append(message)
 
     def apply_due(self, now_us: int) -> None:
         """Return timed-out leases, drop expired messages, run handlers on ready ones."""

@@ -51,7 +51,7 @@ class Recount:
             message = self.total.box(event["endpoint"]).live[event["id"]]
             self._just_evicted.setdefault(event["endpoint"], []).append(message)
         self._delivery(event)
-        if kind in ("acked", "failed", "expired", "evicted", "redriven"):
+        if kind in ("acked", "failed", "expired", "evicted", "redriven", "cancelled"):
             self.ends["purged" if event.get("was") == "dead" else kind] += 1
         add_event(self.total, event)
 
@@ -186,7 +186,7 @@ class Recount:
             self._budgets[event["id"]] = {**budget, "answer": event.get("answer", False)}
         settings = self._settings
         assert budget["max_hops"] <= settings["maxHops"]
-        assert budget["ttl"] <= event["at_us"] // 1000 + settings["defaultTtlMs"]
+        assert budget["ttl"] <= due_ms(event) + settings["defaultTtlMs"]
         assert budget["call_budget_remaining"] <= settings["defaultCallBudget"]
         parent = self._budgets.get(event.get("parent") or "")
         if parent is not None:
@@ -205,8 +205,13 @@ class Recount:
         arrived = sum(len(box.arrivals) for box in self.total.boxes.values())
         there = sum(len(box.live) + len(box.dead) for box in self.total.boxes.values())
         replaced = sum(box.replaced for box in self.total.boxes.values())
-        gone = self.ends["acked"] + self.ends["expired"] + self.ends["purged"]
+        gone = sum(self.ends[kind] for kind in ("acked", "expired", "purged", "cancelled"))
         assert arrived == there + gone + replaced
+
+
+def due_ms(event: Event) -> int:
+    """Return when a message is delivered at the earliest."""
+    return max(event["at_us"], event.get("due_us", 0)) // 1000
 
 
 def full_budget(budget: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def overdrawn(event: Event) -> str:
         return f"max hops exceeded ({budget['hop_count']}/{budget['max_hops']})"
     if endpoint in budget["ancestor_chain"] and not event.get("answer"):
         return f"cycle detected: {endpoint} already in chain"
-    if event["at_us"] // 1000 > budget["ttl"]:
+    if due_ms(event) > budget["ttl"]:
         return "message expired (TTL)"
     if budget["call_budget_remaining"] <= 0:
         return "call budget exhausted"

@@ -19,7 +19,8 @@ from tests.model_based.choices import (
     RESTARTS,
     SENDERS,
 )
-from tests.model_based.life import ForgetfulLife, Life, LifeInFiles
+from tests.model_based.life import Life
+from tests.model_based.lives import ForgetfulLife, LifeInFiles
 
 STEPS = 250
 

@@ -28,7 +28,8 @@ from tests.model_based.choices import (
     RESTARTS,
     SENDERS,
 )
-from tests.model_based.life import ForgetfulLife, Life, LifeInFiles
+from tests.model_based.life import Life
+from tests.model_based.lives import ForgetfulLife, LifeInFiles
 
 endpoints = st.sampled_from(ENDPOINTS)
 senders = st.sampled_from(SENDERS)
@@ -60,6 +61,7 @@ class Chance(RuleBasedStateMachine):
         budget=st.sampled_from(BUDGETS),
         parent=st.integers(0, 5),
         message_id=st.sampled_from([None, None, None, *IDS]),
+        delay=st.sampled_from([None, None, None, 0.5, 3.0, 30.0]),
     )
     def publish(self, **message: Any) -> None:
         self.life.publish(**message)
@@ -71,6 +73,10 @@ class Chance(RuleBasedStateMachine):
     @rule(subjects=st.lists(patterns, min_size=1, max_size=6), sender=senders)
     def publish_many(self, subjects: list[str], sender: str) -> None:
         self.life.publish_many(subjects, sender)
+
+    @rule(which=st.integers(0, 2), sender=senders)
+    def cancel(self, which: int, sender: str) -> None:
+        self.life.cancel(which, sender)
 
     @rule(endpoint=endpoints, limit=st.integers(1, 6), small=st.booleans())
     def lease(self, endpoint: str, limit: int, small: bool) -> None:

@@ -57,6 +57,7 @@ class Arriving:
     size: int
     tier: int
     answer: bool = False
+    due_us: int = 0
 
 
 def deliver(failing: set[str], breakers: CircuitBreakers | None = None) -> DeliveryVerdict:

@@ -35,6 +35,7 @@ class Arriving:
     size: int
     tier: int
     answer: bool = False
+    due_us: int = 0
 
 
 def arrival(tier: Tier) -> Arriving:

@@ -17,6 +17,7 @@ from tests.relay.experiments_with_consumers import (
     leased_again_after_a_second,
 )
 from tests.relay.experiments_with_senders import (
+    a_second_ahead_is_taken,
     accepted_of_a_network,
     senders_of_patterns,
     signal_max_bytes,
@@ -281,6 +282,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "default_ttl_ms": Experiment(alive_after_a_second, [(999, 0), (1000, 1)]),
     "default_call_budget": Experiment(a_follow_up_is_taken, [(1, False), (2, True)]),
     "max_payload_bytes": Experiment(ten_characters_are_taken, [(11, False), (12, True)]),
+    "max_schedule_ahead_ms": Experiment(a_second_ahead_is_taken, [(999, False), (1000, True)]),
     "lease_timeout_ms": Experiment(leased_again_after_a_second, [(1000, 1), (1001, 0)]),
     "close_stuck_after_ms": Experiment(abandoned_after_a_second, [(1000, True), (1001, False)]),
     "pattern_senders": Experiment(

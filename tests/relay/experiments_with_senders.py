@@ -1,15 +1,29 @@
-"""Experiments about limits of senders and workers; `experiments` lists them with outcomes."""
+"""Experiments about limits of senders, messages and workers; `experiments` lists outcomes."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.relay.observing import send
 from waypost import Draft, InvalidMessage
 from waypost.policy.signal_limits import SignalWindows
 from waypost.relay.errors import PoolFull
 
 if TYPE_CHECKING:
     from tests.relay.experiments import Bench
+
+
+async def a_second_ahead_is_taken(bench: "Bench") -> bool:
+    return await is_taken(bench, Draft("agent.a", 1, sender="agent.b", delay=1))
+
+
+async def ten_characters_are_taken(bench: "Bench") -> bool:
+    return await is_taken(bench, Draft("agent.a", "x" * 10, sender="agent.b"))
+
+
+async def is_taken(bench: "Bench", draft: Draft) -> bool:
+    try:
+        return (await bench.relay.publish_draft(draft)).delivered_to == 1
+    except InvalidMessage:
+        return False
 
 
 async def senders_of_patterns(bench: "Bench") -> int:
@@ -31,13 +45,6 @@ async def signal_max_bytes(bench: "Bench") -> int:
 async def accepted_of_a_network(bench: "Bench") -> int:
     drafts = [Draft("agent.a", 1, sender="_anonymous", network="n1")] * 5
     return sum(one.delivered_to for one in await bench.relay.publish_many(drafts))
-
-
-async def ten_characters_are_taken(bench: "Bench") -> bool:
-    try:
-        return (await send(bench.relay, "x" * 10)).delivered_to == 1
-    except InvalidMessage:
-        return False
 
 
 async def workers_of_a_pool(bench: "Bench") -> int:

@@ -135,7 +135,7 @@ async def test_an_invalid_duration_is_rejected(relay: Relay, seconds: Any) -> No
     for name, call in calls:
         with pytest.raises(InvalidInput, match=f"{name} must be 0 to"):
             await call()
-    assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 0}
+    assert relay.metrics().by_status == {"pending": 1, "scheduled": 0, "leased": 0, "dead": 0}
 
 
 @pytest.mark.parametrize("limit", ["5", 2.5, None])
@@ -249,6 +249,8 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "request": lambda relay: relay.request("agent.a", 1, sender="agent.b"),
     "lease": lambda relay: relay.lease("agent.a"),
     "peek": lambda relay: relay.peek("agent.a"),
+    "schedule": lambda relay: relay.schedule.cancel("x", None),
+    "cancel": lambda relay: relay.cancel("x"),
     "remember_pairs": lambda relay: relay.remember_pairs([("agent.a", "agent.b", 1)]),
     "ack": lambda relay: relay.ack("agent.a", "x"),
     "nack": lambda relay: relay.nack("agent.a", "x"),

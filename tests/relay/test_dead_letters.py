@@ -152,7 +152,7 @@ async def test_a_message_may_fail_and_be_redriven_again_and_again(relay: Relay) 
     for _ in range(3):
         assert await relay.redrive(message_id) == 1
         await relay.idle()
-    assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 1}
+    assert relay.metrics().by_status == {"pending": 0, "scheduled": 0, "leased": 0, "dead": 1}
 
 
 async def test_a_copy_in_one_mailbox_may_be_redriven_alone(relay: Relay) -> None:

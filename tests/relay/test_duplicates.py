@@ -147,7 +147,7 @@ async def test_a_second_try_is_counted_once_after_a_restart(
     if not with_index:
         (data / "index.db").unlink()
     relay = await start()
-    assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 0}
+    assert relay.metrics().by_status == {"pending": 1, "scheduled": 0, "leased": 0, "dead": 0}
 
 
 async def test_a_second_try_leaves_no_file_of_the_first(relay: Relay) -> None:

@@ -165,6 +165,7 @@ async def test_an_index_of_the_format_before_tiers_is_taken_over(
     for statement in (
         "alter table messages drop column tier",
         "alter table messages drop column cause",
+        "alter table messages drop column due_us",
         "alter table endpoints drop column directory",
         "update position set format = 2",
     ):
@@ -179,4 +180,26 @@ async def test_an_index_of_the_format_before_tiers_is_taken_over(
     assert sorted(row[:3] for row in after["messages"]) == sorted(
         row[:3] for row in before["messages"]
     )
+    assert not verify(DataDir(data)).findings
+
+
+async def test_an_index_of_the_format_before_scheduled_messages_is_taken_over(
+    start, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay: Relay = await start()
+    relay.register_endpoint("agent.a")
+    await send(relay, "pending")
+    await relay.close()
+    before = contents(data)
+    change(data, "alter table messages drop column due_us")
+    change(data, "update position set format = 3")
+    relay = await start()
+    assert "index" not in caplog.text
+    sent = await send(relay, "later", delay=60)
+    await relay.rebuild_index()
+    assert [row[2:4] for row in contents(data)["messages"]] == [
+        (before["messages"][0][2], "new"),
+        (sent.message_id, "later"),
+    ]
+    await relay.close()
     assert not verify(DataDir(data)).findings

@@ -11,7 +11,7 @@ async def test_messages_are_counted_by_status(relay: Relay) -> None:
     await send(relay, budget={"call_budget_remaining": 0})
     await relay.lease("agent.a", limit=1)
     metrics = relay.metrics()
-    assert metrics.by_status == {"pending": 3, "leased": 1, "dead": 1}
+    assert metrics.by_status == {"pending": 3, "scheduled": 0, "leased": 1, "dead": 1}
     assert metrics.total_messages == 5
 
 

@@ -26,7 +26,7 @@ async def test_a_peek_leases_nothing_and_counts_as_no_delivery(relay: Relay, dat
         await relay.peek("agent.a")
     await relay.idle()
     assert events(data) == before
-    assert relay.metrics().by_status == {"pending": 1, "leased": 0, "dead": 0}
+    assert relay.metrics().by_status == {"pending": 1, "scheduled": 0, "leased": 0, "dead": 0}
 
 
 async def test_a_peek_shows_no_expired_message(relay: Relay, clock: ManualClock) -> None:

@@ -168,5 +168,5 @@ async def test_the_old_file_of_a_dead_letter_is_not_taken_for_a_drop_in(
     await relay.close()
     (endpoint.maildir_path / "new" / "doomed").write_bytes(content)
     relay = await start()
-    assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 1}
+    assert relay.metrics().by_status == {"pending": 0, "scheduled": 0, "leased": 0, "dead": 1}
     assert files(endpoint)["new"] == []

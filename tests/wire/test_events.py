@@ -24,6 +24,8 @@ KINDS = {
     "expired",
     "evicted",
     "redriven",
+    "queued",
+    "cancelled",
     "breaker",
     "endpoint",
     "session",

@@ -22,6 +22,7 @@ from waypost.cli.commands import (
     names,
     pipeline,
     rules,
+    scheduled,
     serve,
     simulate,
 )
@@ -113,6 +114,7 @@ app.command(rich_help_panel="Messages")(messages.thread)
 app.command(rich_help_panel="Messages")(messages.listen)
 app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)
+app.add_typer(scheduled.commands, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messages")
 app.command(rich_help_panel="The relay", help=serve.HELP)(serve.serve)
 app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")

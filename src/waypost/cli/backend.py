@@ -26,6 +26,8 @@ from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import AgentConnection, CountResponse, RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
+from waypost.wire.schedule_bodies import CancelResponse
+from waypost.wire.scheduled import ScheduledMessage
 
 if TYPE_CHECKING:
     from waypost.cli.local import LocalRelay
@@ -159,6 +161,16 @@ class AgentOperations(Protocol):
         """Return the leased messages of an agent to its queue."""
 
 
+class ScheduleOperations(Protocol):
+    """List and cancel scheduled messages of `sender`, or of all senders."""
+
+    def scheduled(self, sender: str | None) -> tuple[list[ScheduledMessage], bool]:
+        """Return the messages that are not due yet, and whether there are more."""
+
+    def cancel(self, ids: list[str], sender: str | None) -> CancelResponse:
+        """Cancel messages that are not due yet."""
+
+
 class Backend(
     MessageOperations, DeadLetterOperations, StatusOperations, ConfigOperations, Protocol
 ):
@@ -186,7 +198,7 @@ def open_names(choice: RelayChoice) -> NameOperations:
 def open_breakers(choice: RelayChoice) -> BreakerOperations:
     """Return the circuit breakers of the chosen relay."""
     if choice.url is None:
-        from waypost.cli.local import LocalBreakers
+        from waypost.cli.local_operating import LocalBreakers
 
         return LocalBreakers(open_local(choice))
     from waypost.cli.remote.operating import RemoteBreakers  # loads the HTTP client
@@ -205,6 +217,19 @@ def open_agents(choice: RelayChoice) -> AgentOperations:
     from waypost.cli.remote.operating import RemoteAgents  # loads the HTTP client
 
     relay = RemoteAgents(choice)
+    choice.closing.callback(relay.close)
+    return relay
+
+
+def open_scheduled(choice: RelayChoice) -> ScheduleOperations:
+    """Return the scheduled messages of the chosen relay."""
+    if choice.url is None:
+        from waypost.cli.local_operating import LocalScheduled
+
+        return LocalScheduled(choice.data_dir)
+    from waypost.cli.remote.operating import RemoteScheduled  # loads the HTTP client
+
+    relay = RemoteScheduled(choice)
     choice.closing.callback(relay.close)
     return relay
 

@@ -27,7 +27,7 @@ from waypost.policy.breakers import OPEN
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, validate_subject
 from waypost.relay.clock import system_clock
-from waypost.relay.data_dir import DataDir, owner_of
+from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory, read_history
@@ -45,7 +45,7 @@ from waypost.relay.verify.findings import VerifyReport
 from waypost.relay.verify.journal_check import OnSegment
 from waypost.relay.verify.salvage import SalvageReport, salvage
 from waypost.relay.verify.verify import rebuild_index, verify
-from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
@@ -83,7 +83,7 @@ class LocalRelay:
 
     def endpoints(self) -> list[EndpointStatus]:
         """Return every registered endpoint, in order of registration."""
-        seen = self._snapshot()
+        seen = self.snapshot()
         files = seen.settings.storage == "maildir"
         return [
             EndpointStatus(
@@ -91,7 +91,7 @@ class LocalRelay:
                 hash=mailbox.hash,
                 maildir_path=str(self.data.mailboxes / mailbox.hash) if files else None,
                 registered_at=instant(mailbox.since_us),
-                pending=mailbox.occupancy.depth - mailbox.leased_count,
+                pending=mailbox.pending_count,
                 leased=mailbox.leased_count,
                 dead=len(mailbox.dead),
                 oldest_us=mailbox.oldest_us,
@@ -101,7 +101,7 @@ class LocalRelay:
 
     def stats(self) -> StatsResult:
         """Return statistics, problems, and counts of recent events."""
-        return _stats(self._snapshot())
+        return _stats(self.snapshot())
 
     def check_config(self, file: Path | None) -> ConfigCheck:
         """Check whether a relay would accept `file`, or else the directory's own."""
@@ -119,19 +119,19 @@ class LocalRelay:
 
     def dead_letters(self, subject: str | None) -> tuple[list[DeadLetter], int]:
         """Return dead letters, the oldest failure first, and their number."""
-        found = self._snapshot(subject).dead_letters(subject)
+        found = self.snapshot(subject).dead_letters(subject)
         return found, len(found)
 
     def dead_letter_groups(self, subject: str | None) -> list[DeadLetterGroup]:
         """Return dead letters grouped by endpoint and reason, the largest group first."""
-        return self._snapshot(subject).dead_letter_groups(subject)
+        return self.snapshot(subject).dead_letter_groups(subject)
 
     def count_dead_letters(self, subject: str | None, older_than: timedelta | None) -> int:
         """Return how many dead letters a purge would delete."""
         before_us = None
         if older_than is not None:
             before_us = system_clock() - older_than // timedelta(microseconds=1)
-        return self._snapshot(subject).count_dead_letters(subject, before_us)
+        return self.snapshot(subject).count_dead_letters(subject, before_us)
 
     def explain(self, message_id: str) -> MessageHistory:
         """Return the history of a message. Raises `RelayError` if the journal has none."""
@@ -205,6 +205,8 @@ class LocalRelay:
             budget=message.budget,
             message_id=message.message_id,
             thread=message.thread,
+            delay=message.delay,
+            deliver_at=message.deliver_at,
         )
 
         async def act(relay: Relay) -> SendReport:
@@ -214,7 +216,7 @@ class LocalRelay:
             names = [subject] if is_literal(subject) else _subjects(relay)
             return send_report(subject, result, names)
 
-        return self._with_relay(act)
+        return self.with_relay(act)
 
     def consume(
         self,
@@ -239,7 +241,7 @@ class LocalRelay:
             deliver(InboxContents(subject, got, counts.pending, leased, acknowledged=True))
             await relay.ack(subject, [envelope.id for envelope in got])
 
-        self._with_relay(act)
+        self.with_relay(act)
 
     def redrive(self, ids: Iterable[str] | None, subject: str | None) -> RedriveResult:
         """Move dead letters back into their mailboxes: those of `ids`, or all."""
@@ -256,16 +258,16 @@ class LocalRelay:
             not_redriven = [one for one in wanted if one not in known or one in left]
             return RedriveResult(count, list(dict.fromkeys(not_redriven)))
 
-        return self._with_relay(act)
+        return self.with_relay(act)
 
     def purge(self, subject: str | None, older_than: timedelta | None) -> int:
         """Delete dead letters; return how many."""
         self.require()
-        return self._with_relay(lambda relay: relay.purge_dead_letters(older_than, subject))
+        return self.with_relay(lambda relay: relay.purge_dead_letters(older_than, subject))
 
     def remember_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
         """Import sender-recipient pairs with their time (ms); return how many were new."""
-        return self._with_relay(lambda relay: relay.remember_pairs(pairs))
+        return self.with_relay(lambda relay: relay.remember_pairs(pairs))
 
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
         """Check journal, index and mailboxes against each other; locks only to repair."""
@@ -281,7 +283,9 @@ class LocalRelay:
         """Make a journal from the mailbox files of a directory that has lost its own."""
         return salvage(self.data)
 
-    def _with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+    def with_relay(self, act: Callable[[Relay], Awaitable[T]]) -> T:
+        """Open the relay of the directory, and return the result of `act` on it."""
+
         async def run() -> T:
             # Keep the directory's storage: a mailbox stays a Maildir, or stays without files.
             async with Relay(self.data.root, settings=starting_settings(self.data)) as relay:
@@ -289,7 +293,7 @@ class LocalRelay:
 
         return asyncio.run(run())
 
-    def _snapshot(self, subject: str | None = None) -> Snapshot:
+    def snapshot(self, subject: str | None = None) -> Snapshot:
         """Take a snapshot, after checking the `subject` that the command is about, if any."""
         if subject is not None:
             validate_subject(subject)
@@ -311,6 +315,7 @@ def _stats(seen: Snapshot) -> StatsResult:
     endpoints = seen.mailbox_stats()
     by_status = {
         "pending": sum(one.pending for one in endpoints),
+        "scheduled": sum(one.scheduled for one in endpoints),
         "leased": sum(one.leased for one in endpoints),
         "dead": sum(one.dead for one in endpoints),
     }
@@ -355,31 +360,3 @@ def _unknown(subject: str) -> RelayError:
 
 def _subjects(relay: Relay) -> list[str]:
     return [endpoint.subject for endpoint in relay.list_endpoints()]
-
-
-class LocalBreakers:
-    """The breakers of a relay on this machine. They are in its memory, so only it can reset one."""
-
-    def __init__(self, relay: LocalRelay) -> None:
-        self._relay = relay
-
-    def breakers(self) -> dict[str, BreakerInfo]:
-        """Return the breakers that are not closed, by endpoint; none if no relay is running."""
-        self._relay.require()
-        owner = owner_of(self._relay.data)
-        return journaled_breakers(count_recent_events(self._relay.data, COUNTED_MAX_BYTES), owner)
-
-    def reset_breaker(self, subject: str) -> BreakerReset:
-        """Raise an error that explains who can reset a breaker."""
-        validate_subject(subject)
-        self._relay.require()
-        root, owner = self._relay.data.root, owner_of(self._relay.data)
-        if owner:
-            raise RelayError(
-                f"process {owner} runs the relay of {root}: reset a breaker at its URL (--url), or"
-                " in its own program with Relay.reset_breaker"
-            )
-        raise RelayError(
-            f"no relay is running in {root}, so there is nothing to reset: circuit breakers are"
-            " kept in memory, and a relay starts with all of them closed"
-        )

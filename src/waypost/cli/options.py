@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -197,6 +197,16 @@ def parse_duration(text: str) -> timedelta:
         return sum((timedelta(**{_DURATION_UNITS[unit]: int(n)}) for n, unit in parts), timedelta())
     except OverflowError:
         raise typer.BadParameter(f"{text!r} is too long a duration") from None
+
+
+def parse_instant(text: str) -> datetime:
+    """Parse an instant in ISO 8601, such as `2026-05-01T09:00`; local time without a time zone."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{text!r} is not an instant: write 2026-05-01T09:00, or 2026-05-01T09:00+02:00"
+        ) from None
 
 
 def _read_text(argument: str) -> str:

@@ -14,6 +14,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,20 @@ from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
 from waypost.client.websocket import now_ms
-from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, wait_max_s
+from waypost.policy.bounds import (
+    lease_extension_max_s,
+    lease_max_messages,
+    scheduled_max_messages,
+    wait_max_s,
+)
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
+from waypost.policy.schedules import Delay
 from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
+from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card
 
 log = logging.getLogger("waypost.client")
@@ -132,14 +140,17 @@ class Agent:
         thread: str | None = None,
         seal_to: Card | None = None,
         reply_within: float = 0.0,
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
     ) -> PublishResult:
         """Send a message and wait for the relay's decision. An accepted message is on its disk.
 
         With a `parent` it belongs to that message's thread; without, it begins one, with the id
         `thread` if given. With `reply_within`, this agent waits that many seconds for a reply: if
-        the recipient fails before, that is in `failures`. Rejections are in the result. Raises
-        `InvalidInput`, `AccessDenied`, `OperationRejected`, and `SendTimedOut` (it may be stored:
-        send it again with the same `message_id`).
+        the recipient fails before, that is in `failures`. With a `delay` in seconds from its
+        acceptance, or at the instant `deliver_at`, it is delivered later. Rejections are in the
+        result. Raises `InvalidInput`, `AccessDenied`, `OperationRejected`, and `SendTimedOut` (it
+        may be stored: send it again with the same `message_id`).
         """
         message = Outgoing(
             subject=subject,
@@ -151,8 +162,29 @@ class Agent:
             thread=thread,
             seal_to=seal_to,
             reply_within=reply_within,
+            delay=delay,
+            deliver_at=deliver_at,
         )
         return await self._connection.operations.send(message)
+
+    async def scheduled(self, limit: int = scheduled_max_messages) -> list[ScheduledMessage]:
+        """Return the messages of this agent that are not due yet, up to `limit`: those due first.
+
+        Raises `TimeoutError` if the relay does not answer.
+        """
+        if not 1 <= limit <= scheduled_max_messages:
+            raise InvalidInput(f"limit must be 1 to {scheduled_max_messages}, not {limit!r:.40}")
+        return await self._connection.operations.scheduled(limit)
+
+    async def cancel(self, ids: str | Iterable[str]) -> list[str]:
+        """Cancel messages of this agent that are not due yet; return their ids.
+
+        Raises `TimeoutError` if the relay does not answer: see `scheduled` then.
+        """
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        if len(wanted) > lease_max_messages:
+            raise InvalidInput(f"cancel at most {lease_max_messages:,} messages at once")
+        return await self._connection.operations.cancel(wanted)
 
     async def send_many(
         self, messages: Iterable[Outgoing | Mapping[str, Any]]

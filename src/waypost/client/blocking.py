@@ -29,6 +29,7 @@ from waypost.client.signals import SignalHandler, Stop
 from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
+from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card
 
 T = TypeVar("T")
@@ -152,6 +153,14 @@ class Agent:
     def send_many(self, messages: Iterable[Outgoing | Mapping[str, Any]]) -> list[PublishResult]:
         """Send many messages in order, in as few frames as possible."""
         return self._thread.call(self._inner.send_many(list(messages)))
+
+    def scheduled(self, **options: Any) -> list[ScheduledMessage]:
+        """Return the messages of this agent that are not due yet: those due first."""
+        return self._thread.call(self._inner.scheduled(**options))
+
+    def cancel(self, ids: str | Iterable[str]) -> list[str]:
+        """Cancel messages of this agent that are not due yet; return their ids."""
+        return self._thread.call(self._inner.cancel(ids))
 
     def request(
         self, subject: str, payload: object, *, timeout: float = 5.0, **options: Any

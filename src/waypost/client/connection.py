@@ -158,7 +158,13 @@ class RelayConnection:
             match event:
                 case frames.Message():
                     self.receive_queue.put(self._to_message(event), size)
-                case Answered() | OperationFailed() | Fetched():
+                case (
+                    Answered()
+                    | OperationFailed()
+                    | Fetched()
+                    | frames.ScheduledResult()
+                    | frames.CancelResult()
+                ):
                     self.operations.on_event(event)
                 case Replied() | frames.RequestFailure():
                     self.requests.on_event(event)

@@ -1,4 +1,4 @@
-"""Operations that wait for the relay's answer: sends and fetches.
+"""Operations that wait for the relay's answer: sends, fetches, and those on scheduled messages.
 
 Rule 1  A bounded number of sends run ahead of their answers; the next one waits.
 Rule 2  A caller that stops waiting (timeout, cancellation) withdraws its operation: if it is not
@@ -26,7 +26,9 @@ from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.wire import frames
+from waypost.wire.frames import CancelResult, ScheduledResult
 from waypost.wire.results import PublishResult, denied_result
+from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card, Circumstances
 
 FETCH_WAIT_MAX_S = 10.0
@@ -52,6 +54,7 @@ class Operations:
         self._slots = asyncio.Semaphore(options.unanswered_max)
         self._sends: PendingFutures[int, PublishResult] = PendingFutures()
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
+        self._scheduled: PendingFutures[int, ScheduledResult | CancelResult] = PendingFutures()
         self._fetch_lock = asyncio.Lock()
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
@@ -128,6 +131,29 @@ class Operations:
             answer.add_done_callback(self._nack_all)
             raise
 
+    async def scheduled(self, limit: int) -> list[ScheduledMessage]:
+        """Return the scheduled messages of this agent that are due first. Raises `TimeoutError`."""
+        answer = await self._ask(lambda: self._session.list_scheduled(limit))
+        return answer.messages if isinstance(answer, ScheduledResult) else []
+
+    async def cancel(self, ids: list[str]) -> list[str]:
+        """Cancel scheduled messages; return the ids of those. Raises `TimeoutError`."""
+        answer = await self._ask(lambda: self._session.cancel(ids))
+        return answer.ids if isinstance(answer, CancelResult) else []
+
+    async def _ask(self, queue: Callable[[], int]) -> ScheduledResult | CancelResult:
+        """Queue an operation about scheduled messages, and wait for its answer."""
+        self.check_open()
+        ref = queue()
+        answer = self._scheduled.expect(ref)
+        self._wake()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await answer
+        finally:
+            self._session.withdraw(ref)
+            self._scheduled.forget(ref, answer)
+
     def _nack_all(self, answer: asyncio.Future[Fetched]) -> None:
         """Return the messages of an abandoned fetch to the relay."""
         if not answer.cancelled() and answer.exception() is None:
@@ -165,22 +191,28 @@ class Operations:
             raise CardChanged(problem)
         return sealed
 
-    def on_event(self, event: Answered | OperationFailed | Fetched) -> None:
+    def on_event(
+        self, event: Answered | OperationFailed | Fetched | ScheduledResult | CancelResult
+    ) -> None:
         """Pass an answer of the relay to the caller that waits for it."""
         match event:
             case Answered(ref, result):
                 self._sends.resolve(ref, result)
             case Fetched(ref):
                 self._fetches.resolve(ref, event)
+            case ScheduledResult() | CancelResult():
+                self._scheduled.resolve(event.ref, event)
             case OperationFailed(ref, problem):
                 self._sends.fail(ref, problem)
                 self._fetches.fail(ref, problem)
+                self._scheduled.fail(ref, problem)
 
     def end(self, problem: Exception) -> None:
         """Fail every waiting caller, and every later one."""
         self._problem = problem
         self._sends.fail_all(problem)
         self._fetches.fail_all(problem)
+        self._scheduled.fail_all(problem)
 
     def check_open(self) -> None:
         """Raise the problem that ended the agent, if it has ended."""

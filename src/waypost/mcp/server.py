@@ -9,6 +9,7 @@ from waypost.mcp.connection import McpConnection
 from waypost.mcp.tools.guard import GuardTools
 from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
+from waypost.mcp.tools.scheduled import ScheduledTools
 from waypost.mcp.tools.send import SendTools
 
 LOOKUP = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -52,9 +53,11 @@ def build_server(connection: McpConnection) -> MCPServer:
     inbox = InboxTools(connection)
     lookup = LookupTools(connection)
     guard = GuardTools(connection)
+    scheduled = ScheduledTools(connection)
     for tool, title, hints in (
         (send.relay_send, "Send a message", SEND),
         (send.relay_send_and_wait, "Send a request and wait for the answer", SEND),
+        (scheduled.relay_scheduled, "Messages to be delivered later", DELETE),
         (inbox.relay_inbox, "Read messages", READ),
         (inbox.relay_ack, "Acknowledge messages", DELETE),
         (inbox.relay_nack, "Report that you could not process messages", SEND),

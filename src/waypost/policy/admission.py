@@ -15,8 +15,8 @@
 
 The first rejection wins. Nothing before step 4 looks up an endpoint, so a publish over the rate
 limit costs the same whatever its subject. A probe slot taken by a delivery that the budget then
-rejects is released. Steps 3 to 5 are here, split as a replay is split: by sender, then by
-recipient.
+rejects, or by a scheduled message, is released. Steps 3 to 5 are here, split as a replay is split:
+by sender, then by recipient.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,8 @@ INBOX_KEPT_TEXT = "backpressure: inbox bytes full, and too few may be evicted fo
 class Arrival(Protocol):
     """One message arriving at one endpoint. `size` is that of the stored envelope, in bytes.
 
-    `answer`: it answers its parent (`budgets.is_answer`).
+    `answer`: it answers its parent (`budgets.is_answer`). `due_us` is when it is to be delivered
+    (`schedules`); 0 is now.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Arrival(Protocol):
     answer: bool
     size: int
     tier: int
+    due_us: int
 
 
 class SenderVerdict(msgspec.Struct, frozen=True, gc=False):
@@ -176,11 +178,13 @@ def admit_delivery(
     if not circuit.allowed:
         verdict.retry_after_ms = circuit.retry_after_ms
         return _reject(verdict, Reason.CIRCUIT_OPEN, circuit.reason or "")
-    overdraft = overdrawn(arrival.budget, arrival.endpoint, now_ms, answer=arrival.answer)
+    due_us = arrival.due_us
+    due_ms = max(now_ms, due_us // 1000) if due_us else now_ms
+    overdraft = overdrawn(arrival.budget, arrival.endpoint, due_ms, answer=arrival.answer)
+    if circuit.probe and (overdraft is not None or due_us):
+        breakers.release_probe(arrival.endpoint, arrival.id)
+        verdict.probe = False
     if overdraft is not None:
-        if circuit.probe:
-            breakers.release_probe(arrival.endpoint, arrival.id)
-            verdict.probe = False
         return _reject(verdict, Reason.BUDGET_EXCEEDED, overdraft)
     return verdict
 

@@ -56,6 +56,8 @@ names_visited_per_endpoint_max: Final = 100
 lease_max_messages: Final = 1000
 lease_extension_max_s: Final = 24 * 3600
 """The longest extension of a lease at once; it can be extended again."""
+scheduled_max_messages: Final = 100
+"""Scheduled messages that a connected agent lists at once."""
 
 peek_max_bytes: Final = 16 * 1024 * 1024
 """Messages of one peek, or else one message."""

@@ -21,6 +21,7 @@ from waypost.policy.bounds import (
     endpoints_max,
     number_max,
     payload_max_bytes,
+    wait_max_s,
 )
 from waypost.policy.breakers import DEFAULT_CB_CONFIG, CircuitBreakerConfig
 from waypost.policy.budgets import DEFAULT_CALL_BUDGET, DEFAULT_MAX_HOPS, DEFAULT_TTL_MS
@@ -78,6 +79,7 @@ class Settings(
     default_ttl_ms: PositiveInt = DEFAULT_TTL_MS
     default_call_budget: PositiveInt = DEFAULT_CALL_BUDGET
     max_payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=payload_max_bytes)] = 1024 * 1024
+    max_schedule_ahead_ms: Annotated[int, msgspec.Meta(ge=0, le=wait_max_s * 1000)] = WEEK_MS
     lease_timeout_ms: PositiveInt = 30_000
     close_stuck_after_ms: Annotated[int, msgspec.Meta(ge=0, le=number_max)] = 300_000
     pattern_senders: Literal["all", "authenticated", "none"] = "all"

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
+from waypost.policy.schedules import Delay
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
@@ -26,7 +27,7 @@ from waypost.relay.delivery.consumer import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
 from waypost.relay.delivery.leases import LeasedMessage
-from waypost.relay.delivery.rejections import storage_failed_result
+from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
 from waypost.relay.errors import RelayStopped
@@ -151,16 +152,30 @@ class Relay:
         parent: Envelope | None = None,
         message_id: str | None = None,
         thread: str | None = None,
+        delay: Delay | None = None,
+        deliver_at: datetime | None = None,
     ) -> PublishResult:
         """Publish to one endpoint, or with a pattern to every matching endpoint.
 
         The decision is durable when this returns. Rejections are in the result; only
         `InvalidInput` and `AccessDenied` are raised. `budget` may only narrow the relay's limits,
         `parent` is the message this one follows from. Publishing the same `message_id` again
-        returns the first result. `thread` names a conversation that begins here.
+        returns the first result. `thread` names a conversation that begins here. With a `delay`
+        in seconds, or at the instant `deliver_at`, the message is delivered later.
         """
-        draft = Draft(subject, payload, reply_to, budget, parent, message_id, thread, sender=sender)
-        return await self._runtime.publishing.publish_durably(draft)
+        draft = Draft(
+            subject,
+            payload,
+            reply_to,
+            budget,
+            parent,
+            message_id,
+            thread,
+            delay,
+            deliver_at,
+            sender=sender,
+        )
+        return await self.publish_draft(draft)
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -170,12 +185,16 @@ class Relay:
         Each is a `Draft` or a mapping of `publish`'s parameters. A message denied by access rules
         is rejected with `access_denied`.
         """
-        results = await self._runtime.publishing.publish_many(drafts_from(drafts))
-        try:
-            await self._runtime.journal.sync()
-        except RelayStopped as stopped:
-            return [storage_failed_result(stopped) for _ in results]
-        return results
+        return await self._runtime.publishing.publish_many(drafts_from(drafts))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule: `cancel` without waiting (see `durable`). `inspect` lists messages."""
+        return self._runtime.schedule
+
+    async def cancel(self, ids: str | Iterable[str], sender: str | None = None) -> list[str]:
+        """Cancel scheduled messages of `sender`, or of any, durably; return the ids of those."""
+        return await self._durable(self._runtime.schedule.cancel(ids, sender))
 
     async def request(  # noqa: PLR0913 - each is part of one message
         self,
@@ -318,14 +337,7 @@ class Relay:
 
     async def idle(self) -> None:
         """Wait until every event is durable, no handler is running and no segment being deleted."""
-        runtime = self._runtime
-        await runtime.journal_tasks.quiet()
-        runtime.journal.flush_now()
-        await asyncio.sleep(0)  # tasks that waited for the commit run first
-        await runtime.ledger.sync()
-        while runtime.handlers.busy or runtime.journal.busy:
-            await runtime.handlers.quiet()
-            await runtime.ledger.sync()
+        await self._runtime.idle()
 
     # For operators
 

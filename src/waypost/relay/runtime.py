@@ -29,6 +29,7 @@ from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import Requests
 from waypost.relay.delivery.returns import Returns
+from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
@@ -123,6 +124,7 @@ class Runtime:
         self.signals = Signals()
         self.rejections = RejectionLog(self.ledger)
         self.subscriptions = Subscriptions(self.data.subscriptions)
+        self.schedule = Schedule(self.ledger, self.transitions, self.timers)
         deliverer = Deliverer(
             self.ledger.state,
             self.transitions,
@@ -231,6 +233,16 @@ class Runtime:
             else:
                 self.transitions.release(message, "the relay restarted", uncounted=True)
 
+    async def idle(self) -> None:
+        """Wait until every event is durable, no handler is running and no segment being deleted."""
+        await self.journal_tasks.quiet()
+        self.journal.flush_now()
+        await asyncio.sleep(0)  # tasks that waited for the commit run first
+        await self.ledger.sync()
+        while self.handlers.busy or self.journal.busy:
+            await self.handlers.quiet()
+            await self.ledger.sync()
+
     def _make_mirror(self) -> MailboxMirror:
         if not self.uses_files:
             return NoFiles()
@@ -258,6 +270,7 @@ class Runtime:
         journal = self.journal_tasks
         sweeper = Sweeper(self.ledger, self.timers, get)
         sweeper.add(mail.end_leases, mail.expire, mail.purge, state.forget)
+        sweeper.add(lambda now_us: self.schedule.queue_due())
         sweeper.add(lambda now_us: self.subscriptions.save())
         sweeper.add(lambda now_us: self.endpoints.check_problem())
         sweeper.add(state.checkpoint, state.recover_space, journal.seal, journal.drop)
@@ -309,6 +322,7 @@ async def _start(
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
         runtime.returns.resume_delays()
+        runtime.schedule.queue_due()
         await runtime.ledger.sync()
         runtime.keep(lock)
         runtime.sweeper.start()
@@ -352,6 +366,7 @@ async def _stop(runtime: Runtime) -> None:
     runtime.leases.stop()
     runtime.life.stop()
     runtime.returns.stop()
+    runtime.schedule.stop()
     runtime.consumers.detach_all()
     await runtime.subscriptions.detach_all()
     runtime.signals.detach_all()

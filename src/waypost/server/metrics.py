@@ -148,6 +148,7 @@ def _breaker_moves(count: Callable[[str], int]) -> Metric:
 def _holdings(inspector: Inspector, totals: Totals) -> Iterator[Metric]:
     messages = GaugeMetricFamily("waypost_messages", "Messages stored now.", labels=["state"])
     messages.add_metric(["pending"], totals.pending)
+    messages.add_metric(["scheduled"], totals.scheduled)
     messages.add_metric(["leased"], totals.leased)
     messages.add_metric(["dead"], totals.dead)
     yield messages

@@ -41,7 +41,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     its sender got instead of more. `size` is the size of the stored envelope in bytes. `network` is
     a keyed hash of the network of a sender without a key. `chosen_id` is true if the sender chose
     the id. `thread` is the conversation's id; it is empty if that is the message's own id.
-    `answer`: it answers its parent.
+    `answer`: it answers its parent. `due_us` is when a scheduled message is to be delivered.
     """
 
     id: str
@@ -54,6 +54,7 @@ class _Arrived(Event, kw_only=True, gc=False):
     reply_to: str | None = None
     parent: str | None = None
     answer: bool = False
+    due_us: int = 0
     chosen_id: bool = False
     network: str = ""
     size: int = 0
@@ -162,6 +163,16 @@ class Redriven(_About, tag="redriven", kw_only=True, gc=False):
     """A dead letter, put back at the end of its mailbox."""
 
 
+class Queued(_About, tag="queued", kw_only=True, gc=False):
+    """A scheduled message that is due, put at the end of its mailbox's queue."""
+
+
+class Cancelled(_About, tag="cancelled", kw_only=True, gc=False):
+    """A scheduled message, cancelled before it was due by its "sender" or the "operator"."""
+
+    via: str = "sender"
+
+
 class BreakerMoved(Event, tag="breaker", kw_only=True, gc=False):
     """A circuit breaker changed state, or was reset: then `before` may be equal to `after`."""
 
@@ -229,7 +240,9 @@ class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True, gc=Fa
     crc: int
 
 
-MailboxEvent = Leased | Acked | Returned | Failed | Expired | Evicted | Redriven
+MailboxEvent = (
+    Leased | Acked | Returned | Failed | Expired | Evicted | Redriven | Queued | Cancelled
+)
 AnyEvent = (
     Accepted
     | Rejected

@@ -11,14 +11,16 @@ The order of a connection:
     … until nothing is stored …
     live                             →
     message                          →
-                                     ←   send, ack, nack, extend, signal, fetch
-    sent, queue_full, delivery_confirm, request_failed, signal, messages, error  →
+                                     ←   send, ack, nack, extend, signal, fetch, scheduled, cancel
+    sent, queue_full, delivery_confirm, request_failed, signal, messages, scheduled, cancelled,
+    error                            →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -27,6 +29,7 @@ from waypost.policy.bounds import (
     lease_extension_max_s,
     lease_max_messages,
     number_max,
+    scheduled_max_messages,
     wait_max_s,
 )
 from waypost.policy.budgets import Budget, BudgetCut
@@ -34,12 +37,15 @@ from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import Rejection
+from waypost.wire.scheduled import ScheduledMessage
 
 JSON_PROTOCOL = "waypost.json"
 MSGPACK_PROTOCOL = "waypost.msgpack"
 
 Ref = Annotated[int, msgspec.Meta(ge=0, le=number_max)]
 Ids = Annotated[list[str], msgspec.Meta(max_length=lease_max_messages)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class FrameOperation(msgspec.Struct, tag_field="op", kw_only=True, omit_defaults=True):
@@ -116,6 +122,21 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+
+
+class ScheduledResult(FrameOperation, tag="scheduled", kw_only=True):
+    """The answer to `scheduled`: those due first at the beginning; `more`: there are others."""
+
+    ref: Ref
+    messages: list[ScheduledMessage]
+    more: bool = False
+
+
+class CancelResult(FrameOperation, tag="cancelled", kw_only=True):
+    """The answer to `cancel`: the ids of the messages that were not due yet."""
+
+    ref: Ref
+    ids: list[str]
 
 
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
@@ -199,7 +220,8 @@ class Send(AgentOperation, tag="send", kw_only=True):
 
     `thread` names a conversation that begins here; a message with a parent has its parent's.
     `reply_within` is how many seconds the sender waits for a reply: if the recipients fail before,
-    it gets a `request_failed`, and an error of theirs ends the delivery.
+    it gets a `request_failed`, and an error of theirs ends the delivery. With a `delay` in seconds,
+    or at the instant `deliver_at`, it is delivered later.
     """
 
     ref: Ref
@@ -210,7 +232,9 @@ class Send(AgentOperation, tag="send", kw_only=True):
     parent: Parent | None = None
     message_id: str | None = None
     thread: str | None = None
-    reply_within: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    reply_within: Seconds = 0.0
+    delay: Seconds | None = None
+    deliver_at: Instant | None = None
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):
@@ -227,7 +251,7 @@ class Nack(AgentOperation, tag="nack", kw_only=True):
     """
 
     ids: Ids
-    delay: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    delay: Seconds = 0.0
     error: str = ""
     release: bool = False
 
@@ -254,10 +278,24 @@ class Fetch(AgentOperation, tag="fetch", kw_only=True):
     ref: Ref
     limit: Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)] = 50
     max_size_bytes: Annotated[int, msgspec.Meta(ge=0, le=number_max)] | None = None
-    wait: Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)] = 0.0
+    wait: Seconds = 0.0
     tiers: bool = False
     release: bool = False
     answers: bool = False
+
+
+class ListScheduled(AgentOperation, tag="scheduled", kw_only=True):
+    """Request the scheduled messages of this agent that are due first, up to `limit`."""
+
+    ref: Ref
+    limit: Annotated[int, msgspec.Meta(ge=1, le=scheduled_max_messages)] = scheduled_max_messages
+
+
+class Cancel(AgentOperation, tag="cancel", kw_only=True):
+    """Cancel scheduled messages of this agent that are not due yet."""
+
+    ref: Ref
+    ids: Ids
 
 
 class SendSignal(AgentOperation, tag="signal", kw_only=True):
@@ -283,13 +321,15 @@ FromRelay = (
     | Message
     | FetchedMessages
     | SendResult
+    | ScheduledResult
+    | CancelResult
     | QueueFull
     | DeliveryConfirm
     | RequestFailure
     | Signalled
     | Error
 )
-FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | SendSignal
+FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SendSignal
 
 
 Op = TypeVar("Op", FromRelay, FromAgent)

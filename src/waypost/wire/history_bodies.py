@@ -28,7 +28,8 @@ class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One message of a thread at one endpoint, at `at_us` (µs).
 
     `answer`: it went back to who asked. `calls_left` is that on arrival, before its own delivery.
-    `outcome` is pending, leased, acked, expired, dead, purged, rejected or gone, for a `reason`.
+    `outcome` is scheduled, pending, leased, acked, expired, cancelled, dead, purged, rejected or
+    gone, for a `reason`.
     """
 
     id: str

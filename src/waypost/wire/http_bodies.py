@@ -19,12 +19,11 @@ from waypost.policy.bounds import (
     publish_many_max_messages,
     subject_length_max_chars,
     subject_tokens_max,
-    wait_max_s,
 )
 from waypost.policy.tiers import QosConfig, Tier
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import Parent
+from waypost.wire.frames import Instant, Parent, Seconds
 from waypost.wire.results import PublishResult
 
 AUTO_MAILBOX_PREFIX = "agent."
@@ -71,7 +70,6 @@ IdText = Annotated[
 Number = Annotated[int, msgspec.Meta(ge=0, le=number_max)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=lease_max_messages)]
 Ids = Annotated[list[IdText], msgspec.Meta(min_length=1, max_length=lease_max_messages)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=wait_max_s)]
 
 
 class RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +128,8 @@ class NewMessage(RequestBody, kw_only=True):
 
     Its sender is the subject of the token, `parent` the message this one follows from, which was
     delivered to the sender. A repeated `message_id` returns the first result again. `thread` names
-    a conversation that begins here; a message with a parent has its parent's.
+    a conversation that begins here; a message with a parent has its parent's. With a `delay` in
+    seconds, or at the instant `deliver_at`, it is delivered later.
     """
 
     subject: PatternText
@@ -140,6 +139,8 @@ class NewMessage(RequestBody, kw_only=True):
     parent: Parent | None = None
     message_id: IdText | None = None
     thread: IdText | None = None
+    delay: Seconds | None = None
+    deliver_at: Instant | None = None
 
 
 class NewMessages(RequestBody, kw_only=True):
@@ -315,6 +316,7 @@ class InboxStats(msgspec.Struct, kw_only=True):
     subject: str
     hash: str
     pending: int
+    scheduled: int = 0
     leased: int
     dead: int
     bytes: int

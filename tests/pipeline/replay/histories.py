@@ -95,6 +95,7 @@ class RandomHistory:
             (self._consume, 14),
             (self._connect, 8),
             (self._request, 3),
+            (self._cancel, 2),
             (self._subscribe, 3),
             (self._reset_breaker, 2),
             (self._wait, 16),
@@ -133,6 +134,7 @@ class RandomHistory:
             soon_ms = self.clock.now_us // 1000 + 3000
             budget = {"ttl": soon_ms, "max_hops": 99} if draw.random() < 0.2 else None  # cut
             chosen = f"m-{draw.randrange(60)}" if draw.random() < 0.2 else None
+            delay = draw.choice((0.0004, 0.2, 2.0, 30.0)) if draw.random() < 0.15 else None
             try:
                 sender, subject = draw.choice(SENDERS), draw.choice(SUBJECTS)
                 if parent is not None and draw.random() < 0.6:  # as if it answered
@@ -145,6 +147,7 @@ class RandomHistory:
                     parent=parent,
                     budget=budget,
                     message_id=chosen,
+                    delay=delay,
                 )
                 await self.relay.publish_draft(draft)
             except WaypostError:
@@ -199,6 +202,12 @@ class RandomHistory:
             await self.relay.nack("agent.c", [one.id for one in got], error="cannot")
         self.clock.advance_ms(500)
         await asyncio.gather(asking, return_exceptions=True)
+
+    async def _cancel(self) -> None:
+        """Cancel a scheduled message, if there is one."""
+        scheduled = self.relay.inspect().scheduled()
+        if scheduled:
+            await self.relay.cancel(self.random.choice(scheduled).id)
 
     async def _subscribe(self) -> None:
         """End the subscription, sometimes before its last message was handled, or begin one."""

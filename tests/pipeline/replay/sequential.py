@@ -34,12 +34,16 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class ReplayMessage(msgspec.Struct):
-    """A message in a mailbox. `counterfactual`: history does not know when it would have left."""
+    """A message in a mailbox. `counterfactual`: history does not know when it would have left.
+
+    `due_ms` is when a scheduled message is due; 0 once it is in the queue.
+    """
 
     sender: str
     size: int
     ttl: int
     tier: int
+    due_ms: int = 0
     leased: bool = False
     counterfactual: bool = False
 
@@ -54,6 +58,7 @@ class Arrival(msgspec.Struct):
     size: int
     tier: int
     answer: bool
+    due_us: int
 
 
 class Inbox:
@@ -74,6 +79,17 @@ class Inbox:
         if message is not None:
             self.occupancy.remove(message.sender, message.size, message.tier)
         return message
+
+    def queue(self, key: str) -> None:
+        message = self.messages.pop(key, None)
+        if message is not None:
+            message.due_ms = 0
+            self.messages[key] = message
+
+    def queue_counterfactual(self, at_ms: int) -> None:
+        due = [key for key in self.counterfactual() if 0 < self.messages[key].due_ms <= at_ms]
+        for key in sorted(due, key=lambda key: self.messages[key].due_ms):
+            self.queue(key)
 
     def counterfactual(self) -> list[str]:
         return [key for key, one in self.messages.items() if one.counterfactual]
@@ -157,7 +173,7 @@ class SequentialReplay:
         if isinstance(event, wire.Accepted) or (event.reason == "budget_exceeded" and event.kept):
             counted = tier if self.settings.qos.enabled or new == "rate_limited" else 1
             self.arrived[event.endpoint, event.id] = ReplayMessage(
-                event.sender, event.size, event.budget.ttl, counted
+                event.sender, event.size, event.budget.ttl, counted, event.due_us // 1000
             )
         arrived = "" if old == new == "rate_limited" else endpoint
         return Decision(event.seq, event.sender, arrived, tier, old, new)
@@ -190,9 +206,12 @@ class SequentialReplay:
             inbox.deferred = event.deferred
         for key in [k for k in inbox.counterfactual() if inbox.messages[k].ttl < at_ms]:
             self._discard(inbox, key, endpoint)
+        inbox.queue_counterfactual(at_ms)
         key = event.id or f" {event.seq}"
         budget = self._budget(event.budget)
-        arrival = Arrival(key, event.sender, endpoint, budget, event.size, tier, event.answer)
+        arrival = Arrival(
+            key, event.sender, endpoint, budget, event.size, tier, event.answer, event.due_us
+        )
         verdict = admit_delivery(arrival, inbox.occupancy, self.breakers, self.settings, at_ms)
         if verdict.evict_bytes and not self._make_room(inbox, arrival, verdict.evict_bytes, at_ms):
             if verdict.probe:
@@ -202,7 +221,12 @@ class SequentialReplay:
             return verdict.reason.value
         counted = tier if self.settings.qos.enabled else 1
         message = ReplayMessage(
-            event.sender, event.size, event.budget.ttl, counted, counterfactual=not accepted
+            event.sender,
+            event.size,
+            event.budget.ttl,
+            counted,
+            event.due_us // 1000,
+            counterfactual=not accepted,
         )
         inbox.add(key, message)
         if not inbox.deferred and (verdict.probe or not self.counts_deliveries):
@@ -218,7 +242,9 @@ class SequentialReplay:
 
     def _make_room(self, inbox: Inbox, arrival: Arrival, needed_bytes: int, at_ms: int) -> bool:
         """Evict one message after the other; none if that would not be enough."""
-        left = {key: one for key, one in inbox.messages.items() if not one.leased}
+        pending = [(key, one) for key, one in inbox.messages.items() if not one.leased]
+        queued = {key: one for key, one in pending if not one.due_ms}
+        left = queued | {key: one for key, one in pending if one.due_ms}
         if self.settings.relay_messages is not None:
             left = {key: one for key, one in left.items() if one.sender != "_relay"}
         if self.settings.qos.overflow == "evict_least_known":
@@ -264,12 +290,15 @@ class SequentialReplay:
             ):
                 if inbox.remove(key):
                     self.breakers.settle(endpoint, key, DeliveryOutcome.FAILURE, at_ms)
-            case wire.Failed() | wire.Expired(was="pending"):
+            case wire.Failed() | wire.Expired(was="pending") | wire.Cancelled():
                 self._discard(inbox, key, endpoint)
             case wire.Redriven():
                 arrived = self.arrived.get((endpoint, key))
                 if arrived is not None:
-                    inbox.add(key, msgspec.structs.replace(arrived))
+                    due_ms = arrived.due_ms if arrived.due_ms > at_ms else 0
+                    inbox.add(key, msgspec.structs.replace(arrived, due_ms=due_ms))
+            case wire.Queued():
+                inbox.queue(key)
             case wire.Returned() if message:
                 message.leased = False
                 if self.counts_deliveries:
@@ -282,7 +311,10 @@ class SequentialReplay:
                 message.counterfactual = message.counterfactual or isinstance(event, wire.Evicted)
 
     def _ack_counterfactual(self, inbox: Inbox, endpoint: str, at_ms: int) -> None:
+        inbox.queue_counterfactual(at_ms)
         for key in inbox.counterfactual():
+            if inbox.messages[key].due_ms:
+                continue
             if inbox.messages[key].ttl < at_ms:
                 self._discard(inbox, key, endpoint)
             else:

@@ -129,12 +129,19 @@ def _second_and_third_day() -> list[Any]:
         _about(events.Leased, at(3, "09:00:01"), "broken", "agent.c", via="handler"),
         _about(events.Failed, at(3, "09:00:02"), "broken", "agent.c", reason="handler failed"),
         _accepted(at(3, "10:00:00"), "slow", "agent.a", "agent.c"),
+        _accepted(at(3, "11:00:00"), "soon", "agent.e", "agent.d", due_us=at(4, "09:00:00")),
+        _accepted(at(3, "11:00:01"), "never", "agent.e", "agent.d", due_us=at(4, "09:00:00")),
+        _accepted(at(3, "11:00:02"), "one day", "agent.e", "agent.d", due_us=at(9, "09:00:00")),
+        _about(events.Cancelled, at(3, "11:30:00"), "never", "agent.d"),
     ]
 
 
 def _fourth_day() -> list[Any]:
     closed, opened = CircuitState.CLOSED, CircuitState.OPEN
     return [
+        _about(events.Queued, at(4, "09:00:00"), "soon", "agent.d"),
+        _about(events.Leased, at(4, "09:00:02"), "soon", "agent.d"),
+        _about(events.Acked, at(4, "09:00:05"), "soon", "agent.d"),
         events.BreakerMoved(
             at_us=at(4, "11:00:00"), endpoint="agent.b", before=opened, after=closed, occasion="y"
         ),

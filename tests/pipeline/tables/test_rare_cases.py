@@ -40,6 +40,18 @@ def test_a_returned_message_counts_both_attempts(messages_by_id: dict[str, Rows]
     check(plain, state="acked", attempts=2, returns=1, wait_ms=2000.0, total_ms=10_000.0)
 
 
+def test_the_times_of_a_scheduled_message_begin_when_it_was_due(
+    messages_by_id: dict[str, Rows],
+) -> None:
+    (soon,) = messages_by_id["soon"]
+    check(soon, state="acked", due_at=instant(4, "09:00:00"), wait_ms=2000.0, total_ms=5000.0)
+    (never,) = messages_by_id["never"]
+    check(never, state="cancelled", finished_at=instant(3, "11:30:00"), reason=None)
+    (one_day,) = messages_by_id["one day"]
+    check(one_day, state="scheduled", finished_at=None, wait_ms=None)
+    assert messages_by_id["slow"][0]["due_at"] is None
+
+
 def test_a_message_to_two_mailboxes_is_two_rows(messages_by_id: dict[str, Rows]) -> None:
     here, there = messages_by_id["wide"]
     assert [here["endpoint"], there["endpoint"]] == ["agent.b", "agent.c"]

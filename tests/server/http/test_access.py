@@ -11,6 +11,7 @@ from waypost.server.http.operations import OPERATIONS
 KEY = Identity.new("agent.b").public_key
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/messages"): {"subject": "agent.b", "payload": 1},
+    ("POST", "/v1/scheduled/cancel"): {"ids": ["m1"]},
     ("POST", "/v1/inbox/batch"): {"inboxes": [{"subject": "agent.b"}]},
     ("POST", "/v1/inbox/{subject}/ack"): {"ids": ["m1"]},
     ("POST", "/v1/inbox/{subject}/nack"): {"ids": ["m1"]},
@@ -45,6 +46,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
     ("GET", "/v1/threads/{id}"): (401, 401, 401, 404, 200, 200),
+    ("GET", "/v1/scheduled"): (401, 401, 401, 200, 200, 200),  # each sees its own
+    ("POST", "/v1/scheduled/cancel"): (401, 401, 401, 200, 200, 200),
     ("POST", "/v1/inbox/batch"): OWN,
     ("GET", "/v1/inbox/{subject}"): OWN,
     ("GET", "/v1/inbox/{subject}/peek"): OWN,

@@ -55,7 +55,7 @@ async def test_the_fullest_inboxes_come_first_and_all_are_counted(crowded: HttpR
         ("agent.a00000", 0),
     ]
     assert shown["inboxes_total"] == ENDPOINTS
-    assert shown["by_status"] == {"pending": 3, "leased": 0, "dead": 0}
+    assert shown["by_status"] == {"pending": 3, "scheduled": 0, "leased": 0, "dead": 0}
 
 
 async def test_pages_of_endpoints_hold_each_once_in_order(crowded: HttpRelay) -> None:

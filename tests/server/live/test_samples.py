@@ -51,7 +51,7 @@ def test_a_sample_counts_only_events_since_the_last() -> None:
 
 
 def inbox(subject: str, pending: int) -> InboxRow:
-    return InboxRow(subject, pending, 0, 0, 0, 0.0, 0, None, False, False)
+    return InboxRow(subject, pending, 0, 0, 0, 0, 0.0, 0, None, False, False)
 
 
 def test_a_table_reports_changed_rows_and_removed_subjects() -> None:

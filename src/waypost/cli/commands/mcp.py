@@ -84,9 +84,10 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Run an MCP server that acts as an agent, for an assistant or an editor.
 
     The program starts this command and talks to it over stdin and stdout. It
-    gets eleven tools: relay_send, relay_send_and_wait, relay_inbox, relay_ack,
-    relay_nack, relay_list_endpoints, relay_register_endpoint, relay_status,
-    relay_explain, relay_thread, relay_reset_guard. A guard limits
+    gets twelve tools: relay_send, relay_send_and_wait, relay_scheduled,
+    relay_inbox, relay_ack, relay_nack, relay_list_endpoints,
+    relay_register_endpoint, relay_status, relay_explain, relay_thread,
+    relay_reset_guard. A guard limits
     relay_send_and_wait, with the variables AGENT_RATE_LIMIT_PER_MIN (10),
     AGENT_CB_FAILURE_THRESHOLD (5), AGENT_CB_RESET_TIMEOUT_MS (30000) and
     AGENT_CB_SUCCESS_THRESHOLD (2).

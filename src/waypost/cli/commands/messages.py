@@ -1,8 +1,8 @@
 """`send`, `inbox`, `explain`, `thread`, `listen` and `request`: messages, and their history."""
 
 import time
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from waypost.cli.options import (
     RelayChoice,
     guard_limits,
     parse_duration,
+    parse_instant,
     read_payload,
     with_agent_options,
     with_relay_options,
@@ -64,6 +65,24 @@ ExpiresIn = Annotated[
         show_default="the relay's time to live",
     ),
 ]
+DelayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--delay",
+        metavar="TIME",
+        help="Deliver it after TIME: 45s, 30m, 12h, 7d.",
+        show_default=False,
+    ),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="INSTANT",
+        help="Deliver it at INSTANT: 2026-05-01T09:00, or with a time zone 2026-05-01T09:00+02:00.",
+        show_default=False,
+    ),
+]
 Wait = Annotated[
     float | None,
     typer.Option(
@@ -87,6 +106,8 @@ def send(  # noqa: PLR0913 - each is part of one message
     message_id: MessageId = None,
     expires_in: ExpiresIn = None,
     thread: ThreadId = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
     register: Register = False,
     wait: Wait = None,
     json: JsonOption = False,
@@ -98,32 +119,31 @@ def send(  # noqa: PLR0913 - each is part of one message
     Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
     no endpoint matched. No relay may be running on the data directory.
 
-    With --url, the sender authenticates with keys: --sender SUBJECT uses the keys
-    that 'waypost keys new' saved, --key FILE another file. Without either the
-    message is anonymous, if the relay accepts that. With --wait the command
-    prints who confirmed the message, and whether it was stored until then.
-
-    A time longer than the relay allows is cut, and the command says to what.
+    With --url, --sender SUBJECT authenticates with the keys that 'waypost keys
+    new' saved, --key FILE with others; without either the message is anonymous,
+    if the relay accepts that. --wait prints who confirmed the message, and whether
+    it was stored until then. With --delay or --at it is kept until then, and its
+    time to live begins then; one longer than the relay allows is cut.
 
     \b
     Examples:
       waypost send agent.billing '{"refund": 12}' --sender agent.web --register
-      waypost send agent.billing "call me" --sender agent.web --id call-17
-      waypost send 'agent.>' @news.json --sender agent.web
-      waypost send agent.billing hello --url http://127.0.0.1:7171
+      waypost send agent.billing "call me" --sender agent.web --id call-17 --delay 30m
+      waypost send 'agent.>' @news.json --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
     from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
 
-    budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in)}
-    message = OutgoingMessage(subject, content, reply_to, budget, None, message_id, thread)
+    when = _schedule(delay, at)
+    budget = None if expires_in is None else {"ttl": _expiry_ms(expires_in, **when)}
+    message = OutgoingMessage(subject, content, reply_to, budget, None, message_id, thread, **when)
     result = open_backend(choice).send(message, sender, register=register, wait_s=wait)
     if json:
         console.print_json(result)
     else:
-        messages.show_send_report(result, wait)
+        messages.show_send_report(result, wait, later=bool(when))
     if not result.delivered_to:
         raise typer.Exit(REJECTED)
 
@@ -341,7 +361,24 @@ def _callbacks(subject: str, url: str, json: bool) -> "ListenCallbacks":
     )
 
 
-def _expiry_ms(expires_in: str) -> int:
-    """Return the instant (ms) that is a duration, such as `12h`, from now."""
-    length_ms = parse_duration(expires_in) // timedelta(milliseconds=1)
-    return min(time.time_ns() // 1_000_000 + length_ms, number_max)
+def _schedule(delay: str | None, at: str | None) -> dict[str, Any]:
+    """Return when to deliver, as fields of a message; none if that is now."""
+    when: dict[str, Any] = {}
+    if delay is not None:
+        when["delay"] = parse_duration(delay)
+    if at is not None:
+        when["deliver_at"] = parse_instant(at)
+    return when
+
+
+def _expiry_ms(
+    expires_in: str, delay: timedelta | None = None, deliver_at: datetime | None = None
+) -> int:
+    """Return the instant (ms) that is a duration, such as `12h`, from the delivery."""
+    millisecond = timedelta(milliseconds=1)
+    begin_ms = time.time_ns() // 1_000_000
+    if delay is not None:
+        begin_ms += delay // millisecond
+    if deliver_at is not None:
+        begin_ms = max(begin_ms, int(deliver_at.timestamp() * 1000))
+    return min(begin_ms + parse_duration(expires_in) // millisecond, number_max)

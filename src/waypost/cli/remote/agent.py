@@ -95,6 +95,8 @@ def send_and_wait(
                     budget=message.budget,
                     message_id=message.message_id,
                     thread=message.thread,
+                    delay=message.delay,
+                    deliver_at=message.deliver_at,
                 )
             except AccessDenied as problem:
                 result = access_denied(problem)

@@ -1,14 +1,18 @@
-"""The names, agents and circuit breakers of a served relay, for its operator."""
+"""Names, agents, circuit breakers and scheduled messages of a served relay."""
 
 import msgspec
 
+from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
-from waypost.client.http import path_segment
+from waypost.client.http import Token, path_segment
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
 from waypost.wire.http_bodies import AgentConnection, CountResponse, RelayStats
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
+from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
+from waypost.wire.scheduled import ScheduledMessage
 
 _NAMES_PER_PAGE = 10_000
+_SCHEDULED_MAX = 1000
 
 
 class RemoteNames(RemoteRelay):
@@ -70,3 +74,29 @@ class RemoteBreakers(RemoteRelay):
         """Close the breaker of an endpoint; return its state before."""
         path = f"/v1/breakers/{path_segment(subject)}/reset"
         return self.api.post(path, {}, BreakerReset, token=self._operator())
+
+
+class RemoteScheduled(RemoteRelay):
+    """A relay behind a URL, with the operations on scheduled messages: an agent's own, or all."""
+
+    def scheduled(self, sender: str | None) -> tuple[list[ScheduledMessage], bool]:
+        """Return the messages that are not due yet, and whether there are more."""
+        found = self.api.get(
+            "/v1/scheduled", ScheduledList, token=self._token(sender), limit=_SCHEDULED_MAX
+        )
+        return found.messages, found.more
+
+    def cancel(self, ids: list[str], sender: str | None) -> CancelResponse:
+        """Cancel messages that are not due yet."""
+        asked = CancelRequest(ids=ids)
+        path = "/v1/scheduled/cancel"
+        return self.api.post(path, asked, CancelResponse, token=self._token(sender))
+
+    def _token(self, sender: str | None) -> Token:
+        """Return the token of the agent whose keys are given, else the operator's."""
+        identity = self.credentials.identity(sender)
+        if identity is not None:
+            return self.api.log_in(identity)
+        if sender is not None:
+            raise keys_missing(sender)
+        return self._operator()

@@ -1,6 +1,6 @@
 """Requests to a served relay and its responses, translated from and to the forms of commands."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -43,7 +43,7 @@ class DeadLetterResponse(msgspec.Struct):
 
 def new_message(message: OutgoingMessage) -> NewMessage:
     """Return the request body for a message. Raises `InvalidMessage` if it cannot be JSON."""
-    wish = message.budget
+    wish, delay = message.budget, message.delay
     return NewMessage(
         subject=message.subject,
         payload=msgspec.Raw(encode_payload(message.payload)),
@@ -51,6 +51,8 @@ def new_message(message: OutgoingMessage) -> NewMessage:
         budget=None if wish is None else msgspec.convert(wish, BudgetRequest),
         message_id=message.message_id,
         thread=message.thread,
+        delay=delay.total_seconds() if isinstance(delay, timedelta) else delay,
+        deliver_at=message.deliver_at,
     )
 
 
@@ -109,6 +111,7 @@ def _mailbox_stats(inbox: InboxStats) -> MailboxStats:
         subject=inbox.subject,
         hash=inbox.hash,
         pending=inbox.pending,
+        scheduled=inbox.scheduled,
         leased=inbox.leased,
         dead=inbox.dead,
         bytes=inbox.bytes,

@@ -58,9 +58,11 @@ def show_stats(stats: StatsResult) -> None:
     if stats.last_event_at is not None:
         out.print(f"{plural(stats.seq, 'event')}, the last {ago(stats.last_event_at)}")
     pending, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
+    scheduled = stats.by_status.get("scheduled", 0)  # a relay of an earlier version has none
+    later = f" {scheduled:,} scheduled," if scheduled else ""
     out.print(
         f"{plural(stats.total_messages, 'message')}:"
-        f" {pending:,} pending, {leased:,} leased, {dead:,} dead"
+        f" {pending:,} pending,{later} {leased:,} leased, {dead:,} dead"
     )
     _show_mailboxes(stats.endpoints)
     if stats.breakers:

@@ -28,6 +28,7 @@ from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.history_bodies import Thread
 from waypost.wire.printable import printable
+from waypost.wire.scheduled import ScheduledMessage
 
 _PAYLOAD_MAX_CHARS = 400
 _SHOWN_MAX_MS = 1000 * 366 * 24 * 3_600_000
@@ -36,6 +37,8 @@ _STATUS = {
     "accepted": "pending",
     "returned": "pending",
     "redriven": "pending",
+    "queued": "pending",
+    "cancelled": "cancelled before it was due",
     "leased": "leased, not yet acknowledged",
     "acked": "acknowledged",
     "failed": "dead letter",
@@ -54,13 +57,15 @@ _STYLE = {
 }
 
 
-def show_send_report(result: SendReport, waited_s: float | None = None) -> None:
-    """Print where a message was delivered, or why not and what to do."""
+def show_send_report(
+    result: SendReport, waited_s: float | None = None, *, later: bool = False
+) -> None:
+    """Print where a message was delivered, or will be `later`, or why not and what to do."""
     out = console()
     if result.delivered_to:
-        out.print(
-            Text.assemble(styled(result.message_id, "bold"), ": delivered to ", _recipients(result))
-        )
+        done = "scheduled for" if later else "delivered to"
+        message_id = styled(result.message_id, "bold")
+        out.print(Text.assemble(message_id, f": {done} ", _recipients(result)))
         if result.was_stored is not None:
             show_confirmation(
                 Confirmation(result.message_id, result.confirmed_by, result.was_stored)
@@ -184,6 +189,24 @@ def show_thread(found: Thread) -> None:
     out.print(f"{plural(len(found.messages), 'message')}{more}.", style="dim")
 
 
+def show_scheduled(messages: list[ScheduledMessage]) -> None:
+    """Print messages that are not due yet, those due first at the top."""
+    out = console()
+    if messages:
+        rows = table("Due", "Id", "From", "To")
+        for one in messages[:ROWS_MAX]:
+            rows.add_row(
+                at(one.deliver_at),
+                styled(one.id, "bold"),
+                printable(one.sender),
+                styled(one.endpoint, "cyan"),
+            )
+        out.print(rows)
+    hidden = len(messages) - ROWS_MAX
+    more = f", the first {ROWS_MAX} shown; use --json for all" if hidden > 0 else ""
+    out.print(f"{plural(len(messages), 'scheduled message')}{more}.")
+
+
 def show_dead_letters(dead_letters: list[DeadLetter]) -> None:
     """Print dead letters with their reasons, the newest failures last."""
     out = console()
@@ -271,6 +294,8 @@ def _content(message: ReceivedMessage) -> Text:
 def _status(last: HistoryEntry) -> str:
     if last.kind == "accepted" and not last.endpoint:
         return "no endpoint matched"
+    if last.kind == "accepted" and ", due at " in last.text:
+        return "scheduled"
     if last.kind == "rejected" and Reason.BUDGET_EXCEEDED in last.text:
         return "rejected, and kept as a dead letter"
     return _STATUS.get(last.kind) or printable(last.kind)

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from waypost.policy.bounds import (
     ancestor_chain_max,
     frame_max_operations,
+    lease_max_messages,
     number_max,
+    scheduled_max_messages,
     subject_length_max_chars,
 )
 from waypost.policy.errors import InvalidMessage
@@ -56,6 +58,16 @@ def memory_bytes(frame: bytes | str, *, is_text: bool) -> int:
         return size + _VALUE_BYTES * values + _MAP_BYTES * frame.count(b"{")
     containers = len(frame.translate(None, _NO_CONTAINERS))
     return _MSGPACK_FACTOR * size + _VALUE_BYTES * containers
+
+
+def check_scheduled(answer: frames.ScheduledResult | frames.CancelResult) -> None:
+    """Reject a list of more messages than can be requested."""
+    if isinstance(answer, frames.CancelResult):
+        too_many = len(answer.ids) > lease_max_messages
+    else:
+        too_many = len(answer.messages) > scheduled_max_messages
+    if too_many:
+        raise InvalidMessage("more scheduled messages than were requested")
 
 
 def check_count(operations: Sequence[frames.FromRelay]) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from waypost.wire.frames import (
+    CancelResult,
     DeliveryConfirm,
     Error,
     Live,
@@ -10,6 +11,7 @@ from waypost.wire.frames import (
     QueueFull,
     QueueStatus,
     RequestFailure,
+    ScheduledResult,
     Signalled,
     Welcome,
 )
@@ -54,6 +56,8 @@ SessionEvent = (
     | OperationFailed
     | Fetched
     | Replied
+    | ScheduledResult
+    | CancelResult
     | DeliveryConfirm
     | RequestFailure
     | QueueStatus

@@ -11,17 +11,11 @@ A send may be written more than once because it carries its message id: the rela
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 
 from waypost.client.protocol.framing import FrameBuilder
 from waypost.policy.bounds import number_max
-from waypost.policy.budgets import Budget
-from waypost.policy.errors import InvalidMessage
-from waypost.wire import frames
-from waypost.wire.outgoing import OutgoingMessage
-from waypost.wire.payloads import encode_payload
 
 LOSSY_MAX = 10_000
 """Signals are dropped when this many operations wait to be written."""
@@ -113,49 +107,3 @@ class Outbox:
     def has_unwritten(self) -> bool:
         """Return whether `fill` would add something."""
         return bool(self._one_way) or any(ref in self._unanswered for ref in self._unwritten)
-
-
-def send_operation(
-    codec: frames.Codec,
-    ref: int,
-    message: OutgoingMessage,
-    message_id: str,
-    reply_within_s: float,
-) -> frames.Send:
-    """Return the operation that sends `message`. Raises `InvalidMessage` for its payload."""
-    return frames.Send(
-        ref=ref,
-        subject=message.subject,
-        payload=_encode_payload(codec, message.payload),
-        reply_to=message.reply_to,
-        budget=_budget(message),
-        parent=_parent(message),
-        message_id=message_id,
-        thread=message.thread,
-        reply_within=reply_within_s,
-    )
-
-
-def _encode_payload(codec: frames.Codec, payload: object) -> msgspec.Raw:
-    """Encode a payload for a frame of `codec`. Both encodings reject what JSON cannot hold."""
-    encoded = encode_payload(payload)
-    if codec.is_text:
-        return msgspec.Raw(encoded)
-    try:
-        return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(encoded)))
-    except OverflowError as problem:  # an integer of more than 64 bits, valid in JSON
-        raise InvalidMessage(f"payload cannot be sent as msgpack: {problem}") from None
-
-
-def _budget(message: OutgoingMessage) -> dict[str, Any] | None:
-    if message.budget is None:
-        return None
-    if isinstance(message.budget, Budget):
-        return msgspec.structs.asdict(message.budget)
-    return dict(message.budget)
-
-
-def _parent(message: OutgoingMessage) -> frames.Parent | None:
-    if message.parent is None:
-        return None
-    return frames.Parent(id=message.parent.id, budget=message.parent.budget)

@@ -33,7 +33,8 @@ from waypost.client.protocol.backoff import Backoff
 from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
-from waypost.client.protocol.outbox import Outbox, UnansweredOperation, send_operation
+from waypost.client.protocol.outbox import Outbox, UnansweredOperation
+from waypost.client.protocol.sending import oversize_error, send_operation
 from waypost.policy.bounds import lease_extension_max_s, lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
@@ -158,6 +159,20 @@ class Session:
         self._outbox.put(ref, unanswered)
         return ref
 
+    def list_scheduled(self, limit: int) -> int:
+        """Queue a request for this agent's scheduled messages; return the `ref` of its answer."""
+        ref = self._outbox.new_ref()
+        operation = frames.ListScheduled(ref=ref, limit=limit)
+        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
+        return ref
+
+    def cancel(self, ids: list[str]) -> int:
+        """Queue a cancellation of scheduled messages; return the `ref` of its answer."""
+        ref = self._outbox.new_ref()
+        operation = frames.Cancel(ref=ref, ids=ids)
+        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
+        return ref
+
     def withdraw(self, ref: int) -> None:
         """Stop waiting for the answer `ref`."""
         self._outbox.withdraw(ref)
@@ -235,7 +250,7 @@ class Session:
     def _encode(self, operation: frames.FrameOperation) -> bytes:
         encoded = self._codec.encode(operation)
         if self._limits is not None and len(encoded) > self._limits.frame_max_bytes:
-            raise _too_large(len(encoded), self._limits)
+            raise oversize_error(len(encoded), self._limits)
         return encoded
 
     # Reading
@@ -268,10 +283,10 @@ class Session:
                 self._send_result(operation, events)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
+            case frames.ScheduledResult() | frames.CancelResult():
+                self._scheduled(operation, events)
             case frames.DeliveryConfirm():
-                arrivals.check_confirmation(operation)
-                if self._inbox.take_confirmation(operation):
-                    events.append(operation)
+                self._confirmed(operation, events)
             case frames.Signalled():
                 arrivals.check_signal(operation)
                 if not self.block_list.blocks(operation.sender):
@@ -312,7 +327,7 @@ class Session:
         self._auth_failures = 0
         events.append(welcome)
         too_large = self._outbox.remove_if(lambda one: len(one.encoded) > limits.frame_max_bytes)
-        events.extend(OperationFailed(ref, _too_large(None, limits)) for ref in too_large)
+        events.extend(OperationFailed(ref, oversize_error(None, limits)) for ref in too_large)
 
     def _message(self, message: frames.Message, events: list[SessionEvent]) -> None:
         arrivals.check_message(message)
@@ -348,13 +363,25 @@ class Session:
             return
         events.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
+    def _scheduled(
+        self, answer: frames.ScheduledResult | frames.CancelResult, events: list[SessionEvent]
+    ) -> None:
+        arrivals.check_scheduled(answer)
+        if self._outbox.answered(answer.ref) is not None:
+            events.append(answer)
+
+    def _confirmed(self, receipt: frames.DeliveryConfirm, events: list[SessionEvent]) -> None:
+        arrivals.check_confirmation(receipt)
+        if self._inbox.take_confirmation(receipt):
+            events.append(receipt)
+
     def _send_result(self, sent: frames.SendResult, events: list[SessionEvent]) -> None:
         arrivals.check_result(sent)
         asked = self._outbox.find(sent.ref)
         if asked is None:
             return
         if not asked.message_id:
-            raise InvalidMessage("sent as the answer to a fetch")
+            raise InvalidMessage("sent as the answer to another operation")
         self._outbox.answered(sent.ref)
         result = PublishResult(
             message_id=sent.message_id,
@@ -374,10 +401,3 @@ class Session:
             events.append(error)
         elif self._outbox.answered(error.ref) is not None:
             events.append(OperationFailed(error.ref, operation_error(error)))
-
-
-def _too_large(size: int | None, limits: FrameLimits) -> InvalidMessage:
-    actual = "" if size is None else f"{size:,} bytes, "
-    return InvalidMessage(
-        f"too large for the relay: {actual}at most {limits.frame_max_bytes:,} bytes in one frame"
-    )

@@ -44,8 +44,12 @@ OUTCOMES: dict[str, str] = {
     "expired": "It expired unread.",
     "evicted": "It was evicted, unread, to make room in a full mailbox.",
     "redriven": "The operator has put it back into the mailbox, where it waits.",
+    "queued": "Its time has come: it waits in the mailbox, unread.",
+    "cancelled": "It was cancelled before it was due, and is not delivered.",
 }
 """The outcome of a message, by the last event of its history."""
+
+SCHEDULED = "It is scheduled, and not delivered yet."
 
 
 class LookupTools:
@@ -306,4 +310,7 @@ def _explanation(message_id: str, history: MessageHistoryResponse) -> MessageExp
     ]
     last = {one.mailbox: one.what for one in events if one.what in OUTCOMES}
     outcome = {mailbox: OUTCOMES[what] for mailbox, what in last.items()}
+    for one in events:
+        if last.get(one.mailbox) == "accepted" and ", due at " in one.detail:
+            outcome[one.mailbox] = SCHEDULED
     return MessageExplanation(message_id=message_id, thread="", outcome=outcome, steps=events)

@@ -4,7 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from waypost.policy.bounds import message_id_length_max_chars, subject_length_max_chars
+from waypost.policy.bounds import (
+    message_id_length_max_chars,
+    subject_length_max_chars,
+    wait_max_s,
+)
 
 WAIT_MAX_S = 300
 DELAY_MAX_S = 24 * 3600
@@ -85,6 +89,24 @@ ExpiresIn = Annotated[
     Field(
         description="Drop it if it is not read within this many seconds. Default: the relay's.",
         gt=0,
+    ),
+]
+DeliverIn = Annotated[
+    float | None,
+    Field(
+        description=(
+            "Deliver it after this many seconds, at most a week by default. Until then,"
+            " relay_scheduled lists and cancels it. expires_in_seconds begins then."
+        ),
+        gt=0,
+        le=wait_max_s,
+    ),
+]
+CancelIds = Annotated[
+    list[MessageId] | None,
+    Field(
+        description="Ids of scheduled messages of yours to cancel first. Omit it to only look.",
+        max_length=IDS_MAX,
     ),
 ]
 ReplyTimeout = Annotated[

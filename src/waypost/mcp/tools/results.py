@@ -28,6 +28,23 @@ class SendOutcome(BaseModel):
     )
 
 
+class ScheduledEntry(BaseModel):
+    """A message of this agent that is delivered later."""
+
+    message_id: str
+    recipient: str
+    deliver_at: datetime
+
+
+class ScheduledListing(BaseModel):
+    """Messages of this agent that are not due yet, those due first at the beginning."""
+
+    messages: list[ScheduledEntry]
+    cancelled: list[str] = Field(description="Cancelled now: they are not delivered.")
+    not_cancelled: list[str] = Field(description="Not scheduled by you, or due already.")
+    is_complete: bool = Field(description="False: there may be more messages than these.")
+
+
 # The inbox
 
 

@@ -32,6 +32,7 @@ from waypost.wire.identifiers import UlidFactory
 from waypost.wire.results import PublishResult, denied_result
 
 PROGRESS_EVERY_S = 5.0
+LATER = "It is delivered in {:,g} seconds; until then, relay_scheduled can cancel it."
 
 
 class SendTools:
@@ -52,6 +53,7 @@ class SendTools:
         message_id: parameters.NewMessageId = None,
         thread: parameters.NewThread = None,
         expires_in_seconds: parameters.ExpiresIn = None,
+        deliver_in_seconds: parameters.DeliverIn = None,
     ) -> Annotated[CallToolResult, SendOutcome]:
         """Send a message to another agent without waiting for an answer.
 
@@ -68,8 +70,10 @@ class SendTools:
             fields["thread"] = thread
             self._connection.inbox.add_begun(thread)
         if expires_in_seconds is not None:
-            ttl = wall_clock_us() // 1000 + round(expires_in_seconds * 1000)
-            fields["budget"] = {"ttl": ttl}
+            lives_s = (deliver_in_seconds or 0) + expires_in_seconds
+            fields["budget"] = {"ttl": wall_clock_us() // 1000 + round(lives_s * 1000)}
+        if deliver_in_seconds is not None:
+            fields["delay"] = deliver_in_seconds
         result = await self._send(recipient, payload, fields)
         facts = _outcome(result, self._thread(fields))
         if not result.delivered_to:
@@ -78,6 +82,8 @@ class SendTools:
         lines = [f"Sent to {quoted(recipient)} as {result.message_id}: stored in {where}."]
         if facts.what_to_do:
             lines.append(facts.what_to_do)
+        if deliver_in_seconds is not None:
+            lines.append(LATER.format(deliver_in_seconds))
         if facts.expires_in_seconds is not None:
             lines.append(
                 f"It expires in {facts.expires_in_seconds:,} seconds, not later as you asked: the"

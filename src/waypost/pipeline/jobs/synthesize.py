@@ -32,7 +32,7 @@ _DAY_MS = 86_400_000
 _ULID = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 _BASE32_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 _ULID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_TIMES_US = ("at_us", "since_us", "until_us", "not_before_us")
+_TIMES_US = ("at_us", "since_us", "until_us", "not_before_us", "due_us")
 _TIMES_MS = ("ttl_ms", "seen_ms")
 _IDS = ("id", "thread", "parent")
 

@@ -24,7 +24,8 @@ LINE = columns(
     f"""
     kind string, seq bigint, at_us bigint,
     id string, thread string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, answer boolean, chosen_id boolean, network string,
+    reply_to string, parent string, answer boolean, due_us bigint, chosen_id boolean,
+    network string,
     size bigint, budget budget,
     tier int, rate_count bigint, rate_limit bigint,
     depth bigint, depth_bytes bigint, depth_max bigint,
@@ -47,7 +48,8 @@ EVENTS = columns(
     """
     relay string, segment bigint, seq bigint, at_us bigint, kind string,
     id string, thread string, sender string, subject string, endpoint string, part int, parts int,
-    reply_to string, parent string, answer boolean, chosen_id boolean, network string,
+    reply_to string, parent string, answer boolean, due_us bigint, chosen_id boolean,
+    network string,
     size bigint, hop_count int, max_hops int, ancestor_chain array<string>, ttl_ms bigint,
     call_budget_remaining bigint,
     tier int, rate_count bigint, rate_limit bigint,
@@ -63,7 +65,17 @@ EVENTS = columns(
 )
 
 ARRIVALS = ("accepted", "rejected")
-TRANSITIONS = ("leased", "acked", "returned", "failed", "expired", "evicted", "redriven")
+TRANSITIONS = (
+    "leased",
+    "acked",
+    "returned",
+    "failed",
+    "expired",
+    "evicted",
+    "redriven",
+    "queued",
+    "cancelled",
+)
 
 
 def _defaults() -> list[tuple[str, tuple[str, ...], object]]:

@@ -47,6 +47,7 @@ _UNIQUE = (
     "parent",
     "at_us",
     "arrived_at",
+    "due_at",
     "first_leased_at",
     "finished_at",
     "died_at",

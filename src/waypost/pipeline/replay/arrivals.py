@@ -34,6 +34,7 @@ STAGE_COLUMNS = (
     "size",
     "tier",
     "ttl_ms",
+    "due_ms",
     "deferred",
     "hop_count",
     "max_hops",
@@ -70,6 +71,7 @@ def with_arrival_columns(events: DataFrame) -> DataFrame:
             "old_reason": F.when(F.col("kind") == "rejected", F.col("reason")).otherwise(""),
             "publish": F.col("id"),
             "network": F.coalesce("network", F.lit("")),
+            "due_ms": F.expr("coalesce(due_us, 0) div 1000"),
             "deferred": F.coalesce("deferred", F.lit(False)),
             "calls": F.col("call_budget_remaining"),
             "cycle": _cycle("endpoint"),
@@ -106,7 +108,7 @@ def overdrawn(max_hops: Column) -> Column:
     return (
         (F.col("hop_count") >= max_hops)
         | F.col("cycle")
-        | (F.col("at_ms") > F.col("ttl_ms"))
+        | (F.greatest("at_ms", "due_ms") > F.col("ttl_ms"))
         | (F.col("calls") <= 0)
     )
 

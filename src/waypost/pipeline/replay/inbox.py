@@ -4,7 +4,8 @@ Rule 1  History decides when a message leaves the mailbox. Evictions are the exc
         makes its own.
 Rule 2  A counterfactual message is one whose end history cannot know: history rejected it, or
         evicted it and the replay did not. It leaves with the next acknowledgement in the inbox,
-        which counts as its success, or when its time to live is over.
+        which counts as its success, or when its time to live is over. While it is scheduled, it
+        does not leave: it is due at its time.
 Rule 3  An event of a message that the replayed mailbox does not hold changes nothing.
 Rule 4  The breaker counts what the relay reported to it at that time (`counts_deliveries`). A slot
         is its message's, as in the relay: whatever ends the delivery of the message frees it.
@@ -12,6 +13,7 @@ Rule 4  The breaker counts what the relay reported to it at that time (`counts_d
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from operator import itemgetter
 from typing import Any
 
 from waypost.pipeline.replay.settings_timeline import SettingsInForce
@@ -19,6 +21,7 @@ from waypost.policy.admission import DeliveryVerdict, admit_delivery, make_room
 from waypost.policy.breakers import CircuitBreakers, DeliveryOutcome
 from waypost.policy.budgets import Budget
 from waypost.policy.occupancy import Occupancy
+from waypost.policy.schedules import is_ahead
 from waypost.policy.tiers import UNKNOWN, sender_tier
 
 
@@ -48,6 +51,8 @@ class InboxEvent(IntEnum):
     CONTACTED = 14
     """The recipient wrote to a sender, which is the key of the row. Sorts after an arrival that is
     the same event: a message to oneself."""
+    QUEUED = 15
+    """A scheduled message that was due."""
 
 
 LAST_ARRIVAL = int(InboxEvent.DEAD_LETTERED)
@@ -62,18 +67,19 @@ _SUFFICIENT = Budget(ttl=_NEVER_MS)
 """Stands for every budget that cannot be exceeded."""
 
 Row = tuple[Any, ...]
-"""seq, at_ms, event, size, tier, ttl_ms, message_key, sender, deferred, budget (None if it
+"""seq, at_ms, event, size, tier, ttl_ms, due_ms, message_key, sender, deferred, budget (None if it
 cannot be exceeded)."""
 
 
 class ReplayMessage:
     """A message in the replayed mailbox. `ttl_ms` is the time it expires at, `tier` the tier of
-    its sender on arrival."""
+    its sender on arrival, `due_ms` the time it is scheduled for; 0 if it is in the queue."""
 
-    __slots__ = ("counterfactual", "leased", "sender", "size", "tier", "ttl_ms")
+    __slots__ = ("counterfactual", "due_ms", "leased", "sender", "size", "tier", "ttl_ms")
 
-    def __init__(self, sender: str, size: int, tier: int, ttl_ms: int) -> None:
+    def __init__(self, sender: str, size: int, tier: int, ttl_ms: int, due_ms: int) -> None:
         self.sender = sender
+        self.due_ms = due_ms
         self.size = size
         self.tier = tier
         self.ttl_ms = ttl_ms
@@ -84,7 +90,7 @@ class ReplayMessage:
 class _Arrival:
     """The arrival to decide, reused for all rows."""
 
-    __slots__ = ("answer", "budget", "endpoint", "id", "sender", "size", "tier")
+    __slots__ = ("answer", "budget", "due_us", "endpoint", "id", "sender", "size", "tier")
 
     def __init__(self) -> None:
         self.id = ""
@@ -94,6 +100,7 @@ class _Arrival:
         self.budget = _SUFFICIENT
         self.size = 0
         self.tier = 1
+        self.due_us = 0
 
 
 class ReplayInbox:
@@ -107,6 +114,8 @@ class ReplayInbox:
         self._counterfactual: dict[str, ReplayMessage] = {}
         self._next_expiry_ms = _NEVER_MS
         """No counterfactual message expires before this."""
+        self._next_due_ms = _NEVER_MS
+        """No counterfactual message is due before this."""
         self._deferred = False
         """Whether a consumer was there when history last accepted a message."""
         self._recorded: dict[str, ReplayMessage] = {}
@@ -128,19 +137,20 @@ class ReplayInbox:
             InboxEvent.REDRIVEN: self._redrive,
             InboxEvent.BREAKER_RESET: self._reset_breaker,
             InboxEvent.CONTACTED: self._contact,
+            InboxEvent.QUEUED: self._queue,
         }
 
     def replay(self, rows: Iterable[Row]) -> Iterator[str]:
         """Apply rows in order. Yield for each arrival why it is rejected, or "" if accepted."""
         handlers, in_force = self._handlers, self._in_force
         for row in rows:
-            seq, at_ms, event, size, tier, ttl_ms, key, sender, _, _ = row
+            seq, at_ms, event, size, tier, ttl_ms, due_ms, key, sender, _, _ = row
             if seq >= in_force.until_seq:
                 self._enter_period(seq)
             if event <= LAST_ARRIVAL:
                 yield self._arrive(row)
             elif event == _RATE_LIMITED:
-                self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms)
+                self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms, due_ms)
             else:
                 handlers[event](key, at_ms)
 
@@ -153,24 +163,27 @@ class ReplayInbox:
         self._breakers.update_config(config, idle_ms)
 
     def _arrive(self, row: Row) -> str:
-        _, at_ms, event, size, tier, ttl_ms, key, sender, deferred, budget = row
+        _, at_ms, event, size, tier, ttl_ms, due_ms, key, sender, deferred, budget = row
         arrival, settings = self._arrival, self._in_force.settings
         if event == _ACCEPTED:
             self._deferred = deferred
         if not settings.qos.enabled:
             tier = UNKNOWN
         if event != _REJECTED:
-            self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms)
+            self._recorded[key] = ReplayMessage(sender, size, tier, ttl_ms, due_ms)
         if at_ms > self._next_expiry_ms:
             self._expire_counterfactual(at_ms)
+        if at_ms >= self._next_due_ms:
+            self._queue_counterfactual(at_ms)
         arrival.id, arrival.sender, arrival.size, arrival.tier = key, sender, size, tier
+        arrival.due_us = due_ms * 1000
         arrival.budget = _SUFFICIENT if budget is None else self._budget(budget, ttl_ms)
         verdict = admit_delivery(arrival, self.occupancy, self._breakers, settings, at_ms)
         if verdict.evict_bytes:
             self._make_room(verdict, at_ms)
         if verdict.reason is not None:
             return verdict.reason.value
-        message = ReplayMessage(sender, size, tier, ttl_ms)
+        message = ReplayMessage(sender, size, tier, ttl_ms, due_ms)
         self._add(key, message)
         if event != _ACCEPTED:
             self._mark_counterfactual(key, message)
@@ -195,6 +208,7 @@ class ReplayInbox:
 
     def _make_room(self, verdict: DeliveryVerdict, at_ms: int) -> None:
         pending = [(key, one) for key, one in self.messages.items() if not one.leased]
+        pending.sort(key=lambda item: item[1].due_ms > 0)  # scheduled ones come after the queue
         sizes = [(message.sender, message.size) for _, message in pending]
         qos, tiers = self._in_force.settings.qos, dict[str, int]()
         if qos.overflow == "evict_least_known":
@@ -254,7 +268,15 @@ class ReplayInbox:
         recorded = self._recorded.get(key)
         if recorded is not None:
             sender, size, tier = recorded.sender, recorded.size, recorded.tier
-            self._add(key, ReplayMessage(sender, size, tier, recorded.ttl_ms))
+            due_ms = recorded.due_ms if is_ahead(recorded.due_ms * 1000, at_ms) else 0
+            self._add(key, ReplayMessage(sender, size, tier, recorded.ttl_ms, due_ms))
+
+    def _queue(self, key: str, at_ms: int = 0) -> None:
+        """Put a scheduled message at the end of the queue."""
+        message = self.messages.pop(key, None)
+        if message is not None:
+            message.due_ms = 0
+            self.messages[key] = message
 
     def _reset_breaker(self, key: str, at_ms: int) -> None:
         self._breakers.reset(_ENDPOINT)
@@ -292,6 +314,19 @@ class ReplayInbox:
         message.counterfactual = True
         self._counterfactual[key] = message
         self._next_expiry_ms = min(self._next_expiry_ms, message.ttl_ms)
+        if message.due_ms:
+            self._next_due_ms = min(self._next_due_ms, message.due_ms)
+
+    def _queue_counterfactual(self, at_ms: int) -> None:
+        """Queue the counterfactual messages that are due, in the order in which they are."""
+        scheduled = [
+            (one.due_ms, key)
+            for key, one in self.messages.items()
+            if one.counterfactual and one.due_ms
+        ]
+        for _, key in sorted((one for one in scheduled if one[0] <= at_ms), key=itemgetter(0)):
+            self._queue(key)
+        self._next_due_ms = min((one for one, _ in scheduled if one > at_ms), default=_NEVER_MS)
 
     def _expire_counterfactual(self, at_ms: int) -> None:
         for key in [key for key, one in self._counterfactual.items() if one.ttl_ms < at_ms]:
@@ -300,10 +335,15 @@ class ReplayInbox:
         self._next_expiry_ms = min(left, default=_NEVER_MS)
 
     def _ack_counterfactual(self, at_ms: int) -> None:
+        if at_ms >= self._next_due_ms:
+            self._queue_counterfactual(at_ms)
         for key, message in [one for one in self.messages.items() if one[1].counterfactual]:
+            if message.due_ms:
+                continue
             if message.ttl_ms < at_ms:
                 self._discard(key)
             else:
                 self._remove(key)
                 self._settle(key, DeliveryOutcome.SUCCESS, at_ms)
-        self._next_expiry_ms = _NEVER_MS
+        left = (message.ttl_ms for message in self._counterfactual.values())
+        self._next_expiry_ms = min(left, default=_NEVER_MS)

@@ -25,10 +25,21 @@ from waypost.pipeline.spark.executors import ShippedFunction
 from waypost.policy.breakers import Occasion
 from waypost.policy.reasons import DEAD_LETTERED
 
-_EVENT_KINDS = ("acked", "returned", "failed", "expired", "evicted", "redriven", "breaker")
+_EVENT_KINDS = (
+    "acked",
+    "returned",
+    "failed",
+    "expired",
+    "evicted",
+    "redriven",
+    "cancelled",
+    "breaker",
+)
+_FOR_EVICTIONS = ("leased", "queued")
+"""Kinds that matter only if messages are evicted."""
 
 # The columns of a row of `ReplayInbox.replay`, after its `seq`.
-_NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms")
+_NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms", "due_ms")
 _OBJECTS = ("message_key", "sender", "deferred", "budget")
 _BUDGET = ("hop_count", "max_hops", "calls", "cycle")
 _RESULT = ("sort_key", "at_ms", "sender", "tier", "old_reason")
@@ -57,7 +68,7 @@ def inbox_stage(
         "deferred",
         "old_reason",
         *output_columns,
-        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("size", "tier", "ttl_ms")),
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("size", "tier", "ttl_ms", "due_ms")),
         F.when(doubtful, F.struct(*_BUDGET)).alias("budget"),
     )
     result = (*_RESULT, *output_columns)
@@ -169,7 +180,7 @@ def _recorded_rows(events: DataFrame, columns: Iterable[str], with_leases: bool)
 
     Of arrivals, those that passed their sender's rate limit. Only arrivals have a `sender`.
     """
-    kinds = (*ARRIVALS, *_EVENT_KINDS, *(("leased",) if with_leases else ()))
+    kinds = (*ARRIVALS, *_EVENT_KINDS, *(_FOR_EVICTIONS if with_leases else ()))
     rows = with_arrival_columns(events.where(F.col("kind").isin(*kinds)))
     decided_here = (
         is_arrival() & (F.col("endpoint") != "") & ~F.col("not_replayed") & ~F.col("limited")
@@ -206,9 +217,8 @@ def _message_event(with_leases: bool) -> Column:
     kind, via = F.col("kind"), F.col("via")
     uncounted = F.coalesce("uncounted", F.lit(False))
     failed, returned = kind == "failed", kind == "returned"
-    removed = (failed & (uncounted | (via == "restart"))) | (
-        (kind == "expired") & (F.col("was") == "pending")
-    )
+    expired = (kind == "expired") & (F.col("was") == "pending")
+    removed = (failed & (uncounted | (via == "restart"))) | expired | (kind == "cancelled")
     reset = F.col("occasion").isin(Occasion.RESET.value, Occasion.IDLE.value)
     event = (
         F.when(kind == "acked", _lit(InboxEvent.ACKED))
@@ -221,4 +231,7 @@ def _message_event(with_leases: bool) -> Column:
         .when(kind == "redriven", _lit(InboxEvent.REDRIVEN))
         .when((kind == "breaker") & reset, _lit(InboxEvent.BREAKER_RESET))
     )
-    return event.when(kind == "leased", _lit(InboxEvent.LEASED)) if with_leases else event
+    if not with_leases:
+        return event
+    event = event.when(kind == "leased", _lit(InboxEvent.LEASED))
+    return event.when(kind == "queued", _lit(InboxEvent.QUEUED))

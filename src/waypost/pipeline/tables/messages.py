@@ -6,6 +6,7 @@ Rule 2  Events of an id belong to the latest arrival of that id in that mailbox.
         senders choose can repeat.
 Rule 3  The last transition decides the state. A dead letter whose id was stored again is `purged`:
         the relay no longer keeps it.
+Rule 4  The times of a scheduled message count from when it was due.
 
 Transitions are aggregated as numbers only, which Spark does by hash, without sorting. The reason
 texts of the few messages that died or expired are joined afterwards.
@@ -25,18 +26,19 @@ SCHEMA = columns(
     day date, relay string, seq bigint, id string, sender string, subject string,
     endpoint string, part int, parts int, reply_to string, parent string, thread string,
     answer boolean, size bigint,
-    hop_count int, tier int, depth bigint, arrived_at timestamp, first_leased_at timestamp,
+    hop_count int, tier int, depth bigint, arrived_at timestamp, due_at timestamp,
+    first_leased_at timestamp,
     finished_at timestamp, state string, reason string, died_at timestamp, died_of string,
     attempts bigint, returns bigint, redrives bigint, wait_ms double, total_ms double
     """
 )
 
-OPEN_STATES = ("pending", "leased", "dead")
+OPEN_STATES = ("scheduled", "pending", "leased", "dead")
 """States with possible further transitions."""
 
 # States by number: Spark aggregates numbers by hash, and would sort texts.
-_STATES = ("pending", "leased", "acked", "dead", "expired", "purged")
-_PENDING, _LEASED, _ACKED, _DEAD, _EXPIRED, _PURGED = range(len(_STATES))
+_STATES = ("pending", "leased", "acked", "dead", "expired", "purged", "cancelled")
+_PENDING, _LEASED, _ACKED, _DEAD, _EXPIRED, _PURGED, _CANCELLED = range(len(_STATES))
 _ARRIVAL_SEQ = "arrival_seq"
 
 
@@ -109,7 +111,8 @@ def _state_after() -> Column:
         .when(_died(), _DEAD)
         .when(_expired(), _EXPIRED)
         .when(kind == "expired", _PURGED)
-        .otherwise(_PENDING)  # returned, redriven
+        .when(kind == "cancelled", _CANCELLED)
+        .otherwise(_PENDING)  # returned, redriven, queued
     )
 
 
@@ -144,10 +147,21 @@ def _last_state() -> Column:
     return F.coalesce(moved_to, F.when(is_rejected(), "dead").otherwise("pending"))
 
 
+def _or_scheduled(due_us: Column) -> Column:
+    """Return the last state; a pending message that was not due then is scheduled."""
+    since_us, state = F.coalesce("last_us", "at_us"), F.col("last_state")
+    ahead = F.floor(due_us / 1000) > F.floor(since_us / 1000)
+    return F.when((state == "pending") & ahead, "scheduled").otherwise(state)
+
+
 def _closing(messages: DataFrame) -> DataFrame:
     # In steps, so that Spark computes each expression once for a row.
     at_us, purged_us = F.col("at_us"), F.col("purged_us")
+    due_us = F.coalesce("due_us", F.lit(0))  # null in lakes of earlier versions
     last = messages.withColumn("last_state", _last_state())
+    last = last.withColumns(
+        {"last_state": _or_scheduled(due_us), "ready_us": F.greatest(at_us, due_us)}
+    )
     purged = last.withColumn("purged_us", F.when(F.col("last_state") == "dead", _replaced_us()))
     known = purged.withColumns(
         {
@@ -163,14 +177,17 @@ def _closing(messages: DataFrame) -> DataFrame:
         "thread": thread_of(),
         "answer": is_answer(),
         "arrived_at": F.timestamp_micros(at_us),
+        "due_at": F.when(due_us > 0, F.timestamp_micros(due_us)),
         "first_leased_at": F.timestamp_micros("leased_us"),
-        "finished_at": F.when(~state.isin("pending", "leased"), F.timestamp_micros("left_us")),
+        "finished_at": F.when(
+            ~state.isin("scheduled", "pending", "leased"), F.timestamp_micros("left_us")
+        ),
         "reason": reason.when(state.isin("dead", "purged"), F.col("died_of")),
         "died_at": F.timestamp_micros("died_us"),
         "attempts": F.coalesce("attempts", F.lit(0)),
         "returns": F.coalesce("returns", F.lit(0)),
         "redrives": F.coalesce("redrives", F.lit(0)),
-        "wait_ms": elapsed_ms(at_us, F.col("leased_us")),
-        "total_ms": F.when(state == "acked", elapsed_ms(at_us, F.col("left_us"))),
+        "wait_ms": elapsed_ms(F.col("ready_us"), F.col("leased_us")),
+        "total_ms": F.when(state == "acked", elapsed_ms(F.col("ready_us"), F.col("left_us"))),
     }
     return known.select(*(ready.get(name, F.col(name)).alias(name) for name in SCHEMA.names))

@@ -1,6 +1,7 @@
 """Reports outcomes of deliveries to the circuit breakers, and journals their transitions.
 
-Rule 1  Every event of a stored message but `leased` ends its delivery, and with it its probe slot.
+Rule 1  Every event of a stored message but `leased` and `queued` ends its delivery, and with it
+        its probe slot.
 Rule 2  What counts against a message as a failed delivery is a failure of its endpoint.
 Rule 3  Storing a message is an outcome only for a probe that has no consumer to wait for.
 """
@@ -115,13 +116,13 @@ class BreakerFeedback:
 def outcome_of(event: events.MailboxEvent) -> DeliveryOutcome | None:
     """Return the outcome of a delivery that `event` ends; None if it ends none."""
     match event:
-        case events.Leased():
+        case events.Leased() | events.Queued():
             return None
         case events.Acked():
             return DeliveryOutcome.SUCCESS
         case events.Returned() | events.Failed():
             return DeliveryOutcome.NO_VERDICT if event.uncounted else DeliveryOutcome.FAILURE
-        case events.Expired() | events.Evicted() | events.Redriven():
+        case events.Expired() | events.Evicted() | events.Redriven() | events.Cancelled():
             return DeliveryOutcome.NO_VERDICT
         case _:
             assert_never(event)

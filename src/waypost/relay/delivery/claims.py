@@ -21,7 +21,7 @@ from waypost.relay.delivery.returns import Returns
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.state.ledger import Ledger
-from waypost.relay.state.mailbox import LEASED, NO_LIMIT, PENDING, Mailbox, Message
+from waypost.relay.state.mailbox import LEASED, NO_LIMIT, PENDING, SCHEDULED, Mailbox, Message
 from waypost.wire.printable import error_text
 
 _RETRY_S = 1.0
@@ -159,7 +159,10 @@ class Claims:
 
 
 def _live(mailbox: Mailbox, ids: str | Iterable[str]) -> list[Message]:
-    """Return the messages of `ids` that are in the mailbox, each once."""
+    """Return the messages of `ids` that are in the mailbox and due, each once."""
     live = mailbox.live
     wanted = (ids,) if isinstance(ids, str) else dict.fromkeys(ids)
-    return [live[message_id] for message_id in wanted if message_id in live]
+    found = [live[message_id] for message_id in wanted if message_id in live]
+    if mailbox.scheduled_count:
+        return [one for one in found if one.state is not SCHEDULED]
+    return found

@@ -19,8 +19,9 @@ class DeadLetters:
     def redrive(self, ids: str | Iterable[str], subject: str | None) -> int:
         """Put dead letters back at the end of their queues; return how many.
 
-        No check is repeated, not even that of the budget, because an operator decided; the time
-        to live still holds. An unreadable dead letter is not redriven.
+        One that is not due yet is scheduled again. No check is repeated, not even that of the
+        budget, because an operator decided; the time to live still holds. An unreadable dead letter
+        is not redriven.
         """
         wanted = {ids} if isinstance(ids, str) else set(ids)
         found = [

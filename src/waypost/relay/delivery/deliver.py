@@ -109,7 +109,7 @@ class Deliverer:
         self, mailbox: Mailbox, arrival: Accepted, verdict: DeliveryVerdict, settings: Settings
     ) -> Sequence[Message]:
         """Evict messages for an admitted arrival, and return them, or reject it."""
-        pending = list(mailbox.pending())
+        pending = [*mailbox.pending(), *mailbox.scheduled()]
         sizes = [(message.sender, message.size) for message in pending]
         tiers: dict[str, int] = {}
         if settings.qos.overflow == "evict_least_known":
@@ -184,6 +184,8 @@ def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) ->
         event.budget_cut = prepared.cut
     if draft.network:
         event.network = draft.network
+    if prepared.due_us:
+        event.due_us = prepared.due_us
     event.size = stored_size(event, budget, endpoint, len(prepared.content))
     return event
 

@@ -8,6 +8,7 @@ from waypost.policy.admission import SenderVerdict
 from waypost.policy.bounds import publish_many_max_messages
 from waypost.policy.budgets import Budget, BudgetCut, inherited, is_answer, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
+from waypost.policy.schedules import due_time_us
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_subject, validate_subject
 from waypost.wire.envelopes import Envelope
@@ -30,7 +31,8 @@ class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
 class PreparedMessage(msgspec.Struct, gc=False):
     """A validated draft with its id, budget and time. `content` is the payload as JSON.
 
-    `cut` is what the draft got instead of the larger budget that it requested.
+    `due_us` is when it is due if it is scheduled. `cut` is what the draft got instead of the larger
+    budget that it requested.
     """
 
     draft: Draft
@@ -40,23 +42,24 @@ class PreparedMessage(msgspec.Struct, gc=False):
     at_us: int
     at_ms: int
     rate: SenderVerdict
+    due_us: int = 0
     cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
-def draft_from(fields: Mapping[str, object]) -> Draft:
-    """Return the draft with these fields. Raises `InvalidInput` for unknown or missing ones."""
+def drafts_from(wanted: Iterable[Draft | Mapping[str, object]]) -> list[Draft]:
+    """Return drafts, some given by their fields. Raises `InvalidInput` for too many, or for
+    unknown or missing fields."""
+    drafts = [one if isinstance(one, Draft) else _draft_from(one) for one in wanted]
+    if len(drafts) > publish_many_max_messages:
+        raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
+    return drafts
+
+
+def _draft_from(fields: Mapping[str, object]) -> Draft:
     try:
         return Draft(**fields)  # type: ignore[arg-type]
     except TypeError as problem:
         raise InvalidInput(f"not a message to publish: {problem}") from None
-
-
-def drafts_from(messages: Iterable[Draft | Mapping[str, object]]) -> list[Draft]:
-    """Return drafts to publish together. Raises as `draft_from`, or if they are too many."""
-    drafts = [one if isinstance(one, Draft) else draft_from(one) for one in messages]
-    if len(drafts) > publish_many_max_messages:
-        raise InvalidInput(f"publish at most {publish_many_max_messages:,} messages at once")
-    return drafts
 
 
 def encode_draft(draft: Draft, settings: Settings) -> bytes:
@@ -80,8 +83,18 @@ def encode_draft(draft: Draft, settings: Settings) -> bytes:
     return content
 
 
+def due_us(draft: Draft, settings: Settings, now_us: int) -> int:
+    """Return when a draft is due (µs); 0 if it is not scheduled. Raise `InvalidMessage`."""
+    return due_time_us(draft.delay, draft.deliver_at, now_us, settings.max_schedule_ahead_ms)
+
+
 def initial_budget(draft: Draft, settings: Settings, now_ms: int) -> Budget:
-    """Return the budget of a draft: the relay's, narrowed by its parent's and its own."""
+    """Return the budget of a draft: the relay's, narrowed by its parent's and its own.
+
+    Its time begins when the message is due. Raise `InvalidMessage` if that cannot be.
+    """
+    if draft.delay is not None or draft.deliver_at is not None:
+        now_ms = max(now_ms, due_us(draft, settings, now_ms * 1000) // 1000)
     budget = Budget(
         max_hops=settings.max_hops,
         ttl=now_ms + settings.default_ttl_ms,

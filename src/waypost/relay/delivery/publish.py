@@ -33,6 +33,7 @@ from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drafts import (
     Draft,
     PreparedMessage,
+    due_us,
     encode_draft,
     initial_budget,
     join_conversation,
@@ -164,7 +165,7 @@ class Publishing:
         return result
 
     async def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
-        """Decide about many drafts; if one is invalid, raise before any decision.
+        """Publish many drafts with one wait; if one is invalid, raise before any decision.
 
         Other tasks get their turn in between.
         """
@@ -195,6 +196,10 @@ class Publishing:
                     work += max(result.delivered_to + len(result.rejected), _PATTERN_WORK)
         finally:
             self._claims = [one for one in self._claims if one is not claims]
+        try:
+            await self._ledger.sync()
+        except RelayStopped as stopped:
+            return [storage_failed_result(stopped) for _ in results]
         return results
 
     def _recipients(
@@ -349,6 +354,7 @@ class Publishing:
             budget=budget,
             rate_count=rate.count,
             rate_limit=rate.limit,
+            due_us=due_us(draft, self._settings(), now_us),
             reason=rate.reason,
             detail=rate.detail,
             retry_after_ms=rate.retry_after_ms,
@@ -381,6 +387,9 @@ class Publishing:
         self, prepared: PreparedMessage, recipients: Sequence[Mailbox], settings: Settings
     ) -> PublishResult:
         """Carry out step 5 for each mailbox."""
+        draft = prepared.draft
+        if draft.delay is not None or draft.deliver_at is not None:
+            prepared.due_us = due_us(draft, settings, prepared.at_us)
         result = PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
         shows_pressure, parts = settings.backpressure.enabled, len(recipients)
         for part, mailbox in enumerate(recipients):

@@ -1,4 +1,5 @@
-"""State transitions of a message: stored, leased, acknowledged, returned, dead, expired, redriven.
+"""State transitions of a message: stored, queued, leased, acknowledged, returned, dead, expired,
+cancelled, redriven.
 
 A transition records the event, updates the mirror, and reports the outcome to the breakers. The
 decision to make it is up to the caller.
@@ -35,6 +36,8 @@ class Transitions:
         self._payloads = payloads
         self._askers = askers
         self.expiries = ExpiryLog()
+        self.on_scheduled: Callable[[], None] = lambda: None
+        """Called after a message was scheduled."""
 
     def store(self, mailbox: Mailbox, event: events.Accepted, content: bytes) -> None:
         """Put an admitted message into its mailbox."""
@@ -45,6 +48,8 @@ class Transitions:
         ledger.wake(mailbox.subject)
         if event.probe:
             self._breaker_feedback.on_stored(event)
+        if event.due_us:
+            self.on_scheduled()
 
     def store_rejected(self, mailbox: Mailbox, event: events.Rejected, content: bytes) -> None:
         """Put a rejected message into its mailbox as a dead letter."""
@@ -187,13 +192,26 @@ class Transitions:
         )
 
     def redrive(self, message: Message) -> None:
-        """Put a dead letter back at the end of its queue."""
+        """Put a dead letter back at the end of its queue, or schedule it again."""
         redriven = self._ledger.record(
             events.Redriven(at_us=self._ledger.now_us(), endpoint=message.endpoint, id=message.id)
         )
         assert redriven is not None
         self._mirror.on_stored(self._mailbox(message), redriven, was_dead=True)
         self._ledger.wake(message.endpoint)
+        self.on_scheduled()
+
+    def queue_due(self, message: Message) -> None:
+        """Put a scheduled message that is due at the end of its queue."""
+        at_us, endpoint = self._ledger.now_us(), message.endpoint
+        self._ledger.record(events.Queued(at_us=at_us, endpoint=endpoint, id=message.id))
+        self._mirror.on_stored(self._mailbox(message), message, was_dead=False)
+        self._ledger.wake(endpoint)
+
+    def cancel(self, message: Message, via: str) -> None:
+        """Remove a scheduled message, cancelled by its "sender" or the "operator"."""
+        at_us, endpoint = self._ledger.now_us(), message.endpoint
+        self._record(events.Cancelled(at_us=at_us, endpoint=endpoint, id=message.id, via=via))
 
     def _dead_letter(self, message: Message, event: events.Failed | events.Evicted) -> None:
         self._ledger.record(event)

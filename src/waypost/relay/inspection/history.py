@@ -180,13 +180,16 @@ _TEXTS = {
     "expired": "removed ({was}): {reason}",
     "evicted": "dead letter: {reason}",
     "redriven": "redriven to its mailbox",
+    "queued": "due, at the end of the queue",
+    "cancelled": "cancelled by the {via} before it was due",
 }
 
 
 def _describe(event: AnyEvent) -> str:
     if isinstance(event, Accepted):
         where = f"stored, {event.size:,} bytes" if event.endpoint else "no recipient"
-        return f"{event.sender} -> {event.subject}: {where}"
+        due = f", due at {_date(event.due_us // 1000)}" if event.due_us else ""
+        return f"{event.sender} -> {event.subject}: {where}{due}"
     if isinstance(event, Rejected):
         more = f" ({event.count} similar)" if event.count > 1 else ""
         return f"{event.sender} -> {event.subject}: {event.reason}: {event.detail}{more}"

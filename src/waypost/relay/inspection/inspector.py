@@ -29,6 +29,7 @@ from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.inspection.contents import MailboxContents, read_contents
 from waypost.relay.inspection.parents import Parents
+from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.search import (
     SearchQuery,
     SearchResult,
@@ -55,6 +56,7 @@ from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.events import AnyEvent, BreakerMoved
 from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import InboxUsage
+from waypost.wire.scheduled import ScheduledMessage
 
 WALK_STEP = 250
 """Mailboxes counted before the event loop gets its turn: well below a millisecond."""
@@ -145,7 +147,12 @@ class Inspector:
 
     def _metrics(self, endpoints: list[MailboxStats], totals: Totals) -> RelayMetrics:
         state, journal, settings = self._state, self.journal(), self._settings.current
-        by_status = {"pending": totals.pending, "leased": totals.leased, "dead": totals.dead}
+        by_status = {
+            "pending": totals.pending,
+            "scheduled": totals.scheduled,
+            "leased": totals.leased,
+            "dead": totals.dead,
+        }
         counts = state.counts.items()
         return RelayMetrics(
             seq=journal.seq,
@@ -252,7 +259,7 @@ class Inspector:
     def depth(self, subject: str) -> int:
         """Return the number of pending and leased messages of `subject`; 0 without a mailbox."""
         mailbox = self._state.mailboxes.get(subject)
-        return 0 if mailbox is None else mailbox.occupancy.depth
+        return 0 if mailbox is None else mailbox.occupancy.depth - mailbox.scheduled_count
 
     def mailbox_count(self) -> int:
         """Return the number of mailboxes, of registered endpoints and others."""
@@ -305,6 +312,12 @@ class Inspector:
         return self._state.tier(sender, recipient, now_ms, window_ms)
 
     # Messages
+
+    def scheduled(
+        self, sender: str | None = None, limit: int | None = None
+    ) -> list[ScheduledMessage]:
+        """Return scheduled messages of one sender, or all: those due first, at most `limit`."""
+        return list_scheduled(self._state, self._payloads, sender, limit)
 
     def peek(
         self,

@@ -27,10 +27,22 @@ LINES_MAX = 200_000
 MESSAGES_MAX = 200_000
 """The limit of messages in memory read in one search."""
 
-Outcome = Literal["pending", "leased", "dead", "rejected", "acked", "expired", "purged", "gone"]
+Outcome = Literal[
+    "scheduled",
+    "pending",
+    "leased",
+    "dead",
+    "rejected",
+    "acked",
+    "expired",
+    "cancelled",
+    "purged",
+    "gone",
+]
 
 _IN_MEMORY: dict[MessageState, Outcome] = {
     MessageState.PENDING: "pending",
+    MessageState.SCHEDULED: "scheduled",
     MessageState.LEASED: "leased",
     MessageState.DEAD: "dead",
 }
@@ -234,6 +246,8 @@ def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
                     return "acked"
                 if data.startswith(b'{"kind":"expired"', start):
                     return "purged" if data.find(b'"was":"dead"', start, stop) >= 0 else "expired"
+                if data.startswith(b'{"kind":"cancelled"', start):
+                    return "cancelled"
             at = stop
         after = 0
     return "gone"

@@ -26,12 +26,14 @@ from waypost.relay.inspection.dead_letters import (
     group_dead_letters,
     list_dead_letters,
 )
+from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.stats import MailboxStats, mailbox_stats
 from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_bytes
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.events import AnyEvent, BreakerMoved, Rejected, SettingsChanged
+from waypost.wire.scheduled import ScheduledMessage
 
 T = TypeVar("T")
 
@@ -65,7 +67,8 @@ class Snapshot(msgspec.Struct):
         return [
             one
             for one in mailbox_stats(self.state, self.settings)
-            if self.state.mailboxes[one.subject].registered or one.pending + one.leased + one.dead
+            if self.state.mailboxes[one.subject].registered
+            or one.pending + one.scheduled + one.leased + one.dead
         ]
 
     def read_mailbox(
@@ -78,6 +81,14 @@ class Snapshot(msgspec.Struct):
         payloads = PayloadStore(self.data.journal)
         try:
             return read_contents(mailbox, payloads, limit, max_size_bytes, now_ms)
+        finally:
+            payloads.close()
+
+    def scheduled(self, sender: str | None) -> list[ScheduledMessage]:
+        """Return scheduled messages of one sender, or all, those due first at the beginning."""
+        payloads = PayloadStore(self.data.journal)
+        try:
+            return list_scheduled(self.state, payloads, sender)
         finally:
             payloads.close()
 

@@ -25,6 +25,7 @@ class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
 
     subject: str
     pending: int
+    scheduled: int
     leased: int
     dead: int
     bytes: int
@@ -39,6 +40,7 @@ class MailboxStats(msgspec.Struct, frozen=True):
     subject: str
     hash: str
     pending: int
+    scheduled: int
     leased: int
     dead: int
     bytes: int
@@ -54,6 +56,7 @@ class Totals(msgspec.Struct):
     """
 
     pending: int = 0
+    scheduled: int = 0
     leased: int = 0
     dead: int = 0
     bytes: int = 0
@@ -103,7 +106,8 @@ def count_mailbox(mailbox: Mailbox, settings: Settings) -> MailboxCounts:
     held = mailbox.occupancy
     return MailboxCounts(
         subject=mailbox.subject,
-        pending=held.depth - mailbox.leased_count,
+        pending=mailbox.pending_count,
+        scheduled=mailbox.scheduled_count,
         leased=mailbox.leased_count,
         dead=len(mailbox.dead),
         bytes=held.bytes,
@@ -125,7 +129,8 @@ def stats_of(mailbox: Mailbox, settings: Settings) -> MailboxStats:
     return MailboxStats(
         subject=mailbox.subject,
         hash=mailbox.hash,
-        pending=mailbox.occupancy.depth - mailbox.leased_count,
+        pending=mailbox.pending_count,
+        scheduled=mailbox.scheduled_count,
         leased=mailbox.leased_count,
         dead=len(mailbox.dead),
         bytes=mailbox.occupancy.bytes,
@@ -138,9 +143,10 @@ def stats_of(mailbox: Mailbox, settings: Settings) -> MailboxStats:
 def add_up(totals: Totals, mailboxes: Iterable[Mailbox]) -> None:
     """Add mailboxes to `totals`."""
     for mailbox in mailboxes:
-        depth, leased = mailbox.occupancy.depth, mailbox.leased_count
-        totals.pending += depth - leased
-        totals.leased += leased
+        depth = mailbox.occupancy.depth
+        totals.pending += mailbox.pending_count
+        totals.scheduled += mailbox.scheduled_count
+        totals.leased += mailbox.leased_count
         totals.dead += len(mailbox.dead)
         totals.bytes += mailbox.occupancy.bytes
         totals.deepest = max(totals.deepest, depth)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from waypost.policy.bounds import thread_max_messages
 from waypost.policy.reasons import DEAD_LETTERED
+from waypost.policy.schedules import is_ahead
 from waypost.policy.subjects import is_literal
 from waypost.relay.inspection.search import FoundMessage, Outcome, SearchQuery, matches
 from waypost.relay.journal.history import Arrival, find_events, find_thread
@@ -16,15 +17,20 @@ from waypost.wire.events import (
     Accepted,
     Acked,
     AnyEvent,
+    Cancelled,
     Evicted,
     Expired,
     Failed,
     Leased,
+    Queued,
     Redriven,
     Rejected,
     Returned,
 )
 from waypost.wire.history_bodies import Thread, ThreadMessage
+
+_UNSEEN = ("scheduled", "cancelled")
+"""Outcomes of messages of which the recipient does not know yet, or never will."""
 
 
 def read_thread(directory: Path, thread: str) -> Thread:
@@ -52,6 +58,8 @@ def describe_thread(
         if agent is None or agent in (one.sender, one.endpoint)
     ]
     messages = [_message(one, find, agent) for one in shown]
+    if agent is not None:
+        messages = [one for one in messages if one.sender == agent or one.outcome not in _UNSEEN]
     return Thread(thread=thread, messages=messages, more=len(arrivals) > thread_max_messages)
 
 
@@ -79,7 +87,7 @@ def _message(
 
 def outcome_of(arrival: Arrival, events: Iterable[AnyEvent]) -> tuple[Outcome, str]:
     """Return the outcome of an arrival after `events` of its id, and the reason if it has one."""
-    outcome: Outcome = "pending" if arrival.endpoint else "gone"  # it had no recipient
+    outcome = _stored(arrival, arrival.at_us) if arrival.endpoint else "gone"  # it had no recipient
     reason = ""
     if isinstance(arrival, Rejected):
         reason = arrival.detail or str(arrival.reason)
@@ -96,17 +104,22 @@ def outcome_of(arrival: Arrival, events: Iterable[AnyEvent]) -> tuple[Outcome, s
                 outcome, reason = "leased", ""
             case Returned(reason=why):
                 outcome, reason = "pending", why
-            case Redriven():
-                outcome, reason = "pending", ""
+            case Redriven() | Queued():
+                outcome, reason = _stored(arrival, event.at_us), ""
             case Failed(reason=why) | Evicted(reason=why):
                 outcome, reason = "dead", why
-            case Acked():
-                outcome, reason = "acked", ""
+            case Acked() | Cancelled():
+                outcome, reason = ("acked" if isinstance(event, Acked) else "cancelled"), ""
             case Expired(was=was, reason=why):
                 outcome, reason = ("purged" if was == "dead" else "expired"), why
             case _:
                 pass
     return outcome, reason
+
+
+def _stored(arrival: Arrival, at_us: int) -> Outcome:
+    """Return the outcome of an arrival that was stored or queued at `at_us`, and no more since."""
+    return "scheduled" if is_ahead(arrival.due_us, at_us // 1000) else "pending"
 
 
 def search_thread(

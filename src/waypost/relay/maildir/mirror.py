@@ -17,7 +17,7 @@ from waypost.files import is_transient
 from waypost.relay.errors import RelayError
 from waypost.relay.journal.journal import Journal
 from waypost.relay.maildir.maildir import DeadLetterFile, Maildir
-from waypost.relay.state.mailbox import Mailbox, Message
+from waypost.relay.state.mailbox import SCHEDULED, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore, file_envelope
 from waypost.wire import events
 from waypost.wire.envelopes import Envelope, encode_envelope, instant
@@ -40,7 +40,8 @@ class MailboxMirror(Protocol):
         """Follow the end of a registration."""
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
-        """Follow a stored message; `was_dead` if it was a dead letter before."""
+        """Follow a stored message, or a scheduled one that is due; `was_dead` if it was a dead
+        letter before."""
 
     def on_dead_lettered(self, mailbox: Mailbox, message: Message) -> None:
         """Follow a message that became a dead letter."""
@@ -120,9 +121,10 @@ class MaildirFiles:
         self._later(mailbox, self._remove_if_closed, mailbox.hash)
 
     def on_stored(self, mailbox: Mailbox, message: Message, *, was_dead: bool) -> None:
-        """Write the message to `new/`."""
-        event, payload = self._payloads.read(message)
-        self._later(mailbox, self._write, mailbox.hash, message.id, event, payload)
+        """Write the message to `new/`; a scheduled one has no file before it is due."""
+        if message.state is not SCHEDULED:
+            event, payload = self._payloads.read(message)
+            self._later(mailbox, self._write, mailbox.hash, message.id, event, payload)
         if was_dead:
             self._later(mailbox, self._maildir.remove, mailbox.hash, message.id, "failed")
 
@@ -232,4 +234,5 @@ _MOVES: dict[type[Any], tuple[str, ...]] = {
     events.Returned: ("move", "cur", "new"),
     events.Acked: ("remove", "cur", "new"),
     events.Expired: ("remove", "new", "cur", "failed"),
+    events.Cancelled: ("remove", "new"),
 }

@@ -29,6 +29,7 @@ from waypost.wire.events import Accepted, MailboxEvent, Rejected
 log = logging.getLogger("waypost.relay")
 
 FOLDER = {MessageState.PENDING: "new", MessageState.LEASED: "cur", MessageState.DEAD: "failed"}
+"""Messages in another state have no file."""
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def _mailbox(
     mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore, journal: Path, repair: bool
 ) -> Iterator[Repair]:
     found = {folder: maildir.sizes(mailbox.hash, folder) for folder in ("new", "cur", "failed")}
-    wanted = [*mailbox.live.values(), *mailbox.dead.values()]
+    wanted = list(_with_file(mailbox))
     misplaced: set[str] = set()
     for message in wanted:
         problem = _misplaced(message, found, payloads)
@@ -93,7 +94,7 @@ def _mailbox(
 
 def _swapped_files(mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore) -> Iterator[Repair]:
     """Rewrite files that have the name of one message and the content of another."""
-    for message in (*mailbox.live.values(), *mailbox.dead.values()):
+    for message in _with_file(mailbox):
         folder = FOLDER[message.state]
         try:
             right = maildir.has_own_content(mailbox.hash, folder, message.id)
@@ -104,6 +105,13 @@ def _swapped_files(mailbox: Mailbox, maildir: Maildir, payloads: PayloadStore) -
             yield Repair(
                 mailbox.subject, message.id, f"has another message's content in {folder}/", done
             )
+
+
+def _with_file(mailbox: Mailbox) -> Iterator[Message]:
+    """Yield every message that has a file: scheduled ones do not."""
+    for message in (*mailbox.live.values(), *mailbox.dead.values()):
+        if message.state in FOLDER:
+            yield message
 
 
 def _is_retried_drop_in(mailbox: Mailbox, maildir: Maildir, name: str, size: int) -> bool:

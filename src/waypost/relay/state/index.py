@@ -23,7 +23,15 @@ from waypost.policy.bounds import last_seen_max_pairs
 from waypost.relay.journal.segments import Location, Position
 from waypost.relay.state.directories import journaled_directory
 from waypost.relay.state.duplicates import Duplicate
-from waypost.relay.state.mailbox import DEAD, GONE, LEASED, PENDING, DeadLetterCause, Message
+from waypost.relay.state.mailbox import (
+    DEAD,
+    GONE,
+    LEASED,
+    PENDING,
+    SCHEDULED,
+    DeadLetterCause,
+    Message,
+)
 from waypost.relay.state.relay_state import RelayState
 
 log = logging.getLogger("waypost.relay")
@@ -31,10 +39,10 @@ log = logging.getLogger("waypost.relay")
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors of a damaged file: SQLite's messages quote its bytes, which may not be valid text."""
 
-FORMAT = 3
+FORMAT = 4
 _ROWS_PER_STATEMENT = 200
 
-_STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed"}
+_STATUS = {PENDING: "new", LEASED: "cur", DEAD: "failed", SCHEDULED: "later"}
 _STATE = {status: state for state, status in _STATUS.items()}
 _COLUMNS = (
     "order",
@@ -55,6 +63,7 @@ _COLUMNS = (
     "failed_at_us",
     "tier",
     "cause",
+    "due_us",
 )
 
 
@@ -104,9 +113,12 @@ class Index:
         if not self._connection.execute("select count(*) from sqlite_master").fetchone()[0]:
             # Only in a new file: a table missing from an old file must not look empty.
             self._connection.executescript(_statement("schema.sql"))
-        elif self._connection.execute("select 1 from position where format = 2").fetchone():
+        else:
             # Not rebuilt from the journal, which may no longer have all last-seen pairs.
-            self._connection.executescript(_statement("from_format_2.sql"))
+            for older in range(2, FORMAT):
+                known = f"select 1 from position where format = {older}"
+                if self._connection.execute(known).fetchone():
+                    self._connection.executescript(_statement(f"from_format_{older}.sql"))
         self._pairs_most = self._count_pairs()
 
     def close(self) -> None:
@@ -147,6 +159,8 @@ class Index:
                 mailbox.add(message)
             if message.state is LEASED:
                 state.leased[message.endpoint, message.id] = message
+            elif message.state is SCHEDULED:
+                state.scheduled.add(message)
 
     def last_seen(self, pair: tuple[str, str]) -> int | None:
         """Return when (ms) the first of `pair` last wrote to the second, or None."""
@@ -340,6 +354,7 @@ def to_row(m: Message) -> tuple[str | int, ...]:
         m.failed_at_us,
         m.tier,
         m.cause,
+        m.due_us,
     )
 
 

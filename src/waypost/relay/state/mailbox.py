@@ -1,8 +1,9 @@
-"""One endpoint's mailbox in memory: pending, leased and dead messages.
+"""One endpoint's mailbox in memory: scheduled, pending, leased and dead messages.
 
 Rule 1  Messages are delivered by `order`, the seq of the event that queued them.
 Rule 2  A message is delivered only after its event is committed.
 Rule 3  A returned message keeps its queue position.
+Rule 4  A scheduled message counts like a pending one, but is not in the queue until it is due.
 """
 
 from collections import deque
@@ -26,9 +27,10 @@ class MessageState(IntEnum):
     LEASED = 1
     DEAD = 2
     GONE = 3
+    SCHEDULED = 4
 
 
-PENDING, LEASED, DEAD, GONE = MessageState
+PENDING, LEASED, DEAD, GONE, SCHEDULED = MessageState
 """Module-level aliases: attribute access on an Enum class is slow, and this runs per message."""
 
 
@@ -47,8 +49,8 @@ NOT_DEAD, REJECTED, FAILED, EVICTED = DeadLetterCause
 class Message(msgspec.Struct, gc=False):
     """One message in one mailbox. `ttl` is ms since the epoch, `*_us` are µs.
 
-    `tier` is that of its sender on arrival, `cause` that of a dead letter. `cached` holds its
-    arrival and its payload as JSON, or None.
+    `tier` is that of its sender on arrival, `cause` that of a dead letter. `due_us` is when it was
+    scheduled for, or 0. `cached` holds its arrival and its payload as JSON, or None.
     """
 
     id: str
@@ -69,12 +71,13 @@ class Message(msgspec.Struct, gc=False):
     reason: str = ""
     failed_at_us: int = 0
     cause: DeadLetterCause = NOT_DEAD
+    due_us: int = 0
     cached: tuple[Accepted | Rejected, bytes] | None = None
 
 
 def message_from_event(event: Accepted | Rejected, location: Location) -> Message:
     """Return the message of an arrival whose line is at `location`."""
-    return Message(
+    message = Message(
         id=event.id,
         order=event.seq,
         endpoint=event.endpoint,
@@ -85,6 +88,10 @@ def message_from_event(event: Accepted | Rejected, location: Location) -> Messag
         location=location,
         tier=event.tier,
     )
+    if event.due_us:
+        message.due_us = event.due_us
+        message.state = SCHEDULED
+    return message
 
 
 class Mailbox:
@@ -101,6 +108,7 @@ class Mailbox:
         "registered",
         "registered_seq",
         "rejected",
+        "scheduled_count",
         "since_us",
         "subject",
     )
@@ -113,6 +121,7 @@ class Mailbox:
         self.registered_seq = 0
         self.occupancy = Occupancy()
         self.leased_count = 0
+        self.scheduled_count = 0
         self.live: dict[str, Message] = {}
         self.dead: dict[str, Message] = {}
         self.rejected = Occupancy()
@@ -130,7 +139,8 @@ class Mailbox:
     def oldest_us(self) -> int | None:
         """The arrival of the first unacknowledged message of the queue, in µs; None without one."""
         for message in self.live.values():
-            return message.at_us
+            if message.state is not SCHEDULED:
+                return max(message.at_us, message.due_us)
         return None
 
     def holds(self, message_id: str, now_ms: int) -> bool:
@@ -144,13 +154,27 @@ class Mailbox:
         return message is not None and message.sender != sender
 
     def add(self, message: Message) -> None:
-        """Put a new message at the end of the queue."""
+        """Put a new message at the end of the queue, unless it is scheduled."""
         self.live[message.id] = message
-        if message.state is LEASED:
-            self.leased_count += 1
+        self.occupancy.add(message.sender, message.size, message.tier)
+        if message.state is SCHEDULED:
+            self.scheduled_count += 1
+            message.queued = False
+        else:
+            if message.state is LEASED:
+                self.leased_count += 1
+            self.queue.append(message)
+            self.earliest_ttl = min(self.earliest_ttl, message.ttl)
+
+    def queue_due(self, message: Message, order: int) -> None:
+        """Put a scheduled message at the end of the queue, as of the event `order`."""
+        self.scheduled_count -= 1
+        self.live[message.id] = self.live.pop(message.id)
+        message.order = order
+        message.state = PENDING
+        message.queued = True
         self.queue.append(message)
         self.earliest_ttl = min(self.earliest_ttl, message.ttl)
-        self.occupancy.add(message.sender, message.size, message.tier)
 
     def requeue(self, message: Message) -> None:
         """Return a leased message to its queue position."""
@@ -174,6 +198,8 @@ class Mailbox:
         """Remove a live message."""
         if message.state is LEASED:
             self.leased_count -= 1
+        elif message.state is SCHEDULED:
+            self.scheduled_count -= 1
         message.state = GONE
         del self.live[message.id]
         self.occupancy.remove(message.sender, message.size, message.tier)
@@ -253,6 +279,17 @@ class Mailbox:
             else:
                 message.queued = False
         self.queue = pending
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages are pending."""
+        return self.occupancy.depth - self.leased_count - self.scheduled_count
+
+    def scheduled(self) -> list[Message]:
+        """Return the scheduled messages, in order of acceptance."""
+        if not self.scheduled_count:
+            return []
+        return [message for message in self.live.values() if message.state is SCHEDULED]
 
     def pending(self) -> Iterable[Message]:
         """Return the pending messages, in order."""

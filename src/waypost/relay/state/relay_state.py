@@ -19,6 +19,7 @@ from waypost.policy.bounds import (
 )
 from waypost.policy.rate_limits import RateWindows, network_window
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
+from waypost.policy.schedules import is_ahead
 from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.tiers import UNKNOWN, Tier, sender_tier
 from waypost.relay.journal.segments import Location
@@ -33,11 +34,13 @@ from waypost.relay.state.mailbox import (
     NOT_DEAD,
     PENDING,
     REJECTED,
+    SCHEDULED,
     DeadLetterCause,
     Mailbox,
     Message,
     message_from_event,
 )
+from waypost.relay.state.scheduled import ScheduledMessages
 from waypost.relay.state.write_behind import WriteBehind
 from waypost.wire import events
 
@@ -60,6 +63,7 @@ class RelayState:
         )
         self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
         self.leased: dict[tuple[str, str], Message] = {}
+        self.scheduled = ScheduledMessages()
         self.dirty: dict[int, Message] = {}
         """Messages that differ from the index, by order."""
         self.indexed_seq = 0
@@ -79,6 +83,8 @@ class RelayState:
             events.Expired: self._expired,
             events.Evicted: self._evicted,
             events.Redriven: self._redriven,
+            events.Queued: self._queued,
+            events.Cancelled: self._cancelled,
             events.EndpointChanged: self._endpoint_changed,
             events.BreakerMoved: self._breaker_moved,
             events.PairSeen: self._pair_seen,
@@ -194,6 +200,8 @@ class RelayState:
         if event.chosen_id:
             self._forget_dead(mailbox, event.id)  # a retry of the same id was accepted
         mailbox.add(message)
+        if message.due_us:
+            self.scheduled.add(message)
         self.dirty[event.seq] = message
         return message
 
@@ -260,7 +268,7 @@ class RelayState:
         mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
-            self.waits_us.append(event.at_us - message.at_us)
+            self.waits_us.append(event.at_us - max(message.at_us, message.due_us))
             message.cached = None  # it is not read again
             mailbox.remove(message)
             self._mark_removed(message)
@@ -289,6 +297,7 @@ class RelayState:
         mailbox, message = self._find_live(event)
         self.leased.pop((event.endpoint, event.id), None)
         if message is not None:
+            self.scheduled.discard(message)
             self.dirty[message.order] = message
             mailbox.dead_letter(message, cause, event.reason, event.at_us)
 
@@ -309,10 +318,11 @@ class RelayState:
         dead = self._forget_dead(mailbox, event.id)
         if dead is None:
             return None
+        is_scheduled = is_ahead(dead.due_us, event.at_us // 1000)
         message = msgspec.structs.replace(
             dead,
             order=event.seq,
-            state=PENDING,
+            state=SCHEDULED if is_scheduled else PENDING,
             queued=True,
             attempt=0,
             not_before_us=0,
@@ -321,8 +331,28 @@ class RelayState:
             cause=NOT_DEAD,
         )
         mailbox.add(message)
+        if is_scheduled:
+            self.scheduled.add(message)
         self.dirty[message.order] = message
         return message
+
+    def _queued(self, event: events.Queued, location: Location) -> None:
+        self.counts["queued"] += 1
+        mailbox, message = self._find_live(event)
+        if message is not None and message.state is SCHEDULED:
+            self.scheduled.discard(message)
+            self._mark_removed(msgspec.structs.replace(message, state=GONE, cached=None))
+            mailbox.queue_due(message, event.seq)
+            self.dirty[message.order] = message
+
+    def _cancelled(self, event: events.Cancelled, location: Location) -> None:
+        self.counts["cancelled"] += 1
+        mailbox, message = self._find_live(event)
+        if message is not None and message.state is SCHEDULED:
+            self.scheduled.discard(message)
+            mailbox.remove(message)
+            self._mark_removed(message)
+            self.drop_if_empty(mailbox)
 
     def _pair_seen(self, event: events.PairSeen, location: Location) -> None:
         pair = (event.sender, event.endpoint)

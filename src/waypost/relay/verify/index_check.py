@@ -46,6 +46,7 @@ _MESSAGE_COLUMNS = (
     "failed_at_us",
     "tier",
     "cause",
+    "due_us",
 )
 
 _SEGMENT = _MESSAGE_COLUMNS.index("segment")

@@ -92,7 +92,7 @@ class MailboxCheck:
                 outcome = Outcome.LOST
             yield Finding(Part.MAILBOXES, one.endpoint, f"{one.name} {one.text}", outcome)
         for message in all_messages(self._state):
-            if (message.endpoint, message.id) not in self._doubtful:
+            if message.state in FOLDER and (message.endpoint, message.id) not in self._doubtful:
                 yield from self._content(message, payloads)
         payloads.close()
 

@@ -15,6 +15,7 @@ from waypost.server.http.handlers import (
     names,
     operating,
     pipeline,
+    scheduled,
     search,
     stats,
 )
@@ -22,6 +23,7 @@ from waypost.server.http.handlers import (
 OPERATIONS: tuple[AnyOperation, ...] = (
     *auth.OPERATIONS,
     *messages.OPERATIONS,
+    *scheduled.OPERATIONS,
     *search.OPERATIONS,
     *inboxes.OPERATIONS,
     *endpoints.OPERATIONS,

@@ -38,6 +38,7 @@ class InboxSnapshot(msgspec.Struct):
     """Totals of all `inboxes`, and rows of the fullest; `oldest` has the oldest message."""
 
     pending: int = 0
+    scheduled: int = 0
     leased: int = 0
     dead: int = 0
     bytes: int = 0
@@ -124,6 +125,7 @@ async def take_inbox_snapshot(inspector: Inspector, connected: Mapping[str, bool
     async for counts in inspector.count_mailboxes():
         for one in counts:
             snapshot.pending += one.pending
+            snapshot.scheduled += one.scheduled
             snapshot.leased += one.leased
             snapshot.dead += one.dead
             snapshot.bytes += one.bytes
@@ -175,6 +177,7 @@ def _inbox_row(counts: MailboxCounts, connected: bool, stuck: bool) -> InboxRow:
     return InboxRow(
         counts.subject,
         counts.pending,
+        counts.scheduled,
         counts.leased,
         counts.dead,
         counts.bytes,

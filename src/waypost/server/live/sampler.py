@@ -122,6 +122,7 @@ class Sampler:
     def _take_sample(self) -> None:
         sample, inboxes = self._counter.take(self._relay.now_us()), self._inbox_snapshot
         sample.pending, sample.held = inboxes.pending, inboxes.leased
+        sample.scheduled = inboxes.scheduled
         sample.dead, sample.bytes = inboxes.dead, inboxes.bytes
         sample.inboxes, sample.pressure = inboxes.inboxes, inboxes.pressure
         sample.connected, sample.stuck = len(self._hub), self._hub.stuck_count()

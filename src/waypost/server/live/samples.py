@@ -41,6 +41,7 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     wait_p50_ms: float | None = None
     wait_p95_ms: float | None = None
     pending: int = 0
+    scheduled: int = 0
     held: int = 0
     dead: int = 0
     bytes: int = 0

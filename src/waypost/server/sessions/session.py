@@ -32,6 +32,7 @@ from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
 from waypost.wire.results import PublishResult
+from waypost.wire.scheduled import without_endpoints
 
 SLOW_CONSUMER_TEXT = (
     f"slow consumer: outbound queue full ({outbox_max_operations:,} operations); read faster"
@@ -217,6 +218,13 @@ class Session:
                     deliveries.extend(operation)
                 case frames.Fetch():
                     deliveries.fetch(operation)
+                case frames.ListScheduled():
+                    responses.append(self._scheduled(operation))
+                    break  # it may have looked at many
+                case frames.Cancel():
+                    ids = self._relay.schedule.cancel(operation.ids, self.subject)
+                    self.rejected_in_a_row = 0 if ids else self.rejected_in_a_row + 1
+                    responses.append(frames.CancelResult(ref=operation.ref, ids=ids))
                 case frames.SendSignal():
                     responses += self._signal(operation)
                 case frames.Auth():
@@ -252,6 +260,8 @@ class Session:
                 None if request.parent is None else self._parent(request.parent),
                 request.message_id,
                 request.thread,
+                request.delay,
+                request.deliver_at,
                 sender=self.subject,
             )
             result = self._hub.publish(draft)
@@ -292,6 +302,15 @@ class Session:
     def _forget_awaited(self) -> None:
         message_id, _ = self._awaited.popitem(last=False)
         self._relay.askers.remove(self.subject, message_id)
+
+    def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
+        limit = request.limit
+        found = self._relay.inspect().scheduled(self.subject, limit + 1)
+        return frames.ScheduledResult(
+            ref=request.ref,
+            messages=without_endpoints(found[:limit]),
+            more=len(found) > limit,
+        )
 
     def _send_responses(self, request: frames.Send, result: PublishResult) -> list[FrameOperation]:
         shown = result if self._show_pressure else discreet(result, request.subject)

@@ -5,7 +5,7 @@ SELECT
     make_timestamp(at_us)::DATE AS day,
     id, sender, subject, coalesce(endpoint, '') AS endpoint,
     coalesce(part, 0) AS part, coalesce(parts, 1) AS parts, reply_to, parent,
-    coalesce(thread, id) AS thread, coalesce(answer, false) AS answer,
+    coalesce(due_us, 0) AS due_us, coalesce(thread, id) AS thread, coalesce(answer, false) AS answer,
     coalesce(extended, false) AS extended,
     budget.call_budget_remaining AS calls,
     coalesce(size, 0) AS size, budget.hop_count AS hop_count, coalesce(tier, 1) AS tier,
@@ -24,7 +24,8 @@ SELECT
 FROM read_json($files, format = 'newline_delimited', columns = {
     kind: 'VARCHAR', seq: 'BIGINT', at_us: 'BIGINT', id: 'VARCHAR', sender: 'VARCHAR',
     subject: 'VARCHAR', endpoint: 'VARCHAR', part: 'INTEGER', parts: 'INTEGER',
-    reply_to: 'VARCHAR', parent: 'VARCHAR', thread: 'VARCHAR', answer: 'BOOLEAN', extended: 'BOOLEAN', size: 'BIGINT',
+    reply_to: 'VARCHAR', parent: 'VARCHAR', thread: 'VARCHAR', answer: 'BOOLEAN',
+    extended: 'BOOLEAN', size: 'BIGINT', due_us: 'BIGINT',
     budget: 'STRUCT(hop_count INTEGER, call_budget_remaining BIGINT)',
     tier: 'INTEGER', depth: 'BIGINT', depth_max: 'BIGINT', reason: 'VARCHAR', detail: 'VARCHAR',
     retry_after_ms: 'BIGINT', "count": 'BIGINT', since_us: 'BIGINT', kept: 'BOOLEAN',

@@ -4,7 +4,8 @@ WITH story AS (
     FROM line
     WHERE (kind = 'accepted' AND endpoint <> '')
         OR (kind = 'rejected' AND reason = 'budget_exceeded' AND kept)
-        OR kind IN ('leased', 'acked', 'returned', 'failed', 'expired', 'evicted', 'redriven')
+        OR kind IN ('leased', 'acked', 'returned', 'failed', 'expired', 'evicted', 'redriven',
+            'queued', 'cancelled')
 ), turns AS (
     SELECT *, sum(arrives::INTEGER) OVER (PARTITION BY endpoint, id ORDER BY seq) AS turn
     FROM story
@@ -26,6 +27,7 @@ WITH story AS (
         CASE last_kind
             WHEN 'accepted' THEN 'pending' WHEN 'returned' THEN 'pending'
             WHEN 'redriven' THEN 'pending' WHEN 'leased' THEN 'leased' WHEN 'acked' THEN 'acked'
+            WHEN 'queued' THEN 'pending' WHEN 'cancelled' THEN 'cancelled'
             WHEN 'expired' THEN if(last_was = 'dead', 'purged', 'expired')
             ELSE 'dead' END AS last_state
     FROM turns AS here
@@ -37,18 +39,22 @@ WITH story AS (
 ), final AS (
     SELECT *,
         last_state = 'dead' AND replaced_at IS NOT NULL AS replaced,
-        if(last_state = 'dead' AND replaced_at IS NOT NULL, 'purged', last_state) AS state
+        CASE WHEN last_state = 'dead' AND replaced_at IS NOT NULL THEN 'purged'
+            WHEN last_state = 'pending' AND due_us // 1000 > epoch_us(last_at) // 1000
+            THEN 'scheduled' ELSE last_state END AS state
     FROM states
 )
 SELECT day, relay, seq, id, sender, subject, endpoint, part, parts, reply_to, parent, thread,
     answer, size,
-    hop_count, tier, depth, moment AS arrived_at, first_leased_at,
-    CASE WHEN state IN ('pending', 'leased') THEN NULL WHEN replaced THEN replaced_at
+    hop_count, tier, depth, moment AS arrived_at,
+    if(due_us > 0, make_timestamp(due_us), NULL) AS due_at, first_leased_at,
+    CASE WHEN state IN ('scheduled', 'pending', 'leased') THEN NULL WHEN replaced THEN replaced_at
         ELSE last_at END AS finished_at,
     state,
     CASE WHEN state = 'expired' THEN expired_of WHEN state IN ('dead', 'purged') THEN died_of END
         AS reason,
     died_at, died_of, attempts, returns, redrives,
-    (epoch_us(first_leased_at) - at_us) / 1000.0 AS wait_ms,
-    CASE WHEN state = 'acked' THEN (epoch_us(last_at) - at_us) / 1000.0 END AS total_ms
+    (epoch_us(first_leased_at) - greatest(at_us, due_us)) / 1000.0 AS wait_ms,
+    CASE WHEN state = 'acked'
+        THEN (epoch_us(last_at) - greatest(at_us, due_us)) / 1000.0 END AS total_ms
 FROM final

@@ -16,13 +16,14 @@ create table if not exists endpoints (
     directory text not null
 ) without rowid;
 
--- One row for each message and endpoint: live ones ('new', 'cur') and dead letters ('failed').
+-- One row for each message and endpoint: live ones ('later', 'new', 'cur') and dead letters
+-- ('failed').
 -- `ordering` is the event that queued it: new rows are appended, which is fastest.
 create table if not exists messages (
     ordering      integer primary key,
     endpoint      text not null,
     id            text not null,
-    status        text not null check (status in ('new', 'cur', 'failed')),
+    status        text not null check (status in ('later', 'new', 'cur', 'failed')),
     sender        text not null,
     size          integer not null,
     ttl_ms        integer not null,
@@ -36,7 +37,8 @@ create table if not exists messages (
     reason        text not null,
     failed_at_us  integer not null,
     tier          integer not null,
-    cause         text not null
+    cause         text not null,
+    due_us        integer not null
 );
 
 -- When each sender last wrote to each recipient.

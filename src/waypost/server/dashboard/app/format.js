@@ -85,12 +85,14 @@ export const REASONS = {
 export const TIERS = { 1: "unknown", 2: "acknowledged", 3: "active" };
 
 export const OUTCOMES = {
+  scheduled: "scheduled",
   pending: "waiting",
   leased: "leased",
   dead: "dead letter",
   rejected: "rejected",
   acked: "acknowledged",
   expired: "expired",
+  cancelled: "cancelled",
   purged: "purged",
   gone: "gone",
 };

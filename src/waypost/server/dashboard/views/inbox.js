@@ -88,7 +88,8 @@ function build(subject) {
 
   function update(detail) {
     full.show(detail.pressure);
-    facts.waiting.put(count(detail.pending), detail.messages_max ? `cap ${count(detail.messages_max)}` : "no cap");
+    const later = detail.scheduled ? `${count(detail.scheduled)} scheduled, ` : "";
+    facts.waiting.put(count(detail.pending), later + (detail.messages_max ? `cap ${count(detail.messages_max)}` : "no cap"));
     facts.leased.put(count(detail.leased), "not acknowledged yet");
     facts.size.put(bytes(detail.bytes), detail.bytes_max ? `cap ${bytes(detail.bytes_max)}` : "no cap");
     facts.dead.put(count(detail.dead), detail.dead ? "kept with reasons" : "none");

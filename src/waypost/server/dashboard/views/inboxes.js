@@ -23,6 +23,7 @@ const COLUMNS = [
   { name: "subject", label: "Inbox", kind: "name", value: (one) => one.subject, cell: linkCell((one) => toInbox(one.subject), (one) => one.subject) },
   { name: "pressure", label: "Pressure", kind: "number", value: (one) => one.pressure, cell: pressureCell },
   { name: "pending", label: "Pending", kind: "number", value: (one) => one.pending, text: (one) => count(one.pending) },
+  { name: "scheduled", label: "Scheduled", kind: "number wide", value: (one) => one.scheduled, text: (one) => count(one.scheduled) },
   { name: "leased", label: "Leased", kind: "number wide", value: (one) => one.leased, text: (one) => count(one.leased) },
   { name: "dead", label: "Dead", kind: "number wide", value: (one) => one.dead, text: (one) => count(one.dead) },
   { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
@@ -49,7 +50,7 @@ export function show(main, { query, setQuery }) {
   function refilter() {
     const words = input.value.trim().toLowerCase();
     table.filter((one) => one.subject.toLowerCase().includes(words)
-      && (!held.checked || one.pending + one.leased + one.dead > 0));
+      && (!held.checked || one.pending + one.scheduled + one.leased + one.dead > 0));
     setQuery(input.value.trim() ? { filter: input.value.trim() } : {});
     showCount();
   }

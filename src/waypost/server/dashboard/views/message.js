@@ -12,6 +12,7 @@ export const title = "Message";
 const KINDS = {
   check: "check", accepted: "accepted", rejected: "rejected", leased: "delivered", acked: "acknowledged",
   returned: "returned", failed: "dead letter", expired: "expired", evicted: "evicted", redriven: "redriven",
+  queued: "due", cancelled: "cancelled",
 };
 
 export function show(main, { path }) {

@@ -85,7 +85,8 @@ function makeTiles() {
     const waited = recent.findLast((one) => one.waits);
     put(all.wait, waited ? span(waited.wait_p50_ms) : "–",
       waited ? `p50; p95 ${span(waited.wait_p95_ms)}` : "no recent acknowledgements");
-    put(all.waiting, count(last.pending ?? 0), `${count(last.held ?? 0)} leased, ${bytes(last.bytes ?? 0)}`);
+    const later = last.scheduled ? `${count(last.scheduled)} scheduled, ` : "";
+    put(all.waiting, count(last.pending ?? 0), `${later}${count(last.held ?? 0)} leased, ${bytes(last.bytes ?? 0)}`);
     put(all.agents, count(last.connected ?? 0), `of ${plural(last.inboxes ?? 0, "inbox", "inboxes")}`);
     put(all.dead, count(last.dead ?? 0), last.dead ? "kept until redriven or purged" : "none");
     const first = standing.fullest[0];

@@ -36,7 +36,8 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
-from waypost.wire.events import Accepted, AnyEvent, Rejected
+from waypost.wire.envelopes import instant
+from waypost.wire.events import Accepted, AnyEvent, Queued, Rejected
 from waypost.wire.history_bodies import HistoryItem, MessageHistoryResponse, Thread
 from waypost.wire.http_bodies import IdText, NewMessage, NewMessages, PublishResults
 from waypost.wire.identifiers import validate_message_id, validate_thread
@@ -127,18 +128,27 @@ def _visible(
 ) -> Iterator[tuple[AnyEvent | Attempts, str]]:
     """Yield what `agent` may see, and the endpoint to show with it.
 
-    Senders choose ids: another may have used the same.
+    Senders choose ids: another may have used the same. A scheduled message for `agent` is not
+    shown to it before it is due.
     """
     shown_as = {agent: agent}
+    scheduled: Accepted | Rejected | None = None
     for event in events:
         endpoint = str(getattr(event, "endpoint", ""))
         if isinstance(event, Accepted | Rejected):
             if event.sender == agent:
                 is_own = endpoint == agent or is_literal(event.subject)
                 shown_as[endpoint] = endpoint if is_own else event.subject
-            elif endpoint != agent:
+            elif endpoint != agent or event.due_us:
                 shown_as.pop(endpoint, None)
+                scheduled = event if endpoint == agent else scheduled
                 continue
+            else:
+                shown_as[agent] = agent
+        elif isinstance(event, Queued) and endpoint == agent and scheduled is not None:
+            shown_as[agent] = agent
+            yield scheduled, agent
+            scheduled = None
         if endpoint in shown_as:
             yield event, shown_as[endpoint]
 
@@ -153,7 +163,8 @@ def _item(event: AnyEvent | Attempts, shown_as: str) -> HistoryItem:
 def _describe(event: AnyEvent) -> str:
     if isinstance(event, Accepted):
         outcome = "stored" if event.endpoint else "no recipient"
-        return f"{event.sender} -> {event.subject}: {outcome}"
+        due = f", due at {instant(event.due_us):%Y-%m-%d %H:%M:%S} UTC" if event.due_us else ""
+        return f"{event.sender} -> {event.subject}: {outcome}{due}"
     if isinstance(event, Rejected):
         return f"{event.sender} -> {event.subject}: {event.reason}"
     return ""
@@ -194,6 +205,8 @@ async def _draft(relay: Relay, message: NewMessage, sender: str, network: str) -
         parent=parent,
         message_id=message.message_id,
         thread=message.thread,
+        delay=message.delay,
+        deliver_at=message.deliver_at,
     )
 
 

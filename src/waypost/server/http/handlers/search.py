@@ -19,7 +19,17 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
     sender: PatternText | msgspec.UnsetType = msgspec.UNSET
     endpoint: PatternText | msgspec.UnsetType = msgspec.UNSET
     outcome: (
-        Literal["pending", "leased", "dead", "rejected", "acked", "expired", "purged"]
+        Literal[
+            "scheduled",
+            "pending",
+            "leased",
+            "dead",
+            "rejected",
+            "acked",
+            "expired",
+            "cancelled",
+            "purged",
+        ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     since_us: Number = 0

@@ -84,6 +84,7 @@ def _inbox(
         subject=inbox.subject,
         hash=inbox.hash,
         pending=inbox.pending,
+        scheduled=inbox.scheduled,
         leased=inbox.leased,
         dead=inbox.dead,
         bytes=inbox.bytes,
