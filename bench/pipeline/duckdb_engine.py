@@ -79,13 +79,18 @@ def _query(table: str) -> str:
 def _events(data: str, relay: str) -> str:
     types = [f"\"{name}\": '{_TYPES[kind]}'" for name, kind in LINE.items()]
     budget = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in BUDGET.items())
-    read = f"columns = {{{', '.join(types)}, budget: 'STRUCT({budget})'}}"
+    read = f"columns = {{{', '.join(types)}, ids: 'VARCHAR[]', budget: 'STRUCT({budget})'}}"
+    each = "coalesce(ids, [id])"
+    split = (  # a line with ids stands for several events, and has the seq of the last
+        f"SELECT * EXCLUDE (id, seq), unnest({each}) AS id,"
+        f" seq - len({each}) + generate_subscripts({each}, 1) AS seq"
+    )
     return (
         f"SELECT '{relay}' AS relay,"
         " regexp_extract(filename, '([0-9]+)[.]jsonl$', 1)::BIGINT AS segment,"
         f" {', '.join(_columns())}, make_timestamp(at_us)::DATE AS day"
-        f" FROM read_json('{data}/journal/*.jsonl', format = 'newline_delimited',"
-        f" filename = true, {read}) WHERE kind <> 'commit'"
+        f" FROM ({split} FROM read_json('{data}/journal/*.jsonl',"
+        f" format = 'newline_delimited', filename = true, {read}) WHERE kind <> 'commit')"
     )
 
 

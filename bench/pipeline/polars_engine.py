@@ -32,8 +32,15 @@ def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
     """Write the events of a journal once for each of `relays`; return their number."""
     paths = sorted(Path(data).glob("journal/*.jsonl"))
     schema = {name: _TYPES[kind] for name, kind in LINE.items()}
+    schema["ids"] = _TYPES["strings"]
     schema["budget"] = pl.Struct({name: _TYPES[kind] for name, kind in BUDGET.items()})
     lines = pl.scan_ndjson(paths, schema=schema, include_file_paths="path")
+    lines = lines.with_columns(ids=pl.coalesce("ids", pl.concat_list("id"))).with_columns(
+        left=pl.int_ranges(pl.col("ids").list.len(), 0, -1, dtype=pl.Int64) - 1
+    )
+    lines = lines.explode("ids", "left").with_columns(
+        id=pl.col("ids"), seq=pl.col("seq") - pl.col("left")
+    )
     events = lines.filter(pl.col("kind") != "commit").select(
         pl.col("path").str.extract(r"(\d+)\.jsonl$").cast(pl.Int64).alias("segment"),
         *_columns(),

@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tests.harness.journal_lines import events_of
+
 Event = dict[str, Any]
 
 
@@ -110,8 +112,9 @@ def batches(content: bytes) -> Iterator[tuple[int, int, list[Event]]]:
         commit, body = json.loads(line), b"".join(lines)
         if (commit["bytes"], commit["crc"]) != (len(body), zlib.crc32(body)):
             return
-        assert commit["count"] == len(lines)
-        yield start, offset, [json.loads(one) for one in lines]
+        found = [event for one in lines for event in events_of(one)]
+        assert commit["count"] == len(found)
+        yield start, offset, found
         start, lines = offset, []
 
 

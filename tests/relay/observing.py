@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.harness.journal_lines import events_of
 from waypost import Endpoint, Envelope, PublishResult, RateLimitConfig, Reason, Relay
 
 T = TypeVar("T")
@@ -46,8 +47,8 @@ def events(data: Path, *kinds: str) -> list[dict[str, Any]]:
     segments = sorted(
         path for path in (data / "journal").iterdir() if path.suffix in (".jsonl", ".open")
     )
-    lines = [json.loads(line) for path in segments for line in path.read_bytes().splitlines()]
-    found = [line for line in lines if line["kind"] != "commit"]
+    lines = [line for path in segments for line in path.read_bytes().splitlines()]
+    found = [event for line in lines for event in events_of(line) if event["kind"] != "commit"]
     return [event for event in found if not kinds or event["kind"] in kinds]
 
 

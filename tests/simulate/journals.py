@@ -1,9 +1,9 @@
 """Read the journal of a simulation as plain JSON."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from tests.harness.journal_lines import events_of
 from waypost.policy.reserved_names import RELAY
 from waypost.simulate import SimulationOptions, Summary, simulate
 
@@ -17,11 +17,12 @@ def run(out: Path, scenario: str = "mixed", messages: int = 3000, **more: Any) -
 
 
 def lines(data: Path) -> list[Event]:
-    """Return every line of every sealed segment, including commits, in order."""
+    """Return every event of every sealed segment, including commits, in order."""
     return [
-        json.loads(line)
+        event
         for path in sorted((data / "journal").glob("*.jsonl"))
         for line in path.read_text(encoding="utf-8").splitlines()
+        for event in events_of(line)
     ]
 
 

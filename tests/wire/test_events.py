@@ -56,6 +56,7 @@ FIELDS = {
     Reason: st.sampled_from(Reason),
     CircuitState: st.sampled_from(CircuitState),
     str | None: st.none() | TEXT,
+    tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     events.BodyRef | None: st.none() | st.builds(events.BodyRef, WHOLE, WHOLE, WHOLE),
     msgspec.Raw | msgspec.UnsetType: JSON.map(encode_payload).map(msgspec.Raw),
     list[AccessRule]: st.lists(RULES, max_size=3),

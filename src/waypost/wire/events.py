@@ -6,10 +6,13 @@ Rule 3  A field with its default value is omitted from the line.
 
 A publish to several endpoints is several lines, `part` 0 to `parts - 1`, with one `id`. The
 sender's rate window counts lines with `part` 0.
+
+A line about messages that one consumer took or acknowledged together has their `ids`, and stands
+for as many events: `seq` is the number of the last one. `split` returns them one by one.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -107,7 +110,15 @@ class _About(Event, kw_only=True, gc=False):
     endpoint: str
 
 
-class Leased(_About, tag="leased", kw_only=True, gc=False):
+class _AboutSome(Event, kw_only=True, gc=False):
+    """Events of one mailbox: of the message `id`, or of all `ids`."""
+
+    id: str = ""
+    ids: tuple[str, ...] = ()
+    endpoint: str
+
+
+class Leased(_AboutSome, tag="leased", kw_only=True, gc=False):
     """Leased until `until_us` (0: as long as its handler runs, or its agent shows life).
 
     `attempt` counts its deliveries. `extended`: no new delivery, only a later end of this one.
@@ -119,7 +130,7 @@ class Leased(_About, tag="leased", kw_only=True, gc=False):
     extended: bool = False
 
 
-class Acked(_About, tag="acked", kw_only=True, gc=False):
+class Acked(_AboutSome, tag="acked", kw_only=True, gc=False):
     """Acknowledged; the message has left the mailbox."""
 
     via: str = "lease"
@@ -254,6 +265,25 @@ AnyEvent = (
     | RulesChanged
     | SettingsChanged
 )
+
+
+SomeEvent = TypeVar("SomeEvent", bound=Event)
+
+
+def event_count(event: Event) -> int:
+    """Return how many events a line stands for."""
+    return len(event.ids) or 1 if isinstance(event, Leased | Acked) else 1
+
+
+def split(event: SomeEvent) -> Iterator[SomeEvent]:
+    """Yield the events that a line stands for: each of one message, with its own number."""
+    if isinstance(event, Leased | Acked) and event.ids:
+        first_seq = event.seq - len(event.ids) + 1
+        for seq, one in enumerate(event.ids, first_seq):
+            yield msgspec.structs.replace(event, seq=seq, id=one, ids=())
+    else:
+        yield event
+
 
 encode_event = msgspec.json.Encoder().encode
 encode_event_into = msgspec.json.Encoder().encode_into

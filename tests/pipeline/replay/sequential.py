@@ -337,8 +337,9 @@ def replay(events: Sequence[wire.AnyEvent], changes: bytes | None = None) -> lis
 def read_journal(data: Path) -> list[wire.AnyEvent]:
     """Read all events of a data directory whose journal is sealed."""
     return [
-        wire.decode_event(line)
+        event
         for path in sorted((data / "journal").glob("*.jsonl"))
         for line in path.read_bytes().splitlines()
         if not line.startswith(wire.COMMIT_PREFIX)
+        for event in wire.split(wire.decode_event(line))
     ]

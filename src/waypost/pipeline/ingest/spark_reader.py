@@ -18,7 +18,7 @@ from waypost.pipeline.ingest.results import (
     SegmentKey,
 )
 from waypost.pipeline.journal.segments import SegmentFile, count_overlong_lines
-from waypost.pipeline.lake.events import AT_US_END, CORRUPT, LINE, from_lines
+from waypost.pipeline.lake.events import AT_US_END, CORRUPT, LINE, event_count, from_lines
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import Manifest
 
@@ -34,7 +34,7 @@ def ingest_with_spark(change: Change, segments: list[SegmentFile]) -> IngestedBa
     observed = lines.observe(
         counts,
         F.count_if(~_is_valid()).alias("corrupt"),
-        F.count_if(_is_valid() & ~is_commit).alias("events"),
+        _valid_events().alias("events"),
         _committed_events().alias("committed"),
     )
     new = observed.where(_is_valid() & ~is_commit & _is_new(segments, change.draft))
@@ -114,6 +114,12 @@ def _is_new(segments: list[SegmentFile], manifest: Manifest) -> Column:
     return new
 
 
+def _valid_events() -> Column:
+    """Return the number of events in the valid lines of a group."""
+    of_line = F.when(_is_valid() & (F.col("kind") != "commit"), event_count())
+    return F.coalesce(F.sum(of_line), F.lit(0))
+
+
 def _committed_events() -> Column:
     """Return the number of events that the commit lines of a group count."""
     return F.coalesce(F.sum(F.when(F.col("kind") == "commit", F.col("count"))), F.lit(0))
@@ -123,7 +129,7 @@ def _find_damage(lines: DataFrame) -> dict[SegmentKey, SegmentDamage]:
     """Return corrupt lines and missing events of the segments that have any."""
     counts = lines.groupBy("relay", "segment").agg(
         F.count_if(~_is_valid()).alias("corrupt"),
-        F.count_if(_is_valid() & (F.col("kind") != "commit")).alias("events"),
+        _valid_events().alias("events"),
         _committed_events().alias("committed"),
     )
     return {

@@ -44,10 +44,9 @@ def record_batch(
         lines = b"".join(_with_payload(line, read_body) for line in lines.splitlines(True))
     if any(mark in lines for mark in _AS_TEXT):
         lines = b"".join(_quoted(line) for line in lines.splitlines(True))
-    columns = _parse(lines, payload=read_body is not None)
-    kind = columns["kind"]
+    columns = _split(_parse(lines, payload=read_body is not None))
     _fill_in_defaults(columns)
-    count = len(kind)
+    count = len(columns["kind"])
     columns["relay"] = pa.repeat(pa.scalar(relay), count)
     columns["segment"] = pa.repeat(pa.scalar(segment, pa.int64()), count)
     at_us = columns["at_us"]
@@ -58,6 +57,21 @@ def record_batch(
     schema = to_arrow_schema(schema_of(payload=read_body is not None))
     arrays = [columns[field.name].cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _split(columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return a row for each event: a line with `ids` stands for several, and has the last `seq`."""
+    ids = columns.pop("ids")
+    if ids.null_count == len(ids):
+        return columns
+    own = pa.ListArray.from_arrays(pa.array(range(len(ids) + 1), pa.int32()), columns["id"])
+    each = pc.if_else(pc.is_valid(ids), ids, own)
+    line, ends = pc.list_parent_indices(each), pc.cumulative_sum(pc.list_value_length(each))
+    found = {name: column.take(line) for name, column in columns.items()}
+    found["id"] = pc.list_flatten(each)
+    number = pc.cumulative_sum(pa.repeat(1, len(line)))
+    found["seq"] = pc.subtract(found["seq"], pc.subtract(ends.take(line), number))
+    return found
 
 
 def _fill_in_defaults(columns: dict[str, pa.Array]) -> None:

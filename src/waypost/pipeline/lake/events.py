@@ -1,4 +1,4 @@
-"""`events`: one row for each line of the journal, header columns only.
+"""`events`: one row for each event of the journal, header columns only.
 
 `LINE` is the schema of a line, `EVENTS` that of the lake. A field that a line omits because it has
 its default is filled in here, as `wire.events` defines it, so that no table has to know defaults.
@@ -23,7 +23,8 @@ AT_US_END = 253_402_300_800_000_000
 LINE = columns(
     f"""
     kind string, seq bigint, at_us bigint,
-    id string, thread string, sender string, subject string, endpoint string, part int, parts int,
+    id string, ids array<string>, thread string, sender string, subject string, endpoint string,
+    part int, parts int,
     reply_to string, parent string, answer boolean, due_us bigint, chosen_id boolean,
     network string,
     size bigint, budget budget,
@@ -97,8 +98,26 @@ DEFAULTS = _defaults()
 """Values that lines omit: column, the kinds of events that have it, and its default."""
 
 
+def event_count() -> Column:
+    """Return how many events a line stands for."""
+    return F.greatest(F.coalesce(F.size("ids"), F.lit(1)), F.lit(1))
+
+
+def split_lines(lines: DataFrame) -> DataFrame:
+    """Return a row for each event of parsed lines; `seq` of a line is that of its last event."""
+    names = [name for name in lines.columns if name not in ("seq", "id", "ids")]
+    each = lines.select(
+        *names,
+        "seq",
+        event_count().alias("events"),
+        F.posexplode(F.coalesce("ids", F.array("id"))).alias("at", "id"),
+    )
+    return each.withColumn("seq", F.col("seq") - F.col("events") + F.col("at") + 1)
+
+
 def from_lines(lines: DataFrame) -> DataFrame:
     """Return `events` for parsed lines, which also have `relay` and `segment`."""
+    lines = split_lines(lines)
     filled: dict[str, Column] = {}
     for name, kinds, value in DEFAULTS:
         known = filled.get(name, F.col(name))

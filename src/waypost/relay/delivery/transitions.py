@@ -5,9 +5,12 @@ A transition records the event, updates the mirror, and reports the outcome to t
 decision to make it is up to the caller.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TypedDict
 
-from waypost.policy.bounds import mailbox_dead_letters_max
+from waypost.policy.bounds import lease_max_messages, mailbox_dead_letters_max
 from waypost.policy.occupancy import choose_purges
 from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
@@ -17,6 +20,18 @@ from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import EVICTED, PENDING, Mailbox, Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire import events
+
+
+class _Named(TypedDict, total=False):
+    """The messages of an event: one, or several."""
+
+    id: str
+    ids: tuple[str, ...]
+
+
+def _named(messages: Iterable[Message]) -> _Named:
+    ids = tuple([message.id for message in messages])
+    return {"ids": ids} if len(ids) > 1 else {"id": ids[0]}
 
 
 class Transitions:
@@ -64,12 +79,12 @@ class Transitions:
             events.Leased(
                 at_us=at_us,
                 endpoint=endpoint,
-                id=message.id,
                 via=via,
                 until_us=until_us,
-                attempt=message.attempt + 1,
+                attempt=attempt + 1,
+                **_named(together),
             )
-            for message in messages
+            for attempt, together in groupby(messages, key=attrgetter("attempt"))
         ]
         self._ledger.record_all(leased)
         self._mirror.on_events(mailbox, leased)
@@ -91,17 +106,15 @@ class Transitions:
     def ack(self, mailbox: Mailbox, messages: Sequence[Message], via: str) -> None:
         """Acknowledge messages of one mailbox."""
         at_us, endpoint = self._ledger.now_us(), mailbox.subject
-        acked = [
-            events.Acked(at_us=at_us, endpoint=endpoint, id=message.id, via=via)
-            for message in messages
-        ]
-        if self._breaker_feedback.breakers:
-            for event in acked:
-                self._ledger.record(event)
-                self._breaker_feedback.on_event(event)
-        else:
-            self._ledger.record_all(acked)
-        self._mirror_events(mailbox, acked)
+        # Each of them may close a breaker, which is then the next event.
+        together_max = 1 if self._breaker_feedback.breakers else lease_max_messages
+        for begin in range(0, len(messages), together_max):
+            together = messages[begin : begin + together_max]
+            acked = events.Acked(at_us=at_us, endpoint=endpoint, via=via, **_named(together))
+            self._ledger.record_all([acked])
+            if together_max == 1:
+                self._breaker_feedback.on_event(acked)
+            self._mirror_events(mailbox, (acked,))
 
     def release(
         self, message: Message, reason: str, not_before_us: int = 0, *, uncounted: bool = False

@@ -236,7 +236,7 @@ def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
     """Return the outcome of an accepted message from the first event that ends it."""
     if not event.endpoint:
         return "gone"  # it had no recipient
-    needles = f'"id":"{event.id}"'.encode(), f'"endpoint":"{event.endpoint}"'.encode()
+    needles = f'"{event.id}"'.encode(), f'"endpoint":"{event.endpoint}"'.encode()
     for data in later:
         at = after
         while (at := data.find(needles[0], at)) >= 0:

@@ -28,7 +28,7 @@ from waypost.relay.journal.segments import (
     read_segment,
     segment_bytes,
 )
-from waypost.wire.events import Accepted, AnyEvent, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Rejected, split
 from waypost.wire.identifiers import ulid_time_ms
 
 log = logging.getLogger("waypost.relay")
@@ -195,7 +195,7 @@ def _search(segments: Segments, message_id: str) -> Iterator[AnyEvent]:
 
 
 def _search_lines(first_seq: int, path: Path, message_id: str) -> Iterator[AnyEvent]:
-    for event in _search_events(first_seq, path, f'"id":"{message_id}"'):
+    for event in _search_events(first_seq, path, f'"{message_id}"'):
         if getattr(event, "id", None) == message_id:
             yield event
 
@@ -237,7 +237,7 @@ def _read_events(path: Path, offsets: Iterable[int]) -> Iterator[AnyEvent]:
         for offset in offsets:
             file.seek(offset)
             try:
-                yield decode_line(file.readline())
+                yield from split(decode_line(file.readline()))
             except msgspec.DecodeError:
                 continue  # damaged since it was indexed
 

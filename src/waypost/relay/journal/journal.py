@@ -25,6 +25,7 @@ from waypost.wire.events import (
     Rejected,
     encode_event,
     encode_event_into,
+    event_count,
 )
 
 _DISK_FULL = "the disk of the relay is full"
@@ -169,7 +170,7 @@ class Journal:
             batch = self._open_batch(last.at_us)
         seq, at_us, lines = self._seq, self._last_at_us, batch.lines
         for event in events:
-            event.seq = seq = seq + 1
+            event.seq = seq = seq + event_count(event)
             event.at_us = at_us = max(event.at_us, at_us)
             encode_event_into(event, lines, -1)
             lines += b"\n"

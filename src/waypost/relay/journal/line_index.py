@@ -26,7 +26,8 @@ from pathlib import Path
 from waypost.wire.journal_batches import ValidBatch, read_batches
 
 _LINE = re.compile(
-    rb'\n\{"kind":"[a-z]+","seq":\d+,"at_us":\d+,"id":"([^"\\]+)"(?:,"thread":"([^"\\]+)")?'
+    rb'\n\{"kind":"[a-z]+","seq":\d+,"at_us":\d+,'
+    rb'(?:"id":"([^"\\]+)"(?:,"thread":"([^"\\]+)")?|"ids":\["([^\]\\]+)"\])'
 )
 _THREAD = b"thread "
 """Before the thread in its hash. No id has a space."""
@@ -85,7 +86,8 @@ def index_lines(data: bytes, base: int = 0) -> LineIndex:
             end = batch.end
             for line in _LINE.finditer(data, batch.start - 1, batch.stop):
                 offset = base + line.start() + 1
-                offsets.setdefault(line[1], []).append(offset)
+                for message_id in (line[1],) if line[1] is not None else line[3].split(b'","'):
+                    offsets.setdefault(message_id, []).append(offset)
                 if line[2] is not None:
                     offsets.setdefault(_THREAD + line[2], []).append(offset)
     keyed = sorted((_key(message_id), found) for message_id, found in offsets.items())

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.errors import JournalUnreadable
-from waypost.wire.events import AnyEvent, Commit, decode_commit, decode_event
+from waypost.wire.events import AnyEvent, Commit, decode_commit, decode_event, split
 from waypost.wire.journal_batches import COMMIT_MARK, ValidBatch, read_batches
 
 _COMMIT_LINE_MAX_BYTES = 512
@@ -48,12 +48,14 @@ class Batch(msgspec.Struct, frozen=True):
     data: bytes
 
     def events(self) -> Iterator[tuple[AnyEvent, Location]]:
-        """Yield the batch's events with their locations, in order."""
+        """Yield the batch's events with the locations of their lines, in order."""
         offset = self.start
         while offset < self.stop:
             newline = self.data.index(b"\n", offset, self.stop)
             line = self.data[offset:newline]
-            yield decode_line(line), Location(self.segment, offset, newline - offset)
+            location = Location(self.segment, offset, newline - offset)
+            for event in split(decode_line(line)):
+                yield event, location
             offset = newline + 1
 
 

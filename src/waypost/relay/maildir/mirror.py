@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -145,7 +146,7 @@ class MaildirFiles:
 
     def on_events(self, mailbox: Mailbox, changes: Sequence[events.MailboxEvent]) -> None:
         """Move or remove the files."""
-        for event in changes:
+        for event in chain.from_iterable(map(events.split, changes)):
             act, *folders = _MOVES[type(event)]
             if act == "move":
                 self._later(mailbox, self._maildir.move, mailbox.hash, event.id, *folders)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from waypost.policy.bounds import lease_max_messages, payload_inline_max_bytes
+from waypost.policy.bounds import payload_inline_max_bytes
 from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import Clock
 from waypost.relay.journal.journal import Journal
@@ -92,14 +92,9 @@ class Ledger:
 
     def record_all(self, events: Sequence[MailboxEvent]) -> None:
         """Journal and apply decisions of one kind about messages stored before."""
-        if not events:
-            return
-        if len(events) <= lease_max_messages:
+        if events:
             self.journal.append_all(events)
             self.state.apply_all(events)
-            return
-        for begin in range(0, len(events), lease_max_messages):  # keeps batches small
-            self.record_all(events[begin : begin + lease_max_messages])
 
     def record_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:
         """Record the last contact (ms) of sender-endpoint pairs; return how many were news."""

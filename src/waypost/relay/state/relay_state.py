@@ -251,28 +251,35 @@ class RelayState:
         return message
 
     def _leased(self, event: events.Leased, location: Location) -> None:
-        self.counts["extended" if event.extended else "leased"] += 1
-        mailbox, message = self._find_live(event)
-        if message is not None:
-            self.dirty[message.order] = message
-            if message.state is not LEASED:
-                message.state = LEASED
-                mailbox.leased_count += 1
-            message.attempt = event.attempt
-            message.until_us = event.until_us
-            message.via = event.via
-            self.leased[event.endpoint, event.id] = message
+        ids, endpoint = event.ids or (event.id,), event.endpoint
+        self.counts["extended" if event.extended else "leased"] += len(ids)
+        mailbox = self.mailbox(endpoint)
+        for message_id in ids:
+            message = mailbox.live.get(message_id)
+            if message is not None:
+                self.dirty[message.order] = message
+                if message.state is not LEASED:
+                    message.state = LEASED
+                    mailbox.leased_count += 1
+                message.attempt = event.attempt
+                message.until_us = event.until_us
+                message.via = event.via
+                self.leased[endpoint, message_id] = message
+        self.drop_if_empty(mailbox)
 
     def _acked(self, event: events.Acked, location: Location) -> None:
-        self.counts["acked"] += 1
-        mailbox, message = self._find_live(event)
-        self.leased.pop((event.endpoint, event.id), None)
-        if message is not None:
-            self.waits_us.append(event.at_us - max(message.at_us, message.due_us))
-            message.cached = None  # it is not read again
-            mailbox.remove(message)
-            self._mark_removed(message)
-            self.drop_if_empty(mailbox)
+        ids, endpoint, at_us = event.ids or (event.id,), event.endpoint, event.at_us
+        self.counts["acked"] += len(ids)
+        mailbox = self.mailbox(endpoint)
+        for message_id in ids:
+            self.leased.pop((endpoint, message_id), None)
+            message = mailbox.live.get(message_id)
+            if message is not None:
+                self.waits_us.append(at_us - max(message.at_us, message.due_us))
+                message.cached = None  # it is not read again
+                mailbox.remove(message)
+                self._mark_removed(message)
+        self.drop_if_empty(mailbox)
 
     def _returned(self, event: events.Returned, location: Location) -> None:
         self.counts["returned"] += 1

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.relay.journal.segments import Damage
-from waypost.wire.events import COMMIT_PREFIX, Commit, decode_commit, decode_event
+from waypost.wire.events import COMMIT_PREFIX, Commit, decode_commit, decode_event, split
 
 _POLYNOMIAL = 0xEDB88320
 
@@ -76,7 +76,11 @@ def _is_valid_batch(lines: bytes, at: int, change: int, commit: Commit) -> bool:
     if zlib.crc32(corrected) != commit.crc:
         return False
     try:
-        numbers = [decode_event(line).seq for line in bytes(corrected).split(b"\n")[:-1]]
+        numbers = [
+            event.seq
+            for line in bytes(corrected).split(b"\n")[:-1]
+            for event in split(decode_event(line))
+        ]
     except msgspec.MsgspecError:
         return False
     return numbers == list(range(commit.seq - commit.count + 1, commit.seq + 1))
