@@ -14,12 +14,8 @@ from tests.cli.serve_process import User
 from waypost.cli.remote.responses import DeadLetterResponse, PeekResponse
 from waypost.client import http_transport
 from waypost.wire.history_bodies import MessageHistoryResponse, Thread
-from waypost.wire.http_bodies import (
-    ConfigState,
-    EndpointList,
-    RelayStats,
-    RuleList,
-)
+from waypost.wire.http_bodies import ConfigState, EndpointList, RuleList
+from waypost.wire.stats_bodies import RelayStats
 
 HOSTILE = "\x1b]52;c;aGk=\x07\x9b2J\u202etxt.exe\u2066\u200b\U000e0041\nwaypost: all is well"
 ESCAPED = r"\x1b]52;c;aGk=\x07\x9b2J\u202etxt.exe\u2066\u200b\U000e0041\nwaypost: all is well"

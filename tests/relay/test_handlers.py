@@ -9,7 +9,7 @@ import pytest
 
 from tests.relay.observing import UNLIMITED, drafts, events, payloads, send
 from waypost import Budget, Envelope, Relay, Settings
-from waypost.relay import runtime
+from waypost.relay import opening
 from waypost.testing import ManualClock
 
 
@@ -336,7 +336,7 @@ async def test_closing_waits_for_running_handlers(relay: Relay, start) -> None:
 async def test_closing_cancels_a_handler_that_will_not_end_and_keeps_the_rest(
     relay: Relay, start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "HANDLER_GRACE_S", 0.0)
+    monkeypatch.setattr(opening, "HANDLER_GRACE_S", 0.0)
     began = asyncio.Event()
 
     async def hang(envelope: Envelope) -> None:

@@ -23,11 +23,12 @@ from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
 from waypost.wire.history_bodies import Thread
-from waypost.wire.http_bodies import AgentConnection, CountResponse, RuleList
+from waypost.wire.http_bodies import CountResponse, RuleList
 from waypost.wire.name_bodies import NameInfo
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.schedule_bodies import CancelResponse
 from waypost.wire.scheduled import ScheduledMessage
+from waypost.wire.stats_bodies import AgentConnection
 
 if TYPE_CHECKING:
     from waypost.cli.local import LocalRelay

@@ -17,8 +17,9 @@ from waypost.server.identity.binding_file import Binding, read_bindings
 from waypost.server.identity.bindings import Bindings
 from waypost.wire.envelopes import instant
 from waypost.wire.handshake import signing_key_from, validate_agent_subject
-from waypost.wire.http_bodies import AgentConnection, CountResponse
+from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import NameInfo
+from waypost.wire.stats_bodies import AgentConnection
 
 FILE = "identities.jsonl"
 

@@ -23,13 +23,13 @@ from waypost.client.connection import RelayConnection
 from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
 from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
+from waypost.client.lease_keeper import HeldMessages
 from waypost.client.message import Message, Outgoing, open_payload
 from waypost.client.options import ClientOptions, chosen_options
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
 from waypost.client.websocket import now_ms
 from waypost.policy.bounds import (
-    lease_extension_max_s,
     lease_max_messages,
     scheduled_max_messages,
     wait_max_s,
@@ -65,7 +65,7 @@ async def connect(
         await agent.open()
         yield agent
     except Exception as problem:
-        agent.log_end(problem)
+        agent.held.log_end(problem)
         raise
     finally:
         await agent.close()
@@ -86,10 +86,12 @@ class Agent:
         self._seals = SealMemory(
             Path(options.seal_memory) if options.seal_memory else identity.file
         )
-        self.newest_id = ""
-        """The id of the message that the application took last."""
         self._connection = RelayConnection(
             address, identity, options, self._seals, self._to_message
+        )
+        connection = self._connection
+        self.held = HeldMessages(
+            self.subject, connection.session, connection.leases, self._seals, connection.wake
         )
 
     async def open(self) -> None:
@@ -286,7 +288,7 @@ class Agent:
             raise ReceiveTimedOut(f"no message arrived within {timeout:g} s") from None
         if not messages:
             raise AgentClosed("the agent is closed")
-        self.newest_id = messages[-1].id
+        self.held.newest_id = messages[-1].id
         return messages
 
     async def consume(self, handler: Callable[[Message], object]) -> None:
@@ -354,54 +356,9 @@ class Agent:
         """
         self._seals.trust(card.subject, card.public_key)
 
-    # Called by this agent's messages
-
-    def mark_opened(self, seal: str) -> None:
-        """Record that a sealed message was acknowledged: its seal does not open again."""
-        self._seals.mark_opened(seal)
-
-    def ack(self, message_id: str) -> None:
-        """Acknowledge a message; see `Message.ack`."""
-        self._connection.session.ack(message_id)
-        self._connection.wake()
-
-    def nack(self, message_id: str, delay: float, error: str, *, release: bool) -> None:
-        """Return a message to the relay; see `Message.nack`."""
-        if not 0 <= delay <= wait_max_s:
-            raise InvalidInput(f"delay must be 0 to {wait_max_s:,} seconds, not {delay!r:.40}")
-        self._connection.session.nack(message_id, delay, error, release=release)
-        self._connection.wake()
-
-    def extend(self, message_id: str, seconds: float) -> None:
-        """Keep a message longer; see `Message.extend`."""
-        if not 0 <= seconds <= lease_extension_max_s:
-            bound = f"{lease_extension_max_s:,} seconds"
-            raise InvalidInput(f"seconds must be 0 to {bound}, not {seconds!r:.40}")
-        self._connection.session.extend(message_id, seconds)
-        self._connection.wake()
-
-    def begin(self, message_id: str) -> None:
-        """Keep a message from now on; see `Message.keep`."""
-        self._connection.leases.begin(message_id)
-
-    def end(self, message_id: str) -> None:
-        """Keep a message no longer."""
-        self._connection.leases.end(message_id)
-
-    def release(self, message_id: str) -> None:
-        """Record that a message was dropped without ack or nack. Thread-safe."""
-        self._connection.session.release(message_id)
-
-    def log_end(self, problem: Exception) -> None:
-        """Log the exception that ends this agent while it holds a message: it may end a task whose
-        result no one reads."""
-        if self._connection.session.holds(self.newest_id):
-            text = "%s: closed by an exception while it held message %s"
-            log.warning(text, self.subject, self.newest_id, exc_info=problem)
-
     async def _each(self) -> AsyncIterator[Message]:
         while messages := await self._connection.receive_queue.take(1):
-            self.newest_id = messages[0].id
+            self.held.newest_id = messages[0].id
             yield messages.pop()
 
     async def _fetch(

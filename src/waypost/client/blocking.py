@@ -53,7 +53,7 @@ def connect(
             thread.call(inner.open())
             yield agent
         except Exception as problem:
-            inner.log_end(problem)
+            inner.held.log_end(problem)
             raise
         finally:
             agent.close()
@@ -209,7 +209,7 @@ class Agent:
         while True:
             try:  # several threads may take from here
                 taken = self._read_ahead.popleft()
-                self._inner.newest_id = taken.id
+                self._inner.held.newest_id = taken.id
                 return Message(taken, self._thread)
             except IndexError:
                 received = self._thread.call(self._inner.receive_many(READ_AHEAD, timeout))

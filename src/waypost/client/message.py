@@ -164,12 +164,8 @@ class Received:
         return f"<Message {self.id} from {self.sender}>"
 
 
-class MessageOwner(Protocol):
-    """The agent a message was delivered to."""
-
-    @property
-    def subject(self) -> str:
-        """Return the subject of the agent."""
+class MessageHolder(Protocol):
+    """The messages that the application of an agent has to ack or nack."""
 
     def ack(self, message_id: str) -> None:
         """Acknowledge a message."""
@@ -191,6 +187,18 @@ class MessageOwner(Protocol):
 
     def release(self, message_id: str) -> None:
         """Record that a message was dropped without ack or nack. Thread-safe."""
+
+
+class MessageOwner(Protocol):
+    """The agent a message was delivered to."""
+
+    @property
+    def subject(self) -> str:
+        """Return the subject of the agent."""
+
+    @property
+    def held(self) -> MessageHolder:
+        """Return the messages that its application has to ack or nack."""
 
     async def send(
         self,
@@ -230,10 +238,10 @@ class Message(Received):
         if not self._is_answered:
             self._is_answered = True
             if self._is_kept:
-                self._owner.end(self.id)
+                self._owner.held.end(self.id)
             if self.opened.seal is not None:
-                self._owner.mark_opened(self.opened.seal)
-            self._owner.ack(self.id)
+                self._owner.held.mark_opened(self.opened.seal)
+            self._owner.held.ack(self.id)
 
     async def nack(self, delay: float = 0.0, error: str | BaseException = "") -> None:
         """Return it to the relay, to be delivered again after `delay` seconds at the earliest.
@@ -253,10 +261,10 @@ class Message(Received):
         With `release`, it was not processed, and the delivery does not count as failed.
         """
         if not self._is_answered:
-            self._owner.nack(self.id, delay, error_text(error), release=release)
+            self._owner.held.nack(self.id, delay, error_text(error), release=release)
             self._is_answered = True
             if self._is_kept:
-                self._owner.end(self.id)
+                self._owner.held.end(self.id)
 
     async def extend(self, seconds: float) -> None:
         """Keep it for `seconds` more, without an ack; a lost connection discards that.
@@ -264,7 +272,7 @@ class Message(Received):
         Raises `InvalidInput` for less than 0 or more than a day.
         """
         if not self._is_answered:
-            self._owner.extend(self.id, seconds)
+            self._owner.held.extend(self.id, seconds)
 
     async def reply(
         self,
@@ -295,7 +303,7 @@ class Message(Received):
         """Keep it until it is acked or nacked. On the agent's event loop only."""
         if not self._is_answered:
             self._is_kept = True
-            self._owner.begin(self.id)
+            self._owner.held.begin(self.id)
 
     async def __aenter__(self) -> Self:
         self.keep()
@@ -315,7 +323,7 @@ class Message(Received):
 
     def __del__(self) -> None:
         if not getattr(self, "_is_answered", True):
-            self._owner.release(self.id)
+            self._owner.held.release(self.id)
 
 
 def open_payload(

@@ -133,12 +133,14 @@ class Operations:
 
     async def scheduled(self, limit: int) -> list[ScheduledMessage]:
         """Return the scheduled messages of this agent that are due first. Raises `TimeoutError`."""
-        answer = await self._ask(lambda: self._session.list_scheduled(limit))
+        answer = await self._ask(
+            lambda: self._session.ask(frames.ListScheduled(ref=0, limit=limit))
+        )
         return answer.messages if isinstance(answer, ScheduledResult) else []
 
     async def cancel(self, ids: list[str]) -> list[str]:
         """Cancel scheduled messages; return the ids of those. Raises `TimeoutError`."""
-        answer = await self._ask(lambda: self._session.cancel(ids))
+        answer = await self._ask(lambda: self._session.ask(frames.Cancel(ref=0, ids=ids)))
         return answer.ids if isinstance(answer, CancelResult) else []
 
     async def _ask(self, queue: Callable[[], int]) -> ScheduledResult | CancelResult:

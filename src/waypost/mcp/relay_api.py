@@ -13,9 +13,10 @@ from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segme
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
 from waypost.wire.history_bodies import MessageHistoryResponse, Thread
-from waypost.wire.http_bodies import EndpointInfo, EndpointList, RelayStats
+from waypost.wire.http_bodies import EndpointInfo, EndpointList
 from waypost.wire.identifiers import validate_message_id, validate_thread
 from waypost.wire.sealing import Card
+from waypost.wire.stats_bodies import RelayStats
 
 T = TypeVar("T")
 

@@ -7,20 +7,14 @@ async with Relay("~/.waypost") as relay:
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import Budget
 from waypost.policy.schedules import Delay
-from waypost.policy.settings import Settings
-from waypost.relay.clock import Clock, system_clock
-from waypost.relay.config.access_file import AccessFile
-from waypost.relay.config.settings_file import SettingsFile
-from waypost.relay.data_dir import DataDir, DirectoryLock
 from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumer import Consumer, Delivery
@@ -30,7 +24,6 @@ from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import SignalHandler
 from waypost.relay.delivery.subscriptions import MessageHandler, SubscriptionInfo
-from waypost.relay.errors import RelayStopped
 from waypost.relay.inspection.dead_letters import (
     DeadLetter,
     DeadLetterGroup,
@@ -40,7 +33,7 @@ from waypost.relay.inspection.dead_letters import (
 from waypost.relay.inspection.history import MessageHistory, describe_history
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import RelayMetrics
-from waypost.relay.runtime import Runtime, close_runtime, open_runtime
+from waypost.relay.opening import OpenableRelay
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -51,72 +44,8 @@ Stop = Callable[[], None]
 T = TypeVar("T")
 
 
-class Relay:
+class Relay(OpenableRelay):
     """A message relay on one data directory, for the event loop it is opened on."""
-
-    def __init__(
-        self,
-        data_dir: str | os.PathLike[str],
-        *,
-        settings: Settings | None = None,
-        clock: Clock | None = None,
-        create_mailbox: Callable[[str], bool] = lambda subject: False,
-    ) -> None:
-        """Configure a relay; `open` starts it.
-
-        `create_mailbox(subject)` is called when an admitted message has no recipient. It may
-        register the subject, and returns whether it did.
-        """
-        self._data = DataDir(data_dir)
-        self._settings = settings or Settings()
-        self._clock = clock or system_clock
-        self._create_mailbox = create_mailbox
-        self._open: tuple[Runtime, DirectoryLock] | None = None
-
-    async def open(self) -> Self:
-        """Lock the data directory, recover its state, and start. `close` ends it."""
-        if self._open is None:
-            self._open = await open_runtime(
-                self._data, self._settings, self._clock, self._create_mailbox
-            )
-        return self
-
-    async def close(self) -> None:
-        """Finish running handlers, make everything durable, and unlock the directory.
-
-        Leased messages return to their queues when the relay is opened again.
-        """
-        if self._open is not None:
-            (runtime, lock), self._open = self._open, None
-            await close_runtime(runtime, lock)
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    @property
-    def _runtime(self) -> Runtime:
-        """Return the open relay's runtime, or raise `RelayStopped`."""
-        if self._open is None:
-            raise RelayStopped("the relay is not open: use 'async with Relay(...)' or await open()")
-        return self._open[0]
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self._runtime.settings.current
-
-    @property
-    def settings_file(self) -> SettingsFile:
-        """The settings file: `read`, `consider`, `replace`."""
-        return self._runtime.settings
-
-    @property
-    def access(self) -> AccessFile:
-        """The access rules: `add_rule`, `remove_rule`, `list_rules`, `check_access`."""
-        return self._runtime.access
 
     # Endpoints
 

@@ -2,12 +2,8 @@
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
-from waypost.policy.breakers import DELIVERIES
-from waypost.policy.settings import Settings, to_config_document
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.file_watcher import FileWatcher
@@ -33,12 +29,10 @@ from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
-from waypost.relay.errors import DataDirUnusable, RelayStopped
 from waypost.relay.inspection.inspector import HasProblem, Inspector
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.journal.history import Histories
 from waypost.relay.journal.journal import CommitListeners, Journal
-from waypost.relay.journal.writer import Ballast
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
@@ -49,12 +43,9 @@ from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recent import RecentlyAcked
-from waypost.relay.state.recovery import Recovered, recover
-from waypost.wire.events import RulesChanged, SettingsChanged
+from waypost.relay.state.recovery import Recovered
 
 log = logging.getLogger("waypost.relay")
-
-HANDLER_GRACE_S = 5.0
 
 
 class Runtime:
@@ -284,138 +275,3 @@ class Runtime:
             self.data.rules: self.access.reload,
         }
         return FileWatcher(self.data, on_file, self.drop_ins if self.uses_files else None)
-
-
-async def open_runtime(
-    data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
-) -> tuple[Runtime, DirectoryLock]:
-    """Lock the data directory, recover its state, and start a runtime."""
-    data.create()
-    try:
-        lock, ballast = DirectoryLock(data), Ballast(data.journal)
-        try:
-            ballast.release()  # on a full disk, this is the room in which the relay opens
-            return await _start(data, given, clock, create_mailbox, lock), lock
-        except BaseException:
-            ballast.shrink()
-            lock.release()
-            raise
-    except (OSError, sqlite3.Error) as problem:
-        raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
-
-
-async def _start(
-    data: DataDir,
-    given: Settings,
-    clock: Clock,
-    create_mailbox: Callable[[str], bool],
-    lock: DirectoryLock,
-) -> Runtime:
-    settings = SettingsFile(data, given)
-    access = AccessFile(data)
-    window_us = settings.current.rate_limit.window_secs * 1_000_000
-    recovered = await asyncio.to_thread(recover, data, window_us)
-    runtime = Runtime(data, settings, access, recovered, clock, create_mailbox)
-    try:
-        await asyncio.to_thread(runtime.restore_files)
-        _journal_config(runtime)
-        runtime.end_old_leases()
-        runtime.endpoints.end_old_requests()
-        runtime.returns.resume_delays()
-        runtime.schedule.queue_due()
-        await runtime.ledger.sync()
-        runtime.keep(lock)
-        runtime.sweeper.start()
-        if settings.current.watch_files:
-            await runtime.file_watcher.start()
-        if runtime.uses_files:
-            await runtime.drop_ins.scan_in_turns()
-    except BaseException:
-        await _close_files(runtime)
-        raise
-    return runtime
-
-
-async def close_runtime(runtime: Runtime, lock: DirectoryLock) -> None:
-    """Finish running handlers, make everything durable, and unlock the directory.
-
-    The directory is unlocked in any case. Raises `DataDirUnusable` if something was not written.
-    """
-    runtime.closed = True
-    try:
-        async with AsyncExitStack() as ends:
-            ends.callback(lock.release)
-            ends.push_async_callback(_close_files, runtime)
-            try:
-                await _stop(runtime)
-            except RelayStopped:
-                pass  # callers have got this error already; the journal has everything durable
-    except (OSError, sqlite3.Error) as problem:
-        raise DataDirUnusable(
-            f"{runtime.data.root} is closed, but its last changes may not be on the disk: {problem}"
-        ) from problem
-
-
-async def _stop(runtime: Runtime) -> None:
-    """Stop every activity, and write what is left to write."""
-    await runtime.file_watcher.stop()
-    runtime.sweeper.stop()
-    await runtime.drop_in_search.stop()
-    await runtime.journal_tasks.quiet()
-    await runtime.handlers.stop(HANDLER_GRACE_S)
-    runtime.leases.stop()
-    runtime.life.stop()
-    runtime.returns.stop()
-    runtime.schedule.stop()
-    runtime.consumers.detach_all()
-    await runtime.subscriptions.detach_all()
-    runtime.signals.detach_all()
-    runtime.rejections.flush()
-    runtime.transitions.expiries.write(runtime.ledger.now_us())
-    await runtime.ledger.sync()
-    await runtime.checkpoints.finish()
-
-
-async def _close_files(runtime: Runtime) -> None:
-    """Close every file, also if one of them fails."""
-    async with AsyncExitStack() as ends:
-        ends.callback(runtime.payloads.close)
-        ends.callback(runtime.index.close)
-        ends.push_async_callback(asyncio.to_thread, runtime.checkpoints.stop)
-        await runtime.journal.close()
-
-
-def _journal_config(runtime: Runtime) -> None:
-    """Journal the settings and access rules, now and whenever they change."""
-
-    def settings_changed(cause: str = "reload") -> None:
-        current = runtime.settings.current
-        runtime.journal.settings = current
-        idle_ms = current.housekeeping.breaker_idle_ms
-        runtime.breaker_feedback.breakers.update_config(current.circuit_breaker, idle_ms)
-        if cause == "reload":
-            runtime.sweeper.start()  # its interval may have changed
-            runtime.life.check_all()
-        runtime.ledger.record(
-            SettingsChanged(
-                at_us=runtime.ledger.now_us(),
-                cause=cause,
-                settings=to_config_document(current),
-                problem=runtime.settings.problem,
-                breakers_count=DELIVERIES,
-            )
-        )
-
-    def rules_changed() -> None:
-        runtime.ledger.record(
-            RulesChanged(
-                at_us=runtime.ledger.now_us(),
-                rules=runtime.access.list_rules(),
-                problem=runtime.access.problem,
-            )
-        )
-
-    settings_changed("start")
-    rules_changed()
-    runtime.settings.on_change = settings_changed
-    runtime.access.on_change = rules_changed

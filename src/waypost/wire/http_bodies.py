@@ -20,8 +20,6 @@ from waypost.policy.bounds import (
     subject_length_max_chars,
     subject_tokens_max,
 )
-from waypost.policy.tiers import QosConfig, Tier
-from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import Instant, Parent, Seconds
 from waypost.wire.results import PublishResult
@@ -293,106 +291,6 @@ class ConfigState(msgspec.Struct, kw_only=True):
     notes: list[str] = []
     problem: str = ""
     written: bool = False
-
-
-# Statistics
-
-
-class SenderUsage(msgspec.Struct, kw_only=True):
-    """Messages and bytes of one sender in one inbox, and the sender's tier there."""
-
-    sender: str
-    messages: int
-    bytes: int
-    tier: Tier
-
-
-class InboxStats(msgspec.Struct, kw_only=True):
-    """Counts of one inbox, and whether its agent is connected; `senders` have the most bytes.
-
-    `oldest_us` is the arrival of the oldest unacknowledged message, None without one.
-    """
-
-    subject: str
-    hash: str
-    pending: int
-    scheduled: int = 0
-    leased: int
-    dead: int
-    bytes: int
-    pressure: float
-    oldest_us: int | None = None
-    connected: bool
-    senders: list[SenderUsage]
-
-
-class AgentConnection(msgspec.Struct, kw_only=True):
-    """A connection of an agent, its start (µs), and `push` or `pull` delivery.
-
-    With `shared`, others may share the agent's mailbox. `unconfirmed` messages were sent and not
-    acknowledged; `stuck_since_us` is 0 unless it shows no sign of life.
-    """
-
-    subject: str
-    since_us: int
-    receive: str
-    shared: bool = False
-    unconfirmed: int = 0
-    stuck_since_us: int = 0
-
-
-class RelayStats(msgspec.Struct, kw_only=True):
-    """Statistics of a relay: `by_status` counts the messages now in its mailboxes.
-
-    `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
-    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force.
-    """
-
-    at_us: int
-    seq: int
-    commits: int
-    total_messages: int
-    by_status: dict[str, int]
-    events: dict[str, int]
-    rejected: dict[str, int]
-    inboxes: list[InboxStats]
-    inboxes_total: int
-    breakers: dict[str, BreakerInfo]
-    qos: QosConfig
-    connected: list[AgentConnection]
-    senders_tracked: int
-    storage: str
-    durability: str
-    storage_full: bool
-    problems: list[str]
-
-
-class TierUsage(msgspec.Struct, kw_only=True):
-    """Messages and bytes of all senders of one tier, and the quota of each sender.
-
-    The quotas are None while quotas are off.
-    """
-
-    tier: Tier
-    senders: int
-    messages: int
-    bytes: int
-    max_messages: int | None
-    max_bytes: int | None
-
-
-class InboxUsage(InboxStats, kw_only=True):
-    """Counts, caps and senders of one inbox; `senders_total` counts the senders left out too.
-
-    `messages_max` and `bytes_max` are None while there is no cap.
-    """
-
-    at_us: int
-    registered: bool
-    messages_max: int | None
-    bytes_max: int | None
-    senders_total: int
-    tiers: list[TierUsage]
 
 
 class Health(msgspec.Struct, kw_only=True):

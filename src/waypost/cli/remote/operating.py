@@ -6,10 +6,11 @@ from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
 from waypost.client.http import Token, path_segment
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
-from waypost.wire.http_bodies import AgentConnection, CountResponse, RelayStats
+from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
 from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
 from waypost.wire.scheduled import ScheduledMessage
+from waypost.wire.stats_bodies import AgentConnection, RelayStats
 
 _NAMES_PER_PAGE = 10_000
 _SCHEDULED_MAX = 1000

@@ -57,17 +57,16 @@ from waypost.wire.http_bodies import (
     CountResponse,
     EndpointInfo,
     EndpointList,
-    InboxStats,
     NackRequest,
     NewMessages,
     PublishResults,
     PurgeRequest,
     RedriveRequest,
     RedriveResponse,
-    RelayStats,
     RuleList,
 )
 from waypost.wire.outgoing import OutgoingMessage
+from waypost.wire.stats_bodies import InboxStats, RelayStats
 
 _ENDPOINTS_PER_PAGE = 10_000
 _INBOXES_MAX = 10_000

@@ -8,15 +8,10 @@ from waypost.cli.results import EndpointStatus, StatsResult, current_problems
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
-from waypost.wire.http_bodies import (
-    BudgetRequest,
-    EndpointInfo,
-    InboxStats,
-    NewMessage,
-    RelayStats,
-)
+from waypost.wire.http_bodies import BudgetRequest, EndpointInfo, NewMessage
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
+from waypost.wire.stats_bodies import InboxStats, RelayStats
 
 
 class InboxResponse(msgspec.Struct):

@@ -17,8 +17,8 @@ from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
 from waypost.relay.verify.salvage import SalvageReport
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
-from waypost.wire.http_bodies import AgentConnection
 from waypost.wire.printable import printable
+from waypost.wire.stats_bodies import AgentConnection
 
 _COUNTS = ("Pending", "Leased", "Dead")
 

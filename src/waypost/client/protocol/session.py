@@ -159,18 +159,10 @@ class Session:
         self._outbox.put(ref, unanswered)
         return ref
 
-    def list_scheduled(self, limit: int) -> int:
-        """Queue a request for this agent's scheduled messages; return the `ref` of its answer."""
-        ref = self._outbox.new_ref()
-        operation = frames.ListScheduled(ref=ref, limit=limit)
-        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
-        return ref
-
-    def cancel(self, ids: list[str]) -> int:
-        """Queue a cancellation of scheduled messages; return the `ref` of its answer."""
-        ref = self._outbox.new_ref()
-        operation = frames.Cancel(ref=ref, ids=ids)
-        self._outbox.put(ref, UnansweredOperation(self._encode(operation)))
+    def ask(self, request: frames.ListScheduled | frames.Cancel) -> int:
+        """Queue a request about scheduled messages; set and return the `ref` of its answer."""
+        ref = request.ref = self._outbox.new_ref()
+        self._outbox.put(ref, UnansweredOperation(self._encode(request)))
         return ref
 
     def withdraw(self, ref: int) -> None:

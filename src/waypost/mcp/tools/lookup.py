@@ -26,7 +26,8 @@ from waypost.policy.errors import WaypostError
 from waypost.policy.reserved_names import is_reserved
 from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern, validate_subject
 from waypost.wire.history_bodies import MessageHistoryResponse, Thread
-from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX, RelayStats
+from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX
+from waypost.wire.stats_bodies import RelayStats
 
 ONLY_CONTACTS = (
     "Only agents you have sent to or received from: the relay shows the full list to its operator"

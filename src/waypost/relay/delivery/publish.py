@@ -231,10 +231,7 @@ class Publishing:
         return allowed
 
     def _may_name_reply_address(self, draft: Draft) -> bool:
-        """Return whether the sender may publish to its reply address.
-
-        Otherwise the recipient would send there for it.
-        """
+        """Return whether the sender may publish to its reply address: the recipient will."""
         sender, reply_to = draft.sender, draft.reply_to
         if reply_to is None or reply_to == sender or reply_to.startswith(REPLY_PREFIX):
             return True
@@ -284,8 +281,7 @@ class Publishing:
         return result if result.delivered_to else None
 
     def _reject_taken(self, sender: str, message_id: str, recipients: Sequence[Mailbox]) -> None:
-        """Raise `InvalidMessage` if a mailbox holds another sender's message with this id, or is
-        about to."""
+        """Raise `InvalidMessage` if another sender's message has this id in a mailbox, or will."""
         for mailbox in recipients:
             key = (mailbox.subject, message_id)
             if mailbox.holds_from_other_sender(message_id, sender) or any(

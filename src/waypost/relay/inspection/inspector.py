@@ -55,8 +55,8 @@ from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.payloads import PayloadStore
 from waypost.wire.events import AnyEvent, BreakerMoved
 from waypost.wire.history_bodies import Thread
-from waypost.wire.http_bodies import InboxUsage
 from waypost.wire.scheduled import ScheduledMessage
+from waypost.wire.stats_bodies import InboxUsage
 
 WALK_STEP = 250
 """Mailboxes counted before the event loop gets its turn: well below a millisecond."""

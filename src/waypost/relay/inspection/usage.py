@@ -7,7 +7,7 @@ from waypost.policy.tiers import Tier
 from waypost.relay.inspection.stats import pressure_of
 from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.http_bodies import InboxUsage, SenderUsage, TierUsage
+from waypost.wire.stats_bodies import InboxUsage, SenderUsage, TierUsage
 
 SENDERS_MAX = 200
 

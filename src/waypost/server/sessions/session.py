@@ -5,13 +5,11 @@ Rule 2  Responses keep the order of their requests.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
 from waypost.policy.bounds import (
-    awaited_replies_max,
     outbox_max_operations,
     queue_full_max_operations,
 )
@@ -20,6 +18,7 @@ from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Consumer, Draft, Relay
+from waypost.server.sessions.awaited_replies import AwaitedReplies
 from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
 from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
@@ -91,7 +90,7 @@ class Session:
         self._deliveries: Deliveries | None = None
         self._unacked_receipts = UnackedReceipts()
         self._recalled: dict[str, Envelope] = {}
-        self._awaited: OrderedDict[str, None] = OrderedDict()
+        self._awaited = AwaitedReplies(relay, subject, lambda failure: self._respond([failure], []))
         self._stop_signals: Callable[[], None] = lambda: None
 
     @property
@@ -150,8 +149,7 @@ class Session:
         Receipts that the agent has not acknowledged are stored for it.
         """
         deliveries, self._deliveries = self._deliveries, None
-        while self._awaited:
-            self._forget_awaited()
+        self._awaited.clear()
         self.outbox.end()
         self._stop_signals()
         self._hub.remove(self)
@@ -277,31 +275,13 @@ class Session:
         if self.shared and self._consumer is not None and result.delivered_to:
             self._consumer.note_sent(result.message_id)
         if request.reply_within and result.delivered_to:
-            self._await_reply(result, request.reply_within)
+            self._awaited.add(result, request.reply_within)
         self._turn_deliveries += result.delivered_to + len(result.rejected)
         if result.rejected and not result.delivered_to:
             self.rejected_in_a_row += len(result.rejected)
         else:
             self.rejected_in_a_row = 0
         return self._send_responses(request, result)
-
-    def _await_reply(self, result: PublishResult, seconds: float) -> None:
-        """Have this session notified if the recipients of a message fail within `seconds`."""
-        message_id, copies = result.message_id, result.delivered_to
-        until_us = self._relay.now_us() + round(seconds * 1_000_000)
-
-        def on_failed(error: str) -> None:
-            self._awaited.pop(message_id, None)
-            self._respond([frames.RequestFailure(message_id=message_id, error=error)], [])
-
-        self._awaited[message_id] = None
-        self._relay.askers.add(self.subject, message_id, copies, until_us, on_failed)
-        if len(self._awaited) > awaited_replies_max:
-            self._forget_awaited()
-
-    def _forget_awaited(self) -> None:
-        message_id, _ = self._awaited.popitem(last=False)
-        self._relay.askers.remove(self.subject, message_id)
 
     def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
         limit = request.limit

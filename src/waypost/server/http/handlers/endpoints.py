@@ -19,8 +19,9 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.wire.handshake import validate_agent_subject
-from waypost.wire.http_bodies import EndpointInfo, EndpointList, InboxUsage, SubjectText
+from waypost.wire.http_bodies import EndpointInfo, EndpointList, SubjectText
 from waypost.wire.sealing import Card
+from waypost.wire.stats_bodies import InboxUsage
 
 
 class EndpointPage(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from waypost.server.http.errors import HttpError
 from waypost.server.live.sampler import Topic
 from waypost.server.live.sse import MEDIA_TYPE
 from waypost.wire.breaker_bodies import describe_breaker
-from waypost.wire.http_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
+from waypost.wire.stats_bodies import AgentConnection, InboxStats, RelayStats, SenderUsage
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
