@@ -1,4 +1,4 @@
-"""The MCP server: eleven tools over one connection."""
+"""The MCP server: twelve tools over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,1 +1,1 @@
-"""The eleven tools: arguments, structured results, and what each does."""
+"""The twelve tools: arguments, structured results, and what each does."""
