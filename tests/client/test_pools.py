@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime
+from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.client.conftest import Dial
 from tests.client.tcp_proxy import TcpProxy
 from tests.eventually import event_loop_turns, eventually
-from tests.harness.listening_relay import ListeningRelay
+from tests.harness.listening_relay import ListeningRelay, listening
 from waypost.client import Agent, AlreadyConnected, ClientOptions, Identity, blocking, connect
 from waypost.client.http import HttpClient
 from waypost.wire.http_bodies import LeasedInbox
@@ -243,3 +245,21 @@ async def test_blocking_workers_share_a_mailbox(relay: ListeningRelay) -> None:
                 message.ack()
 
     await asyncio.to_thread(program)
+
+
+async def test_the_messages_of_a_stuck_worker_go_to_another_and_it_is_counted(
+    tmp_path: Path, identities: Callable[[str], Identity]
+) -> None:
+    async with (
+        listening(tmp_path / "stuck", lease_timeout_ms=1_000) as relay,
+        connect(relay.url, identities(POOL), shared=True) as stuck,
+        connect(relay.url, identities("agent.ann")) as ann,
+    ):
+        await ann.send(POOL, "work")
+        assert (await stuck.receive(10)).payload == "work"
+        async with connect(relay.url, identities(POOL), shared=True) as other:
+            async with await other.receive(30) as message:
+                assert message.payload == "work"
+                assert message.attempt >= 2
+            metrics = await asyncio.to_thread(httpx.get, f"{relay.url}/metrics")
+            assert "waypost_stuck_connections 1.0" in metrics.text

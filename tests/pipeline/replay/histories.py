@@ -117,7 +117,7 @@ class RandomHistory:
         await self.relay.open()
         for endpoint in ENDPOINTS:
             self.relay.register_endpoint(endpoint)
-        self.consumer: Consumer | None = None
+        self.workers: list[Consumer] = []
         self.stop: Callable[[], None] | None = None
         if self.random.random() < 0.8:
             self.stop = self.relay.subscribe("agent.d", self._handle)
@@ -173,24 +173,25 @@ class RandomHistory:
             await self.relay.release_leases(endpoint)
 
     async def _connect(self) -> None:
-        """Connect an agent, let it take messages and fail with some, or disconnect it.
+        """Connect a worker of a pool, let one take messages and fail with some, or disconnect it.
 
         It may keep messages for so long that it is stuck.
         """
-        if self.consumer is None:
-            self.consumer = self.relay.attach("agent.b", lambda: None)
+        if len(self.workers) < self.random.randrange(1, 3):
+            self.workers.append(self.relay.attach("agent.b", lambda: None, shared=True))
             return
-        taken = [one.envelope.id for one in self.consumer.take(3)]
+        worker = self.random.choice(self.workers)
+        taken = [one.envelope.id for one in worker.take(3)]
         draw = self.random.random()
         if draw < 0.3:
-            self.consumer.ack(taken)
+            worker.ack(taken)
         elif draw < 0.6:
-            self.consumer.nack(taken, 0.0, self.random.choice(("", "away")))
+            worker.nack(taken, 0.0, self.random.choice(("", "away")))
         elif draw < 0.8:
-            self.consumer.detach()
-            self.consumer = None
+            worker.detach()
+            self.workers.remove(worker)
         elif draw < 0.9:
-            self.consumer.extend(taken, 60)
+            worker.extend(taken, 60)
 
     async def _request(self) -> None:
         """Ask an agent that fails with an error, or not at all."""
