@@ -118,12 +118,20 @@ def batches(content: bytes) -> Iterator[tuple[int, int, list[Event]]]:
         start, lines = offset, []
 
 
+def _content(path: Path) -> bytes:
+    """Read a segment, even if the relay's thread seals it at that moment."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return path.with_suffix(".jsonl").read_bytes()
+
+
 def committed(data: Path) -> list[Event]:
     """Return every committed event, in order."""
     return [
         event
         for path in segments(data)
-        for _, _, found in batches(path.read_bytes())
+        for _, _, found in batches(_content(path))
         for event in found
     ]
 

@@ -32,7 +32,12 @@ async def test_a_lease_is_extended_as_often_as_needed(relay: Relay, clock: Manua
         clock.advance_ms(25_000)
         assert await relay.extend("agent.a", [envelope.id], 30) == 1
     assert await relay.ack("agent.a", envelope.id) == 1
-    assert relay.metrics().by_status == {"pending": 0, "leased": 0, "dead": 0}
+    assert relay.metrics().by_status == {
+        "pending": 0,
+        "scheduled": 0,
+        "leased": 0,
+        "dead": 0,
+    }
 
 
 async def test_a_shorter_extension_does_not_shorten_a_lease(

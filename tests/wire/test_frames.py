@@ -16,6 +16,7 @@ from waypost.wire import frames
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL, Codec
 from waypost.wire.payloads import Signal, SignalType
+from waypost.wire.scheduled import ScheduledMessage
 
 JSON, MSGPACK = CODECS[JSON_PROTOCOL], CODECS[MSGPACK_PROTOCOL]
 BOTH = pytest.mark.parametrize("codec", [JSON, MSGPACK], ids=lambda codec: codec.protocol)
@@ -31,6 +32,16 @@ BUDGET = Budget(max_hops=5, ttl=1, call_budget_remaining=1)
 ENVELOPE = Envelope(
     id="x", subject="agent.a", sender="agent.b", budget=BUDGET, created_at=SIGNAL.timestamp
 )
+SCHEDULED = ScheduledMessage(
+    id="x",
+    sender="agent.a",
+    subject="agent.b",
+    endpoint="agent.b",
+    size=1,
+    accepted_at=ENVELOPE.created_at,
+    deliver_at=ENVELOPE.created_at,
+)
+SIGNALLED = frames.Signalled(subject="agent.a", signal=SIGNAL, sender="agent.b")
 FROM_RELAY = [
     frames.Challenge(nonce="n"),
     frames.Welcome(
@@ -46,10 +57,12 @@ FROM_RELAY = [
     frames.Message(envelope=ENVELOPE, parent="p", was_stored=True),
     frames.FetchedMessages(ref=1, messages=[frames.Message(envelope=ENVELOPE)]),
     frames.SendResult(ref=1, message_id="x", delivered_to=1),
+    frames.ScheduledResult(ref=1, messages=[SCHEDULED], more=True),
+    frames.CancelResult(ref=1, ids=["x"]),
     frames.QueueFull(ref=1, recipient="agent.a", reason="full"),
     frames.DeliveryConfirm(message_id="x", recipient="agent.a", was_stored=False, id="y"),
     frames.RequestFailure(message_id="x", error="no such user"),
-    frames.Signalled(subject="agent.a", signal=SIGNAL, sender="agent.b"),
+    SIGNALLED,
     frames.Error(error="no", reason="invalid", ref=0, fatal=True),
 ]
 FROM_AGENT = [
@@ -59,6 +72,8 @@ FROM_AGENT = [
     frames.Nack(ids=["x"], delay=1.5, error="no"),
     frames.Extend(ids=["x"], seconds=60),
     frames.Fetch(ref=1, limit=2, max_size_bytes=3, wait=4.0),
+    frames.ListScheduled(ref=1, limit=2),
+    frames.Cancel(ref=1, ids=["x"]),
     frames.SendSignal(subject="agent.a", signal=SIGNAL),
 ]
 
@@ -117,7 +132,7 @@ def test_an_agent_cannot_send_operations_of_the_relay(
 
 def test_a_signal_that_names_its_sender_is_rejected() -> None:
     with pytest.raises(msgspec.DecodeError, match="unknown field `sender`"):
-        JSON.from_agent(JSON.encode(FROM_RELAY[10]))
+        JSON.from_agent(JSON.encode(SIGNALLED))
 
 
 ENDS: list[tuple[dict[str, Any], bool]] = [

@@ -232,9 +232,9 @@ class Send(AgentOperation, tag="send", kw_only=True):
     parent: Parent | None = None
     message_id: str | None = None
     thread: str | None = None
-    reply_within: Seconds = 0.0
     delay: Seconds | None = None
     deliver_at: Instant | None = None
+    reply_within: Seconds = 0.0
 
 
 class Ack(AgentOperation, tag="ack", kw_only=True):

@@ -121,14 +121,14 @@ def send(  # noqa: PLR0913 - each is part of one message
 
     With --url, --sender SUBJECT authenticates with the keys that 'waypost keys
     new' saved, --key FILE with others; without either the message is anonymous,
-    if the relay accepts that. --wait prints who confirmed the message, and whether
-    it was stored until then. With --delay or --at it is kept until then, and its
+    if the relay accepts that. --wait prints who confirmed the message, and if it
+    was stored until then. With --delay or --at it is kept until then, and its
     time to live begins then; one longer than the relay allows is cut.
 
     \b
     Examples:
       waypost send agent.billing '{"refund": 12}' --sender agent.web --register
-      waypost send agent.billing "call me" --sender agent.web --id call-17 --delay 30m
+      waypost send agent.billing "call me" --sender agent.web --delay 30m
       waypost send 'agent.>' @news.json --url http://127.0.0.1:7171
     """
     content = read_payload(payload)
