@@ -19,7 +19,8 @@ from msgspec import UNSET, UnsetType
 
 from waypost.policy.bounds import access_rules_max, number_max
 from waypost.policy.errors import InvalidRule, InvalidSubject
-from waypost.policy.subjects import matches_pattern, validate_pattern
+from waypost.policy.subject_index import SubjectIndex
+from waypost.policy.subjects import validate_pattern
 
 Priority = Annotated[int, msgspec.Meta(ge=-number_max, le=number_max)]
 
@@ -91,6 +92,14 @@ class AccessRules:
         self._rules = _ordered(rules)
         self.name_keys = any(rule.from_key is not UNSET for rule in self._rules)
         """Whether a decision needs the sender's key."""
+        self._by_sender: SubjectIndex[SubjectIndex[tuple[int, AccessRule]]] = SubjectIndex()
+        """The rules with their places, by patterns of senders, then of endpoints."""
+        by_endpoint: dict[str, SubjectIndex[tuple[int, AccessRule]]] = {}
+        for place, rule in enumerate(self._rules):
+            if rule.from_ not in by_endpoint:
+                by_endpoint[rule.from_] = SubjectIndex()
+                self._by_sender.add(rule.from_, by_endpoint[rule.from_])
+            by_endpoint[rule.from_].add(rule.to, (place, rule))
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -100,12 +109,12 @@ class AccessRules:
 
         `key` is the public key of the sender, None if it has none.
         """
-        for rule in self._rules:
-            if rule.from_key is not UNSET and rule.from_key != key:
-                continue
-            if matches_pattern(from_, rule.from_) and matches_pattern(to, rule.to):
-                return AccessResult(rule.action == "allow", rule)
-        return _ALLOWED
+        first, decisive = len(self._rules), None
+        for by_endpoint in self._by_sender.matching(from_):
+            for place, rule in by_endpoint.matching(to):
+                if place < first and rule.from_key in (UNSET, key):
+                    first, decisive = place, rule
+        return _ALLOWED if decisive is None else AccessResult(decisive.action == "allow", decisive)
 
     def list_rules(self) -> list[AccessRule]:
         """Return the rules in the order in which they are tried."""
