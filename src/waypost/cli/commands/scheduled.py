@@ -62,7 +62,7 @@ def cancel(
     \b
     Examples:
       waypost scheduled cancel 01JZ8Q7V9S3T5W7X9Z1B3D5F7H
-      waypost scheduled cancel call-17 --sender agent.web --url http://127.0.0.1:7171
+      waypost scheduled cancel call-17 --sender agent.web
     """
     from waypost.cli.backend import open_scheduled
     from waypost.cli.rendering import console
