@@ -104,7 +104,8 @@ class Relay(OpenableRelay):
             deliver_at,
             sender=sender,
         )
-        return await self.publish_draft(draft)
+        publishing = self._runtime.publishing
+        return await publishing.until_durable(publishing.publish(draft))
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -217,7 +218,8 @@ class Relay(OpenableRelay):
 
     async def publish_draft(self, draft: Draft) -> PublishResult:
         """Publish as `publish` does."""
-        return await self._runtime.publishing.publish_durably(draft)
+        publishing = self._runtime.publishing
+        return await publishing.until_durable(publishing.publish(draft))
 
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """Publish without waiting; the decision is durable once `durable()` is done.

@@ -147,10 +147,6 @@ class Publishing:
             return self._no_recipient(prepared)
         return self._fan_out(prepared, recipients, settings)
 
-    async def publish_durably(self, draft: Draft) -> PublishResult:
-        """Publish a draft, and wait until the decision is durable; not for a rejected publish."""
-        return await self.until_durable(self.publish(draft))
-
     async def until_durable(self, result: PublishResult) -> PublishResult:
         """Return the result of a publish once it is durable, or that its storage failed."""
         if not result.message_id:

@@ -18,7 +18,7 @@ from waypost.relay.state.remembered import write_remembered
 
 log = logging.getLogger("waypost.relay")
 
-_CHANGED_MESSAGES_MAX = 10_000
+_CHANGED_MESSAGES_MAX = 50_000
 _INTERVAL_S = 5.0
 
 
