@@ -93,3 +93,10 @@ async def test_a_failed_sync_of_the_event_loop_stops_the_relay(
     disk.error = None
     async with Relay(tmp_path, settings=SETTINGS) as again:
         assert [one.id for one in await again.lease("agent.a")][1:] == [confirmed]
+
+
+async def test_a_relay_that_reads_sockets_syncs_in_its_thread(relay: Relay, disk: Disk) -> None:
+    relay.sync_in_thread()
+    await publish(relay)
+    assert disk.threads == ["waypost-journal"]
+    await relay.close()

@@ -262,6 +262,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "lease_messages": lambda relay: relay.lease_messages("agent.a", 1),
     "askers": lambda relay: relay.askers.remove("agent.a", "x"),
     "claims": lambda relay: relay.claims.ack("agent.a", ["x"]),
+    "sync_in_thread": lambda relay: relay.sync_in_thread(),
     "sync": lambda relay: relay.sync(),
     "now_us": lambda relay: relay.now_us(),
     "wait_until": lambda relay: relay.wait_until(0),

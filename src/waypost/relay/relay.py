@@ -250,6 +250,11 @@ class Relay(OpenableRelay):
         """Leased messages: `ack`, `nack` and `release` them without waiting (see `durable`)."""
         return self._runtime.claims
 
+    def sync_in_thread(self) -> None:
+        """Have a thread do all syncs: while the event loop does one, it reads no socket, and what
+        arrives meanwhile could have shared it."""
+        self._runtime.journal.syncs_in_loop = False
+
     async def sync(self) -> None:
         """Wait until every decision so far is durable."""
         await self._runtime.ledger.sync()

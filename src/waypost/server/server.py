@@ -92,6 +92,7 @@ async def open_context(
     async with Relay(
         data_dir, settings=settings, clock=clock, create_mailbox=create_mailbox
     ) as relay:
+        relay.sync_in_thread()
         authenticator = Authenticator.open(
             Path(data_dir), lambda: relay.now_us() // 1000, lambda: names_in_force(relay)
         )

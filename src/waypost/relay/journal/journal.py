@@ -116,6 +116,8 @@ class Journal:
     ) -> None:
         self.settings = settings
         self.listeners = listeners
+        self.syncs_in_loop = True
+        """Whether this thread syncs small batches itself."""
         self.full = False
         """Whether publishes are rejected: the disk is full, or no descriptor is free."""
         self.full_because = ""
@@ -337,7 +339,8 @@ class Journal:
         self._writing = self._closed.pop(0)
         job = self._writing.job
         assert job is not None
-        if self._writer.is_quick(job):  # quicker than waking the writer thread
+        may_sync = self.syncs_in_loop or not job.sync
+        if may_sync and self._writer.is_quick(job):  # quicker than waking the writer thread
             problem = self._writer.perform_now(job)
             self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
         else:

@@ -1,8 +1,9 @@
 """The writer thread: writes and syncs batches, then updates the mailbox files.
 
-A small batch without mailbox files (`storage: journal`) is written by the event loop itself, and
-synced as well while the disk is quick: waking a thread twice takes longer than such a sync. After
-one slow sync the thread does it for a while.
+A small batch without mailbox files (`storage: journal`) is written by the event loop itself. The
+loop of an embedded relay also syncs it while the disk is quick, because waking a thread twice takes
+longer; after one slow sync the thread does it for a while. A served relay always uses the thread:
+frames that arrive during a sync share the next one.
 
 Failures and answers:
   disk full      the ballast is released and the write completed, so no decision is lost; the
