@@ -29,7 +29,7 @@ const COLUMNS = [
   { name: "bytes", label: "Size", kind: "number wide", value: (one) => one.bytes, text: (one) => bytes(one.bytes) },
   { name: "senders", label: "Senders", kind: "number wide", value: (one) => one.senders, text: (one) => count(one.senders) },
   { name: "oldest", label: "Oldest", kind: "number wide", value: (one) => age(one), text: (one) => (one.oldest_us ? span(age(one) / 1000) : "–") },
-  { name: "connected", label: "Agent", kind: "wide", value: (one) => Number(one.connected) + Number(one.stuck), text: agent },
+  { name: "connected", label: "Agent", kind: "wide roomy", value: (one) => Number(one.connected) + Number(one.stuck), text: agent },
 ];
 
 export function show(main, { query, setQuery }) {
