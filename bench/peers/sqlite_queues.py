@@ -13,20 +13,17 @@ import importlib.util
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.peers import PeerError, batch_sizes, require
 from bench.workload import make_encoded_payloads
 
-if TYPE_CHECKING:
-    pass
-
 SYNC_FULL = "PRAGMA synchronous = FULL"
 
 
-class SqliteQueue:
+class SqliteQueue(ABC):
     """A queue in one SQLite file; subclasses put, take, and forget what was acknowledged."""
 
     name = ""
@@ -85,25 +82,25 @@ class SqliteQueue:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
+    @abstractmethod
     def open(self, directory: Path) -> None:
         """Open the queue in an empty directory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, payloads: list[bytes]) -> int:
         """Store the payloads; return the number of different ids."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, size: int) -> int:
         """Read and acknowledge up to `size` messages; return their number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forget(self) -> None:
         """Delete acknowledged messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Close the file."""
-        raise NotImplementedError
 
 
 class PersistQueue(SqliteQueue):
