@@ -1,30 +1,36 @@
-"""Deadlines of leased messages and of connected agents, with one timer for all of them."""
+"""Deadlines of leased messages, connected agents and delays: one timer for all of a kind."""
 
 import heapq
 from collections.abc import Callable
 
 from waypost.relay.clock import Cancel, Timers
 
+Deadline = tuple[int, str, str]
+"""When (µs), of which subject, and what; a plain tuple, because each lease has one."""
+
 
 class Deadlines:
-    """Calls `on_due(at_us, subject, id)` when a deadline has passed, the earliest first.
+    """Calls `on_due` with the deadlines that have passed, the earliest first.
 
     A deadline cannot be removed: `on_due` ignores those that are no longer valid.
     """
 
     def __init__(
-        self, timers: Timers, now_us: Callable[[], int], on_due: Callable[[int, str, str], None]
+        self,
+        timers: Timers,
+        now_us: Callable[[], int],
+        on_due: Callable[[list[Deadline]], None],
     ) -> None:
         self._timers = timers
         self._now_us = now_us
         self._on_due = on_due
-        self._heap: list[tuple[int, str, str]] = []
+        self._heap: list[Deadline] = []
         self._cancel_timer: Cancel | None = None
         self._timer_at_us = 0
 
-    def add(self, at_us: int, subject: str, id_: str) -> None:
+    def add(self, deadline: Deadline) -> None:
         """Add a deadline; `set_timer` has to follow."""
-        heapq.heappush(self._heap, (at_us, subject, id_))
+        heapq.heappush(self._heap, deadline)
 
     def set_timer(self) -> None:
         """Set the timer for the earliest deadline."""
@@ -39,11 +45,14 @@ class Deadlines:
         self._cancel_timer = self._timers.call_at(next_us, self.run_due)
 
     def run_due(self) -> None:
-        """Call `on_due` for every deadline that has passed."""
+        """Call `on_due` with every deadline that has passed."""
         now_us, self._timer_at_us = self._now_us(), 0
+        due: list[Deadline] = []
         while self._heap and self._heap[0][0] <= now_us:
-            self._on_due(*heapq.heappop(self._heap))
+            due.append(heapq.heappop(self._heap))
         self.set_timer()
+        if due:
+            self._on_due(due)
 
     def stop(self) -> None:
         """Cancel the timer."""

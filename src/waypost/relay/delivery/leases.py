@@ -15,7 +15,7 @@ from waypost.policy.errors import InvalidInput
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Timers, to_microseconds
 from waypost.relay.delivery.claims import Claims
-from waypost.relay.delivery.deadlines import Deadlines
+from waypost.relay.delivery.deadlines import Deadline, Deadlines
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.errors import RelayError
 from waypost.relay.state.ledger import Ledger
@@ -135,13 +135,14 @@ class Leases:
     def _add_deadlines(self, claimed: list[Message]) -> None:
         add = self._deadlines.add
         for message in claimed:
-            add(message.until_us, message.endpoint, message.id)
+            add((message.until_us, message.endpoint, message.id))
         self._deadlines.set_timer()
 
-    def _time_out(self, until_us: int, endpoint: str, message_id: str) -> None:
-        message = self._ledger.state.leased.get((endpoint, message_id))
-        if message is not None and message.until_us == until_us and message.via == VIA:
-            self._claims.returns.fail(message, "lease timed out", VIA)
+    def _time_out(self, due: list[Deadline]) -> None:
+        for until_us, endpoint, message_id in due:
+            message = self._ledger.state.leased.get((endpoint, message_id))
+            if message is not None and message.until_us == until_us and message.via == VIA:
+                self._claims.returns.fail(message, "lease timed out", VIA)
 
     async def _wait_for_messages(self, subject: str, until_us: int) -> bool:
         """Wait until `subject` may have messages; return False if that takes too long."""

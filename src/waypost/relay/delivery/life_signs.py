@@ -13,7 +13,7 @@ from typing import Protocol
 from waypost.policy.leases import agent_deadline_us
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Timers
-from waypost.relay.delivery.deadlines import Deadlines
+from waypost.relay.delivery.deadlines import Deadline, Deadlines
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Message
 
@@ -105,14 +105,15 @@ class LifeSigns:
         extended_us = max(one.until_us for one in in_flight.values())
         return agent_deadline_us(consumer.alive_us, self._timeout_us(), extended_us)
 
-    def _on_due(self, at_us: int, subject: str, key: str) -> None:
-        watched = self._watched.get(key)
-        if watched is not None and watched[1] == at_us:
-            self.check(watched[0])
+    def _on_due(self, due: list[Deadline]) -> None:
+        for at_us, _, key in due:
+            watched = self._watched.get(key)
+            if watched is not None and watched[1] == at_us:
+                self.check(watched[0])
 
     def _check_at(self, consumer: WatchedConsumer, at_us: int) -> None:
         self._watched[consumer.key] = (consumer, at_us)
-        self._deadlines.add(at_us, consumer.subject, consumer.key)
+        self._deadlines.add((at_us, consumer.subject, consumer.key))
         self._deadlines.set_timer()
 
     def _timeout_us(self) -> int:

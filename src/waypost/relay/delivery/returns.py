@@ -12,7 +12,6 @@ Rule 4  While a mailbox pauses, neither leases nor consumers get its messages. A
 Rule 5  When the relay itself stops, nothing counts and nothing pauses.
 """
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -22,8 +21,9 @@ from waypost.policy.bounds import pauses_in_memory_max
 from waypost.policy.reasons import reason_text
 from waypost.policy.redelivery import decide_redelivery, is_end_of_request, mailbox_pause_ms
 from waypost.policy.settings import Settings
-from waypost.relay.clock import Cancel, Timers
+from waypost.relay.clock import Timers
 from waypost.relay.delivery.askers import Askers
+from waypost.relay.delivery.deadlines import Deadline, Deadlines
 from waypost.relay.delivery.transitions import Transitions
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.ledger import Ledger
@@ -50,13 +50,10 @@ class Returns:
     ) -> None:
         self._ledger = ledger
         self._transitions = transitions
-        self._timers = timers
         self._askers = askers
         self._settings = settings
         self._releases: OrderedDict[str, Releases] = OrderedDict()
-        self._due: list[tuple[int, str]] = []
-        self._cancel_timer: Cancel | None = None
-        self._timer_at_us = 0
+        self._delays = Deadlines(timers, ledger.now_us, self._on_due)
 
     def nack(self, message: Message, error: str, via: str, delay_us: int) -> None:
         """Return a message that its consumer could not process, for `delay_us` at least.
@@ -77,14 +74,21 @@ class Returns:
                 message, reason_text("nack", error), max(delay_us, verdict.delay_ms * 1000)
             )
 
-    def fail(self, message: Message, reason: str, via: str) -> None:
-        """Return a message whose delivery failed for a `reason` of the relay, or dead-letter it."""
+    def fail(self, message: Message, reason: str, via: str, *, in_order: bool = False) -> None:
+        """Return a message whose delivery failed for a `reason` of the relay, or dead-letter it.
+
+        With `in_order`, its whole mailbox waits for it.
+        """
         redelivery = self._settings().redelivery
         verdict = decide_redelivery(message.id, message.attempt, redelivery, reason)
         if verdict.reason is not None:
             self._transitions.fail(message, verdict.reason, via=via)
-        else:
+        elif not in_order:
             self._return(message, reason, verdict.delay_ms * 1000)
+        else:
+            self._transitions.release(message, reason)
+            if verdict.delay_ms:
+                self._pause(message.endpoint, verdict.delay_ms)
 
     def release(self, messages: Iterable[Message], reason: str, delay_us: int = 0) -> None:
         """Return messages of one mailbox without a verdict, for `delay_us` at least."""
@@ -103,18 +107,7 @@ class Returns:
         With `in_order`, no message is delivered before the oldest one is due again.
         """
         self.release(reversed(in_flight[1:]), reason)
-        oldest = in_flight[0]
-        if not in_order:
-            self.fail(oldest, reason, via)
-            return
-        redelivery = self._settings().redelivery
-        verdict = decide_redelivery(oldest.id, oldest.attempt, redelivery, reason)
-        if verdict.reason is not None:
-            self._transitions.fail(oldest, verdict.reason, via=via)
-            return
-        self._transitions.release(oldest, reason)
-        if verdict.delay_ms:
-            self._pause(oldest.endpoint, verdict.delay_ms)
+        self.fail(in_flight[0], reason, via, in_order=in_order)
 
     def is_paused(self, subject: str) -> bool:
         """Return whether the deliveries of a mailbox pause."""
@@ -141,8 +134,7 @@ class Returns:
 
     def stop(self) -> None:
         """Set no more timers."""
-        if self._cancel_timer is not None:
-            self._cancel_timer()
+        self._delays.stop()
 
     def _return(self, message: Message, reason: str, delay_us: int) -> None:
         not_before_us = self._after(delay_us)
@@ -176,23 +168,9 @@ class Returns:
     def _notify_at(self, subject: str, at_us: int) -> None:
         """Notify the consumers of `subject` at `at_us`, unless that is 0."""
         if at_us:
-            heapq.heappush(self._due, (at_us, subject))
-            self._set_timer()
+            self._delays.add((at_us, subject, ""))
+            self._delays.set_timer()
 
-    def _set_timer(self) -> None:
-        if not self._due or 0 < self._timer_at_us <= self._due[0][0]:
-            return
-        if self._cancel_timer is not None:
-            self._cancel_timer()
-        self._timer_at_us = self._due[0][0]
-        self._cancel_timer = self._timers.call_at(self._timer_at_us, self._notify_due)
-
-    def _notify_due(self) -> None:
-        now_us = self._ledger.now_us()
-        subjects: dict[str, None] = {}
-        while self._due and self._due[0][0] <= now_us:
-            subjects[heapq.heappop(self._due)[1]] = None
-        self._timer_at_us = 0
-        self._set_timer()
-        for subject in subjects:
+    def _on_due(self, due: list[Deadline]) -> None:
+        for subject in dict.fromkeys(subject for _, subject, _ in due):
             self._ledger.listeners.visible(subject)
