@@ -212,7 +212,7 @@ def open_breakers(choice: RelayChoice) -> BreakerOperations:
 def open_agents(choice: RelayChoice) -> AgentOperations:
     """Return the connected agents of the chosen relay."""
     if choice.url is None:
-        from waypost.cli.local_names import LocalAgents
+        from waypost.cli.local_operating import LocalAgents
 
         return LocalAgents(choice.data_dir)
     from waypost.cli.remote.operating import RemoteAgents  # loads the HTTP client

@@ -7,19 +7,14 @@ served relay.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
-from waypost.policy.subjects import validate_subject
 from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir, DirectoryLock
-from waypost.relay.errors import RelayError
 from waypost.server.identity.binding_file import Binding, read_bindings
 from waypost.server.identity.bindings import Bindings
 from waypost.wire.envelopes import instant
 from waypost.wire.handshake import signing_key_from, validate_agent_subject
-from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import NameInfo
-from waypost.wire.stats_bodies import AgentConnection
 
 FILE = "identities.jsonl"
 
@@ -75,30 +70,3 @@ def _info(binding: Binding) -> NameInfo:
         by_operator=binding.by_operator,
         unused=binding.unused,
     )
-
-
-class LocalAgents:
-    """Explains where connected agents are."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def agents(self) -> list[AgentConnection]:
-        """Raise an error that explains how to list agents."""
-        self._reject()
-
-    def disconnect(self, subject: str) -> CountResponse:
-        """Raise an error that explains how to disconnect an agent."""
-        validate_subject(subject)
-        self._reject()
-
-    def release_leases(self, subject: str) -> CountResponse:
-        """Raise an error that explains how to release leases."""
-        validate_subject(subject)
-        self._reject()
-
-    def _reject(self) -> NoReturn:
-        raise RelayError(
-            f"{self._root} is a data directory: agents connect to a served relay, so use its URL"
-            " (--url); after a restart of the relay, no message is leased"
-        )

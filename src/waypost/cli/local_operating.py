@@ -1,4 +1,7 @@
-"""Circuit breakers and scheduled messages of a relay on this machine."""
+"""Circuit breakers, scheduled messages and agents of a relay on this machine."""
+
+from pathlib import Path
+from typing import NoReturn
 
 from waypost.cli.local import COUNTED_MAX_BYTES, LocalRelay, journaled_breakers
 from waypost.policy.subjects import validate_subject
@@ -7,8 +10,10 @@ from waypost.relay.errors import RelayError
 from waypost.relay.inspection.snapshot import count_recent_events
 from waypost.relay.relay import Relay
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.http_bodies import CountResponse
 from waypost.wire.schedule_bodies import CancelResponse
 from waypost.wire.scheduled import ScheduledMessage
+from waypost.wire.stats_bodies import AgentConnection
 
 
 class LocalBreakers:
@@ -58,3 +63,30 @@ class LocalScheduled(LocalRelay):
             return CancelResponse(cancelled=cancelled, not_cancelled=left)
 
         return self.with_relay(act)
+
+
+class LocalAgents:
+    """Explains where connected agents are."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def agents(self) -> list[AgentConnection]:
+        """Raise an error that explains how to list agents."""
+        self._reject()
+
+    def disconnect(self, subject: str) -> CountResponse:
+        """Raise an error that explains how to disconnect an agent."""
+        validate_subject(subject)
+        self._reject()
+
+    def release_leases(self, subject: str) -> CountResponse:
+        """Raise an error that explains how to release leases."""
+        validate_subject(subject)
+        self._reject()
+
+    def _reject(self) -> NoReturn:
+        raise RelayError(
+            f"{self._root} is a data directory: agents connect to a served relay, so use its URL"
+            " (--url); after a restart of the relay, no message is leased"
+        )
