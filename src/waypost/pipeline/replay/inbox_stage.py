@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from waypost.pipeline.lake.events import ARRIVALS
+from waypost.pipeline.lake.events import ARRIVALS, TRANSITIONS
 from waypost.pipeline.replay.arrivals import is_arrival, overdrawn, with_arrival_columns
 from waypost.pipeline.replay.inbox import LAST_ARRIVAL, InboxEvent, ReplayInbox
 from waypost.pipeline.replay.keys import KeySet, RelayIndex, partition_by_key, run_bounds, unpack
@@ -25,18 +25,10 @@ from waypost.pipeline.spark.executors import ShippedFunction
 from waypost.policy.breakers import Occasion
 from waypost.policy.reasons import DEAD_LETTERED
 
-_EVENT_KINDS = (
-    "acked",
-    "returned",
-    "failed",
-    "expired",
-    "evicted",
-    "redriven",
-    "cancelled",
-    "breaker",
-)
 _FOR_EVICTIONS = ("leased", "queued")
 """Kinds that matter only if messages are evicted."""
+
+_EVENT_KINDS = (*(one for one in TRANSITIONS if one not in _FOR_EVICTIONS), "breaker")
 
 # The columns of a row of `ReplayInbox.replay`, after its `seq`.
 _NUMBERS = ("at_ms", "event", "size", "tier", "ttl_ms", "due_ms")

@@ -27,7 +27,7 @@ LINES_MAX = 200_000
 MESSAGES_MAX = 200_000
 """The limit of messages in memory read in one search."""
 
-Outcome = Literal[
+SoughtOutcome = Literal[
     "scheduled",
     "pending",
     "leased",
@@ -37,8 +37,9 @@ Outcome = Literal[
     "expired",
     "cancelled",
     "purged",
-    "gone",
 ]
+Outcome = SoughtOutcome | Literal["gone"]
+"""`gone`: the outcome is no longer known."""
 
 _IN_MEMORY: dict[MessageState, Outcome] = {
     MessageState.PENDING: "pending",

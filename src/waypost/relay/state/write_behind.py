@@ -126,9 +126,9 @@ class WriteBehind(Generic[K, V]):
         """Use a table: its `newest` entries, all its `keys`, and `lookup` of one."""
         self._lookup = lookup
         self._younger.update(islice(newest, self._generation_max))
-        for count, key in enumerate(keys, 1):
+        self._all_in_memory = len(self._younger) < self._generation_max
+        for key in keys:
             self._on_disk.add(key)
-            self._all_in_memory = count <= self._generation_max
         self._age()
 
     def _age(self) -> None:

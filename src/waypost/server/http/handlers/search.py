@@ -1,11 +1,11 @@
 """Searching messages, for the operator."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from waypost.policy.subjects import validate_pattern
-from waypost.relay.inspection.search import SearchQuery, SearchResult
+from waypost.relay.inspection.search import SearchQuery, SearchResult, SoughtOutcome
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
 from waypost.wire.http_bodies import IdText, Number, PatternText
@@ -18,20 +18,7 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
     thread: IdText | msgspec.UnsetType = msgspec.UNSET
     sender: PatternText | msgspec.UnsetType = msgspec.UNSET
     endpoint: PatternText | msgspec.UnsetType = msgspec.UNSET
-    outcome: (
-        Literal[
-            "scheduled",
-            "pending",
-            "leased",
-            "dead",
-            "rejected",
-            "acked",
-            "expired",
-            "cancelled",
-            "purged",
-        ]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+    outcome: SoughtOutcome | msgspec.UnsetType = msgspec.UNSET
     since_us: Number = 0
     until_us: Number | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 100
