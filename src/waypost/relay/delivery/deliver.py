@@ -20,10 +20,8 @@ from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import (
     Draft,
-    PreparedMessage,
     encode_draft,
     initial_budget,
-    join_conversation,
 )
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
@@ -60,20 +58,22 @@ class Deliverer:
         self._make_id = UlidFactory(secrets.token_bytes).make
 
     def deliver(
-        self, prepared: PreparedMessage, mailbox: Mailbox, part: tuple[int, int], settings: Settings
+        self, event: Accepted, content: bytes, mailbox: Mailbox, settings: Settings
     ) -> DeliveryVerdict:
-        """Decide and record; `part` is the index of this endpoint and the number of endpoints."""
-        now_ms = prepared.at_ms
+        """Decide about an arrival, complete it, and record it; `content` is its payload as JSON."""
+        at_us, subject = event.at_us, mailbox.subject
+        now_ms = at_us // 1000
         if now_ms > mailbox.earliest_ttl:
             self._transitions.expire_due(mailbox)
-        event = _arrival(prepared, mailbox.subject, part)
+        event.endpoint = subject
+        event.size = stored_size(event, event.budget, subject, len(content))
         if settings.qos.enabled:
             window_ms = settings.qos.bidirectional_window_ms
-            event.tier = self._state.tier(event.sender, event.endpoint, now_ms, window_ms)
+            event.tier = self._state.tier(event.sender, subject, now_ms, window_ms)
         breakers = self._breaker_feedback.breakers
         verdict = admit_delivery(event, mailbox.occupancy, breakers, settings, now_ms)
         if verdict.transition is not None:
-            self._breaker_feedback.record_transition(verdict.transition, prepared.at_us)
+            self._breaker_feedback.record_transition(verdict.transition, at_us)
         evicted = self._make_room(mailbox, event, verdict, settings) if verdict.evict_bytes else ()
         event.depth = verdict.depth
         event.depth_bytes = verdict.depth_bytes
@@ -86,21 +86,19 @@ class Deliverer:
         if backpressure.enabled:
             event.depth_max = backpressure.max_mailbox_size
             if verdict.pressure >= backpressure.pressure_warning_at:
-                self._pressure_signals.pressure(
-                    event.sender, mailbox, verdict, settings, prepared.at_us
-                )
+                self._pressure_signals.pressure(event.sender, mailbox, verdict, settings, at_us)
         if verdict.reason is None:
-            if self._is_consumed(mailbox.subject):
+            if self._is_consumed(subject):
                 event.deferred = True
-            self._transitions.store(mailbox, event, prepared.content)
+            self._transitions.store(mailbox, event, content)
             if evicted:
-                self._notify_senders(evicted, prepared, settings)
+                self._notify_senders(evicted, at_us, settings)
             return verdict
         rejected = _as_rejected(event, verdict, verdict.reason)
         if rejected.reason in DEAD_LETTERED:
             rejected.kept = keeps_dead_letter(event, mailbox.rejected, settings)
             if rejected.kept:
-                self._transitions.store_rejected(mailbox, rejected, prepared.content)
+                self._transitions.store_rejected(mailbox, rejected, content)
                 return verdict
         self._rejections.record(rejected)
         return verdict
@@ -125,16 +123,14 @@ class Deliverer:
             self._pressure_signals.evicted(message, arrival.at_us)
         return evicted
 
-    def _notify_senders(
-        self, evicted: Sequence[Message], cause: PreparedMessage, settings: Settings
-    ) -> None:
+    def _notify_senders(self, evicted: Sequence[Message], at_us: int, settings: Settings) -> None:
         """Store a notice for each sender of `evicted` that has a mailbox, in the same commit.
 
         A notice evicts nothing, so it causes no other.
         """
         if settings.qos.overflow != "evict_least_known":
             return
-        at_us, at_ms = cause.at_us, cause.at_ms
+        at_ms = at_us // 1000
         for sender, notice in _eviction_notices(evicted):
             mailbox = self._state.mailboxes.get(sender)
             if is_reserved(sender) or mailbox is None or not mailbox.registered:
@@ -143,9 +139,16 @@ class Deliverer:
             content = encode_draft(draft, settings)
             budget = initial_budget(draft, settings, at_ms)
             rate = admit_sender(RELAY, self._state.windows, settings, at_ms)
-            message_id = self._make_id(at_ms)
-            prepared = PreparedMessage(draft, message_id, content, budget, at_us, at_ms, rate)
-            self.deliver(prepared, mailbox, (0, 1), settings)
+            event = Accepted(
+                at_us=at_us,
+                id=self._make_id(at_ms),
+                sender=RELAY,
+                subject=sender,
+                budget=budget,
+                rate_count=rate.count,
+                rate_limit=rate.limit,
+            )
+            self.deliver(event, content, mailbox, settings)
 
 
 def _eviction_notices(evicted: Sequence[Message]) -> Iterator[tuple[str, EvictionNotice]]:
@@ -157,37 +160,6 @@ def _eviction_notices(evicted: Sequence[Message]) -> Iterator[tuple[str, Evictio
     for sender, own in ids.items():
         for begin in range(0, len(own), notice_max_messages):
             yield sender, EvictionNotice.about(own[begin : begin + notice_max_messages], recipient)
-
-
-def _arrival(prepared: PreparedMessage, endpoint: str, part: tuple[int, int]) -> Accepted:
-    """Return the arrival event; optional fields are set only when they differ from the default."""
-    draft, budget, rate = prepared.draft, prepared.budget, prepared.rate
-    event = Accepted(
-        at_us=prepared.at_us,
-        id=prepared.id,
-        sender=draft.sender,
-        subject=draft.subject,
-        endpoint=endpoint,
-        budget=budget,
-        rate_count=rate.count,
-        rate_limit=rate.limit,
-    )
-    if part[1] != 1:
-        event.part, event.parts = part
-    if draft.reply_to is not None:
-        event.reply_to = draft.reply_to
-    if draft.parent is not None or draft.thread is not None:
-        join_conversation(event, draft)
-    if draft.message_id is not None:
-        event.chosen_id = True
-    if prepared.cut is not msgspec.UNSET:
-        event.budget_cut = prepared.cut
-    if draft.network:
-        event.network = draft.network
-    if prepared.due_us:
-        event.due_us = prepared.due_us
-    event.size = stored_size(event, budget, endpoint, len(prepared.content))
-    return event
 
 
 def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
-from waypost.policy.admission import SenderVerdict
 from waypost.policy.bounds import publish_many_max_messages
-from waypost.policy.budgets import Budget, BudgetCut, inherited, is_answer, shrink
+from waypost.policy.budgets import Budget, inherited, is_answer, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.schedules import due_time_us
 from waypost.policy.settings import Settings
@@ -26,24 +23,6 @@ class Draft(OutgoingMessage, frozen=True, gc=False, kw_only=True):
 
     sender: str
     network: str = ""
-
-
-class PreparedMessage(msgspec.Struct, gc=False):
-    """A validated draft with its id, budget and time. `content` is the payload as JSON.
-
-    `due_us` is when it is due if it is scheduled. `cut` is what the draft got instead of the larger
-    budget that it requested.
-    """
-
-    draft: Draft
-    id: str
-    content: bytes
-    budget: Budget
-    at_us: int
-    at_ms: int
-    rate: SenderVerdict
-    due_us: int = 0
-    cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
 def drafts_from(wanted: Iterable[Draft | Mapping[str, object]]) -> list[Draft]:

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from waypost.policy.admission import (
     NO_PATTERNS_TEXT,
@@ -32,7 +32,6 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drafts import (
     Draft,
-    PreparedMessage,
     due_us,
     encode_draft,
     initial_budget,
@@ -121,31 +120,32 @@ class Publishing:
         recipients = self._recipients(draft, settings, now_us)
         if recipients is None:
             detail = admit_fan_out(settings.max_fanout + 1, settings)
-            rate = msgspec.structs.replace(rate, reason=Reason.FANOUT_EXCEEDED, detail=detail)
+            rate = replace(rate, reason=Reason.FANOUT_EXCEEDED, detail=detail)
             return self._reject(draft, rate, budget, content, now_us)
         if draft.message_id is not None:
             self._reject_taken(draft.sender, draft.message_id, recipients)
             holders = sum(mailbox.holds(draft.message_id, now_ms) for mailbox in recipients)
             if holders:
                 return PublishResult(message_id=draft.message_id, delivered_to=holders)
-        message_id = draft.message_id or self._make_id(now_ms)
-        prepared = PreparedMessage(draft, message_id, content, budget, now_us, now_ms, rate)
-        if draft.budget is not None:
-            prepared.cut = budget_cut(draft.budget, budget)
+        event = _arrival(draft, draft.message_id or self._make_id(now_ms), budget, rate, now_us)
         if not recipients:
             try:
                 created = self._create_mailbox(draft.subject)
             except MailboxUnavailable as problem:
                 reason, detail = Reason.MAILBOX_UNAVAILABLE, str(problem)
-                rate = msgspec.structs.replace(rate, reason=reason, detail=detail)
+                rate = replace(rate, reason=reason, detail=detail)
                 return self._reject(draft, rate, budget, content, now_us)
             if created:
                 self._created += 1
                 recipients = self._recipients(draft, settings, now_us) or ()
-                self._reject_taken(draft.sender, message_id, recipients)
+                self._reject_taken(draft.sender, event.id, recipients)
         if not recipients:
-            return self._no_recipient(prepared)
-        return self._fan_out(prepared, recipients, settings)
+            event.parts = 0
+            self._ledger.record(event)
+            return PublishResult(message_id=event.id, delivered_to=0, budget_cut=event.budget_cut)
+        if draft.delay is not None or draft.deliver_at is not None:
+            event.due_us = due_us(draft, settings, now_us)
+        return self._fan_out(event, content, recipients, settings)
 
     async def until_durable(self, result: PublishResult) -> PublishResult:
         """Return the result of a publish once it is durable, or that its storage failed."""
@@ -356,36 +356,19 @@ class Publishing:
         self._rejections.record(event)
         return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
 
-    def _no_recipient(self, prepared: PreparedMessage) -> PublishResult:
-        draft = prepared.draft
-        event = Accepted(
-            at_us=prepared.at_us,
-            id=prepared.id,
-            sender=draft.sender,
-            subject=draft.subject,
-            parts=0,
-            chosen_id=draft.message_id is not None,
-            network=draft.network,
-            budget=prepared.budget,
-            budget_cut=prepared.cut,
-            rate_count=prepared.rate.count,
-            rate_limit=prepared.rate.limit,
-        )
-        join_conversation(event, draft)
-        self._ledger.record(event)
-        return PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
-
     def _fan_out(
-        self, prepared: PreparedMessage, recipients: Sequence[Mailbox], settings: Settings
+        self,
+        event: Accepted,
+        content: bytes,
+        recipients: Sequence[Mailbox],
+        settings: Settings,
     ) -> PublishResult:
-        """Carry out step 5 for each mailbox."""
-        draft = prepared.draft
-        if draft.delay is not None or draft.deliver_at is not None:
-            prepared.due_us = due_us(draft, settings, prepared.at_us)
-        result = PublishResult(message_id=prepared.id, delivered_to=0, budget_cut=prepared.cut)
+        """Carry out step 5 for each mailbox; each has an event of its own."""
+        result = PublishResult(message_id=event.id, delivered_to=0, budget_cut=event.budget_cut)
         shows_pressure, parts = settings.backpressure.enabled, len(recipients)
         for part, mailbox in enumerate(recipients):
-            verdict = self._delivery.deliver(prepared, mailbox, (part, parts), settings)
+            own = event if parts == 1 else replace(event, part=part, parts=parts)
+            verdict = self._delivery.deliver(own, content, mailbox, settings)
             if shows_pressure:
                 result.mailbox_pressure[mailbox.hash] = verdict.pressure
             if verdict.reason is None:
@@ -394,3 +377,30 @@ class Publishing:
             result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
             result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
         return result
+
+
+def _arrival(
+    draft: Draft, message_id: str, budget: Budget, rate: SenderVerdict, now_us: int
+) -> Accepted:
+    """Return the arrival of a draft, at no endpoint yet; fields that mostly have their default are
+    set only otherwise."""
+    event = Accepted(
+        at_us=now_us,
+        id=message_id,
+        sender=draft.sender,
+        subject=draft.subject,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
+    )
+    if draft.reply_to is not None:
+        event.reply_to = draft.reply_to
+    if draft.parent is not None or draft.thread is not None:
+        join_conversation(event, draft)
+    if draft.message_id is not None:
+        event.chosen_id = True
+    if draft.budget is not None:
+        event.budget_cut = budget_cut(draft.budget, budget)
+    if draft.network:
+        event.network = draft.network
+    return event
