@@ -24,7 +24,7 @@ class InvalidSubject(InvalidInput):
 
 
 class InvalidMessage(InvalidInput):
-    """A an invalid payload, budget or message id."""
+    """An invalid payload, budget or message id."""
 
 
 class InvalidSettings(InvalidInput):
