@@ -5,7 +5,6 @@ them is optional.
 """
 
 import re
-from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
@@ -133,12 +132,11 @@ def encode_payload(payload: object) -> bytes:
     Typed payloads are checked against their type. `msgspec.Raw`, alone or nested, is JSON text and
     is reformatted to one line.
     """
-    is_plain = type(payload) is dict and _are_plain(payload.values())
-    if not is_plain and isinstance(payload, _BYTES):
+    if isinstance(payload, _BYTES):
         raise InvalidMessage("payload is bytes, which JSON cannot hold: encode it as base64 text")
     try:
         encoded = _encode(payload)
-        if is_plain:
+        if _is_plain(payload):
             return encoded
         if isinstance(payload, msgspec.Struct):
             msgspec.json.decode(encoded, type=type(payload))
@@ -158,12 +156,14 @@ def encode_payload(payload: object) -> bytes:
     return encoded
 
 
-def _are_plain(values: Iterable[object]) -> bool:
-    """Return whether these are plain values and lists of them, as in most payloads.
+def _is_plain(payload: object) -> bool:
+    """Return whether this is a dict of plain values and lists of them, as most payloads are.
 
     Such a payload needs no further check: it holds no `msgspec.Raw` and no deep nesting.
     """
-    for value in values:
+    if type(payload) is not dict:
+        return False
+    for value in payload.values():
         kind = type(value)
         if kind not in _PLAIN_TYPES and (
             kind is not list or not _PLAIN_TYPES.issuperset(map(type, value))
