@@ -8,6 +8,7 @@ import pytest
 
 from tests.pipeline.tables.conftest import BuiltLake
 from waypost.pipeline.tables import anomalies, senders
+from waypost.pipeline.tables.comments import COMMENTS
 from waypost.pipeline.tables.registry import TABLES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tables.md").read_text()
@@ -22,6 +23,18 @@ def test_the_page_names_exactly_the_columns_of_a_table(table: str) -> None:
     columns = _section(table).split("| column | |", 1)[1].split("\n\n", 1)[0]
     cells = [line.split("|")[1] for line in columns.splitlines() if line.startswith("| ")]
     assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == TABLES[table].names
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_describes_columns_as_their_comments_do(table: str) -> None:
+    rows = _section(table).split("| column | |\n|---|---|\n", 1)[1].split("\n\n", 1)[0]
+    described: dict[str, str] = {}
+    for row in rows.splitlines():
+        _, names, text, _ = (cell.strip() for cell in row.split("|"))
+        if text:
+            without_links = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text)
+            described[names.replace("`", "")] = without_links
+    assert described == COMMENTS[table]
 
 
 def test_the_page_names_exactly_the_tables() -> None:
