@@ -1,52 +1,36 @@
 """A reader in another process sees whole versions only, whatever happens to the jobs."""
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import polars
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.eventually import eventually_blocking
 from tests.faults.seeds import seeded
+from tests.pipeline.delta.looping_reader import PATIENCE_S, Read, looping_reader
 from tests.pipeline.delta.small_lake import FILES, SmallLake, numbers
+from tests.pipeline.tables.conftest import split_journal
+from tests.pipeline.test_kills import kill_job
+from waypost.pipeline.ingest.job import ingest
+from waypost.pipeline.journal.sources import parse_sources
+from waypost.pipeline.lake.lake import Lake, open_lake
+from waypost.pipeline.tables import messages
+from waypost.pipeline.tables.build import build
+from waypost.simulate import SimulationOptions, simulate
 
-pytestmark = pytest.mark.process
-
-KILLS = 4 * int(os.environ.get("WAYPOST_KILLS", "1"))
-PATIENCE_S = 120.0
-
-
-def start(module: str, argument: Path, **options: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", f"tests.pipeline.delta.{module}", str(argument)]
-    return subprocess.Popen(command, text=True, **options)  # type: ignore[call-overload, no-any-return]
-
-
-@contextmanager
-def looping_reader(table: Path, output: Path) -> Iterator[None]:
-    """Let another process read `table` during the block; its lines go to `output`."""
-    with output.open("w") as lines:
-        reader = start("looping_reader", table, stdin=subprocess.PIPE, stdout=lines)
-        try:
-            eventually_blocking(
-                lambda: output.read_text().count("\n") > 2, "reads", timeout_s=PATIENCE_S
-            )
-            yield
-            reader.communicate(timeout=PATIENCE_S)  # ends its input
-            assert reader.returncode == 0
-        finally:
-            reader.kill()
-            reader.wait()
+KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
 
 
 def kill_after(lake: Path, versions: int) -> None:
     """Start a job that commits and publishes without end; kill it some versions later."""
     wanted = SmallLake(lake).manifest.version + versions
-    job = start("small_lake", lake)
+    job = subprocess.Popen([sys.executable, "-m", "tests.pipeline.delta.small_lake", str(lake)])
     try:
         eventually_blocking(
             lambda: SmallLake(lake).manifest.version >= wanted or job.poll() is not None,
@@ -59,26 +43,70 @@ def kill_after(lake: Path, versions: int) -> None:
         job.wait()
 
 
-def is_whole(read: dict[str, int]) -> bool:
-    """Return whether the rows are those of one version."""
-    return read["least"] == read["most"] and read["rows"] == FILES * read["most"]
+def is_whole(read: Read) -> bool:
+    """Return whether the rows are those of one version of `commit_versions`."""
+    return read.least == read.most and read.rows == FILES * (read.most or 0) > 0
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_a_reader_sees_whole_versions_while_publishing_is_killed(tmp_path: Path) -> None:
-    lake, output = tmp_path / "lake", tmp_path / "reads"
+    lake = tmp_path / "lake"
     first = SmallLake(lake)
     first.commit(*(first.write(numbers(1)) for _ in range(FILES)))
     first.publish()
-    with seeded() as rng, looping_reader(lake / "t", output):
-        for _ in range(KILLS):
+    with seeded() as rng, looping_reader(lake / "t", "n", tmp_path / "reads") as reads:
+        for _ in range(4 * KILLS):
             kill_after(lake, rng.randint(1, 8))
-    reads = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [one for one in reads if "error" in one] == []
-    assert [one for one in reads if not is_whole(one)] == []
-    versions = [one["most"] for one in reads]
+    seen = reads.all()
+    assert [read for read in seen if not is_whole(read)] == []
+    versions = [read.most or 0 for read in seen]
     assert versions == sorted(versions)
-    assert len(set(versions)) > KILLS / 2
+    assert len(set(versions)) > KILLS
     after = SmallLake(lake)
     assert after.publish() == []  # what the last kill left out
     assert set(polars.read_delta(str(lake / "t"))["n"]) == {after.manifest.version}
+
+
+def as_read(lake: Lake) -> Read:
+    """Return what a reader of the current version of `messages` must see."""
+    seq = F.col("seq")
+    rows = lake.read(messages.NAME, messages.SCHEMA).agg(
+        F.count(seq), F.min(seq), F.max(seq), F.sum(seq)
+    )
+    return Read(*rows.collect()[0])
+
+
+@pytest.mark.slow
+def test_a_reader_sees_whole_builds_while_builds_are_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    simulate(SimulationOptions(messages=600, out=tmp_path / "all", agents=40, seed=5))
+    pieces = split_journal(tmp_path / "all" / "journal", tmp_path / "pieces", 1 + KILLS)
+    lake, journal = tmp_path / "lake", tmp_path / "data" / "journal"
+    journal.mkdir(parents=True)
+    committed: list[Read] = []
+
+    def take_a_piece() -> None:
+        piece = pieces[len(committed)]
+        piece.rename(journal / piece.name)
+        opened = open_lake(spark, str(lake), create=True)
+        ingest(opened, parse_sources([str(tmp_path / "data")]))
+
+    def finish() -> None:
+        opened = open_lake(spark, str(lake))
+        assert build(opened).notes == []
+        committed.append(as_read(opened))
+
+    take_a_piece()
+    finish()
+    with (
+        seeded() as rng,
+        looping_reader(lake / messages.NAME, "seq", tmp_path / "reads") as reads,
+    ):
+        for _ in range(KILLS):
+            take_a_piece()
+            kill_job("build", lake, tmp_path / "data", rng.randint(1, 60))
+            finish()
+            reads.wait_for_more()
+    assert [read for read, _ in groupby(reads.all())] == committed

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
 from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
+from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -60,6 +61,8 @@ class TraceSummary(msgspec.Struct, kw_only=True):
     bad_examples: list[str] = []
     merged: int = 0
     days: list[str] = []
+    notes: list[str] = []
+    """Why `events` could not be published."""
 
 
 def import_trace(
@@ -199,6 +202,7 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         bad_lines=trace.bad,
         bad_examples=trace.bad_examples,
         merged=trace.merged,
+        notes=publish(lake.path, lake.manifest, PUBLISHED_EVENTS),
         days=written,
     )
 

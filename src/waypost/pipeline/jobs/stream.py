@@ -29,6 +29,7 @@ from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
 from waypost.pipeline.journal.sources import JournalSource
+from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import (
     PARTS_MAX,
@@ -65,6 +66,8 @@ class StreamSummary(msgspec.Struct, kw_only=True):
     events: int
     commits: int
     last_seq: dict[str, int]
+    notes: list[str] = []
+    """Why tables could not be published."""
 
 
 def stream(
@@ -106,7 +109,9 @@ def stream(
         lake = open_lake(spark, lake_path, create=True)
     if lake.manifest.unbuilt:
         build(lake)
-    return _summary(before, lake.manifest, sources)
+    summary = _summary(before, lake.manifest, sources)
+    summary.notes = _publish_tables(lake)
+    return summary
 
 
 @contextlib.contextmanager
@@ -170,6 +175,7 @@ def ingest_batch(rows: DataFrame, lake_path: str, parts_max: int = PARTS_MAX) ->
                 raise
             continue
         delete_compacted(lake, before, parts_max)
+        publish(lake.path, lake.manifest, PUBLISHED_EVENTS)  # the summary has the notes
         return lake
     raise AssertionError("the last attempt returns or raises")
 
@@ -254,3 +260,9 @@ def _build(lake: Lake) -> object:
     from waypost.pipeline.tables.build import build
 
     return build(lake)
+
+
+def _publish_tables(lake: Lake) -> list[str]:
+    from waypost.pipeline.tables.build import publish_tables
+
+    return publish_tables(lake)

@@ -20,8 +20,11 @@ from urllib.parse import unquote
 from pyspark.sql.types import StructType
 
 from waypost.pipeline.files import local_path, private_files
+from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.file_statistics import read_statistics
+from waypost.pipeline.lake.lake import EVENTS_TABLE
 from waypost.pipeline.lake.manifest import DataFile, Manifest
+from waypost.pipeline.lake.schemas import with_comments
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs  # type: ignore[import-untyped]
@@ -33,6 +36,19 @@ APP_ID = "waypost"
 
 LAKE_VERSION = "waypostLakeVersion"
 """Key of the lake's version in a commit's metadata."""
+
+PUBLISHED_EVENTS = {
+    EVENTS_TABLE: with_comments(
+        EVENTS,
+        {
+            "segment": "seq of the first event in the segment of the journal",
+            "seq": "sequence number in the relay's journal",
+            "at_us": "time in µs since the epoch",
+            "kind": "the kind of event; the other columns are its fields in the journal",
+        },
+    )
+}
+"""The table `events` as `publish` takes it."""
 
 _ATTEMPTS = 3
 _CONFIGURATION: dict[str, str | None] = {

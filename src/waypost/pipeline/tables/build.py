@@ -18,6 +18,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
 from waypost.pipeline.lake.events import EVENTS, TRANSITIONS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
 from waypost.pipeline.spark.partitioning import fit_shuffles
@@ -38,7 +39,7 @@ from waypost.pipeline.tables import (
     traffic,
 )
 from waypost.pipeline.tables.expressions import KEY, arrivals_of, leaves_message, transitions_of
-from waypost.pipeline.tables.registry import TABLES
+from waypost.pipeline.tables.registry import PUBLISHED, TABLES
 
 _PARALLEL_TABLES = 3
 
@@ -51,6 +52,9 @@ class BuildSummary(msgspec.Struct, kw_only=True):
     messages: int = 0
     """Rows of `messages` on those days."""
 
+    notes: list[str] = []
+    """Why tables could not be published."""
+
     @property
     def nothing_new(self) -> bool:
         """Return whether the tables were already up to date."""
@@ -62,13 +66,19 @@ def build(lake: Lake) -> BuildSummary:
     change = lake.begin()
     batches = list(change.draft.unbuilt)
     if not batches:
-        return BuildSummary()
+        return BuildSummary(notes=publish_tables(lake))
     fit_shuffles(lake.spark, change.draft.events)
     days = affected_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()
     change.commit()
-    return BuildSummary(batches=len(batches), days=days, messages=written)
+    notes = publish_tables(lake)
+    return BuildSummary(batches=len(batches), days=days, messages=written, notes=notes)
+
+
+def publish_tables(lake: Lake) -> list[str]:
+    """Publish all tables as Delta tables; returns a note for each that it could not."""
+    return publish(lake.path, lake.manifest, {**PUBLISHED_EVENTS, **PUBLISHED})
 
 
 def affected_days(change: Change, batches: Iterable[int]) -> list[str]:

@@ -54,6 +54,7 @@ def run(
             ingested = ingest_journals(opened, sources)
         with job.step("building tables"):
             built = build_tables(opened)
+            built.notes = [one for one in built.notes if one not in ingested.notes]
         with job.step("writing the report"):
             written = write_report(opened, page)
     if json:
