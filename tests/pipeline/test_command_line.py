@@ -69,7 +69,7 @@ def test_settings_can_be_backtested_on_an_imported_trace(
     assert result["rejected"] == {"quota_exceeded": 20}
 
 
-def test_a_job_publishes_the_tables_that_a_dead_one_left_out(
+def test_a_job_updates_the_delta_tables_that_a_dead_one_left_behind(
     waypost: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulate(SimulationOptions(messages=200, out=tmp_path / "traffic", agents=20, seed=3))
@@ -84,7 +84,7 @@ def test_a_job_publishes_the_tables_that_a_dead_one_left_out(
     (foreign / f"{0:020}.json").write_text("not a log")
     again = waypost(*job)
     assert "The tables are up to date." in again.stdout
-    assert "senders is not published as a Delta table: its log is damaged" in again.stderr
+    assert "Delta table senders not updated: its log is damaged" in again.stderr
     assert (lake / "report.html").is_file()
     shutil.rmtree(foreign)
     assert waypost.json(*job)["built"]["notes"] == []

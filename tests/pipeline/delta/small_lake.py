@@ -1,7 +1,7 @@
 """A lake of one table in plain Parquet, written without Spark: a version takes milliseconds.
 
-Run as `python -m tests.pipeline.delta.small_lake LAKE`, it commits and publishes versions until it
-is killed.
+Run as `python -m tests.pipeline.delta.small_lake LAKE`, it commits versions until it is killed,
+each with its Delta log.
 """
 
 import os
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from waypost.pipeline.files import replace_file
-from waypost.pipeline.lake.delta import publish
+from waypost.pipeline.lake.delta import update_logs
 from waypost.pipeline.lake.manifest import (
     DataFile,
     Manifest,
@@ -54,8 +54,8 @@ class SmallLake:
         self.manifest.version += 1
         replace_file(self._path, encode_manifest(self.manifest))
 
-    def publish(self, schema: StructType = SCHEMA, table: str = TABLE) -> list[str]:
-        return publish(str(self.root), self.manifest, {table: schema})
+    def update_log(self, schema: StructType = SCHEMA, table: str = TABLE) -> list[str]:
+        return update_logs(str(self.root), self.manifest, {table: schema})
 
 
 def numbers(*values: int) -> pa.Table:
@@ -71,11 +71,11 @@ def numbers(*values: int) -> pa.Table:
 def commit_versions(root: Path) -> None:
     """Commit version after version, each of new files: `FILES * version` rows of its number."""
     lake = SmallLake(root)
-    lake.publish()  # what a job that died has left out
+    lake.update_log()  # what a job that died has left out
     while True:
         version = lake.manifest.version + 1
         lake.commit(*(lake.write(numbers(*[version] * version)) for _ in range(FILES)))
-        lake.publish()
+        lake.update_log()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("WAYPOST_KILLS", "1"))
 
 
 def kill_after(lake: Path, versions: int) -> None:
-    """Start a job that commits and publishes without end; kill it some versions later."""
+    """Start a job that commits without end; kill it some versions later."""
     wanted = SmallLake(lake).manifest.version + versions
     job = subprocess.Popen([sys.executable, "-m", "tests.pipeline.delta.small_lake", str(lake)])
     try:
@@ -50,11 +50,11 @@ def is_whole(read: Read) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_reader_sees_whole_versions_while_publishing_is_killed(tmp_path: Path) -> None:
+def test_a_reader_sees_whole_versions_while_jobs_are_killed(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = SmallLake(lake)
     first.commit(*(first.write(numbers(1)) for _ in range(FILES)))
-    first.publish()
+    first.update_log()
     with seeded() as rng, looping_reader(lake / "t", "n", tmp_path / "reads") as reads:
         for _ in range(4 * KILLS):
             kill_after(lake, rng.randint(1, 8))
@@ -64,7 +64,7 @@ def test_a_reader_sees_whole_versions_while_publishing_is_killed(tmp_path: Path)
     assert versions == sorted(versions)
     assert len(set(versions)) > KILLS
     after = SmallLake(lake)
-    assert after.publish() == []  # what the last kill left out
+    assert after.update_log() == []  # what the last kill left out
     assert set(polars.read_delta(str(lake / "t"))["n"]) == {after.manifest.version}
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
 from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
-from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -62,7 +62,7 @@ class TraceSummary(msgspec.Struct, kw_only=True):
     merged: int = 0
     days: list[str] = []
     notes: list[str] = []
-    """Why `events` could not be published."""
+    """Why the Delta table `events` is not up to date."""
 
 
 def import_trace(
@@ -202,7 +202,7 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         bad_lines=trace.bad,
         bad_examples=trace.bad_examples,
         merged=trace.merged,
-        notes=publish(lake.path, lake.manifest, PUBLISHED_EVENTS),
+        notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),
         days=written,
     )
 

@@ -29,7 +29,7 @@ from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
 from waypost.pipeline.journal.sources import JournalSource
-from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import (
     PARTS_MAX,
@@ -67,7 +67,7 @@ class StreamSummary(msgspec.Struct, kw_only=True):
     commits: int
     last_seq: dict[str, int]
     notes: list[str] = []
-    """Why tables could not be published."""
+    """Why Delta tables are not up to date."""
 
 
 def stream(
@@ -110,7 +110,7 @@ def stream(
     if lake.manifest.unbuilt:
         build(lake)
     summary = _summary(before, lake.manifest, sources)
-    summary.notes = _publish_tables(lake)
+    summary.notes = _update_delta_logs(lake)
     return summary
 
 
@@ -175,7 +175,7 @@ def ingest_batch(rows: DataFrame, lake_path: str, parts_max: int = PARTS_MAX) ->
                 raise
             continue
         delete_compacted(lake, before, parts_max)
-        publish(lake.path, lake.manifest, PUBLISHED_EVENTS)  # the summary has the notes
+        update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)  # the summary has the notes
         return lake
     raise AssertionError("the last attempt returns or raises")
 
@@ -262,7 +262,7 @@ def _build(lake: Lake) -> object:
     return build(lake)
 
 
-def _publish_tables(lake: Lake) -> list[str]:
-    from waypost.pipeline.tables.build import publish_tables
+def _update_delta_logs(lake: Lake) -> list[str]:
+    from waypost.pipeline.tables.build import update_delta_logs
 
-    return publish_tables(lake)
+    return update_delta_logs(lake)

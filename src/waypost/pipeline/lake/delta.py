@@ -1,6 +1,6 @@
-"""Publishes the lake's tables as Delta tables: a `_delta_log` beside the files of each table.
+"""The lake's tables as Delta tables: a `_delta_log` beside the files of each table.
 
-Rule 1  The manifest is the truth, the log a view of it: publishing brings the log to exactly the
+Rule 1  The manifest is the truth, the log a view of it: an update brings the log to exactly the
         manifest's files, adds and removes in one commit. With nothing to change, it commits
         nothing, so every job can repeat what a dead one left out.
 Rule 2  A log never goes back: each commit carries the lake's version, and a job that is late
@@ -8,7 +8,7 @@ Rule 2  A log never goes back: each commit carries the lake's version, and a job
 Rule 3  Only logs are written. Data files are deleted by the lake's retention alone.
 Rule 4  A log that cannot be written costs a note, never the result of the job.
 
-Needs `deltalake`; without it, nothing is published.
+Needs `deltalake`; without it, there are no logs.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ APP_ID = "waypost"
 LAKE_VERSION = "waypostLakeVersion"
 """Key of the lake's version in a commit's metadata."""
 
-PUBLISHED_EVENTS = {
+EVENTS_WITH_COMMENTS = {
     EVENTS_TABLE: with_comments(
         EVENTS,
         {
@@ -48,7 +48,7 @@ PUBLISHED_EVENTS = {
         },
     )
 }
-"""The table `events` as `publish` takes it."""
+"""The table `events` as `update_logs` takes it."""
 
 _ATTEMPTS = 3
 _CONFIGURATION: dict[str, str | None] = {
@@ -61,33 +61,31 @@ _CONFIGURATION: dict[str, str | None] = {
 }
 
 
-class _Unpublishable(Exception):
-    """A table cannot be published; the text gives the reason and a remedy."""
+class _LogUnusable(Exception):
+    """A log cannot be updated; the text gives the reason and a remedy."""
 
 
-def publish(lake: str, manifest: Manifest, tables: Mapping[str, StructType]) -> list[str]:
+def update_logs(lake: str, manifest: Manifest, tables: Mapping[str, StructType]) -> list[str]:
     """Bring the Delta logs of `tables` to `manifest`; returns a note for each that it could not.
 
     Comments of columns are in the metadata of their fields. Without `deltalake`, does nothing.
     """
     if not manifest.version or importlib.util.find_spec("deltalake") is None:
         return []
-    from deltalake.exceptions import DeltaError
-
     root = local_path(lake)
     try:
         storage = _storage(root)
         _require_a_file(storage, manifest)
-    except (DeltaError, OSError) as problem:
+    except Exception as problem:  # see rule 4; stores have errors of their own
         reason = f"this machine cannot read {lake}: {_first_line(problem)}"
-        return [f"not published as Delta tables: {reason}"]
+        return [f"no Delta tables: {reason}"]
     notes = []
     with private_files():
         for table, schema in tables.items():
             try:
-                _publish_table(storage, f"{root}/{table}", table, manifest, schema)
-            except (_Unpublishable, DeltaError, OSError) as problem:
-                notes.append(f"{table} is not published as a Delta table: {_first_line(problem)}")
+                _update_log(storage, f"{root}/{table}", table, manifest, schema)
+            except Exception as problem:  # see rule 4
+                notes.append(f"Delta table {table} not updated: {_first_line(problem)}")
     return notes
 
 
@@ -107,7 +105,7 @@ def _require_a_file(storage: "pafs.FileSystem", manifest: Manifest) -> None:
             raise FileNotFoundError(f"no {table}/{file.path} there")
 
 
-def _publish_table(
+def _update_log(
     storage: "pafs.FileSystem", uri: str, table: str, manifest: Manifest, schema: StructType
 ) -> None:
     """Bring one log to the manifest; repeats it if another job commits at the same time."""
@@ -122,7 +120,7 @@ def _publish_table(
                 _create_log(uri, table, schema, added, _commit(manifest))
             elif (log.transaction_version(APP_ID) or 0) <= manifest.version:
                 _evolve_schema(log, schema, manifest)
-                _bring_up_to_date(storage, log, files, schema, manifest)
+                _commit_changes(storage, log, files, schema, manifest)
             return
         except CommitFailedError:
             if not attempts_left:
@@ -130,7 +128,7 @@ def _publish_table(
 
 
 def _open_log(storage: "pafs.FileSystem", uri: str, table: str) -> "DeltaTable | None":
-    """Return the log of a table, or None if there is none. Raises `_Unpublishable`."""
+    """Return the log of a table, or None if there is none. Raises `_LogUnusable`."""
     import pyarrow.fs as pafs
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -140,14 +138,14 @@ def _open_log(storage: "pafs.FileSystem", uri: str, table: str) -> "DeltaTable |
     )
     if not entries:
         return None
-    remedy = f"remove {uri}/_delta_log, and the next job publishes the table"
+    remedy = f"remove {uri}/_delta_log, and the next job writes a new one"
     try:
         log = DeltaTable(uri)
         ours = log.transaction_version(APP_ID) is not None
     except DeltaError as problem:
-        raise _Unpublishable(f"its log is damaged ({_first_line(problem)}): {remedy}") from None
+        raise _LogUnusable(f"its log is damaged ({_first_line(problem)}): {remedy}") from None
     if not ours:
-        raise _Unpublishable(f"another program wrote its log: {remedy}")
+        raise _LogUnusable(f"another program wrote its log: {remedy}")
     return log
 
 
@@ -175,9 +173,9 @@ def _evolve_schema(log: "DeltaTable", schema: StructType, manifest: Manifest) ->
     wanted = Schema.from_json(schema.json()).fields
     for field in wanted:
         if field.name in known and known[field.name].type != field.type:
-            raise _Unpublishable(
+            raise _LogUnusable(
                 f"column {field.name} is {known[field.name].type} in its log and {field.type} in"
-                f" the lake: remove {log.table_uri}_delta_log, and the next job publishes it"
+                f" the lake: remove {log.table_uri}_delta_log, and the next job writes a new one"
             )
     new = [field for field in wanted if field.name not in known]
     if new:
@@ -188,7 +186,7 @@ def _evolve_schema(log: "DeltaTable", schema: StructType, manifest: Manifest) ->
             log.alter.set_column_metadata(field.name, comment, commit_properties=_commit(manifest))
 
 
-def _bring_up_to_date(
+def _commit_changes(
     storage: "pafs.FileSystem",
     log: "DeltaTable",
     files: Mapping[str, DataFile],

@@ -18,7 +18,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from waypost.pipeline.lake.delta import PUBLISHED_EVENTS, publish
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import EVENTS, TRANSITIONS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
 from waypost.pipeline.spark.partitioning import fit_shuffles
@@ -39,7 +39,7 @@ from waypost.pipeline.tables import (
     traffic,
 )
 from waypost.pipeline.tables.expressions import KEY, arrivals_of, leaves_message, transitions_of
-from waypost.pipeline.tables.registry import PUBLISHED, TABLES
+from waypost.pipeline.tables.registry import TABLES, TABLES_WITH_COMMENTS
 
 _PARALLEL_TABLES = 3
 
@@ -53,7 +53,7 @@ class BuildSummary(msgspec.Struct, kw_only=True):
     """Rows of `messages` on those days."""
 
     notes: list[str] = []
-    """Why tables could not be published."""
+    """Why Delta tables are not up to date."""
 
     @property
     def nothing_new(self) -> bool:
@@ -66,19 +66,19 @@ def build(lake: Lake) -> BuildSummary:
     change = lake.begin()
     batches = list(change.draft.unbuilt)
     if not batches:
-        return BuildSummary(notes=publish_tables(lake))
+        return BuildSummary(notes=update_delta_logs(lake))
     fit_shuffles(lake.spark, change.draft.events)
     days = affected_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()
     change.commit()
-    notes = publish_tables(lake)
+    notes = update_delta_logs(lake)
     return BuildSummary(batches=len(batches), days=days, messages=written, notes=notes)
 
 
-def publish_tables(lake: Lake) -> list[str]:
-    """Publish all tables as Delta tables; returns a note for each that it could not."""
-    return publish(lake.path, lake.manifest, {**PUBLISHED_EVENTS, **PUBLISHED})
+def update_delta_logs(lake: Lake) -> list[str]:
+    """Bring all Delta tables up to date; returns a note for each that it could not."""
+    return update_logs(lake.path, lake.manifest, {**EVENTS_WITH_COMMENTS, **TABLES_WITH_COMMENTS})
 
 
 def affected_days(change: Change, batches: Iterable[int]) -> list[str]:

@@ -43,7 +43,7 @@ _MODULES = (
 TABLES: Final[dict[str, StructType]] = {module.NAME: module.SCHEMA for module in _MODULES}
 """The schema of each table, by name."""
 
-PUBLISHED: Final[dict[str, StructType]] = {
+TABLES_WITH_COMMENTS: Final[dict[str, StructType]] = {
     name: with_comments(schema, COMMENTS[name]) for name, schema in TABLES.items()
 }
 """The same, with comments for other engines."""

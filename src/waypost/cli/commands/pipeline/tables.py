@@ -33,6 +33,9 @@ def run(
     Only new journal lines are read and only affected days are rewritten, so this
     can run every hour. It can be killed at any moment and run again.
 
+    With 'pip install "waypost[lake]"', other engines read the tables as Delta
+    tables.
+
     \b
     Examples:
       waypost pipeline run --journal ./waypost-data --lake ./lake
@@ -94,6 +97,8 @@ def ingest(
 
 def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
     """Build all tables from 'events', rewriting only affected days.
+
+    With 'pip install "waypost[lake]"', other engines read them as Delta tables.
 
     \b
     Example:

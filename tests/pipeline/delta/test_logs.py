@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import StructType
 
 from tests.pipeline.delta.small_lake import DAY, SCHEMA, TABLE, SmallLake, numbers
-from waypost.pipeline.lake.delta import publish
+from waypost.pipeline.lake.delta import update_logs
 from waypost.pipeline.lake.manifest import decode_manifest, encode_manifest
 from waypost.pipeline.lake.schemas import columns
 
@@ -25,7 +25,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path / "lake")
 
 
-def published(lake: SmallLake) -> list[int]:
+def rows_of(lake: SmallLake) -> list[int]:
     """Return the rows that Polars finds, which must be those of deltalake."""
     uri = str(lake.root / TABLE)
     found = sorted(polars.read_delta(uri)["n"].to_list())
@@ -45,32 +45,32 @@ def test_readers_see_the_files_of_the_manifest_and_no_others(lake: SmallLake) ->
     first, second = lake.write(numbers(1, 2)), lake.write(numbers(3))
     lake.write(numbers(99))  # of a job that died
     lake.commit(first, second)
-    assert lake.publish() == []
-    assert published(lake) == [1, 2, 3]
+    assert lake.update_log() == []
+    assert rows_of(lake) == [1, 2, 3]
     lake.commit(second, lake.write(numbers(4)))
-    assert lake.publish() == []
-    assert published(lake) == [3, 4]
+    assert lake.update_log() == []
+    assert rows_of(lake) == [3, 4]
 
 
 def test_adds_and_removes_are_one_commit_with_the_version_of_the_lake(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     lake.commit(lake.write(numbers(2)))
-    lake.publish()
+    lake.update_log()
     lake.commit(lake.write(numbers(3)), lake.write(numbers(4)))
-    lake.publish()
+    lake.update_log()
     [_, second] = sorted(log_of(lake).glob("*.json"))
     assert sorted(actions(second)) == ["add", "add", "commitInfo", "remove", "txn"]
     [newest] = DeltaTable(log_of(lake).parent).history(1)
     assert newest["waypostLakeVersion"] == lake.manifest.version == 3
 
 
-def test_publishing_again_commits_nothing(lake: SmallLake) -> None:
+def test_an_update_without_changes_commits_nothing(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
-    lake.publish()
+    lake.update_log()
     before = sorted(log_of(lake).iterdir())
-    assert lake.publish() == []
+    assert lake.update_log() == []
     lake.commit(*lake.manifest.tables[TABLE])  # a version that changes other tables
-    assert lake.publish() == []
+    assert lake.update_log() == []
     assert sorted(log_of(lake).iterdir()) == before
 
 
@@ -78,32 +78,32 @@ def test_a_late_job_does_not_take_the_log_back(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     late = decode_manifest(encode_manifest(lake.manifest))
     lake.commit(lake.write(numbers(2)))
-    lake.publish()
-    assert publish(str(lake.root), late, {TABLE: SCHEMA}) == []
-    assert published(lake) == [2]
+    lake.update_log()
+    assert update_logs(str(lake.root), late, {TABLE: SCHEMA}) == []
+    assert rows_of(lake) == [2]
 
 
 def test_files_that_another_program_added_are_removed_from_the_log(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
-    lake.publish()
+    lake.update_log()
     write_deltalake(log_of(lake).parent, numbers(5), mode="append")
-    assert published(lake) == [1, 5]
-    lake.publish()
-    assert published(lake) == [1]
+    assert rows_of(lake) == [1, 5]
+    lake.update_log()
+    assert rows_of(lake) == [1]
 
 
 def test_a_table_without_rows_has_its_columns(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     both = {TABLE: SCHEMA, "empty": columns("day date, chain array<string>, at timestamp")}
-    assert publish(str(lake.root), lake.manifest, both) == []
+    assert update_logs(str(lake.root), lake.manifest, both) == []
     assert polars.read_delta(str(lake.root / "empty")).schema == {
         "day": polars.Date,
         "chain": polars.List(polars.String),
         "at": polars.Datetime("us", "UTC"),
     }
     lake.commit()
-    assert lake.publish() == []
-    assert published(lake) == []
+    assert lake.update_log() == []
+    assert rows_of(lake) == []
 
 
 def test_columns_have_their_comments(lake: SmallLake) -> None:
@@ -118,36 +118,36 @@ def test_columns_have_their_comments(lake: SmallLake) -> None:
         return {field.name: field.metadata.get("comment") for field in fields}
 
     lake.commit(lake.write(numbers(1)))
-    lake.publish(comments({"day": "the UTC day"}))
+    lake.update_log(comments({"day": "the UTC day"}))
     assert found() == {"day": "the UTC day", "relay": None, "n": None}
-    lake.publish(comments({"day": "the UTC day", "n": "a number"}))
+    lake.update_log(comments({"day": "the UTC day", "n": "a number"}))
     assert found() == {"day": "the UTC day", "relay": None, "n": "a number"}
     before = sorted(log_of(lake).iterdir())
-    lake.publish(comments({"day": "the UTC day", "n": "a number"}))
+    lake.update_log(comments({"day": "the UTC day", "n": "a number"}))
     assert sorted(log_of(lake).iterdir()) == before
 
 
 def test_a_new_column_is_null_in_older_files(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
-    lake.publish()
+    lake.update_log()
     wider = columns("day date, relay string, reason string, n bigint")
     newer = numbers(2).append_column("reason", pa.array(["why"]))
     lake.commit(*lake.manifest.tables[TABLE], lake.write(newer))
-    assert lake.publish(wider) == []
+    assert lake.update_log(wider) == []
     rows = polars.read_delta(str(lake.root / TABLE)).sort("n")
     assert rows.select("n", "reason").rows() == [(1, None), (2, "why")]
-    assert published(lake) == [1, 2]
+    assert rows_of(lake) == [1, 2]
     missing = polars.scan_delta(str(lake.root / TABLE)).filter(polars.col("reason").is_null())
     assert missing.collect()["n"].to_list() == [1]
 
 
 def test_a_column_of_another_type_is_a_note_with_the_remedy(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
-    lake.publish()
-    [note] = lake.publish(columns("day date, relay string, n string"))
+    lake.update_log()
+    [note] = lake.update_log(columns("day date, relay string, n string"))
     assert "column n is" in note
-    assert "_delta_log, and the next job publishes" in note
-    assert published(lake) == [1]
+    assert "_delta_log, and the next job writes a new one" in note
+    assert rows_of(lake) == [1]
 
 
 def test_statistics_bound_the_values_of_a_file(lake: SmallLake) -> None:
@@ -165,7 +165,7 @@ def test_statistics_bound_the_values_of_a_file(lake: SmallLake) -> None:
         }
     )
     lake.commit(lake.write(rows))
-    lake.publish(
+    lake.update_log(
         columns(
             "day date, short string, long string, n bigint, share double, at timestamp,"
             "none bigint, ok boolean, later string"
@@ -217,60 +217,60 @@ def test_a_damaged_log_is_a_note_and_stops_no_other_table(lake: SmallLake) -> No
     both = {TABLE: SCHEMA, "other": SCHEMA}
     log_of(lake).mkdir()
     (log_of(lake) / f"{0:020}.json").write_text("{broken")
-    [note] = publish(str(lake.root), lake.manifest, both)
-    assert note.startswith("t is not published as a Delta table: its log is damaged")
+    [note] = update_logs(str(lake.root), lake.manifest, both)
+    assert note.startswith("Delta table t not updated: its log is damaged")
     assert f"remove {log_of(lake)}" in note
     assert polars.read_delta(str(lake.root / "other"))["n"].to_list() == [2]
     shutil.rmtree(log_of(lake))
-    assert publish(str(lake.root), lake.manifest, both) == []
-    assert published(lake) == [1]
+    assert update_logs(str(lake.root), lake.manifest, both) == []
+    assert rows_of(lake) == [1]
 
 
 def test_a_log_of_another_program_is_left_alone(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     write_deltalake(log_of(lake).parent, numbers(7))
-    [note] = lake.publish()
+    [note] = lake.update_log()
     assert "another program wrote its log" in note
-    assert published(lake) == [7]
+    assert rows_of(lake) == [7]
 
 
 def test_something_that_is_no_log_in_its_place_is_a_note(lake: SmallLake) -> None:
     lake.commit(lake.write(numbers(1)))
     log_of(lake).write_text("not a directory")
-    [note] = lake.publish()
-    assert note.startswith("t is not published as a Delta table")
+    [note] = lake.update_log()
+    assert note.startswith("Delta table t not updated: ")
 
 
 def test_a_lake_that_this_machine_cannot_read_is_one_note(lake: SmallLake, tmp_path: Path) -> None:
     lake.commit(lake.write(numbers(1)))
     elsewhere = tmp_path / "elsewhere"
-    [note] = publish(str(elsewhere), lake.manifest, {TABLE: SCHEMA, "other": SCHEMA})
-    assert note.startswith(f"not published as Delta tables: this machine cannot read {elsewhere}")
+    [note] = update_logs(str(elsewhere), lake.manifest, {TABLE: SCHEMA, "other": SCHEMA})
+    assert note.startswith(f"no Delta tables: this machine cannot read {elsewhere}")
     assert not elsewhere.exists()
     elsewhere.mkdir()
-    [note] = publish(str(elsewhere), lake.manifest, {TABLE: SCHEMA, "other": SCHEMA})
+    [note] = update_logs(str(elsewhere), lake.manifest, {TABLE: SCHEMA, "other": SCHEMA})
     assert "this machine cannot read" in note
     assert not any(elsewhere.iterdir())
 
 
-def test_without_the_package_nothing_is_published_and_nothing_said(
+def test_without_the_package_there_is_no_log_and_no_note(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.commit(lake.write(numbers(1)))
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    assert lake.publish() == []
+    assert lake.update_log() == []
     assert not log_of(lake).exists()
 
 
 def test_a_log_does_not_grow_without_end(lake: SmallLake) -> None:
     for n in range(45):
         lake.commit(lake.write(numbers(n)))
-        lake.publish()
+        lake.update_log()
         for entry in log_of(lake).iterdir():
             two_hours_ago = entry.stat().st_mtime - 7200
             os.utime(entry, (two_hours_ago, two_hours_ago))
     assert len(list(log_of(lake).iterdir())) < 25
-    assert published(lake) == [44]
+    assert rows_of(lake) == [44]
 
 
 def test_logs_are_for_their_owner_only(lake: SmallLake) -> None:
@@ -278,7 +278,7 @@ def test_logs_are_for_their_owner_only(lake: SmallLake) -> None:
     try:
         for n in range(21):  # with a checkpoint
             lake.commit(lake.write(numbers(n)))
-            lake.publish()
+            lake.update_log()
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
