@@ -72,7 +72,7 @@ def test_settings_can_be_backtested_on_an_imported_trace(
 def test_a_job_updates_the_delta_tables_that_a_dead_one_left_behind(
     waypost: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulate(SimulationOptions(messages=200, out=tmp_path / "traffic", agents=20, seed=3))
+    simulate(SimulationOptions(messages=200, out=tmp_path / "traffic", agents=24, seed=3))
     lake = tmp_path / "lake"
     job = ("pipeline", "run", "--journal", str(tmp_path / "traffic"), "--lake", str(lake))
     with monkeypatch.context() as patch:
