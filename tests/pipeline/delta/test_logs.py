@@ -122,8 +122,10 @@ def test_columns_have_their_comments(lake: SmallLake) -> None:
     assert found() == {"day": "the UTC day", "relay": None, "n": None}
     lake.update_log(comments({"day": "the UTC day", "n": "a number"}))
     assert found() == {"day": "the UTC day", "relay": None, "n": "a number"}
+    lake.update_log()
+    assert not any(found().values())
     before = sorted(log_of(lake).iterdir())
-    lake.update_log(comments({"day": "the UTC day", "n": "a number"}))
+    lake.update_log()
     assert sorted(log_of(lake).iterdir()) == before
 
 
@@ -223,6 +225,14 @@ def test_a_damaged_log_is_a_note_and_stops_no_other_table(lake: SmallLake) -> No
     assert polars.read_delta(str(lake.root / "other"))["n"].to_list() == [2]
     shutil.rmtree(log_of(lake))
     assert update_logs(str(lake.root), lake.manifest, both) == []
+    assert rows_of(lake) == [1]
+
+
+def test_a_log_without_its_first_commit_is_written(lake: SmallLake) -> None:
+    lake.commit(lake.write(numbers(1)))
+    log_of(lake).mkdir()
+    (log_of(lake) / f"{0:020}.json#1").write_text("of a job that was ki")
+    assert lake.update_log() == []
     assert rows_of(lake) == [1]
 
 

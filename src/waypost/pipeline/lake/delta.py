@@ -111,16 +111,15 @@ def _update_log(
     """Bring one log to the manifest; repeats it if another job commits at the same time."""
     from deltalake.exceptions import CommitFailedError
 
-    files = {one.path: one for one in manifest.tables.get(table, [])}
     for attempts_left in reversed(range(_ATTEMPTS)):
         log = _open_log(storage, uri, table)
         try:
             if log is None:
-                added = _adds(storage, table, files.values(), schema)
+                added = _adds(storage, table, manifest.tables.get(table, []), schema)
                 _create_log(uri, table, schema, added, _commit(manifest))
             elif (log.transaction_version(APP_ID) or 0) <= manifest.version:
                 _evolve_schema(log, schema, manifest)
-                _commit_changes(storage, log, files, schema, manifest)
+                _commit_changes(storage, log, table, manifest, schema)
             return
         except CommitFailedError:
             if not attempts_left:
@@ -181,17 +180,19 @@ def _evolve_schema(log: "DeltaTable", schema: StructType, manifest: Manifest) ->
     if new:
         log.alter.add_columns(new, commit_properties=_commit(manifest))
     for field in wanted:
-        if field.name in known and known[field.name].metadata != field.metadata:
-            comment = {"comment": str(field.metadata.get("comment", ""))}
-            log.alter.set_column_metadata(field.name, comment, commit_properties=_commit(manifest))
+        comment = str(field.metadata.get("comment", ""))
+        if field.name in known and known[field.name].metadata.get("comment", "") != comment:
+            log.alter.set_column_metadata(
+                field.name, {"comment": comment}, commit_properties=_commit(manifest)
+            )
 
 
 def _commit_changes(
     storage: "pafs.FileSystem",
     log: "DeltaTable",
-    files: Mapping[str, DataFile],
-    schema: StructType,
+    table: str,
     manifest: Manifest,
+    schema: StructType,
 ) -> None:
     """Add the files that the log lacks and remove those that the manifest lacks, in one commit."""
     import pyarrow as pa
@@ -204,7 +205,7 @@ def _commit_changes(
             actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True
         )
     }
-    table = log.metadata().name
+    files = {one.path: one for one in manifest.tables.get(table, [])}
     new = [one for path, one in files.items() if path not in known]
     now_ms = time.time_ns() // 1_000_000
     changes: list[Any] = [
