@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars
@@ -152,63 +152,62 @@ def test_a_column_of_another_type_is_a_note_with_the_remedy(lake: SmallLake) -> 
     assert rows_of(lake) == [1]
 
 
+NOON = datetime(2026, 1, 1, 12, 0, 0, 1_500, tzinfo=UTC)
+VARIED = columns(
+    "day date, short string, long string, n bigint, share double, at timestamp,"
+    "none bigint, ok boolean, later string"
+)
+
+
+def write_varied(lake: SmallLake) -> None:
+    """Commit a file with values of every type; its table has a column that the file lacks."""
+    rows = {
+        "day": pa.array([DAY, None], pa.date32()),
+        "short": ["a", "b"],
+        "long": ["x" * 100, "y" * 100],
+        "n": pa.array([3, -1], pa.int64()),
+        "share": [0.5, float("inf")],
+        "at": pa.array([NOON, NOON], pa.timestamp("us", "UTC")),
+        "none": pa.array([None, None], pa.int64()),
+        "ok": [True, False],
+    }
+    lake.commit(lake.write(pa.table(rows)))
+    assert lake.update_log(VARIED) == []
+
+
 def test_statistics_bound_the_values_of_a_file(lake: SmallLake) -> None:
-    late = datetime(2026, 1, 1, 12, 0, 0, 1_500, tzinfo=UTC)
-    rows = pa.table(
-        {
-            "day": pa.array([DAY, None], pa.date32()),
-            "short": ["a", "b"],
-            "long": ["x" * 100, "y" * 100],
-            "n": pa.array([3, -1], pa.int64()),
-            "share": [0.5, float("inf")],
-            "at": pa.array([late, late], pa.timestamp("us", "UTC")),
-            "none": pa.array([None, None], pa.int64()),
-            "ok": [True, False],
-        }
-    )
-    lake.commit(lake.write(rows))
-    lake.update_log(
-        columns(
-            "day date, short string, long string, n bigint, share double, at timestamp,"
-            "none bigint, ok boolean, later string"
-        )
-    )
+    write_varied(lake)
     [commit] = log_of(lake).glob("*.json")
     [add] = [json.loads(line)["add"] for line in commit.read_text().splitlines() if '"add"' in line]
-    assert json.loads(add["stats"]) == {
-        "numRecords": 2,
-        "minValues": {
-            "day": "2026-01-01",
-            "short": "a",
-            "long": "x" * 64,
-            "n": -1,
-            "share": 0.5,
-            "at": "2026-01-01T12:00:00.001Z",
-        },
-        "maxValues": {
-            "day": "2026-01-01",
-            "short": "b",
-            "n": 3,
-            "at": "2026-01-01T12:00:00.002Z",
-        },
-        "nullCount": {
-            "day": 1,
-            "short": 0,
-            "long": 0,
-            "n": 0,
-            "share": 0,
-            "at": 0,
-            "none": 2,
-            "ok": 0,
-            "later": 2,
-        },
+    statistics = json.loads(add["stats"])
+    nulls = {"day": 1, "none": 2, "later": 2}
+    assert statistics["numRecords"] == 2
+    assert statistics["nullCount"] == {name: nulls.get(name, 0) for name in VARIED.names}
+    assert statistics["minValues"] == {
+        "day": "2026-01-01",
+        "short": "a",
+        "long": "x" * 64,
+        "n": -1,
+        "share": 0.5,
+        "at": "2026-01-01T12:00:00.001Z",
     }
+    assert statistics["maxValues"] == {
+        "day": "2026-01-01",
+        "short": "b",
+        "n": 3,
+        "at": "2026-01-01T12:00:00.002Z",
+    }
+
+
+def test_a_filter_finds_values_at_the_bounds(lake: SmallLake) -> None:
+    write_varied(lake)
     scan = polars.scan_delta(str(lake.root / TABLE))
     for wanted in (
-        polars.col("at") == late,
+        polars.col("at") == NOON,
         polars.col("long") == "y" * 100,
         polars.col("share") > 1.0,
-        polars.col("day") == date(2026, 1, 1),
+        polars.col("day") == DAY,
+        polars.col("later").is_null(),
     ):
         assert scan.filter(wanted).collect().height >= 1
 
