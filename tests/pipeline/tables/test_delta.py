@@ -1,17 +1,24 @@
 """Other engines read every table as a Delta table, with the same rows and columns."""
 
+import re
+from pathlib import Path
+
+import deltalake
 import polars
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from tests.pipeline.tables.conftest import BuiltLake
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE
-from waypost.pipeline.tables import messages
+from waypost.pipeline.tables import messages, senders
 from waypost.pipeline.tables.registry import TABLES
 
 ALL: dict[str, StructType] = {EVENTS_TABLE: EVENTS, **TABLES}
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "read-the-tables-from-other-engines.md"
 
 
 def rows(table: pa.Table, schema: pa.Schema) -> list[str]:
@@ -54,3 +61,17 @@ def test_columns_have_the_comments_of_the_documentation(by_hand: BuiltLake) -> N
 def test_a_commit_names_the_version_of_the_lake(by_hand: BuiltLake) -> None:
     [newest] = DeltaTable(f"{by_hand.lake.path}/{messages.NAME}").history(1)
     assert newest["waypostLakeVersion"] == by_hand.lake.manifest.version
+
+
+def test_the_lines_on_the_page_read_a_table(
+    by_hand: BuiltLake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(by_hand.lake.path).parent)
+    page = PAGE.read_text()
+    wanted = {row.sender for row in by_hand.lake.read(senders.NAME, senders.SCHEMA).collect()}
+    [scan, frame] = re.findall(r"^\| (?:Polars|deltalake).* \| `(.+)` \|$", page, re.MULTILINE)
+    assert set(eval(scan).collect()["sender"]) == wanted
+    assert set(eval(frame, {"deltalake": deltalake})["sender"]) == wanted
+    [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(program, {})
+    assert "publishes" in capsys.readouterr().out
