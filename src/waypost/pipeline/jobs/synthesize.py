@@ -61,14 +61,14 @@ def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSum
         copies = -(-events // size)
         names = [f"{name}-{copy + 1:05d}" for copy in range(copies)]
         _check(lake, names)
-        days = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
+        batch = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
     finally:
         block.unpersist()
     for relay in names:
         change.draft.relays[relay] = segments
     change.draft.relays[names[-1]] = _cut(segments, events - (copies - 1) * size)
     change.commit()
-    return SynthesisSummary(relays=copies, block=size, events=events, days=days)
+    return SynthesisSummary(relays=copies, block=size, events=events, days=batch.days)
 
 
 def _check(lake: Lake, names: list[str]) -> None:
