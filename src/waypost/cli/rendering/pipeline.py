@@ -11,6 +11,7 @@ from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.pipeline.ingest.job import IngestSummary
+    from waypost.pipeline.jobs.convert import ConversionSummary
     from waypost.pipeline.jobs.import_trace import TraceSummary
     from waypost.pipeline.jobs.stream import StreamSummary
     from waypost.pipeline.replay.backtest import Backtest
@@ -37,6 +38,15 @@ def show_ingested(summary: "IngestSummary") -> None:
     if summary.missing:
         note(f"{plural(summary.missing, 'event')} counted in the journal but missing from it")
     _show_notes(summary.notes)
+
+
+def show_converted(summary: "ConversionSummary") -> None:
+    """Print how much was converted."""
+    if summary.days:
+        events = plural(summary.events, "event")
+        console().print(f"Converted {events} of {_days(summary.days)}.")
+    else:
+        console().print("The lake has the present layout: nothing to convert.")
 
 
 def show_built(summary: "BuildSummary") -> None:

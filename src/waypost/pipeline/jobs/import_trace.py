@@ -186,8 +186,7 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         *_line_columns(lines),
     )
     change = lake.begin()
-    events = from_lines(segment).repartition("day")  # one file for each day, not for each task
-    written = change.append_events(events.sortWithinPartitions("day", "seq"))
+    batch = change.append_events(from_lines(segment))
     change.draft.relays[relay] = {_SEGMENT: IngestedSegment(before, trace.bytes, before)}
     change.commit()
     read = sum(row.read for row in days)
@@ -202,8 +201,8 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         bad_lines=trace.bad,
         bad_examples=trace.bad_examples,
         merged=trace.merged,
+        days=batch.days,
         notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),
-        days=written,
     )
 
 

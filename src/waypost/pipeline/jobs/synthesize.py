@@ -64,7 +64,7 @@ def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSum
         copies = -(-events // size)
         names = [f"{name}-{copy + 1:05d}" for copy in range(copies)]
         _check(lake, names)
-        days = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
+        batch = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
     finally:
         block.unpersist()
     for relay in names:
@@ -72,7 +72,7 @@ def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSum
     change.draft.relays[names[-1]] = _cut(segments, events - (copies - 1) * size)
     change.commit()
     notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
-    return SynthesisSummary(relays=copies, block=size, events=events, days=days, notes=notes)
+    return SynthesisSummary(relays=copies, block=size, events=events, days=batch.days, notes=notes)
 
 
 def _check(lake: Lake, names: list[str]) -> None:

@@ -45,7 +45,7 @@ class DataFile(msgspec.Struct, frozen=True):
         return self.path.rpartition("/")[0]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class EventBatch(msgspec.Struct, frozen=True):
     """Events that one job added: their pack, and the days of its rows."""
 
     pack: Pack
@@ -73,7 +73,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     relays: dict[str, dict[Count, IngestedSegment]] = {}
     tables: dict[TableName, list[DataFile]] = {}
     table_days: dict[TableName, list[Day]] = {}
-    unbuilt: list[Batch] = []
+    unbuilt: list[EventBatch] = []
     retired: list[Retired] = []
 
     @property
