@@ -107,6 +107,7 @@ class Change:
         self.lake = lake
         self.draft = decode_manifest(encode_manifest(lake.manifest))
         self.draft.version += 1
+        self._replaced: list[str] = []
 
     def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
         """Return a table as of this version."""
@@ -189,14 +190,14 @@ class Change:
                 f"another job committed to {lake.path} first: nothing was changed, run this job"
                 " again"
             )
+        now_ms, version = int(time.time() * 1000), self.draft.version
+        self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
         _write_manifest(lake.spark, lake.path, self.draft)
         lake.manifest = self.draft
 
     def retire(self, directories: Iterable[str]) -> None:
         """Have directories, named from the lake's, removed once no reader needs them."""
-        now_ms = int(time.time() * 1000)
-        version = self.draft.version
-        self.draft.retired.extend(Retired(one, version, now_ms) for one in directories)
+        self._replaced.extend(directories)
 
     def _write(self, table: str, pack: str, rows: DataFrame, cuts: Iterable[str] = ()) -> None:
         """Write rows to a new directory, cut into packs that begin on the days `cuts`."""

@@ -19,7 +19,8 @@ from waypost.pipeline.files import local_path
 from waypost.pipeline.lake.manifest import DataFile
 from waypost.pipeline.spark.failures import PATH_ERRORS, is_missing
 
-_WRITE = re.compile(r"([a-z_]{1,64}/([0-9]{1,19})-[0-9a-f]{8,32})(?=/|$)")
+# Greedy, because directories above the lake may have such names, too.
+_WRITE = re.compile(r"^(?:.*/)?([a-z_]{1,64}/([0-9]{1,19})-[0-9a-f]{8,32})(?:/.*)?$")
 
 
 def written_files(spark: SparkSession, table: str, directory: str) -> list[DataFile]:
@@ -96,7 +97,7 @@ def find_writes(
         paths = [str(path) for path in found if _last_change_s(path) < before_s]
     else:
         paths = _finished_before(spark, [f"{lake}/{table}" for table in tables], before_s)
-    matches = (_WRITE.search(path) for path in paths)
+    matches = (_WRITE.match(path) for path in paths)
     return {match[1]: int(match[2]) for match in matches if match}
 
 
@@ -113,7 +114,7 @@ def _finished_before(spark: SparkSession, tables: list[str], before_s: float) ->
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         files = reader.option("pathGlobFilter", "*.parquet").load(tables)
-        by_write = files.groupBy(F.regexp_extract("path", _WRITE.pattern, 0).alias("path"))
+        by_write = files.groupBy(F.regexp_extract("path", _WRITE.pattern, 1).alias("path"))
         last = by_write.agg(F.max("modificationTime").alias("changed"))
         old = last.where(F.col("changed") < F.timestamp_seconds(F.lit(before_s)))
         return [row.path for row in old.collect()]
