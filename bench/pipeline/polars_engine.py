@@ -53,8 +53,8 @@ def ingest(data: str, out: str, relays: list[str]) -> dict[str, int]:
 
 def build(lake: str, out: str) -> dict[str, int]:
     """Write the tables of a lake; return the numbers of their rows."""
-    files = f"{lake}/events/day=*/batch=*/*.parquet"
-    events = pl.scan_parquet(files, hive_partitioning=True, try_parse_hive_dates=True)
+    files = f"{lake}/events/*/*.parquet"  # all of them: the lake has no tables yet
+    events = pl.scan_parquet(files)
     arrivals = events.filter(pl.col("kind").is_in(["accepted", "rejected"])).with_columns(
         polars_tables.weight(), polars_tables.minute()
     )

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from waypost.pipeline.ingest.job import IngestSummary
+from waypost.pipeline.jobs.convert import ConversionSummary
 from waypost.pipeline.jobs.import_trace import TraceSummary
 from waypost.pipeline.jobs.stream import StreamSummary
 from waypost.pipeline.replay.backtest import Backtest
@@ -20,6 +21,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "pipeline-json.md
 PRINTED = {
     "ingest": IngestSummary,
     "build": BuildSummary,
+    "convert": ConversionSummary,
     "report": ReportSummary,
     "stream": StreamSummary,
     "backtest": Backtest,

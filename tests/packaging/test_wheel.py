@@ -19,6 +19,7 @@ EXTRAS = {
     "server": {"uvicorn", "starlette", "uvloop", "httptools", "prometheus-client"},
     "mcp": {"mcp", "uvicorn"},
     "spark": {"pyspark", "pyarrow", "pandas", "numpy"},
+    "lake": {"deltalake", "pyspark", "pyarrow"},
 }
 
 
@@ -76,7 +77,7 @@ def test_an_extra_requires_its_packages(distribution: Distribution, extra: str) 
     assert EXTRAS[extra] <= asked_for(distribution, extra)
 
 
-@pytest.mark.parametrize("extra", ["server", "mcp", "spark"])
+@pytest.mark.parametrize("extra", ["server", "mcp", "spark", "lake"])
 def test_extras_with_commands_include_the_command_line(
     distribution: Distribution, extra: str
 ) -> None:

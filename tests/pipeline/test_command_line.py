@@ -1,10 +1,13 @@
 """The jobs on the command line, from a journal to a report and a backtest."""
 
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars
 import pytest
 from pyspark.sql import SparkSession
 
@@ -64,3 +67,25 @@ def test_settings_can_be_backtested_on_an_imported_trace(
     quotas.write_text('{"qos": {"enabled": true}}')
     result = waypost.json("pipeline", "backtest", "--settings", str(quotas), *where)
     assert result["rejected"] == {"quota_exceeded": 20}
+
+
+def test_a_job_updates_the_delta_tables_that_a_dead_one_left_behind(
+    waypost: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(SimulationOptions(messages=200, out=tmp_path / "traffic", agents=24, seed=3))
+    lake = tmp_path / "lake"
+    job = ("pipeline", "run", "--journal", str(tmp_path / "traffic"), "--lake", str(lake))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "deltalake", None)  # the manifest is committed, no log follows
+        waypost(*job)
+    assert not any(lake.rglob("_delta_log"))
+    foreign = lake / "senders" / "_delta_log"
+    foreign.mkdir()
+    (foreign / f"{0:020}.json").write_text("not a log")
+    again = waypost(*job)
+    assert "The tables are up to date." in again.stdout
+    assert "Delta table senders not updated: its log is damaged" in again.stderr
+    assert (lake / "report.html").is_file()
+    shutil.rmtree(foreign)
+    assert waypost.json(*job)["built"]["notes"] == []
+    assert polars.read_delta(str(lake / "senders")).height > 0

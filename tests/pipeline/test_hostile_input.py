@@ -13,7 +13,7 @@ from waypost.pipeline.ingest.job import IngestSummary, ingest
 from waypost.pipeline.jobs.stream import StreamOptions, stream
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import open_lake
-from waypost.pipeline.lake.manifest import Manifest, encode_manifest
+from waypost.pipeline.lake.manifest import DataFile, Manifest, encode_manifest
 
 YEAR_10000_US = 253_402_300_800_000_000
 
@@ -109,17 +109,27 @@ def test_an_odd_address_of_a_journal_is_one_sentence(
     assert len(str(problem.value)) < 500
 
 
+def file(path: bytes, first_day: bytes = b"2026-01-01") -> bytes:
+    return (
+        b'{"path": "%s", "bytes": 1, "rows": 1, "first_day": "%s", "last_day": "2026-01-01"}'
+    ) % (path, first_day)
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
         b"{",
         b"[" * 100_000,
-        b'{"version": -1}',
-        b'{"version": 99999999999999999999999}',
-        b'{"tables": {"../../etc": {}}}',
-        b'{"tables": {"events": {"..": ["batch=1"]}}}',
-        b'{"tables": {"events": {"2026-01-01": ["../../../secret"]}}}',
-        b'{"relays": {"r": {"-1": [1, 1, 1]}}}',
+        b'{"format": 2, "version": -1}',
+        b'{"format": 2, "version": 99999999999999999999999}',
+        b'{"format": 2, "tables": {"../../etc": []}}',
+        b'{"format": 2, "tables": {"events": [%s]}}' % file(b"../../../secret.parquet"),
+        b'{"format": 2, "tables": {"events": [%s]}}' % file(b"1-0123456789abcdef/../x.parquet"),
+        b'{"format": 2, "tables": {"events": [%s]}}' % file(b"1-0123456789abcdef/x", b"..."),
+        b'{"format": 2, "retired": [{"directory": "events/..", "version": 1, "at_ms": 1}]}',
+        b'{"format": 2, "retired": [{"directory": "", "version": 1, "at_ms": 1}]}',
+        b'{"format": 2, "unbuilt": [{"pack": "../..", "days": []}]}',
+        b'{"format": 2, "relays": {"r": {"-1": [1, 1, 1]}}}',
     ],
 )
 def test_an_odd_manifest_is_one_sentence(
@@ -134,7 +144,12 @@ def test_an_odd_manifest_is_one_sentence(
 
 
 def test_a_manifest_that_this_version_writes_is_valid(spark: SparkSession, tmp_path: Path) -> None:
-    tables = {"events": {"2026-01-01": ["batch=1", "slot=0"]}}
+    tables = {
+        "events": [
+            DataFile("1-0123456789abcdef/east-1.parquet", 9, 1, "2026-01-01", "2026-01-02"),
+            DataFile("1-0123456789abcdef/pack=3/part-0.parquet", 9, 1, "2026-01-01", "2026-01-02"),
+        ]
+    }
     directory = tmp_path / "lake" / "manifest" / "slot=1"
     directory.mkdir(parents=True)
     (directory / "part-0").write_bytes(encode_manifest(Manifest(version=1, tables=tables)))

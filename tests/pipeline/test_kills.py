@@ -1,4 +1,4 @@
-"""`ingest` and `build`, killed at random moments and run again, give the same lake."""
+"""`ingest` and `build`, killed at random moments and run again, give the same lake and logs."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars
 import pytest
 from pyspark.sql import SparkSession
 
@@ -95,4 +96,7 @@ def test_jobs_killed_at_random_moments_neither_lose_nor_duplicate_events(
                 kill_job(job, lake, journal, rng.randint(1, written))
             # An ingest that was killed before its commit has left no lake: the next one creates it.
             run_job(job, open_lake(spark, str(lake), create=job == "ingest"), journal)
-        assert content(spark, lake) == content(spark, tmp_path / "undisturbed")
+        found = content(spark, lake)
+        assert found == content(spark, tmp_path / "undisturbed")
+        rows = {name: polars.read_delta(f"{lake}/{name}").height for name in found}
+        assert rows == {name: len(of_table) for name, of_table in found.items()}

@@ -10,6 +10,6 @@ SELECT
         WHEN kind = 'rejected' AND since_us > 0
             AND make_timestamp(since_us)::DATE = make_timestamp(at_us)::DATE
         THEN make_timestamp(since_us) ELSE make_timestamp(at_us) END) AS minute
-FROM read_parquet($files, hive_partitioning = true, hive_types = {day: DATE, batch: BIGINT});
+FROM read_parquet($files);
 
 CREATE VIEW arrival AS SELECT * FROM line WHERE kind IN ('accepted', 'rejected');

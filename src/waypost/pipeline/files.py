@@ -3,8 +3,10 @@
 Standard library only: executors import this before anything is unpacked there.
 """
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,6 +39,16 @@ def make_directory(path: Path) -> None:
 def create_file(path: Path) -> BinaryIO:
     """Create a file for its owner only, or empty an existing one. Raises `OSError`."""
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """During the block, let this process and those it starts create files for their owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def open_segment(path: str) -> BinaryIO:

@@ -32,7 +32,7 @@ class LakeInMemory(Lake):
     """A lake in memory: writing it would take most of the test's time."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-        super().__init__(spark, "nowhere", Manifest(version=1, tables={"traffic": {str(DAY): []}}))
+        super().__init__(spark, "nowhere", Manifest(version=1, table_days={"traffic": [str(DAY)]}))
         self.frames = {
             name: spark.createDataFrame(as_rows(name, rows), TABLES[name])
             for name, rows in tables.items()

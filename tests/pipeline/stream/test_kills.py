@@ -93,13 +93,12 @@ def wait_for_version(lake: Path, version: int) -> None:
 def tables_of(lake: Lake) -> dict[str, list[str]]:
     """Return every row of every table, in an order independent of how it was written."""
     tables: dict[str, list[str]] = {}
-    for table, days in lake.manifest.tables.items():
-        root = f"{lake.path}/{table}"
-        paths = [f"{root}/day={day}/{part}" for day, parts in days.items() for part in parts]
+    for table, files in lake.manifest.tables.items():
+        paths = [f"{lake.path}/{table}/{file.path}" for file in files]
         tables[table] = []
         if not paths:
             continue
-        rows = lake.spark.read.option("basePath", root).parquet(*paths).drop("slot", "batch")
+        rows = lake.spark.read.parquet(*paths)
         columns = sorted(rows.columns)
         tables[table] = sorted(str(row) for row in rows.select(*columns).collect())
     return tables

@@ -14,6 +14,8 @@ from waypost.pipeline.jobs.stream import StreamOptions, ingest_batch, stream
 from waypost.pipeline.journal.sources import JournalSource, parse_sources
 from waypost.pipeline.lake.events import EVENTS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Lake, open_lake
+from waypost.pipeline.lake.packs import Upkeep
+from waypost.pipeline.tables.build import build
 from waypost.testing import ManualClock
 
 UNTIL_IDLE = StreamOptions(until_idle=True)
@@ -116,7 +118,9 @@ async def test_a_stopped_stream_builds_the_tables_and_ends(
     assert not open_lake(spark, path).manifest.unbuilt
 
 
-async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
+async def test_many_small_batches_are_merged_by_a_build(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     clock = ManualClock(START_US)
     sources = parse_sources([str(tmp_path / "data")])
     async with relay_at(tmp_path / "data", clock) as relay:
@@ -124,17 +128,16 @@ async def test_many_small_parts_of_a_day_are_compacted(spark: SparkSession, tmp_
         await relay.seal_journal()
     whole = ingested(spark, tmp_path / "whole", sources)
     events = whole.read("events", EVENTS)
-    path, counts = str(tmp_path / "lake"), []
+    path = str(tmp_path / "lake")
     for first in range(1, 61, 10):
-        lake = ingest_batch(events.where(f"seq between {first} and {first + 9}"), path, parts_max=2)
-        counts.append(len(lake.manifest.tables[EVENTS_TABLE]["2026-01-01"]))
-    lake = ingest_batch(events, path, parts_max=2)
-    assert max(counts) == 3
-    assert counts.count(1) == 2
+        ingest_batch(events.where(f"seq between {first} and {first + 9}"), path)
+    lake = open_lake(spark, path, upkeep=Upkeep(small_files_max=4))
+    assert len(lake.manifest.tables[EVENTS_TABLE]) >= 6
+    build(lake)
+    assert len(lake.manifest.tables[EVENTS_TABLE]) == 1
+    lake = ingest_batch(events, path)
     assert rows_of(lake) == rows_of(whole)
     assert lake.manifest.relays["data"][1].events == whole.manifest.relays["data"][1].events
-    kept = {part.name for part in (tmp_path / "lake/events/day=2026-01-01").iterdir()}
-    assert "batch=1" not in kept  # unlisted by the first compaction, deleted by the second
 
 
 def test_a_stream_without_a_journal_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ from waypost.pipeline.ingest.job import ingest
 from waypost.pipeline.journal.sources import parse_sources
 from waypost.pipeline.lake.lake import Lake, open_lake
 from waypost.pipeline.lake.manifest import Manifest, decode_manifest, encode_manifest
+from waypost.pipeline.lake.packs import Upkeep
 from waypost.pipeline.tables.build import BuildSummary, build
 from waypost.simulate import SimulationOptions, simulate
+
+CROWDED = Upkeep(pack_bytes=20_000, small_files_max=4, keep_versions=1, keep_s=0, sweep_every=1)
 
 
 class Step(msgspec.Struct):
@@ -62,10 +65,13 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def in_steps(simulated: BuiltLake, tmp_path_factory: pytest.TempPathFactory) -> BuiltLake:
-    """Return a lake with the same traffic in three parts, the second of which comes last."""
+    """Return a lake with the same traffic in three parts, the second of which comes last.
+
+    Its files are cut, merged and removed as those of a lake with a thousand times the traffic.
+    """
     root = tmp_path_factory.mktemp("in-steps")
     pieces = split_journal(simulated.journal, root / "pieces", pieces=9)
-    lake = open_lake(simulated.lake.spark, str(root / "lake"), create=True)
+    lake = open_lake(simulated.lake.spark, str(root / "lake"), create=True, upkeep=CROWDED)
     journal = root / "data" / "journal"
     journal.mkdir(parents=True)
     steps = []

@@ -11,6 +11,7 @@ from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.pipeline.ingest.job import IngestSummary
+    from waypost.pipeline.jobs.convert import ConversionSummary
     from waypost.pipeline.jobs.import_trace import TraceSummary
     from waypost.pipeline.jobs.stream import StreamSummary
     from waypost.pipeline.replay.backtest import Backtest
@@ -36,6 +37,16 @@ def show_ingested(summary: "IngestSummary") -> None:
         note(f"{plural(summary.corrupt, 'line')} could not be read; see LAKE/corrupt")
     if summary.missing:
         note(f"{plural(summary.missing, 'event')} counted in the journal but missing from it")
+    _show_notes(summary.notes)
+
+
+def show_converted(summary: "ConversionSummary") -> None:
+    """Print how much was converted."""
+    if summary.days:
+        events = plural(summary.events, "event")
+        console().print(f"Converted {events} of {_days(summary.days)}.")
+    else:
+        console().print("The lake has the present layout: nothing to convert.")
 
 
 def show_built(summary: "BuildSummary") -> None:
@@ -45,6 +56,7 @@ def show_built(summary: "BuildSummary") -> None:
     else:
         messages = plural(summary.messages, "message")
         console().print(f"Built the tables of {_days(summary.days)}: {messages}.")
+    _show_notes(summary.notes)
 
 
 def show_report(summary: "ReportSummary") -> None:
@@ -64,6 +76,7 @@ def show_streamed(summary: "StreamSummary") -> None:
         f"Ingested {plural(summary.events, 'event')} of {plural(summary.relays, 'relay')}."
         " The tables are up to date."
     )
+    _show_notes(summary.notes)
 
 
 def show_backtest(result: "Backtest") -> None:
@@ -148,6 +161,7 @@ def show_trace(summary: "TraceSummary", lake: str) -> None:
     if summary.bad_lines:
         examples = "; ".join(summary.bad_examples)
         note(f"{plural(summary.bad_lines, 'line')} skipped: {examples}")
+    _show_notes(summary.notes)
     out.print(f"Next: waypost pipeline backtest --lake {lake} --settings FILE")
 
 
@@ -157,6 +171,11 @@ def show_restored(result: Mapping[str, Any]) -> None:
         f"Restored {plural(result['restored'], 'pair')} in {result['data_dir']}, of"
         f" {result['pairs']:,} that relay {result['relay']!r} had."
     )
+
+
+def _show_notes(notes: list[str]) -> None:
+    for text in notes:
+        note(text)
 
 
 def _days(days: list[str]) -> str:

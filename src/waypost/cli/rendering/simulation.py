@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from waypost.cli.rendering.console import at, console, duration, plural, table
+from waypost.cli.rendering.console import at, console, duration, note, plural, table
 from waypost.simulate import ParallelSummary, Summary
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def show_synthesized(summary: Summary, added: "SynthesisSummary", lake: str) -> 
         f" {plural(added.block, 'event')}, simulated in {duration(summary.elapsed)}:"
         f" {summary.messages_per_second:,.0f} messages/s."
     )
+    for text in added.notes:
+        note(text)
 
 
 def _outcomes(summary: Summary) -> Table:

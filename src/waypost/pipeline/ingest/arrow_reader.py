@@ -1,12 +1,11 @@
-"""Reads whole segments with Arrow: each task turns one segment into files of `events`.
+"""Reads whole segments with Arrow: each task turns some segments into a file of `events`.
 
 Only the list of segments passes through Java, so a small journal does not wait for the JVM to warm
 up.
 
-Rule 1  A file is named after its relay and segment and appears with all its rows, so a task that
-        is retried, or runs twice at the same time, leaves the same result as one run.
-Rule 2  A batch that a dead job left unfinished is deleted first.
-Rule 3  A segment that is not exactly as a relay writes it is left to `spark_reader`.
+Rule 1  A file is named after its relay and first segment and appears with all its rows, so a task
+        that is retried, or runs twice at the same time, leaves the same result as one run.
+Rule 2  A segment that is not exactly as a relay writes it is left to `spark_reader`.
 
 Imports that an executor may have to unpack first stand inside the functions.
 """
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waypost.pipeline.files import create_file, local_path, make_directory
-from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentKey
+from waypost.pipeline.ingest.results import IngestedBatch, NewEvents
 from waypost.pipeline.journal.segments import (
     SEGMENT_MAX_BYTES,
     SegmentFile,
@@ -34,11 +33,15 @@ if TYPE_CHECKING:
     from waypost.pipeline.lake.lake import Change
     from waypost.wire.journal_batches import InvalidBytes
 
-WRITTEN_FILE = "relay string, segment bigint, day string, events bigint, last_seq bigint"
-"""Schema of the rows that tasks return, one for each file; a damaged segment has no day."""
+WRITTEN_SEGMENT = "relay string, segment bigint, days array<string>, events bigint, last_seq bigint"
+"""Schema of the rows that tasks return, one for each segment; days are null if one is damaged."""
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Bytes of lines that become one row group, if they are of one day."""
+"""Bytes of lines that become one row group."""
+
+_GROUP_MIN_BYTES = 8 * 1024 * 1024
+_GROUPS_PER_CORE = 4
+"""Files to write for each core, so that all cores have about the same to do."""
 
 
 class ReadTask(NamedTuple):
@@ -65,101 +68,107 @@ def ingest_with_arrow(change: "Change", segments: list[SegmentFile]) -> Ingested
         return None
     from waypost.pipeline.lake.lake import EVENTS_TABLE
 
-    events = Path(local_path(change.lake.path), EVENTS_TABLE).absolute()
-    _delete_batch(events, change.events_part)
-    tasks = [
-        ReadTask(
-            one.relay,
-            one.first_seq,
-            local_path(one.path),
-            one.sealed,
-            change.draft.known(one.relay, one.first_seq).last_seq,
-        )
-        for one in sorted(segments, key=lambda one: -one.bytes)
-    ]
-    numbers = change.lake.spark.range(0, len(tasks), 1, len(tasks))
-    write = partial(write_segments, tasks=tasks, events=str(events), part=change.events_part)
-    files = numbers.mapInArrow(write, WRITTEN_FILE).collect()
-    if any(row.day is None for row in files):
-        _delete_batch(events, change.events_part)
+    pack = change.new_pack()
+    directory = Path(local_path(change.lake.path), EVENTS_TABLE, pack).absolute()
+    groups = _groups(change, segments)
+    numbers = change.lake.spark.range(0, len(groups), 1, len(groups))
+    write = partial(write_segments, groups=groups, directory=str(directory))
+    written = numbers.mapInArrow(write, WRITTEN_SEGMENT).collect()
+    if any(row.days is None for row in written):
+        shutil.rmtree(directory, ignore_errors=True)
         return None
-    new_events: dict[SegmentKey, NewEvents] = {}
-    for row in files:
-        before = new_events.get((row.relay, row.segment), NewEvents(0, 0))
-        new_events[row.relay, row.segment] = NewEvents(
-            max(before.last_seq, row.last_seq), before.events + row.events
-        )
-    days = sorted({row.day for row in files})
-    change.add_events(days)
+    new_events = {
+        (row.relay, row.segment): NewEvents(row.last_seq, row.events)
+        for row in written
+        if row.events
+    }
+    days = sorted({day for row in written for day in row.days})
+    change.add_events(pack, days)
     return IngestedBatch(days, new_events, {})
 
 
-def _delete_batch(events: Path, part: str) -> None:
-    for directory in events.glob(f"day=*/{part}"):
-        shutil.rmtree(directory)
+def _groups(change: "Change", segments: list[SegmentFile]) -> list[list[ReadTask]]:
+    """Return groups of segments of a relay, in order, that become one file; the largest first.
+
+    They are as large as a row group, and smaller where there would not be some for each core.
+    """
+    cores = change.lake.spark.sparkContext.defaultParallelism
+    share = sum(one.bytes for one in segments) // (_GROUPS_PER_CORE * cores)
+    wanted = max(_GROUP_MIN_BYTES, min(_ROW_GROUP_BYTES, share))
+    groups: list[list[ReadTask]] = []
+    sizes: list[int] = []
+    for one in sorted(segments, key=lambda one: (one.relay, one.first_seq)):
+        last_seq = change.draft.known(one.relay, one.first_seq).last_seq
+        task = ReadTask(one.relay, one.first_seq, local_path(one.path), one.sealed, last_seq)
+        if groups and groups[-1][0].relay == one.relay and sizes[-1] + one.bytes <= wanted:
+            groups[-1].append(task)
+            sizes[-1] += one.bytes
+        else:
+            groups.append([task])
+            sizes.append(one.bytes)
+    by_size = sorted(range(len(groups)), key=lambda number: -sizes[number])
+    return [groups[number] for number in by_size]
 
 
 def write_segments(
-    batches: "Iterable[pa.RecordBatch]", tasks: list[ReadTask], events: str, part: str
+    batches: "Iterable[pa.RecordBatch]", groups: list[list[ReadTask]], directory: str
 ) -> "Iterator[pa.RecordBatch]":
-    """On an executor: write the `tasks` with the given numbers; yields rows of `WRITTEN_FILE`."""
+    """On an executor: write groups of the given numbers; yields rows of `WRITTEN_SEGMENT`."""
+    import_shipped()
     for batch in batches:
         for number in batch["id"].to_pylist():
-            yield _write_segment(tasks[number], Path(events), part)
+            yield _write_group(groups[number], Path(directory))
 
 
-def _write_segment(task: ReadTask, events: Path, part: str) -> "pa.RecordBatch":
-    import_shipped()
+def _write_group(group: list[ReadTask], directory: Path) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    files = _SegmentFiles(events, part, f"{task.relay}-{task.first_seq}.parquet")
-    written: list[tuple[str | None, int, int]]
+    file = _GroupFile(directory / f"{group[0].relay}-{group[0].first_seq}.parquet")
     try:
-        for table in _row_groups(task):
-            files.append(table)
+        written = [_write_segment(task, file) for task in group]
     except _Damaged:
-        files.discard()
-        written = [(None, 0, 0)]
+        file.discard()
+        written = [(group[0].first_seq, None, 0, 0)]
     except BaseException:
-        files.discard()
+        file.discard()
         raise
     else:
-        written = [*files.publish()]
-    days, counts, last = zip(*written, strict=True) if written else ((), (), ())
+        file.publish()
+    segments, days, events, last_seqs = zip(*written, strict=True)
     return pa.RecordBatch.from_pydict(
         {
-            "relay": pa.array([task.relay] * len(days), pa.string()),
-            "segment": pa.array([task.first_seq] * len(days), pa.int64()),
-            "day": pa.array(days, pa.string()),
-            "events": pa.array(counts, pa.int64()),
-            "last_seq": pa.array(last, pa.int64()),
+            "relay": pa.array([group[0].relay] * len(written), pa.string()),
+            "segment": pa.array(segments, pa.int64()),
+            "days": pa.array(days, pa.list_(pa.string())),
+            "events": pa.array(events, pa.int64()),
+            "last_seq": pa.array(last_seqs, pa.int64()),
         }
     )
 
 
-def _row_groups(task: ReadTask) -> "Iterator[pa.Table]":
-    """Yield the new events of a segment, a row group at a time."""
-    import pyarrow as pa
+def _write_segment(task: ReadTask, file: "_GroupFile") -> tuple[int, list[str] | None, int, int]:
+    """Append the new events of a segment; returns a row of `WRITTEN_SEGMENT` but the relay."""
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     def on_damage(piece: "InvalidBytes") -> None:
         if task.sealed or not piece.unfinished:
             raise _Damaged
 
-    batches: list[pa.RecordBatch] = []
-    pending_bytes = 0
+    days: set[str] = set()
+    events = last_seq = 0
     for lines, count in committed_lines(read_bytes(task.path, 0, None), on_damage):
-        batches.append(_parse(lines, count, task))
-        pending_bytes += len(lines)
-        if pending_bytes >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(batches)
-            batches, pending_bytes = [], 0
-    if batches:
-        yield pa.Table.from_batches(batches)
+        rows = _parse(lines, count, task)
+        if rows.num_rows:
+            file.append(rows, len(lines))
+            days.update(str(day) for day in pc.unique(rows["day"]).to_pylist())
+            events += rows.num_rows
+            last_seq = max(last_seq, pc.max(rows["seq"]).as_py())
+    return task.first_seq, sorted(days), events, last_seq
 
 
 def _parse(lines: bytes, count: int, task: ReadTask) -> "pa.RecordBatch":
     import pyarrow as pa
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     from waypost.pipeline.journal.columns import record_batch
 
@@ -173,55 +182,50 @@ def _parse(lines: bytes, count: int, task: ReadTask) -> "pa.RecordBatch":
     return rows.filter(pc.greater(rows["seq"], task.after_seq)) if task.after_seq else rows
 
 
-class _SegmentFiles:
-    """The files of one segment, one for each day; they appear with `publish`."""
+class _GroupFile:
+    """The file of some segments, if they have new events; it appears with `publish`."""
 
-    def __init__(self, events: Path, part: str, name: str) -> None:
-        self._events = events
-        self._part = part
-        self._name = name
-        self._unfinished = f".{name}.{uuid.uuid4().hex}"
-        self._writers: dict[str, Any] = {}
-        self._written: dict[str, NewEvents] = {}
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        self._writer: Any = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
 
-    def append(self, table: "pa.Table") -> None:
-        """Append a row group to the file of each day, sorted by kind."""
+    def append(self, rows: "pa.RecordBatch", size: int) -> None:
+        """Append rows that were `size` bytes of lines."""
+        self._pending.append(rows)
+        self._pending_bytes += size
+        if self._pending_bytes >= _ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def publish(self) -> None:
+        """Write what is pending, and rename the file to its final name."""
+        if self._pending:
+            self._write_row_group()
+        if self._writer is not None:
+            self._writer.close()
+            self._unfinished.replace(self._path)
+
+    def discard(self) -> None:
+        """Delete the unfinished file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._unfinished.unlink()
+
+    def _write_row_group(self) -> None:
+        """Write the pending rows, sorted by kind, then as in the segments."""
+        import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-        for day in pc.unique(table["day"]).to_pylist():
-            rows = table.filter(pc.equal(table["day"], day)).drop_columns(["day"])
-            rows = rows.take(pc.sort_indices(rows["kind"]))
-            writer = self._writers.get(str(day))
-            if writer is None:
-                directory = self._directory(str(day))
-                make_directory(directory)
-                create_file(directory / self._unfinished).close()  # Arrow keeps its mode
-                writer = pq.ParquetWriter(
-                    directory / self._unfinished,
-                    rows.schema,
-                    compression="zstd",
-                    write_page_index=True,
-                )
-                self._writers[str(day)] = writer
-            writer.write_table(rows, row_group_size=rows.num_rows)
-            before = self._written.get(str(day), NewEvents(0, 0))
-            last_seq = max(before.last_seq, pc.max(rows["seq"]).as_py())
-            self._written[str(day)] = NewEvents(last_seq, before.events + rows.num_rows)
-
-    def publish(self) -> list[tuple[str, int, int]]:
-        """Rename the files to their final names; returns day, events and last seq of each."""
-        for day, writer in self._writers.items():
-            writer.close()
-            directory = self._directory(day)
-            (directory / self._unfinished).replace(directory / self._name)
-        return [(day, new.events, new.last_seq) for day, new in self._written.items()]
-
-    def discard(self) -> None:
-        """Delete the unfinished files."""
-        for day, writer in self._writers.items():
-            writer.close()
-            (self._directory(day) / self._unfinished).unlink()
-
-    def _directory(self, day: str) -> Path:
-        return self._events / f"day={day}" / self._part
+        rows = pa.Table.from_batches(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        if self._writer is None:
+            make_directory(self._path.parent)
+            create_file(self._unfinished).close()  # Arrow keeps its mode
+            self._writer = pq.ParquetWriter(
+                self._unfinished, rows.schema, compression="zstd", write_page_index=True
+            )
+        rows = rows.take(pc.sort_indices(rows["kind"]))
+        self._writer.write_table(rows, row_group_size=rows.num_rows)

@@ -16,6 +16,7 @@ from waypost.pipeline.ingest.results import IngestedBatch, NewEvents, SegmentDam
 from waypost.pipeline.ingest.spark_reader import ingest_with_spark
 from waypost.pipeline.journal.segments import SegmentFile, list_segments
 from waypost.pipeline.journal.sources import JournalSource
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
 
@@ -30,6 +31,8 @@ class IngestSummary(msgspec.Struct, kw_only=True):
     missing: int = 0
     bytes: int = 0
     days: list[str] = []
+    notes: list[str] = []
+    """Why the Delta table `events` is not up to date."""
 
 
 def ingest(
@@ -43,12 +46,13 @@ def ingest(
     found = [segment for source in sources for segment in list_segments(lake.spark, source)]
     new = [segment for segment in found if _is_new(segment, change.draft)]
     if not new:
-        return IngestSummary()
+        return IngestSummary(notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS))
     batch = None
     if not line_by_line and _are_local(lake, sources, new):
         batch = ingest_with_arrow(change, new)
     summary = _record(change, new, batch or ingest_with_spark(change, new))
     change.commit()
+    summary.notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
     return summary
 
 

@@ -20,7 +20,7 @@ from waypost.pipeline.ingest.results import (
 from waypost.pipeline.journal.segments import SegmentFile, count_overlong_lines
 from waypost.pipeline.lake.events import AT_US_END, CORRUPT, LINE, event_count, from_lines
 from waypost.pipeline.lake.lake import Change, Lake
-from waypost.pipeline.lake.manifest import Manifest
+from waypost.pipeline.lake.manifest import EventBatch, Manifest
 
 CORRUPT_LINES = "corrupt"
 
@@ -38,7 +38,7 @@ def ingest_with_spark(change: Change, segments: list[SegmentFile]) -> IngestedBa
         _committed_events().alias("committed"),
     )
     new = observed.where(_is_valid() & ~is_commit & _is_new(segments, change.draft))
-    days = change.append_events(from_lines(new))
+    batch = change.append_events(from_lines(new))
     seen = counts.get
     damaged = _find_damage(lines) if seen["corrupt"] or seen["committed"] != seen["events"] else {}
     _keep_corrupt_lines(
@@ -54,7 +54,7 @@ def ingest_with_spark(change: Change, segments: list[SegmentFile]) -> IngestedBa
         if skipped:
             found = damaged.get((one.relay, one.first_seq), SegmentDamage(0, 0))
             damaged[one.relay, one.first_seq] = found._replace(corrupt=found.corrupt + skipped)
-    return IngestedBatch(days, _count_new_events(change, days), damaged)
+    return IngestedBatch(batch.days, _count_new_events(change, batch), damaged)
 
 
 def _lines(spark: SparkSession, segments: list[SegmentFile]) -> DataFrame:
@@ -139,8 +139,8 @@ def _find_damage(lines: DataFrame) -> dict[SegmentKey, SegmentDamage]:
     }
 
 
-def _count_new_events(change: Change, days: list[str]) -> dict[SegmentKey, NewEvents]:
-    added = change.read_batch(change.draft.version, days).groupBy("relay", "segment")
+def _count_new_events(change: Change, batch: EventBatch) -> dict[SegmentKey, NewEvents]:
+    added = change.read_batch(batch).groupBy("relay", "segment")
     counts = added.agg(F.max("seq").alias("last_seq"), F.count(F.lit(1)).alias("events"))
     return {
         (row.relay, row.segment): NewEvents(row.last_seq, row.events) for row in counts.collect()

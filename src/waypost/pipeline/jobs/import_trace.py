@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
 from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -60,6 +61,8 @@ class TraceSummary(msgspec.Struct, kw_only=True):
     bad_examples: list[str] = []
     merged: int = 0
     days: list[str] = []
+    notes: list[str] = []
+    """Why the Delta table `events` is not up to date."""
 
 
 def import_trace(
@@ -183,8 +186,7 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         *_line_columns(lines),
     )
     change = lake.begin()
-    events = from_lines(segment).repartition("day")  # one file for each day, not for each task
-    written = change.append_events(events.sortWithinPartitions("day", "seq"))
+    batch = change.append_events(from_lines(segment))
     change.draft.relays[relay] = {_SEGMENT: IngestedSegment(before, trace.bytes, before)}
     change.commit()
     read = sum(row.read for row in days)
@@ -199,7 +201,8 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
         bad_lines=trace.bad,
         bad_examples=trace.bad_examples,
         merged=trace.merged,
-        days=written,
+        days=batch.days,
+        notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),
     )
 
 

@@ -29,15 +29,9 @@ from waypost.pipeline.datasource import register
 from waypost.pipeline.datasource.source import FORMAT
 from waypost.pipeline.errors import JournalUnusable, LakeUnusable
 from waypost.pipeline.journal.sources import JournalSource
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import EVENTS
-from waypost.pipeline.lake.lake import (
-    PARTS_MAX,
-    Change,
-    Lake,
-    compact,
-    delete_compacted,
-    open_lake,
-)
+from waypost.pipeline.lake.lake import Change, Lake, open_lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
 
 Build = Callable[[Lake], object]
@@ -65,6 +59,8 @@ class StreamSummary(msgspec.Struct, kw_only=True):
     events: int
     commits: int
     last_seq: dict[str, int]
+    notes: list[str] = []
+    """Why Delta tables are not up to date."""
 
 
 def stream(
@@ -106,7 +102,9 @@ def stream(
         lake = open_lake(spark, lake_path, create=True)
     if lake.manifest.unbuilt:
         build(lake)
-    return _summary(before, lake.manifest, sources)
+    summary = _summary(before, lake.manifest, sources)
+    summary.notes = _update_delta_logs(lake)
+    return summary
 
 
 @contextlib.contextmanager
@@ -153,23 +151,23 @@ class _BatchHandler:
             self._ending = True
 
 
-def ingest_batch(rows: DataFrame, lake_path: str, parts_max: int = PARTS_MAX) -> Lake:
+def ingest_batch(rows: DataFrame, lake_path: str) -> Lake:
     """Commit the events in `rows` that are new to the lake. Raises `LakeUnusable`."""
     for attempts_left in reversed(range(_COMMIT_ATTEMPTS)):
         lake = open_lake(rows.sparkSession, lake_path, create=True)
-        before, change = lake.manifest, lake.begin()
-        new = _only_new(rows, before)
-        days = change.append_events(compact(change, new, parts_max))
-        if not days:
+        change = lake.begin()
+        new = _only_new(rows, lake.manifest)
+        batch = change.append_events(new)
+        if not batch.days:
             return lake
-        _record(change, _only_new(change.read_batch(change.draft.version, days), before))
+        _record(change, change.read_batch(batch))
         try:
             change.commit()
         except LakeUnusable:
             if not attempts_left:  # another job committed first: retry on its version
                 raise
             continue
-        delete_compacted(lake, before, parts_max)
+        update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)  # the summary has the notes
         return lake
     raise AssertionError("the last attempt returns or raises")
 
@@ -254,3 +252,9 @@ def _build(lake: Lake) -> object:
     from waypost.pipeline.tables.build import build
 
     return build(lake)
+
+
+def _update_delta_logs(lake: Lake) -> list[str]:
+    from waypost.pipeline.tables.build import update_delta_logs
+
+    return update_delta_logs(lake)

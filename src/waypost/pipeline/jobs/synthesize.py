@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.errors import LakeUnusable
 from waypost.pipeline.journal.segments import list_segments
 from waypost.pipeline.journal.sources import JournalSource
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import CORRUPT, EVENTS, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
@@ -44,6 +45,8 @@ class SynthesisSummary(msgspec.Struct, kw_only=True):
     block: int
     events: int
     days: list[str] = []
+    notes: list[str] = []
+    """Why the Delta table `events` is not up to date."""
 
 
 def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSummary:
@@ -61,14 +64,15 @@ def synthesize(lake: Lake, journal: str, events: int, name: str) -> SynthesisSum
         copies = -(-events // size)
         names = [f"{name}-{copy + 1:05d}" for copy in range(copies)]
         _check(lake, names)
-        days = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
+        batch = change.append_events(_copies(block, name, copies, events - (copies - 1) * size))
     finally:
         block.unpersist()
     for relay in names:
         change.draft.relays[relay] = segments
     change.draft.relays[names[-1]] = _cut(segments, events - (copies - 1) * size)
     change.commit()
-    return SynthesisSummary(relays=copies, block=size, events=events, days=days)
+    notes = update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS)
+    return SynthesisSummary(relays=copies, block=size, events=events, days=batch.days, notes=notes)
 
 
 def _check(lake: Lake, names: list[str]) -> None:

@@ -1,44 +1,64 @@
-"""A lake: Parquet directories, and a manifest that lists the current ones.
+"""A lake: immutable Parquet files, and a manifest that lists those that count.
 
-    <lake>/manifest/slot=0|1/         the two newest manifests, each one text file
-    <lake>/events/day=D/batch=N/      written once, by the job that made version N
-    <lake>/<table>/day=D/slot=0|1/    rewritten as a whole, always in the unused slot
+    <lake>/manifest/slot=0|1/            the two newest manifests, each one text file
+    <lake>/<table>/V-ID/                 a pack: written once, for version V by the writer ID
+    <lake>/<table>/V-ID/pack=N/          several packs that were written at once
 
-Rule 1  A directory that the current manifest lists is never written to.
-Rule 2  The manifest is written last. A job that dies earlier leaves directories that no manifest
-        lists; the next job overwrites them.
-Rule 3  Readers go through a manifest. A read that lasts longer than two further versions fails;
-        it never mixes versions.
-Rule 4  A day of `events` stays in few parts: a commit that would exceed the limit rewrites the
-        day as one part.
-Rule 5  Compacted parts are deleted once neither the current version nor the one before lists
-        them, and only where the lake is on a file system of this machine.
+Rule 1  A file is written once, to a directory of a name that is used once. What a job that died
+        has left can therefore never become part of a later version.
+Rule 2  The manifest is written last. A job that dies earlier has changed nothing.
+Rule 3  Readers go through a manifest. The files of a version stay for the next versions, and for
+        minutes (`Upkeep`); a read that lasts longer may fail, and never mixes versions.
+Rule 4  What no version lists any more is removed when a later version is committed: first the
+        directories, then their names from the manifest.
 
-Only Spark's readers and writers are used, so a lake can be wherever Spark can write.
+Only Spark's readers and writers are needed, so a lake can be wherever Spark can write.
 """
 
-import contextlib
-import shutil
+import time
+import uuid
 from collections.abc import Iterable
 from datetime import date, timedelta
-from pathlib import Path
 
 import msgspec
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import LakeUnusable
-from waypost.pipeline.files import local_path
 from waypost.pipeline.lake.events import EVENTS
-from waypost.pipeline.lake.manifest import FORMAT, Manifest, decode_manifest, encode_manifest
+from waypost.pipeline.lake.manifest import (
+    FORMAT,
+    DataFile,
+    EventBatch,
+    Manifest,
+    Retired,
+    decode_manifest,
+    encode_manifest,
+)
+from waypost.pipeline.lake.packs import (
+    Upkeep,
+    days_within,
+    files_to_merge,
+    files_to_rewrite,
+    files_with,
+    first_days_of_packs,
+    total_bytes,
+    writes_in_use,
+)
+from waypost.pipeline.lake.schemas import columns
+from waypost.pipeline.lake.storage import find_writes, remove, written_files
 from waypost.pipeline.spark.failures import PATH_ERRORS, cause, is_missing
 
 EVENTS_TABLE = "events"
-PARTS_MAX = 50
-"""Parts of a day of `events`; with more, the day is compacted."""
+OLDER_FORMAT = 1
+"""Lakes with a directory for each day."""
 
 _EPOCH = date(1970, 1, 1)
+_DAY = columns("day date")
+_UNCUT_PACKS_MAX = 2
+"""What is at most this many times the wanted size stays one pack."""
+
 
 # Values of these columns hardly repeat, so dictionary encoding only costs time.
 _UNIQUE = (
@@ -63,14 +83,17 @@ _PARQUET = {
 class Lake:
     """A lake at the version that was opened or last committed."""
 
-    def __init__(self, spark: SparkSession, path: str, manifest: Manifest) -> None:
+    def __init__(
+        self, spark: SparkSession, path: str, manifest: Manifest, upkeep: Upkeep | None = None
+    ) -> None:
         self.spark = spark
         self.path = path
         self.manifest = manifest
+        self.upkeep = upkeep or Upkeep()
 
     def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
         """Return a table, or some days of it; an empty one has its columns, too."""
-        return _read(self.spark, self.path, self.manifest, table, schema, days)
+        return _read_days(self, self.manifest, table, schema, days)
 
     def begin(self) -> "Change":
         """Begin the next version."""
@@ -84,96 +107,155 @@ class Change:
         self.lake = lake
         self.draft = decode_manifest(encode_manifest(lake.manifest))
         self.draft.version += 1
+        self._replaced: list[str] = []
 
     def read(self, table: str, schema: StructType, days: Iterable[str] | None = None) -> DataFrame:
         """Return a table as of this version."""
-        return _read(self.lake.spark, self.lake.path, self.draft, table, schema, days)
+        return _read_days(self.lake, self.draft, table, schema, days)
 
-    def read_batch(self, batch: int, days: Iterable[str]) -> DataFrame:
-        """Return the events of one batch on `days`."""
-        parts = self.draft.tables.get(EVENTS_TABLE, {})
-        part = f"batch={batch}"
-        of_batch = {day: [part] for day in days if part in parts.get(day, [])}
-        only = Manifest(tables={EVENTS_TABLE: of_batch})
-        return _read(self.lake.spark, self.lake.path, only, EVENTS_TABLE, EVENTS, None)
+    def read_batch(self, batch: EventBatch) -> DataFrame:
+        """Return the events of one batch."""
+        files = [one for one in self.draft.tables[EVENTS_TABLE] if one.pack == batch.pack]
+        return _read_files(self.lake, EVENTS_TABLE, EVENTS, files)
 
-    def append_events(self, events: DataFrame) -> list[str]:
-        """Add a batch to `events`; returns the days of its rows.
+    def append_events(self, events: DataFrame) -> EventBatch:
+        """Add a batch to `events`; returns it.
 
         Events are sorted by kind within a file, so that queries for some kinds skip the others.
         """
-        batch = self.draft.version
-        rows = events.withColumn("batch", F.lit(batch))
-        written, _ = self._write(rows, EVENTS_TABLE, "batch", order="kind")
-        self.add_events(written)
-        return written
+        seen = Observation()
+        pack = self.new_pack()
+        self._write(EVENTS_TABLE, pack, _observed(events, seen).sortWithinPartitions("kind"))
+        return self.add_events(pack, _days(seen))
 
-    @property
-    def events_part(self) -> str:
-        """Return the directory, below that of a day, for the events that this change adds."""
-        return f"batch={self.draft.version}"
+    def new_pack(self) -> str:
+        """Return the name of a directory, below that of a table, that no job has used."""
+        return f"{self.draft.version}-{uuid.uuid4().hex[:16]}"
 
-    def add_events(self, days: list[str]) -> None:
-        """List the part that was written as `events_part` for `days`."""
-        parts = self.draft.tables.setdefault(EVENTS_TABLE, {})
-        for day in days:
-            parts.setdefault(day, []).append(self.events_part)
+    def add_events(self, pack: str, days: list[str]) -> EventBatch:
+        """List the events of `days` that were written to `pack`; returns them as a batch."""
+        batch = EventBatch(pack, days)
         if days:
-            self.draft.unbuilt.append(self.draft.version)
+            known = set(self.draft.days(EVENTS_TABLE))
+            self._replace(EVENTS_TABLE, [], pack, sorted(known.union(days)))
+            self.draft.unbuilt.append(batch)
+        else:
+            remove(self.lake.spark, self.lake.path, f"{EVENTS_TABLE}/{pack}")
+        return batch
 
     def rewrite(self, table: str, rows: DataFrame, days: Iterable[str] | None = None) -> int:
         """Replace `days` of a table by `rows`, which are all of those days; None is every day.
 
-        Returns the number of rows written. Several tables can be rewritten at the same time.
+        Returns the number of rows. Several tables can be rewritten at the same time.
         """
-        known = self.lake.manifest.tables.get(table, {})
-        in_use = {day: parts[0] for day, parts in known.items()}
-        in_second = [date.fromisoformat(day) for day, part in in_use.items() if part == "slot=1"]
-        slot = F.when(F.col("day").isin(in_second), 0).otherwise(1)
-        slotted = rows.withColumn("slot", slot if in_second else F.lit(1))
-        written, count = self._write(slotted, table, "slot")
-        parts = self.draft.tables.setdefault(table, {})
-        for day in list(parts) if days is None else days:
-            parts.pop(day, None)
-        for day in written:
-            parts[day] = ["slot=0" if in_use.get(day) == "slot=1" else "slot=1"]
-        return count
+        seen = Observation()
+        schema, known = rows.schema, self.draft.days(table)
+        replaced = set(known if days is None else days)
+        files = self.draft.tables.get(table, [])
+        old = files_to_rewrite(files, [day for day in known if day in replaced], self.lake.upkeep)
+        kept = [day for day in known if day not in replaced]
+        rows = _observed(rows, seen)
+        if days_within(old, kept):
+            others = _on_days(_read_files(self.lake, table, schema, old), kept, known)
+            rows = rows.unionByName(others.coalesce(self._packs_for(old)))
+        pack = self.new_pack()
+        self._write(table, pack, rows, self._cuts(table, old))
+        self._replace(table, old, pack, sorted({*kept, *_days(seen)}))
+        return seen.get["rows"] or 0
+
+    def merge_events(self) -> None:
+        """Write the small packs of `events` together if they have become many.
+
+        Batches that are not in the tables yet stay as they are: `build` reads each of them.
+        """
+        unbuilt = {batch.pack for batch in self.draft.unbuilt}
+        built = [one for one in self.draft.tables.get(EVENTS_TABLE, []) if one.pack not in unbuilt]
+        small = files_to_merge(built, self.lake.upkeep)
+        if not small:
+            return
+        rows = _read_files(self.lake, EVENTS_TABLE, EVENTS, small)
+        pack = self.new_pack()
+        merged = rows.coalesce(self._packs_for(small)).sortWithinPartitions("kind")
+        self._write(EVENTS_TABLE, pack, merged)
+        self._replace(EVENTS_TABLE, small, pack, self.draft.days(EVENTS_TABLE))
 
     def commit(self) -> None:
         """Make this the current version. Raises `LakeUnusable` if another job committed first."""
         lake = self.lake
-        current = _newest(lake.spark, lake.path)
-        if (current.version if current else 0) != lake.manifest.version:
+        self._remove_retired()
+        self._remove_leftovers()
+        current = newest_manifest(lake.spark, lake.path)
+        if (decode_head(current).version if current else 0) != lake.manifest.version:
             raise LakeUnusable(
                 f"another job committed to {lake.path} first: nothing was changed, run this job"
                 " again"
             )
+        now_ms, version = int(time.time() * 1000), self.draft.version
+        self.draft.retired += [Retired(one, version, now_ms) for one in self._replaced]
         _write_manifest(lake.spark, lake.path, self.draft)
         lake.manifest = self.draft
 
-    def _write(
-        self, rows: DataFrame, table: str, part: str, order: str = ""
-    ) -> tuple[list[str], int]:
-        """Write rows below day and part, sorted by `order`; returns their days and number."""
-        observation = Observation()
-        # Days as integers: formatting a text for every row would cost more.
-        numbers = F.collect_set(F.unix_date("day")).alias("days")
-        observed = rows.observe(observation, numbers, F.count(F.lit(1)).alias("rows"))
-        if order:
-            observed = observed.sortWithinPartitions("day", part, order)
-        (
-            observed.write.partitionBy("day", part)
-            .mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
-            .options(**_PARQUET)
-            .parquet(f"{self.lake.path}/{table}")
-        )
-        seen = observation.get
-        days = [str(_EPOCH + timedelta(days=number)) for number in seen["days"] or []]
-        return sorted(days), seen["rows"] or 0
+    def retire(self, directories: Iterable[str]) -> None:
+        """Have directories, named from the lake's, removed once no reader needs them."""
+        self._replaced.extend(directories)
+
+    def _write(self, table: str, pack: str, rows: DataFrame, cuts: Iterable[str] = ()) -> None:
+        """Write rows to a new directory, cut into packs that begin on the days `cuts`."""
+        first_days = [F.lit(day).cast("date") for day in cuts]
+        writer = rows.write
+        if first_days:
+            number = F.size(F.filter(F.array(*first_days), lambda first: first <= F.col("day")))
+            writer = rows.withColumn("pack", number).hint("rebalance", "pack").write
+            writer = writer.partitionBy("pack")
+        writer.options(**_PARQUET).parquet(f"{self.lake.path}/{table}/{pack}")
+
+    def _replace(self, table: str, old: list[DataFile], pack: str, days: list[str]) -> None:
+        """List the files of a write instead of `old`; `days` are those of the table from now on."""
+        written = written_files(self.lake.spark, f"{self.lake.path}/{table}", pack)
+        files = self.draft.tables.get(table, [])
+        gone = {one.pack for one in old}
+        self.draft.tables[table] = [one for one in files if one.pack not in gone] + written
+        self.draft.table_days[table] = days
+        self.retire(f"{table}/{one}" for one in sorted(gone))
+        if not written:
+            remove(self.lake.spark, self.lake.path, f"{table}/{pack}")
+
+    def _packs_for(self, files: list[DataFile]) -> int:
+        return -(-total_bytes(files) // self.lake.upkeep.pack_bytes)
+
+    def _cuts(self, table: str, old: list[DataFile]) -> list[str]:
+        """Return the days at which to cut what replaces `old`: none unless it is large."""
+        packs = self._packs_for(old)
+        if packs <= _UNCUT_PACKS_MAX:
+            return []
+        days = _read_files(self.lake, table, _DAY, old).groupBy("day").count()
+        return first_days_of_packs({str(row.day): row["count"] for row in days.collect()}, packs)
+
+    def _remove_retired(self) -> None:
+        upkeep, draft = self.lake.upkeep, self.draft
+        until_ms = int((time.time() - upkeep.keep_s) * 1000)
+        until = draft.version - upkeep.keep_versions
+        over = [one for one in draft.retired if one.version <= until and one.at_ms <= until_ms]
+        for one in over:
+            remove(self.lake.spark, self.lake.path, one.directory)
+        draft.retired = [one for one in draft.retired if one not in over]
+
+    def _remove_leftovers(self) -> None:
+        """Remove what jobs that died have written for versions that others made, now and then."""
+        lake, upkeep = self.lake, self.lake.upkeep
+        if self.draft.version % upkeep.sweep_every:
+            return
+        before_s = time.time() - upkeep.keep_s
+        found = find_writes(lake.spark, lake.path, lake.manifest.tables, before_s)
+        in_use = writes_in_use(self.draft) | writes_in_use(lake.manifest)
+        for directory in found.keys() - in_use:
+            if found[directory] <= lake.manifest.version:
+                remove(lake.spark, lake.path, directory)
 
 
-def open_lake(spark: SparkSession, path: str, *, create: bool = False) -> Lake:
+def open_lake(
+    spark: SparkSession, path: str, *, create: bool = False, upkeep: Upkeep | None = None
+) -> Lake:
     """Open the lake at `path`; with `create`, a missing one is empty. Raises `LakeUnusable`."""
     path = path.rstrip("/")
     manifest = _newest(spark, path)
@@ -182,64 +264,54 @@ def open_lake(spark: SparkSession, path: str, *, create: bool = False) -> Lake:
             f"no lake at {path}: create one with `waypost pipeline ingest --journal DIR --lake"
             f" {path}`"
         )
-    return Lake(spark, path, manifest or Manifest())
+    return Lake(spark, path, manifest or Manifest(), upkeep)
 
 
-def compact(change: Change, rows: DataFrame, parts_max: int) -> DataFrame:
-    """Return `rows` together with the days that have too many parts, and unlist those parts.
-
-    The result replaces both when it is appended to `change`.
-    """
-    parts = change.draft.tables.get(EVENTS_TABLE, {})
-    days = [day for day, of_day in parts.items() if len(of_day) > parts_max]
-    if not days:
-        return rows
-    old = change.read(EVENTS_TABLE, EVENTS, days)
-    for day in days:
-        parts[day] = []
-    both = rows.unionByName(old).repartition("day")
-    return both.sortWithinPartitions("day", "relay", "seq")
-
-
-def delete_compacted(lake: Lake, before: Manifest, parts_max: int) -> None:
-    """Delete the parts of compacted days that neither `before` nor the lake's version lists."""
-    was = before.tables.get(EVENTS_TABLE, {})
-    now = lake.manifest.tables.get(EVENTS_TABLE, {})
-    days = [day for day, parts in was.items() if len(parts) > parts_max and len(now[day]) == 1]
-    for day in days:
-        listed = {*was[day], *now[day]}
-        for part in Path(local_path(lake.path), EVENTS_TABLE, f"day={day}").glob("batch=*"):
-            number = part.name.removeprefix("batch=")
-            if part.name not in listed and number.isdigit() and int(number) <= before.version:
-                with contextlib.suppress(OSError):
-                    shutil.rmtree(part)
-
-
-def _newest(spark: SparkSession, path: str) -> Manifest | None:
+def newest_manifest(spark: SparkSession, path: str) -> bytes | None:
+    """Return the text of the newest manifest, of any format. Raises `LakeUnusable`."""
     try:
         texts = [
-            row.value
+            row.value.encode()
             for row in spark.read.text(f"{path}/manifest/slot=*/part-*", wholetext=True).collect()
         ]
+        return max(texts, key=lambda text: decode_head(text).version, default=None)
     except PATH_ERRORS as problem:
         if is_missing(problem):
             return None
         raise LakeUnusable(f"cannot read the lake at {path}: {cause(problem)}") from None
-    versions = [_decode(text, path) for text in texts]
-    return max(versions, key=lambda manifest: manifest.version, default=None)
-
-
-def _decode(text: str, path: str) -> Manifest:
-    try:
-        manifest = decode_manifest(text.encode())
     except (msgspec.DecodeError, RecursionError) as problem:
         raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
-    if manifest.format != FORMAT:
+
+
+class _Head(msgspec.Struct):
+    """The fields that manifests of every format have."""
+
+    format: int = 1
+    version: int = 0
+
+
+decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def _newest(spark: SparkSession, path: str) -> Manifest | None:
+    text = newest_manifest(spark, path)
+    if text is None:
+        return None
+    found = decode_head(text).format
+    if found == OLDER_FORMAT:
         raise LakeUnusable(
-            f"{path} has lake format {manifest.format}, and this version of Waypost reads format"
+            f"{path} was written by an earlier version of Waypost: convert it once with `waypost"
+            f" pipeline convert --lake {path}`"
+        )
+    if found != FORMAT:
+        raise LakeUnusable(
+            f"{path} has lake format {found}, and this version of Waypost reads format"
             f" {FORMAT}: use the version that wrote it"
         )
-    return manifest
+    try:
+        return decode_manifest(text)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise LakeUnusable(f"invalid manifest in {path}: {problem}") from None
 
 
 def _write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
@@ -252,20 +324,43 @@ def _write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
     )
 
 
-def _read(
-    spark: SparkSession,
-    path: str,
-    manifest: Manifest,
-    table: str,
-    schema: StructType,
-    days: Iterable[str] | None,
+def _observed(rows: DataFrame, seen: Observation) -> DataFrame:
+    """Have days and rows counted while they are written."""
+    # Days as integers: formatting a text for every row would cost more.
+    numbers = F.collect_set(F.unix_date("day")).alias("days")
+    return rows.observe(seen, numbers, F.count(F.lit(1)).alias("rows"))
+
+
+def _days(seen: Observation) -> list[str]:
+    return sorted(str(_EPOCH + timedelta(days=number)) for number in seen.get["days"] or [])
+
+
+def _read_days(
+    lake: Lake, manifest: Manifest, table: str, schema: StructType, days: Iterable[str] | None
 ) -> DataFrame:
-    known = manifest.tables.get(table, {})
-    wanted = sorted(known) if days is None else [day for day in sorted(set(days)) if day in known]
-    directories = [f"{path}/{table}/day={day}/{part}" for day in wanted for part in known[day]]
-    if not directories:
-        return spark.createDataFrame([], schema)
-    stored = StructType([field for field in schema if field.name != "day"])
-    stored = stored.add(StructField("day", DateType()))
-    rows = spark.read.schema(stored).option("basePath", f"{path}/{table}").parquet(*directories)
-    return rows.select(*schema.fieldNames())
+    files, known = manifest.tables.get(table, []), manifest.days(table)
+    if days is None:
+        return _read_files(lake, table, schema, files)
+    asked = set(days)
+    wanted = [day for day in known if day in asked]
+    files = files_with(files, wanted)
+    return _on_days(_read_files(lake, table, schema, files), wanted, days_within(files, known))
+
+
+def _on_days(rows: DataFrame, wanted: list[str], known: list[str]) -> DataFrame:
+    """Return the rows on the days `wanted`, of rows on the days `known`."""
+    if wanted == known:
+        return rows
+    days: Column = F.col("day")
+    between = [day for day in known if wanted and wanted[0] <= day <= wanted[-1]]
+    if wanted and between == wanted:
+        first, last = (F.lit(date.fromisoformat(day)) for day in (wanted[0], wanted[-1]))
+        return rows.where(days.between(first, last))
+    return rows.where(days.isin([date.fromisoformat(day) for day in wanted]))
+
+
+def _read_files(lake: Lake, table: str, schema: StructType, files: list[DataFile]) -> DataFrame:
+    if not files:
+        return lake.spark.createDataFrame([], schema)
+    paths = [f"{lake.path}/{table}/{one.path}" for one in files]
+    return lake.spark.read.schema(schema).parquet(*paths).select(*schema.fieldNames())

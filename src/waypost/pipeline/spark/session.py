@@ -19,7 +19,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
-from waypost.pipeline.files import LINE_MAX_BYTES
+from waypost.pipeline.files import LINE_MAX_BYTES, private_files
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
@@ -149,7 +149,8 @@ def _start(
     for name, value in {**scratch, **_settings(choice, environment)}.items():
         builder = builder.config(name, value)
     try:
-        with _private_files(), _quiet_launch(choice.verbose):
+        # The JVM and Python's workers inherit it.
+        with private_files(), _quiet_launch(choice.verbose):
             return builder.getOrCreate()
     except Exception as problem:
         raise SparkUnavailable(
@@ -211,16 +212,6 @@ def _driver_memory_mb(cores: int) -> int:
     except (ValueError, OSError):
         return 2048
     return max(1024, min(1024 * max(2, cores), total // 3))
-
-
-@contextlib.contextmanager
-def _private_files() -> Iterator[None]:
-    """Start the JVM, and with it Python's workers, so that they create files for the owner only."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,10 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import EVENTS, TRANSITIONS
 from waypost.pipeline.lake.lake import EVENTS_TABLE, Change, Lake
+from waypost.pipeline.lake.manifest import EventBatch
 from waypost.pipeline.spark.partitioning import fit_shuffles
 from waypost.pipeline.tables import (
     anomalies,
@@ -38,7 +40,7 @@ from waypost.pipeline.tables import (
     traffic,
 )
 from waypost.pipeline.tables.expressions import KEY, arrivals_of, leaves_message, transitions_of
-from waypost.pipeline.tables.registry import TABLES
+from waypost.pipeline.tables.registry import TABLES, TABLES_WITH_COMMENTS
 
 _PARALLEL_TABLES = 3
 
@@ -51,6 +53,9 @@ class BuildSummary(msgspec.Struct, kw_only=True):
     messages: int = 0
     """Rows of `messages` on those days."""
 
+    notes: list[str] = []
+    """Why Delta tables are not up to date."""
+
     @property
     def nothing_new(self) -> bool:
         """Return whether the tables were already up to date."""
@@ -62,30 +67,35 @@ def build(lake: Lake) -> BuildSummary:
     change = lake.begin()
     batches = list(change.draft.unbuilt)
     if not batches:
-        return BuildSummary()
+        return BuildSummary(notes=update_delta_logs(lake))
     fit_shuffles(lake.spark, change.draft.events)
     days = affected_days(change, batches)
     written = _write_tables(change, days)
     change.draft.unbuilt.clear()
+    change.merge_events()
     change.commit()
-    return BuildSummary(batches=len(batches), days=days, messages=written)
+    notes = update_delta_logs(lake)
+    return BuildSummary(batches=len(batches), days=days, messages=written, notes=notes)
 
 
-def affected_days(change: Change, batches: Iterable[int]) -> list[str]:
+def update_delta_logs(lake: Lake) -> list[str]:
+    """Bring all Delta tables up to date; returns a note for each that it could not."""
+    return update_logs(lake.path, lake.manifest, {**EVENTS_WITH_COMMENTS, **TABLES_WITH_COMMENTS})
+
+
+def affected_days(change: Change, batches: Iterable[EventBatch]) -> list[str]:
     """Return the days to rewrite, in order."""
-    known = change.draft.tables.get(EVENTS_TABLE, {})
-    names = {f"batch={batch}" for batch in batches}
-    with_new = {day for day, parts in known.items() if names.intersection(parts)}
+    with_new = {day for batch in batches for day in batch.days}
     older = [day for day in change.draft.days(messages.NAME) if day not in with_new]
-    changed = _days_of_changed_messages(change, batches, with_new, older) if older else set()
+    changed = _days_of_changed_messages(change, batches, older) if older else set()
     return sorted(with_new | changed)
 
 
 def _days_of_changed_messages(
-    change: Change, batches: Iterable[int], with_new: set[str], older: list[str]
+    change: Change, batches: Iterable[EventBatch], older: list[str]
 ) -> set[str]:
     """Return the `older` days with arrivals of messages that new events change."""
-    new = reduce(DataFrame.unionByName, (change.read_batch(one, with_new) for one in batches))
+    new = reduce(DataFrame.unionByName, (change.read_batch(one) for one in batches))
     repeats_id = leaves_message() & F.col("chosen_id")
     is_transition = F.col("kind").isin(*TRANSITIONS)
     changed = new.where(is_transition | repeats_id).select(*KEY)
@@ -124,7 +134,7 @@ def _write_tables(change: Change, days: list[str]) -> int:
         _wait_for(last)
         return first_messages.result()
     finally:
-        # After a failure, let the others end: the next build writes to the same directories.
+        # After a failure, let the others end: no writer outlives the job.
         pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
+from waypost.pipeline.lake.schemas import with_comments
 from waypost.pipeline.tables import (
     anomalies,
     breakers,
@@ -20,6 +21,7 @@ from waypost.pipeline.tables import (
     threads,
     traffic,
 )
+from waypost.pipeline.tables.comments import COMMENTS
 
 _MODULES = (
     messages,
@@ -40,3 +42,8 @@ _MODULES = (
 
 TABLES: Final[dict[str, StructType]] = {module.NAME: module.SCHEMA for module in _MODULES}
 """The schema of each table, by name."""
+
+TABLES_WITH_COMMENTS: Final[dict[str, StructType]] = {
+    name: with_comments(schema, COMMENTS[name]) for name, schema in TABLES.items()
+}
+"""The same, with comments for other engines."""

@@ -1,4 +1,4 @@
-"""`run`, `ingest`, `build`, `stream` and `report`: from journals to tables to a report."""
+"""`run`, `ingest`, `build`, `stream`, `report`, `convert`: journals, tables and the report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +33,9 @@ def run(
     Only new journal lines are read and only affected days are rewritten, so this
     can run every hour. It can be killed at any moment and run again.
 
+    With 'pip install "waypost[lake]"', other engines read the tables as Delta
+    tables.
+
     \b
     Examples:
       waypost pipeline run --journal ./waypost-data --lake ./lake
@@ -54,6 +57,7 @@ def run(
             ingested = ingest_journals(opened, sources)
         with job.step("building tables"):
             built = build_tables(opened)
+            built.notes = [one for one in built.notes if one not in ingested.notes]
         with job.step("writing the report"):
             written = write_report(opened, page)
     if json:
@@ -94,6 +98,8 @@ def ingest(
 def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
     """Build all tables from 'events', rewriting only affected days.
 
+    With 'pip install "waypost[lake]"', other engines read them as Delta tables.
+
     \b
     Example:
       waypost pipeline build --lake ./lake
@@ -105,6 +111,33 @@ def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -
     with start_job(spark) as job, job.step("building tables"):
         summary = build_tables(open_lake(job.spark, lake))
     _print_summary(summary, pipeline.show_built, json)
+
+
+def convert(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -> None:
+    """Convert a lake that an earlier version wrote, with a directory for each day.
+
+    Its events are written to a few large files and the tables built from them.
+    It can be killed at any moment and run again; a second run changes nothing.
+
+    \b
+    Example:
+      waypost pipeline convert --lake ./lake
+    """
+    from waypost.cli.rendering import console, pipeline
+    from waypost.pipeline.jobs.convert import convert as convert_events
+    from waypost.pipeline.lake.lake import open_lake
+    from waypost.pipeline.tables.build import build as build_tables
+
+    with start_job(spark) as job:
+        with job.step("converting events"):
+            converted = convert_events(job.spark, lake)
+        with job.step("building tables"):
+            built = build_tables(open_lake(job.spark, lake))
+    if json:
+        console.print_json({"converted": converted, "built": built})
+        return
+    pipeline.show_converted(converted)
+    pipeline.show_built(built)
 
 
 def report(
