@@ -7,7 +7,6 @@ Rule 2  The ports of a local session listen on loopback and require a secret.
 
 import contextlib
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -19,26 +18,15 @@ from pyspark.sql import SparkSession
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES
 from waypost.pipeline.spark.executors import ship_packages
-from waypost.pipeline.spark.java import require_java
+from waypost.pipeline.spark.java import Java, java_options, require_java
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
 LOCAL = "local[*]"
 SCRATCH = "spark.local.dir"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-
-# Most code of a job ends before optimising it has paid off, which took a third of the CPU time: the
-# thresholds for the optimising compiler (tier 4) are 10 times the JVM's own.
-_JVM = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-    " -XX:-UsePerfData"  # no file in /tmp/hsperfdata_USER that others can list
-)
-# Jobs need throughput, not short pauses. Java does not start with two collectors.
-_COLLECTOR = "-XX:+UseParallelGC"
-_COLLECTOR_OPTION = re.compile(r"-XX:\+Use\w+GC\b")
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Session settings, so that they apply on a cluster and over Connect alike.
 _SESSION = {
@@ -75,6 +63,8 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     conf: Mapping[str, str] = {}
     verbose: bool = False
     """Show Spark's own log."""
+    events: int | None = None
+    """About how many events the job reads, if known: Java's compiler is chosen by it."""
 
     @property
     def in_this_process(self) -> bool:
@@ -134,12 +124,12 @@ def _scratch_directory(
 def _start(
     choice: SparkChoice, environment: MutableMapping[str, str], scratch: Mapping[str, str]
 ) -> SparkSession:
-    require_java(environment)
+    java = require_java(environment)
     if choice.in_this_process:
         # The only way to tell Spark; it would use `python3` from the PATH.
         environment["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(choice.master).appName("waypost")
-    for name, value in {**scratch, **_settings(choice, environment)}.items():
+    for name, value in {**scratch, **_settings(choice, environment, java)}.items():
         builder = builder.config(name, value)
     try:
         with _private_files(), _quiet_launch(choice.verbose):
@@ -151,12 +141,14 @@ def _start(
         ) from problem
 
 
-def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, str]:
+def _settings(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> dict[str, str]:
     settings = {
         **_SESSION,
         "spark.hadoop.fs.permissions.umask-mode": "077",
         # Spark skips longer lines; it would hold a line of any length in memory.
         "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(LINE_MAX_BYTES),
+        # Generated classes that a session keeps: a run has about 500, and Spark keeps 100.
+        "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Skips recording the Python call site of every column expression.
@@ -165,18 +157,24 @@ def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, 
         **choice.conf,
     }
     own = [
-        *(_jvm_options(settings, environment) if choice.in_this_process else ()),
+        *(_own_java_options(choice, environment, java) if choice.in_this_process else ()),
         *(() if choice.verbose else (f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",)),
     ]
     # The user's options come last, so that they take precedence.
-    options = " ".join([*own, settings.get(_JAVA_OPTIONS, "")]).strip()
-    return {**settings, _JAVA_OPTIONS: options} if options else settings
+    options = " ".join([*own, settings.get(JAVA_OPTIONS, "")]).strip()
+    return {**settings, JAVA_OPTIONS: options} if options else settings
 
 
-def _jvm_options(settings: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
-    given = [settings.get(_JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
-    has_collector = any(_COLLECTOR_OPTION.search(options) for options in given)
-    return [_JVM] if has_collector else [_JVM, _COLLECTOR]
+def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> list[str]:
+    given = given_java_options(choice.conf, environment)
+    return java_options(java, given, choice.events)
+
+
+def given_java_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return the user's Java options, from wherever Java and Spark read them."""
+    return " ".join(
+        [conf.get(JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
+    )
 
 
 def _local_settings(choice: SparkChoice) -> dict[str, str]:

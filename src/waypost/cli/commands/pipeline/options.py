@@ -1,11 +1,12 @@
 """Options shared by pipeline commands: journals, lake, and where Spark runs."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from waypost.cli.options import require_modules
 from waypost.policy.errors import InvalidInput
@@ -67,6 +68,11 @@ SparkLogOption = Annotated[
 ]
 
 
+def require_pipeline() -> None:
+    """Exit with an explanation if the packages of the pipeline are missing."""
+    require_modules("the pipeline", _NEEDED, "spark")
+
+
 def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `SparkChoice`, passed to it as `spark`."""
 
@@ -79,8 +85,9 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         spark_log: bool,
         **rest: Any,
     ) -> None:
-        require_modules("the pipeline", _NEEDED, "spark")
-        command(spark=_choice(master, remote, conf or [], spark_log), **rest)
+        require_pipeline()
+        choice = _choice(master, remote, conf or [], spark_log)
+        command(spark=replace(choice, events=_expected_events(rest)), **rest)
 
     added = {
         "master": (MasterOption, None),
@@ -101,6 +108,14 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         **{name: annotation for name, (annotation, _) in added.items()},
     }
     return run
+
+
+def _expected_events(arguments: Mapping[str, Any]) -> int | None:
+    """Return about how many events a command with these arguments reads; None if unknown."""
+    from waypost.pipeline.journal.volume import estimate_events
+
+    found = estimate_events(arguments.get("journal", ()), arguments["lake"], arguments.get("file"))
+    return None if found is None else max(found, arguments.get("events", 0))
 
 
 def _choice(
