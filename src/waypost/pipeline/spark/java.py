@@ -36,6 +36,7 @@ _VFORK_BEFORE = 22  # later ones warn about it
 # What each of our options decides on, and the options.
 _COMPILER = re.compile(r"-XX:[+-]?Tier\w+")
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+_ARCHIVE = re.compile(r"-Xshare\b|-XX:(?:SharedArchiveFile|ArchiveClassesAtExit)=")
 _FORKS = re.compile(r"-Djdk\.lang\.Process\.launchMechanism=")
 
 
@@ -47,10 +48,11 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
     build: str
 
 
-def java_options(java: Java, given: str, events: int | None) -> list[str]:
+def java_options(java: Java, given: str, events: int | None, archive: Path | None) -> list[str]:
     """Return options for a job over about `events` events; None is unknown, and many.
 
-    `given` are the user's options. What they decide on is left to them.
+    `given` are the user's options. What they decide on is left to them. `archive` is a class
+    archive, which Java ignores without a word if it does not fit.
     """
     is_small = events is not None and events < QUICK_COMPILER_EVENTS_MAX
     own = [
@@ -61,8 +63,16 @@ def java_options(java: Java, given: str, events: int | None) -> list[str]:
     if sys.platform == "linux" and java.version < _VFORK_BEFORE:
         # Spark runs `chmod` for every file it makes. The other ways to start a program cost more.
         own.append((_FORKS, "-Djdk.lang.Process.launchMechanism=VFORK"))
+    if archive is not None:
+        mapped = f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+        own.append((_ARCHIVE, mapped))
     chosen = [options for decides, options in own if not decides.search(given)]
     return [*chosen, "-XX:-UsePerfData"]  # no file in /tmp/hsperfdata_USER that others can list
+
+
+def decides_on_archive(given: str) -> bool:
+    """Return whether the user's options say which class archive to use, if any."""
+    return _ARCHIVE.search(given) is not None
 
 
 def require_java(environment: Mapping[str, str]) -> Java:

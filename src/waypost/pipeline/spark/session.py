@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES
+from waypost.pipeline.spark.cache import archive_path
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.java import Java, java_options, require_java
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
@@ -166,8 +167,13 @@ def _settings(choice: SparkChoice, environment: Mapping[str, str], java: Java) -
 
 
 def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> list[str]:
-    given = given_java_options(choice.conf, environment)
-    return java_options(java, given, choice.events)
+    archive = archive_path(java, environment)
+    return java_options(
+        java,
+        given_java_options(choice.conf, environment),
+        choice.events,
+        archive if archive is not None and archive.is_file() else None,
+    )
 
 
 def given_java_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:

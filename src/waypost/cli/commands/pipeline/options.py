@@ -1,6 +1,7 @@
 """Options shared by pipeline commands: journals, lake, and where Spark runs."""
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,6 +89,8 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         require_pipeline()
         choice = _choice(master, remote, conf or [], spark_log)
         command(spark=replace(choice, events=_expected_events(rest)), **rest)
+        if choice.in_this_process:
+            _archive_classes(choice)
 
     added = {
         "master": (MasterOption, None),
@@ -108,6 +111,16 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         **{name: annotation for name, (annotation, _) in added.items()},
     }
     return run
+
+
+def _archive_classes(choice: "SparkChoice") -> None:
+    """After a first job, prepare Java in the background, so that the next ones start sooner."""
+    from waypost.cli.rendering.console import note
+    from waypost.pipeline.spark.class_archive import is_archive_missing, start_archiving
+
+    if is_archive_missing(choice.conf, os.environ):
+        start_archiving()
+        note("preparing Java in the background, so that the next job starts sooner")
 
 
 def _expected_events(arguments: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,73 @@
+"""`warm`: prepare Java, so that later jobs start sooner."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from waypost.cli.commands.pipeline.job import start_job
+from waypost.cli.commands.pipeline.options import require_pipeline
+from waypost.cli.options import JsonOption
+
+_SAMPLE_MESSAGES = 300
+
+
+def warm(*, json: JsonOption = False) -> None:
+    """Make the class archive that lets Spark start with less work.
+
+    Runs a small job and keeps the classes of Spark as Java has prepared them, in
+    ~/.cache/waypost (about 200 MB). The first job on a machine starts this in the
+    background. It is made again for another version of Java or PySpark.
+
+    \b
+    Example:
+      waypost pipeline warm
+    """
+    require_pipeline()
+    from waypost.cli.rendering import console
+    from waypost.pipeline.errors import SparkUnavailable
+    from waypost.pipeline.spark.cache import archive_path
+    from waypost.pipeline.spark.class_archive import archive_classes
+    from waypost.pipeline.spark.java import require_java
+
+    archive = archive_path(require_java(os.environ), os.environ)
+    if archive is None:
+        raise SparkUnavailable(
+            "no private cache directory: ~/.cache/waypost must belong to you and be accessible to"
+            " nobody else (chmod 700), or set XDG_CACHE_HOME"
+        )
+    if not archive.exists():
+        with archive_classes(archive) as options:
+            _run_sample(options)
+    result = {"archive": str(archive), "bytes": archive.stat().st_size}
+    if json:
+        console.print_json(result)
+    else:
+        console.console().print(
+            f"Spark starts with the class archive {archive} ({result['bytes']:,} bytes).",
+            soft_wrap=True,
+        )
+
+
+def _run_sample(java_options: str) -> None:
+    """Run every kind of job once on a few messages, so that their classes are loaded."""
+    from waypost.pipeline.ingest.job import ingest
+    from waypost.pipeline.journal.sources import parse_sources
+    from waypost.pipeline.lake.lake import open_lake
+    from waypost.pipeline.replay.backtest import backtest
+    from waypost.pipeline.reports.report import write_report
+    from waypost.pipeline.spark.session import JAVA_OPTIONS, SparkChoice
+    from waypost.pipeline.tables.build import build
+    from waypost.simulate import SimulationOptions, simulate
+
+    choice = SparkChoice(conf={JAVA_OPTIONS: java_options}, events=_SAMPLE_MESSAGES)
+    with tempfile.TemporaryDirectory(prefix="waypost-warm-") as scratch, start_job(choice) as job:
+        with job.step("reading a sample"):
+            simulate(SimulationOptions(messages=_SAMPLE_MESSAGES, out=Path(scratch, "sample")))
+            lake = open_lake(job.spark, f"{scratch}/lake", create=True)
+            ingest(lake, parse_sources([f"{scratch}/sample"]))
+        with job.step("building its tables"):
+            build(lake)
+        with job.step("writing its report"):
+            write_report(lake, Path(scratch, "report.html"))
+        with job.step("replaying it"):
+            backtest(lake, b'{"reliability": {"rateLimit": {"maxPerWindow": 10}}}')
