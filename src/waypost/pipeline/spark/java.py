@@ -108,6 +108,8 @@ def _ask(path: Path) -> Java:
         )
     except (OSError, subprocess.TimeoutExpired):
         return Java(path=path, version=0, build="")
-    build = result.stderr + result.stdout
+    # Java also repeats the options that it takes from variables.
+    lines = (result.stderr + result.stdout).splitlines()
+    build = "\n".join(line for line in lines if "Picked up " not in line)
     match = re.search(r'version "(?:1\.)?(\d+)', build)
     return Java(path=path, version=int(match.group(1)) if match else 0, build=build)
