@@ -43,9 +43,9 @@ def shared_classes(cache: Path, lake: Path, log: Path) -> int:
 
 def archive_in(cache: Path) -> Path:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    archive = archive_path(require_java(environment), environment)
-    assert archive is not None
-    return archive
+    directory = cache_directory(environment)
+    assert directory is not None
+    return archive_path(directory, require_java(environment), environment)
 
 
 @pytest.mark.slow
@@ -58,10 +58,14 @@ def test_an_archive_made_by_warm_is_private_and_used_and_a_broken_one_ignored(
     archive = archive_in(cache)
     assert str(archive) in made.stdout.decode()
     assert archive.stat().st_mode & 0o077 == 0
-    assert [one.suffix for one in sorted(archive.parent.iterdir())] == [".jsa", ".lock"]
+    assert [one.suffix for one in sorted(archive.parent.iterdir())] == [".jsa", ".lock", ".size"]
     assert shared_classes(cache, tmp_path / "none", tmp_path / "used.log") > 1000
-    os.truncate(archive, 1_000_000)
-    assert shared_classes(cache, tmp_path / "none", tmp_path / "broken.log") == 0
+    size = archive.stat().st_size
+    os.truncate(archive, size - 4096)  # Java would not survive it
+    assert shared_classes(cache, tmp_path / "none", tmp_path / "short.log") == 0
+    os.truncate(archive, 0)
+    os.truncate(archive, size)
+    assert shared_classes(cache, tmp_path / "none", tmp_path / "empty.log") == 0
 
 
 def test_the_first_job_starts_making_the_archive_in_the_background(tmp_path: Path) -> None:

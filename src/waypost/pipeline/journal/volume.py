@@ -19,7 +19,7 @@ _FILES_MAX = 100_000
 def estimate_events(
     journals: Iterable[str], lake: str | None, trace: str | None = None
 ) -> int | None:
-    """Return about how many events these hold; None if it cannot be told quickly.
+    """Return about how many events these hold; None if that takes too long to find out.
 
     Raises `JournalUnusable` if `journals` name no journals.
     """

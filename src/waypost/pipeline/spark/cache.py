@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pyspark
 
+from waypost.files import read_file
+from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import make_directory
 from waypost.pipeline.spark.java import Java
+
+_SIZE_MAX_BYTES = 32
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path | None:
@@ -33,12 +37,33 @@ def cache_directory(environment: Mapping[str, str]) -> Path | None:
     return directory if is_private and found.st_uid == os.geteuid() else None
 
 
-def archive_path(java: Java, environment: Mapping[str, str]) -> Path | None:
-    """Return where the class archive for this Java and this Spark belongs, if anywhere."""
+def require_cache_directory(environment: Mapping[str, str]) -> Path:
+    """Return the cache directory. Raises `SparkUnavailable` if there is none to use."""
     directory = cache_directory(environment)
     if directory is None:
-        return None
+        raise SparkUnavailable(
+            "no private cache directory: ~/.cache/waypost must be yours, with mode 0700; or set"
+            " XDG_CACHE_HOME"
+        )
+    return directory
+
+
+def archive_path(directory: Path, java: Java, environment: Mapping[str, str]) -> Path:
+    """Return where the class archive for this Java and this Spark belongs."""
     return directory / f"spark-{spark_build(java, environment)}.jsa"
+
+
+def is_complete(archive: Path) -> bool:
+    """Return whether a class archive has the size it was written with: a shorter one ends Java."""
+    try:
+        return archive.stat().st_size == int(read_file(size_path(archive), _SIZE_MAX_BYTES))
+    except (OSError, ValueError):
+        return False
+
+
+def size_path(archive: Path) -> Path:
+    """Return the file with the size of an archive."""
+    return archive.with_suffix(".size")
 
 
 def spark_build(java: Java, environment: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The class archive: the classes of Spark as Java has parsed and checked them, mapped at its start.
 
-Rule 1  An archive appears under its name when it is complete.
+Rule 1  An archive appears under its name when it is complete, and its size is kept beside it: Java
+        does not survive one that is cut short.
 Rule 2  It is never needed. Java ignores one that does not fit its version or its classes.
 Rule 3  One process at a time makes an archive. After a failure, none tries again on its own for a
         day.
@@ -19,7 +20,8 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from waypost.pipeline.errors import SparkUnavailable
-from waypost.pipeline.spark.cache import archive_path
+from waypost.pipeline.files import replace_file
+from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete, size_path
 from waypost.pipeline.spark.java import decides_on_archive, require_java
 from waypost.pipeline.spark.session import given_java_options
 
@@ -42,6 +44,7 @@ def archive_classes(archive: Path) -> Iterator[str]:
             yield f'"-XX:ArchiveClassesAtExit={unfinished}" -Xlog:cds=off -Xlog:cds+dynamic=off'
             _end_java()
             unfinished.chmod(0o600)
+            replace_file(size_path(archive), str(unfinished.stat().st_size).encode())
             unfinished.replace(archive)
         except FileNotFoundError:
             raise SparkUnavailable(
@@ -56,8 +59,11 @@ def is_archive_missing(conf: Mapping[str, str], environment: Mapping[str, str]) 
     """Return whether an archive should be made for sessions like the one that has just ended."""
     if decides_on_archive(given_java_options(conf, environment)):
         return False
-    archive = archive_path(require_java(environment), environment)
-    if archive is None or archive.exists():
+    cache = cache_directory(environment)
+    if cache is None:
+        return False
+    archive = archive_path(cache, require_java(environment), environment)
+    if is_complete(archive):
         return False
     with contextlib.suppress(OSError):
         if time.time() - _lock_path(archive).stat().st_mtime < _RETRY_AFTER_S:
@@ -117,3 +123,4 @@ def _delete_old(archive: Path) -> None:
     for one in by_age[_ARCHIVES_MAX:]:
         one.unlink(missing_ok=True)
         _lock_path(one).unlink(missing_ok=True)
+        size_path(one).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES
-from waypost.pipeline.spark.cache import archive_path
+from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
 from waypost.pipeline.spark.executors import ship_packages
 from waypost.pipeline.spark.java import Java, java_options, require_java
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
@@ -167,12 +167,13 @@ def _settings(choice: SparkChoice, environment: Mapping[str, str], java: Java) -
 
 
 def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> list[str]:
-    archive = archive_path(java, environment)
+    cache = cache_directory(environment)
+    archive = archive_path(cache, java, environment) if cache is not None else None
     return java_options(
         java,
         given_java_options(choice.conf, environment),
         choice.events,
-        archive if archive is not None and archive.is_file() else None,
+        archive if archive is not None and is_complete(archive) else None,
     )
 
 

@@ -24,18 +24,13 @@ def warm(*, json: JsonOption = False) -> None:
     """
     require_pipeline()
     from waypost.cli.rendering import console
-    from waypost.pipeline.errors import SparkUnavailable
-    from waypost.pipeline.spark.cache import archive_path
+    from waypost.pipeline.spark.cache import archive_path, is_complete, require_cache_directory
     from waypost.pipeline.spark.class_archive import archive_classes
     from waypost.pipeline.spark.java import require_java
 
-    archive = archive_path(require_java(os.environ), os.environ)
-    if archive is None:
-        raise SparkUnavailable(
-            "no private cache directory: ~/.cache/waypost must belong to you and be accessible to"
-            " nobody else (chmod 700), or set XDG_CACHE_HOME"
-        )
-    if not archive.exists():
+    cache = require_cache_directory(os.environ)
+    archive = archive_path(cache, require_java(os.environ), os.environ)
+    if not is_complete(archive):
         with archive_classes(archive) as options:
             _run_sample(options)
     result = {"archive": str(archive), "bytes": archive.stat().st_size}
