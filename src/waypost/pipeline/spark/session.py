@@ -11,9 +11,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES
@@ -25,8 +27,12 @@ from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 Session = SparkSession
 LOCAL = "local[*]"
 SCRATCH = "spark.local.dir"
+SAME_MACHINE = "spark.waypost.sameMachine"
+"""Spark setting: whether a Spark Connect server is the one of `waypost pipeline serve`."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
+_ANSWER_TIMEOUT_S = 10
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Session settings, so that they apply on a cluster and over Connect alike.
@@ -56,6 +62,15 @@ _SESSION = {
 }
 
 
+class ServerState(msgspec.Struct, frozen=True, kw_only=True):
+    """A Spark server on this machine: its port on loopback, its token, its process and versions."""
+
+    port: int
+    token: str
+    pid: int
+    build: str
+
+
 class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job runs: `remote` (Spark Connect) or `master`, and additional Spark settings."""
 
@@ -64,6 +79,10 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     conf: Mapping[str, str] = {}
     verbose: bool = False
     """Show Spark's own log."""
+    share_server: bool = False
+    """Use the server of `waypost pipeline serve` if there is one: `cli` looks for it."""
+    server: ServerState | None = None
+    """A running server of this machine, instead of a session of its own."""
     events: int | None = None
     """About how many events the job reads, if known: Java's compiler is chosen by it."""
 
@@ -84,6 +103,8 @@ def spark_session(
     with contextlib.ExitStack() as stack:
         if choice.remote:
             session = _connect(choice.remote, choice)
+        elif choice.server:
+            session = stack.enter_context(_join(choice.server, environment))
         else:
             scratch = stack.enter_context(_scratch_directory(choice, environment))
             session = _start(choice, environment, scratch)
@@ -105,6 +126,52 @@ def _connect(remote: str, choice: SparkChoice) -> SparkSession:
             f"no Spark Connect server at {remote}: {_first_line(problem)}"
         ) from problem
     return session
+
+
+@contextlib.contextmanager
+def _join(server: ServerState, environment: MutableMapping[str, str]) -> Iterator[SparkSession]:
+    """Open a session on a server of this machine, which has the settings of a local session."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    environment[_REMOTE_MODE] = "1"  # by this, functions of PySpark tell which session they serve
+    try:
+        yield RemoteSession.builder.channelBuilder(_channel(server)).create()  # type: ignore[misc]
+    finally:
+        environment.pop(_REMOTE_MODE, None)
+
+
+def is_answering(server: ServerState) -> bool:
+    """Return whether a Spark Connect server listens there."""
+    import grpc  # type: ignore[import-untyped]
+
+    channel = _channel(server).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(_ANSWER_TIMEOUT_S)
+    except grpc.FutureTimeoutError:
+        return False
+    finally:
+        channel.close()
+    return True
+
+
+def _channel(server: ServerState) -> Any:
+    """Return how to reach a server: by its address, as the name "localhost" may have others."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    class Loopback(DefaultChannelBuilder):
+        """A channel that is local, as the server's token demands, whatever the name means."""
+
+        @property
+        def endpoint(self) -> str:
+            """Return the address in the words of gRPC."""
+            return f"ipv4:127.0.0.1:{server.port}"
+
+    return Loopback(f"sc://localhost:{server.port}/;token={server.token}")
+
+
+def on_this_machine(spark: SparkSession) -> bool:
+    """Return whether the session and its executors see the files that this process sees."""
+    return not is_remote() or spark.conf.get(SAME_MACHINE, "") == "true"
 
 
 @contextlib.contextmanager

@@ -20,3 +20,4 @@ commands.command("import-trace", rich_help_panel=_TRANSFER)(
 )
 commands.command(rich_help_panel=_TRANSFER)(with_spark_options(transfer.restore))
 commands.command(rich_help_panel=_START)(warm.warm)
+commands.command(rich_help_panel=_START)(warm.serve)

@@ -63,6 +63,14 @@ ConfOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+NoServerOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-server",
+        help="Start Spark here, even if 'waypost pipeline serve' runs.",
+        rich_help_panel=_PANEL,
+    ),
+]
 SparkLogOption = Annotated[
     bool,
     typer.Option("--spark-log", help="Show Spark's own log.", rich_help_panel=_PANEL),
@@ -84,11 +92,15 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         remote: str | None,
         conf: list[str] | None,
         spark_log: bool,
+        no_server: bool,
         **rest: Any,
     ) -> None:
         require_pipeline()
         choice = _choice(master, remote, conf or [], spark_log)
-        command(spark=replace(choice, events=_expected_events(rest)), **rest)
+        # A server has settings, a master and a log of its own.
+        has_wishes = no_server or master or remote or conf or spark_log
+        choice = replace(choice, events=_expected_events(rest), share_server=not has_wishes)
+        command(spark=choice, **rest)
         if choice.in_this_process:
             _archive_classes(choice)
 
@@ -97,6 +109,7 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         "remote": (RemoteOption, None),
         "conf": (ConfOption, None),
         "spark_log": (SparkLogOption, False),
+        "no_server": (NoServerOption, False),
     }
     keyword = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.signature(command)

@@ -1,14 +1,26 @@
-"""`warm`: prepare Java, so that later jobs start sooner."""
+"""`warm` and `serve`: prepare Java, or keep Spark running, so that jobs start sooner."""
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from waypost.cli.commands.pipeline.job import start_job
 from waypost.cli.commands.pipeline.options import require_pipeline
-from waypost.cli.options import JsonOption
+from waypost.cli.options import JsonOption, parse_duration
 
 _SAMPLE_MESSAGES = 300
+
+IdleOption = Annotated[
+    str,
+    typer.Option(
+        "--idle",
+        metavar="DURATION",
+        help="Stop after this time without a job.",
+    ),
+]
 
 
 def warm(*, json: JsonOption = False) -> None:
@@ -41,6 +53,33 @@ def warm(*, json: JsonOption = False) -> None:
             f"Spark starts with the class archive {archive} ({result['bytes']:,} bytes).",
             soft_wrap=True,
         )
+
+
+def serve(*, idle: IdleOption = "30m") -> None:
+    """Keep Spark running for other pipeline commands, until Ctrl-C.
+
+    Other 'waypost pipeline' commands of the same user on this machine find it and
+    use it. It listens on loopback and requires a token that only you can read.
+    Commands with --master, --remote, --conf, --spark-log or --no-server start
+    their own Spark, as 'stream' always does.
+
+    \b
+    Example:
+      waypost pipeline serve --idle 2h
+    """
+    require_pipeline()
+    idle_s = parse_duration(idle).total_seconds()
+    from waypost.cli.rendering import console
+    from waypost.pipeline.jobs.stream import stop_on_signals
+    from waypost.pipeline.spark.server import serve as run
+    from waypost.pipeline.spark.session import ServerState
+
+    def ready(server: ServerState) -> None:
+        console.note(f"Spark is ready for other commands (pid {server.pid}); stop with Ctrl-C")
+
+    with stop_on_signals() as stop:
+        if run(os.environ, idle_s, stop, ready):
+            console.note("no job for a while: Spark ends (--idle)")
 
 
 def _run_sample(java_options: str) -> None:
