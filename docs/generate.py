@@ -265,7 +265,7 @@ def _output(name: str) -> Iterator[str]:
             yield from (f"| {field} | {meaning} |" for field, meaning in fields.items())
             if after:
                 yield from ("", after)
-    if name.startswith("pipeline ") and name != "pipeline run":
+    if name.startswith("pipeline ") and name not in ("pipeline run", "pipeline serve"):
         title = name.removeprefix("pipeline ")
         yield from ("", f"JSON fields: [pipeline-json.md](pipeline-json.md#{title}).")
 

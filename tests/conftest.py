@@ -23,7 +23,7 @@ settings.load_profile("waypost")
 # Jobs in tests are too short for the optimizing compiler to pay off. The archive is written by
 # `./run test`; a JVM that cannot use it ignores it.
 CLASS_ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 if CLASS_ARCHIVE.exists():
     JAVA_OPTIONS += [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}"]
     JAVA_OPTIONS += ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

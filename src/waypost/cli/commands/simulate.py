@@ -115,7 +115,7 @@ def simulate(  # noqa: PLR0913 - one parameter per option
         block = messages if messages is not None else _block_messages(events or 0)
         options = SimulationOptions(messages=block, out=out or Path(scratch) / "traffic", **given)
         fill = {"options": options, "events": events, "lake": lake, "json": json}
-        _fill(master=master, remote=None, conf=conf, spark_log=False, **fill)
+        _fill(master=master, remote=None, conf=conf, spark_log=False, no_server=True, **fill)
 
 
 def _check_combination(

@@ -8,7 +8,6 @@ still open, the committed part is ingested now and the rest by a later run.
 from collections.abc import Iterable
 
 import msgspec
-from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import JournalUnusable
 from waypost.pipeline.ingest.arrow_reader import ingest_with_arrow
@@ -19,6 +18,7 @@ from waypost.pipeline.journal.sources import JournalSource
 from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.lake import Change, Lake
 from waypost.pipeline.lake.manifest import IngestedSegment, Manifest
+from waypost.pipeline.spark.session import on_this_machine
 
 
 class IngestSummary(msgspec.Struct, kw_only=True):
@@ -76,7 +76,9 @@ def _are_local(lake: Lake, sources: list[JournalSource], segments: list[SegmentF
     Spark returns full addresses of segments. A lake given as a path is in the same file system as
     journals given as paths.
     """
-    if is_remote() or not all(segment.path.startswith("file:") for segment in segments):
+    if not on_this_machine(lake.spark):
+        return False
+    if not all(segment.path.startswith("file:") for segment in segments):
         return False
     as_path = any(":" not in source.path for source in sources)
     return lake.path.startswith("file:") or (as_path and ":" not in lake.path)

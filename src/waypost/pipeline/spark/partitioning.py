@@ -1,7 +1,10 @@
 """Chooses the number of shuffle partitions: as few as the data needs, because each one adds
 overhead to every task."""
 
+import os
+
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 INITIAL_PARTITIONS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 FIT_SHUFFLES = "spark.waypost.fitShuffles"
@@ -15,6 +18,7 @@ _PER_CORE_MAX = 32
 def fit_shuffles(spark: SparkSession, events: int) -> None:
     """Set the number of shuffle partitions for a job over `events` events, if Waypost may."""
     if spark.conf.get(FIT_SHUFFLES, "") == "true":
-        cores = spark.sparkContext.defaultParallelism
+        # A server that asks for this runs on all cores of this machine.
+        cores = (os.cpu_count() or 1) if is_remote() else spark.sparkContext.defaultParallelism
         needed = min(events // _EVENTS_PER_PARTITION, _PER_CORE_MAX * cores)
         spark.conf.set(INITIAL_PARTITIONS, str(max(_PER_CORE_MIN * cores, needed)))

@@ -7,45 +7,33 @@ Rule 2  The ports of a local session listen on loopback and require a secret.
 
 import contextlib
 import os
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES, private_files
+from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
 from waypost.pipeline.spark.executors import ship_packages
+from waypost.pipeline.spark.java import Java, java_options, require_java
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
 LOCAL = "local[*]"
 SCRATCH = "spark.local.dir"
-JAVA_MIN = 17
-_JAVA_ADVICE = (
-    "install one with `apt-get install openjdk-17-jre-headless` (Debian), `brew install"
-    " openjdk@17` (macOS) or `pip install install-jdk && python -c 'import jdk;"
-    ' print(jdk.install("17", jre=True))\'`, and set JAVA_HOME if it is not found'
-)
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-
-# Most code of a job ends before optimising it has paid off, which took a third of the CPU time: the
-# thresholds for the optimising compiler (tier 4) are 10 times the JVM's own.
-_JVM = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
-    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-    " -XX:-UsePerfData"  # no file in /tmp/hsperfdata_USER that others can list
-)
-# Jobs need throughput, not short pauses. Java does not start with two collectors.
-_COLLECTOR = "-XX:+UseParallelGC"
-_COLLECTOR_OPTION = re.compile(r"-XX:\+Use\w+GC\b")
+SAME_MACHINE = "spark.waypost.sameMachine"
+"""Spark setting: whether a Spark Connect server is the one of `waypost pipeline serve`."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
+_ANSWER_TIMEOUT_S = 10
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Session settings, so that they apply on a cluster and over Connect alike.
 _SESSION = {
@@ -74,6 +62,15 @@ _SESSION = {
 }
 
 
+class ServerState(msgspec.Struct, frozen=True, kw_only=True):
+    """A Spark server on this machine: its port on loopback, its token, its process and versions."""
+
+    port: int
+    token: str
+    pid: int
+    build: str
+
+
 class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job runs: `remote` (Spark Connect) or `master`, and additional Spark settings."""
 
@@ -82,6 +79,12 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
     conf: Mapping[str, str] = {}
     verbose: bool = False
     """Show Spark's own log."""
+    share_server: bool = False
+    """Use the server of `waypost pipeline serve` if there is one: `cli` looks for it."""
+    server: ServerState | None = None
+    """A running server of this machine, instead of a session of its own."""
+    events: int | None = None
+    """About how many events the job reads, if known: Java's compiler is chosen by it."""
 
     @property
     def in_this_process(self) -> bool:
@@ -100,6 +103,8 @@ def spark_session(
     with contextlib.ExitStack() as stack:
         if choice.remote:
             session = _connect(choice.remote, choice)
+        elif choice.server:
+            session = stack.enter_context(_join(choice.server, environment))
         else:
             scratch = stack.enter_context(_scratch_directory(choice, environment))
             session = _start(choice, environment, scratch)
@@ -124,6 +129,52 @@ def _connect(remote: str, choice: SparkChoice) -> SparkSession:
 
 
 @contextlib.contextmanager
+def _join(server: ServerState, environment: MutableMapping[str, str]) -> Iterator[SparkSession]:
+    """Open a session on a server of this machine, which has the settings of a local session."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    environment[_REMOTE_MODE] = "1"  # by this, functions of PySpark tell which session they serve
+    try:
+        yield RemoteSession.builder.channelBuilder(_channel(server)).create()  # type: ignore[misc]
+    finally:
+        environment.pop(_REMOTE_MODE, None)
+
+
+def is_answering(server: ServerState) -> bool:
+    """Return whether a Spark Connect server listens there."""
+    import grpc  # type: ignore[import-untyped]
+
+    channel = _channel(server).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(_ANSWER_TIMEOUT_S)
+    except grpc.FutureTimeoutError:
+        return False
+    finally:
+        channel.close()
+    return True
+
+
+def _channel(server: ServerState) -> Any:
+    """Return how to reach a server: by its address, as the name "localhost" may have others."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    class Loopback(DefaultChannelBuilder):
+        """A channel that is local, as the server's token demands, whatever the name means."""
+
+        @property
+        def endpoint(self) -> str:
+            """Return the address in the words of gRPC."""
+            return f"ipv4:127.0.0.1:{server.port}"
+
+    return Loopback(f"sc://localhost:{server.port}/;token={server.token}")
+
+
+def on_this_machine(spark: SparkSession) -> bool:
+    """Return whether the session and its executors see the files that this process sees."""
+    return not is_remote() or spark.conf.get(SAME_MACHINE, "") == "true"
+
+
+@contextlib.contextmanager
 def _scratch_directory(
     choice: SparkChoice, environment: Mapping[str, str]
 ) -> Iterator[dict[str, str]]:
@@ -141,12 +192,12 @@ def _scratch_directory(
 def _start(
     choice: SparkChoice, environment: MutableMapping[str, str], scratch: Mapping[str, str]
 ) -> SparkSession:
-    require_java(environment)
+    java = require_java(environment)
     if choice.in_this_process:
         # The only way to tell Spark; it would use `python3` from the PATH.
         environment["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(choice.master).appName("waypost")
-    for name, value in {**scratch, **_settings(choice, environment)}.items():
+    for name, value in {**scratch, **_settings(choice, environment, java)}.items():
         builder = builder.config(name, value)
     try:
         # The JVM and Python's workers inherit it.
@@ -159,12 +210,14 @@ def _start(
         ) from problem
 
 
-def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, str]:
+def _settings(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> dict[str, str]:
     settings = {
         **_SESSION,
         "spark.hadoop.fs.permissions.umask-mode": "077",
         # Spark skips longer lines; it would hold a line of any length in memory.
         "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(LINE_MAX_BYTES),
+        # Generated classes that a session keeps: a run has about 500, and Spark keeps 100.
+        "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Skips recording the Python call site of every column expression.
@@ -173,18 +226,30 @@ def _settings(choice: SparkChoice, environment: Mapping[str, str]) -> dict[str, 
         **choice.conf,
     }
     own = [
-        *(_jvm_options(settings, environment) if choice.in_this_process else ()),
+        *(_own_java_options(choice, environment, java) if choice.in_this_process else ()),
         *(() if choice.verbose else (f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",)),
     ]
     # The user's options come last, so that they take precedence.
-    options = " ".join([*own, settings.get(_JAVA_OPTIONS, "")]).strip()
-    return {**settings, _JAVA_OPTIONS: options} if options else settings
+    options = " ".join([*own, settings.get(JAVA_OPTIONS, "")]).strip()
+    return {**settings, JAVA_OPTIONS: options} if options else settings
 
 
-def _jvm_options(settings: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
-    given = [settings.get(_JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
-    has_collector = any(_COLLECTOR_OPTION.search(options) for options in given)
-    return [_JVM] if has_collector else [_JVM, _COLLECTOR]
+def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java: Java) -> list[str]:
+    cache = cache_directory(environment)
+    archive = archive_path(cache, java, environment) if cache is not None else None
+    return java_options(
+        java,
+        given_java_options(choice.conf, environment),
+        choice.events,
+        archive if archive is not None and is_complete(archive) else None,
+    )
+
+
+def given_java_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return the user's Java options, from wherever Java and Spark read them."""
+    return " ".join(
+        [conf.get(JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
+    )
 
 
 def _local_settings(choice: SparkChoice) -> dict[str, str]:
@@ -228,43 +293,6 @@ def _quiet_launch(verbose: bool) -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-
-
-def require_java(environment: Mapping[str, str]) -> Path:
-    """Return the `java` that Spark will start. Raises `SparkUnavailable` if older than 17."""
-    java = _find_java(environment)
-    if java is None:
-        raise SparkUnavailable(
-            f"no Java found: Spark needs Java {JAVA_MIN} or newer; {_JAVA_ADVICE}"
-        )
-    version = _java_version(java)
-    if version < JAVA_MIN:
-        found = f"Java {version}" if version else "not a working Java"
-        raise SparkUnavailable(
-            f"{java} is {found}: Spark needs Java {JAVA_MIN} or newer; {_JAVA_ADVICE}"
-        )
-    return java
-
-
-def _find_java(environment: Mapping[str, str]) -> Path | None:
-    home = environment.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        return java if java.is_file() else None
-    found = shutil.which("java", path=environment.get("PATH"))
-    return Path(found) if found else None
-
-
-def _java_version(java: Path) -> int:
-    """Return the major version: 8 for "1.8.0", 17 for "17.0.15", 0 if unknown."""
-    try:
-        result = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
-    return int(match.group(1)) if match else 0
 
 
 def _first_line(problem: BaseException) -> str:

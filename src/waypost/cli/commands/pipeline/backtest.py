@@ -49,15 +49,15 @@ def backtest(
       waypost pipeline backtest --lake ./lake --settings tighter.json --out ./decisions
     """
     from waypost.cli.rendering import console, pipeline
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.replay.backtest import backtest as replay
     from waypost.pipeline.replay.backtest import save_result
 
     changes = _read(settings)
     with start_job(spark) as job, job.step("replaying"):
         # Without changes the point is to check the replay: take no shortcuts.
-        opened = open_lake(job.spark, lake)
-        result = replay(opened, changes, out, shortcut=changes is not None)
+        opened = job.open_lake(lake)
+        decisions = None if out is None else job.path(out)
+        result = replay(opened, changes, decisions, shortcut=changes is not None)
         save_result(opened, result)
     if json:
         console.print_json(result)
@@ -92,11 +92,10 @@ def recommend(
       waypost pipeline recommend --lake ./lake --reject-at-most 0.001
     """
     from waypost.cli.rendering import console, pipeline
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.replay.recommend import recommend as run
 
     with start_job(spark) as job, job.step("comparing limits"):
-        result = run(open_lake(job.spark, lake), reject_at_most)
+        result = run(job.open_lake(lake), reject_at_most)
     if json:
         console.print_json(result)
     else:

@@ -5,19 +5,38 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
+    from waypost.pipeline.journal.sources import JournalSource
+    from waypost.pipeline.lake.lake import Lake
     from waypost.pipeline.spark.progress import TaskProgress
-    from waypost.pipeline.spark.session import Session, SparkChoice
+    from waypost.pipeline.spark.session import ServerState, Session, SparkChoice
 
 
 class SparkJob:
     """The Spark session of a job, and the progress of its steps."""
 
-    def __init__(self, spark: "Session", progress: Progress) -> None:
+    def __init__(self, spark: "Session", progress: Progress, *, on_server: bool) -> None:
         self.spark = spark
         self._progress = progress
+        self._on_server = on_server
+
+    def open_lake(self, given: str, *, create: bool = False) -> "Lake":
+        """Open a lake; with `create`, a missing one is empty."""
+        from waypost.pipeline.lake.lake import open_lake
+
+        return open_lake(self.spark, self.path(given), create=create)
+
+    def path(self, given: str) -> str:
+        """Return a path as Spark finds it: a server works in another directory."""
+        is_relative = not given.startswith("/") and ":" not in given
+        return os.path.abspath(given) if self._on_server and is_relative else given
+
+    def journals(self, sources: "list[JournalSource]") -> "list[JournalSource]":
+        """Return journals with paths as Spark finds them."""
+        return [source._replace(path=self.path(source.path)) for source in sources]
 
     @contextlib.contextmanager
     def step(self, description: str) -> Iterator[None]:
@@ -43,7 +62,7 @@ class SparkJob:
 
 @contextlib.contextmanager
 def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
-    """Start Spark, and stop it after the block."""
+    """Start Spark and stop it after the block, or use the server of `waypost pipeline serve`."""
     from waypost.cli.rendering.console import console
     from waypost.pipeline.spark.session import spark_session
 
@@ -60,6 +79,18 @@ def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
     )
     with progress, contextlib.ExitStack() as stack:
         line = progress.add_task("starting Spark", total=None, tasks="")
-        session = stack.enter_context(spark_session(choice, os.environ))
+        server = stack.enter_context(_shared_server()) if choice.share_server else None
+        session = stack.enter_context(spark_session(replace(choice, server=server), os.environ))
         progress.remove_task(line)
-        yield SparkJob(session, progress)
+        yield SparkJob(session, progress, on_server=server is not None)
+
+
+@contextlib.contextmanager
+def _shared_server() -> "Iterator[ServerState | None]":
+    from waypost.cli.rendering.console import note
+    from waypost.pipeline.spark.server import find_server
+
+    with find_server(os.environ, note) as server:
+        if server is not None:
+            note(f"using the Spark server of `waypost pipeline serve` (pid {server.pid})")
+        yield server

@@ -1,11 +1,13 @@
 """Options shared by pipeline commands: journals, lake, and where Spark runs."""
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from waypost.cli.options import require_modules
 from waypost.policy.errors import InvalidInput
@@ -61,10 +63,23 @@ ConfOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+NoServerOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-server",
+        help="Start Spark here, even if 'waypost pipeline serve' runs.",
+        rich_help_panel=_PANEL,
+    ),
+]
 SparkLogOption = Annotated[
     bool,
     typer.Option("--spark-log", help="Show Spark's own log.", rich_help_panel=_PANEL),
 ]
+
+
+def require_pipeline() -> None:
+    """Exit with an explanation if the packages of the pipeline are missing."""
+    require_modules("the pipeline", _NEEDED, "spark")
 
 
 def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,16 +92,24 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         remote: str | None,
         conf: list[str] | None,
         spark_log: bool,
+        no_server: bool,
         **rest: Any,
     ) -> None:
-        require_modules("the pipeline", _NEEDED, "spark")
-        command(spark=_choice(master, remote, conf or [], spark_log), **rest)
+        require_pipeline()
+        choice = _choice(master, remote, conf or [], spark_log)
+        # A server has settings, a master and a log of its own.
+        has_wishes = no_server or master or remote or conf or spark_log
+        choice = replace(choice, events=_expected_events(rest), share_server=not has_wishes)
+        command(spark=choice, **rest)
+        if choice.in_this_process:
+            _archive_classes(choice)
 
     added = {
         "master": (MasterOption, None),
         "remote": (RemoteOption, None),
         "conf": (ConfOption, None),
         "spark_log": (SparkLogOption, False),
+        "no_server": (NoServerOption, False),
     }
     keyword = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.signature(command)
@@ -101,6 +124,24 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         **{name: annotation for name, (annotation, _) in added.items()},
     }
     return run
+
+
+def _archive_classes(choice: "SparkChoice") -> None:
+    """After a first job, prepare Java in the background, so that the next ones start sooner."""
+    from waypost.cli.rendering.console import note
+    from waypost.pipeline.spark.class_archive import is_archive_missing, start_archiving
+
+    if is_archive_missing(choice.conf, os.environ):
+        start_archiving()
+        note("preparing Java in the background, so that the next job starts sooner")
+
+
+def _expected_events(arguments: Mapping[str, Any]) -> int | None:
+    """Return about how many events a command with these arguments reads; None if unknown."""
+    from waypost.pipeline.journal.volume import estimate_events
+
+    found = estimate_events(arguments.get("journal", ()), arguments["lake"], arguments.get("file"))
+    return None if found is None else max(found, arguments.get("events", 0))
 
 
 def _choice(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from waypost.cli.commands.pipeline.job import start_job
 from waypost.cli.commands.pipeline.options import JournalOption, LakeOption
@@ -45,7 +46,6 @@ def run(
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.ingest.job import ingest as ingest_journals
     from waypost.pipeline.journal.sources import parse_sources
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.report import write_report
     from waypost.pipeline.tables.build import build as build_tables
 
@@ -53,8 +53,8 @@ def run(
     page = report or _default_page(lake)
     with start_job(spark) as job:
         with job.step("reading journals"):
-            opened = open_lake(job.spark, lake, create=True)
-            ingested = ingest_journals(opened, sources)
+            opened = job.open_lake(lake, create=True)
+            ingested = ingest_journals(opened, job.journals(sources))
         with job.step("building tables"):
             built = build_tables(opened)
             built.notes = [one for one in built.notes if one not in ingested.notes]
@@ -87,11 +87,10 @@ def ingest(
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.ingest.job import ingest as ingest_journals
     from waypost.pipeline.journal.sources import parse_sources
-    from waypost.pipeline.lake.lake import open_lake
 
     sources = parse_sources(journal)
     with start_job(spark) as job, job.step("reading journals"):
-        summary = ingest_journals(open_lake(job.spark, lake, create=True), sources)
+        summary = ingest_journals(job.open_lake(lake, create=True), job.journals(sources))
     _print_summary(summary, pipeline.show_ingested, json)
 
 
@@ -105,11 +104,10 @@ def build(*, lake: LakeOption, json: JsonOption = False, spark: "SparkChoice") -
       waypost pipeline build --lake ./lake
     """
     from waypost.cli.rendering import pipeline
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.tables.build import build as build_tables
 
     with start_job(spark) as job, job.step("building tables"):
-        summary = build_tables(open_lake(job.spark, lake))
+        summary = build_tables(job.open_lake(lake))
     _print_summary(summary, pipeline.show_built, json)
 
 
@@ -161,13 +159,12 @@ def report(
       waypost pipeline report --lake ./lake --out report.html
     """
     from waypost.cli.rendering import console, pipeline
-    from waypost.pipeline.lake.lake import open_lake
     from waypost.pipeline.reports.queries import query_report_data
     from waypost.pipeline.reports.report import write_page
     from waypost.pipeline.reports.terminal import render
 
     with start_job(spark) as job, job.step("reading the tables"):
-        facts = query_report_data(open_lake(job.spark, lake))
+        facts = query_report_data(job.open_lake(lake))
     written = write_page(facts, out or _default_page(lake))
     if json:
         console.print_json({"report": written, "facts": facts})
@@ -224,7 +221,8 @@ def stream(  # noqa: PLR0913 - one parameter per option
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    with start_job(spark) as job, stop_on_signals() as stop, job.step("following"):
+    own = replace(spark, share_server=False)  # it would occupy a server for as long as it runs
+    with start_job(own) as job, stop_on_signals() as stop, job.step("following"):
         summary = run_stream(job.spark, lake, sources, options, stop=stop)
     _print_summary(summary, pipeline.show_streamed, json)
 

@@ -55,11 +55,10 @@ def import_trace(  # noqa: PLR0913 - one parameter per option
     """
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.jobs.import_trace import import_trace as run
-    from waypost.pipeline.lake.lake import open_lake
 
     when = _drain(drain)
     with start_job(spark) as job, job.step("reading the trace"):
-        summary = run(open_lake(job.spark, lake, create=True), file, size, when, relay)
+        summary = run(job.open_lake(lake, create=True), job.path(file), size, when, relay)
     if json:
         console.print_json(summary)
     else:
@@ -99,10 +98,9 @@ def restore(
     from waypost.cli.local import LocalRelay
     from waypost.cli.rendering import console, pipeline
     from waypost.pipeline.jobs.restore import last_seen_pairs
-    from waypost.pipeline.lake.lake import open_lake
 
     with start_job(spark) as job, job.step("reading the tables"):
-        name, pairs = last_seen_pairs(open_lake(job.spark, lake), relay)
+        name, pairs = last_seen_pairs(job.open_lake(lake), relay)
     restored = LocalRelay(data_dir).remember_pairs(pairs)
     result = {
         "relay": name,
