@@ -32,15 +32,16 @@ _INBOX = ("relay", "endpoint")
 def query_pressure(lake: Lake, period: Period) -> Section[Pressure]:
     """Return the fullest inboxes, as measured on arrivals."""
     rows = table(lake, "pressure")
+    is_warned = F.col("pressure") >= WARNING_AT
     fullest_minute = F.max(F.struct("pressure", -ms("minute"), "depth_max"))
     by_inbox = rows.groupBy(*_INBOX).agg(
         fullest_minute.alias("peak"),
         F.max("depth_peak").alias("depth_peak"),
-        F.count_if(F.col("pressure") >= WARNING_AT).alias("warned"),
+        F.count_if(is_warned).alias("warned"),
+        F.max(F.when(is_warned, 1).otherwise(0)).alias("ever_warned"),
     )
     fullest_first = (F.desc("peak.pressure"), F.desc("warned"), *(F.col(one) for one in _INBOX))
-    by_inbox = by_inbox.withColumn("is_warned", F.when(F.col("warned") > 0, 1).otherwise(0))
-    (fullest,) = yield [Query(by_inbox, FULLEST_MAX, *fullest_first, sums=["is_warned"])]
+    (fullest,) = yield [Query(by_inbox, FULLEST_MAX, *fullest_first, sums=["ever_warned"])]
     inboxes = [
         PressureInbox(
             row["relay"],
@@ -67,7 +68,7 @@ def query_pressure(lake: Lake, period: Period) -> Section[Pressure]:
             for row in sorted(steps.rows, key=itemgetter(*_INBOX, "at_ms"))
         ],
         more=fullest.more,
-        warned=fullest.sums["is_warned"],
+        warned=fullest.sums["ever_warned"],
     )
 
 

@@ -69,11 +69,11 @@ def run_sections(sections: Mapping[str, Section[Any]]) -> dict[str, Any]:
                 wanted[name] = next(section) if given is None else section.send(given)
             except StopIteration as end:
                 parts[name] = end.value
-        found = {**_run_round(wanted)}
+        found = _run_round(wanted)
     return parts
 
 
-def _run_round(wanted: Mapping[str, Sequence[Query]]) -> dict[str, Sequence[Found]]:
+def _run_round(wanted: Mapping[str, Sequence[Query]]) -> dict[str, Sequence[Found] | None]:
     if not wanted:
         return {}
     queries = [one for some in wanted.values() for one in some]
