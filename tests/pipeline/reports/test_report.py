@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.asked import counted_queries
 from tests.pipeline.reports.small_lake import SMALL, LakeInMemory, as_rows, at
 from waypost.pipeline.lake.lake import open_lake
 from waypost.pipeline.reports.data import ReportData
@@ -17,6 +18,7 @@ from waypost.pipeline.reports.report import write_page, write_report
 from waypost.pipeline.tables.registry import TABLES
 
 MANY = 5_000
+QUERIES_MAX = 6
 BYTES_MAX = 1_500_000
 
 
@@ -58,9 +60,18 @@ def test_a_report_shows_the_contents_of_the_lake(spark: SparkSession, tmp_path: 
     assert "version 1 of the lake" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_report_asks_few_queries(spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeInMemory(spark, SMALL)
+    with counted_queries(spark) as asked:
+        write_report(lake, tmp_path / "report.html")
+    assert 1 <= asked.queries <= QUERIES_MAX
+
+
 @pytest.mark.slow
 def test_data_and_page_stay_small_for_any_lake(spark: SparkSession, tmp_path: Path) -> None:
-    report = query_report_data(LakeInMemory(spark, _many()))
+    with counted_queries(spark) as asked:
+        report = query_report_data(LakeInMemory(spark, _many()))
+    assert asked.queries <= QUERIES_MAX
     assert report.rejections.more + len(report.rejections.reasons) == MANY
     assert report.pressure.more + len(report.pressure.inboxes) == MANY
     assert report.pressure.warned == MANY

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.asked import counted_queries
 from waypost.pipeline.errors import BadTrace, LakeUnusable
 from waypost.pipeline.jobs.import_trace import NEXT_ACTIVITY, Drain, TraceSummary, import_trace
 from waypost.pipeline.lake.events import EVENTS
@@ -105,6 +106,17 @@ def test_a_trace_starts_with_settings_without_limits(lake: Lake, tmp_path: Path)
     assert first["ttl_ms"] - first["at_us"] // 1000 == 10 * 365 * 86_400_000
     assert [row["kind"] for row in rows[4:]] == ["leased", "acked", "accepted"]
     assert {row["at_us"] for row in rows[4:]} == {1_082_040_962_500_000}
+
+
+def test_a_trace_is_imported_with_few_queries(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    path = tmp_path / "few.txt"
+    path.write_text("a b 1\nb a 2\n", encoding="utf-8")
+    with counted_queries(spark) as asked:
+        import_trace(lake, str(path))
+    # The file, then days and names, then the events; and to commit, the manifest.
+    assert asked.queries <= 5
 
 
 def test_names_that_become_the_same_subject_are_counted(lake: Lake, tmp_path: Path) -> None:

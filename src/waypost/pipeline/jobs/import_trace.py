@@ -15,17 +15,17 @@ import re
 from pathlib import PurePosixPath
 
 import msgspec
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from waypost.pipeline.errors import BadTrace, LakeUnusable
-from waypost.pipeline.jobs.trace_file import TraceLines, read_trace
+from waypost.pipeline.jobs.trace_file import TraceLines, count_names, read_trace
 from waypost.pipeline.lake.delta import EVENTS_WITH_COMMENTS, update_logs
 from waypost.pipeline.lake.events import CORRUPT, LINE, from_lines
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.lake.manifest import IngestedSegment
+from waypost.pipeline.spark.collection import collect_together
 from waypost.policy.backpressure import BackpressureConfig
 from waypost.policy.breakers import CircuitBreakerConfig
 from waypost.policy.rate_limits import RateLimitConfig
@@ -88,21 +88,16 @@ def import_trace(
             f"the lake already holds relay {name!r}, and nothing was added: to import the trace"
             " again, give it another name"
         )
-    trace = _read(lake, file, size)
-    steps = _steps(_with_drains(trace.messages, delay_us)).persist()
-    try:
-        return _write(lake, name, trace, steps)
-    finally:
-        steps.unpersist()
+    with read_trace(lake.spark, file, size) as trace:
+        _check(trace, file)
+        steps = _steps(_with_drains(trace.messages, delay_us)).persist()
+        try:
+            return _write(lake, name, trace, steps)
+        finally:
+            steps.unpersist()
 
 
-def _read(lake: Lake, file: str, size: int) -> TraceLines:
-    try:
-        trace = read_trace(lake.spark, file, size)
-    except AnalysisException as problem:
-        if problem.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise BadTrace(f"no such file: {file}") from None
+def _check(trace: TraceLines, file: str) -> None:
     if trace.bad > BAD_SHARE_MAX * (trace.bad + trace.good):
         examples = "".join(f"\n  {example}" for example in trace.bad_examples)
         raise BadTrace(
@@ -111,7 +106,6 @@ def _read(lake: Lake, file: str, size: int) -> TraceLines:
         )
     if not trace.good:
         raise BadTrace(f"no messages in {file}")
-    return trace
 
 
 def _delay_us(drain: Drain) -> int | None:
@@ -128,6 +122,7 @@ def _with_drains(messages: DataFrame, delay_us: int | None) -> DataFrame:
     if delay_us is not None:
         return messages.withColumn("drained_us", F.col("at_us") + F.lit(delay_us))
     nothing = F.lit(None).cast("bigint")
+    messages = messages.drop("source", "target")
     sent = messages.select(F.col("sender").alias("endpoint"), "at_us", F.col("at_us").alias("sent"))
     both = messages.withColumn("sent", nothing).unionByName(sent, allowMissingColumns=True)
     # Backwards in time: a growing frame is computed incrementally, a shrinking one is not.
@@ -166,15 +161,13 @@ def _step(kind: str, at_us: Column, turn: Column, number: int) -> Column:
 
 def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> TraceSummary:
     """Number the steps, prepend settings and mailboxes, and commit."""
-    arrivals = steps.where(F.col("kind") == "accepted")
-    mailboxes = arrivals.select("endpoint").distinct()
-    counts = steps.groupBy("day").agg(
+    mailboxes = steps.where(F.col("kind") == "accepted").select("endpoint").distinct()
+    by_day = steps.groupBy("day").agg(
         F.count(F.lit(1)).alias("steps"), F.count_if(F.col("kind") == "acked").alias("read")
     )
-    days = sorted(counts.collect(), key=lambda row: row.day)
-    recipients = mailboxes.count()
-    before, offsets = 1 + recipients, []
-    for row in days:
+    (names,), days = collect_together([count_names(trace.messages), by_day])
+    before, offsets = 1 + names.recipients, []
+    for row in sorted(days, key=lambda row: row.day):
         offsets.append((row.day, before))
         before += row.steps
     starts = lake.spark.createDataFrame(offsets, "day date, before bigint")
@@ -193,14 +186,14 @@ def _write(lake: Lake, relay: str, trace: TraceLines, steps: DataFrame) -> Trace
     return TraceSummary(
         relay=relay,
         messages=trace.good,
-        senders=trace.senders,
-        recipients=recipients,
+        senders=names.senders,
+        recipients=names.recipients,
         read=read,
         waiting=trace.good - read,
         events=before,
         bad_lines=trace.bad,
         bad_examples=trace.bad_examples,
-        merged=trace.merged,
+        merged=names.merged,
         days=batch.days,
         notes=update_logs(lake.path, lake.manifest, EVENTS_WITH_COMMENTS),
     )

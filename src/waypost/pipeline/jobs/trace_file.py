@@ -1,17 +1,23 @@
 """Parses the lines of a trace file with Spark, numbered as in the file.
 
-Spark reads a large file in blocks, in parallel. A line's number is its position in its block plus
-the lines of all earlier blocks, so it does not depend on the block size.
+Spark reads a large file in blocks, in parallel, and once: the parsed lines are cached. A line's
+number is its position in its block plus the lines of all earlier blocks, so it does not depend on
+the block size.
 
 Names become subjects under `trace.`, with `_` for characters that a token cannot contain. Blank
 lines, comments (`#`, `%`) and one header line before the first message are skipped. Any other line
 that is not a message is bad.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from waypost.pipeline.errors import BadTrace
 from waypost.policy.bounds import subject_length_max_chars
 
 PREFIX = "trace."
@@ -21,47 +27,63 @@ _END_OF_TIME_S = 253_402_300_800  # the year 10000: larger values are not Unix s
 
 
 class TraceLines(msgspec.Struct, kw_only=True):
-    """A parsed trace: `messages` has line, sender, endpoint, at_us and size (bytes) of each."""
+    """A parsed trace.
+
+    `messages` has line, sender, endpoint, at_us and size (bytes) of each, and the names `source`
+    and `target` as in the file.
+    """
 
     messages: DataFrame
     good: int
     bad: int
     bad_examples: list[str]
     first_us: int
-    senders: int
-    merged: int
     bytes: int
 
 
-def read_trace(spark: SparkSession, file: str, size: int) -> TraceLines:
-    """Parse `file`; messages without a size have `size` bytes."""
-    lines = spark.read.text(file).select(
+@contextmanager
+def read_trace(spark: SparkSession, file: str, size: int) -> Iterator[TraceLines]:
+    """Parse `file`; messages without a size have `size` bytes. Cached until the block ends.
+
+    Raises `BadTrace` if there is no such file.
+    """
+    try:
+        parsed = _parsed(spark.read.text(file), size).persist()
+    except AnalysisException as problem:
+        if problem.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise BadTrace(f"no such file: {file}") from None
+    try:
+        yield _trace_lines(parsed)
+    finally:
+        parsed.unpersist()
+
+
+def _parsed(lines: DataFrame, size: int) -> DataFrame:
+    numbered = lines.select(
         "value",
         F.struct("_metadata.file_path", "_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("order"),
     )
-    parsed = _numbered(lines.select("*", *_fields(size)))
-    content = parsed.where(~F.col("skipped"))
-    header = _header_line(content)
-    body = content.where(F.col("line") != header) if header else content
-    messages = body.where(F.col("good"))
-    seen = body.agg(
-        F.count_if("good").alias("good"),
-        F.count_if(~F.col("good")).alias("bad"),
-        F.min(F.when(F.col("good"), F.col("at_us"))).alias("first_us"),
-        F.coalesce(F.sum(F.octet_length("value") + 1), F.lit(0)).alias("bytes"),
-    ).head()
-    assert seen is not None
-    senders, merged = _count_names(messages)
+    return numbered.select("block", "order", *_fields(size))
+
+
+def _trace_lines(parsed: DataFrame) -> TraceLines:
+    blocks = _blocks(parsed)
+    header = next((block.first for block in blocks if block.first is not None), None)
+    if header is not None and not header.without_time:
+        header = None
+    lines = _numbered(parsed, blocks)
+    bad = sum(block.bad for block in blocks) - (header is not None)
     return TraceLines(
-        messages=messages.select("line", "sender", "endpoint", "at_us", "size"),
-        good=seen.good,
-        bad=seen.bad,
-        bad_examples=_examples(body) if seen.bad else [],
-        first_us=seen.first_us or 0,
-        senders=senders,
-        merged=merged,
-        bytes=seen.bytes,
+        messages=lines.where("good").select(
+            "line", "sender", "endpoint", "at_us", "size", "source", "target"
+        ),
+        good=sum(block.good for block in blocks),
+        bad=bad,
+        bad_examples=_examples(lines, header) if bad else [],
+        first_us=min((block.first_us for block in blocks if block.good), default=0),
+        bytes=sum(block.bytes for block in blocks) - (header.bytes if header else 0),
     )
 
 
@@ -77,9 +99,12 @@ def _fields(size: int) -> list[Column]:
     complete = F.size(parts).isin(3, 4) & in_time & (~has_size | (given_size >= 0))
     sender, endpoint = _subject(source), _subject(target)
     short = F.greatest(F.length(sender), F.length(endpoint)) <= subject_length_max_chars
+    good = F.coalesce(complete & short, F.lit(False))
     return [
+        F.when(~good, F.col("value")).alias("value"),
+        (F.octet_length("value") + 1).alias("bytes"),
         ((text == "") | text.rlike("^[#%]")).alias("skipped"),
-        F.coalesce(complete & short, F.lit(False)).alias("good"),
+        good.alias("good"),
         source.alias("source"),
         target.alias("target"),
         sender.alias("sender"),
@@ -94,55 +119,71 @@ def _subject(name: Column) -> Column:
     return F.concat(F.lit(PREFIX), F.regexp_replace(name, "[^A-Za-z0-9_-]", "_"))
 
 
-def _numbered(lines: DataFrame) -> DataFrame:
-    """Add `line`, counted from 1 over the whole file."""
-    blocks = sorted(lines.groupBy("block").count().collect(), key=lambda row: tuple(row.block))
+def _blocks(parsed: DataFrame) -> list[Row]:
+    """Return the blocks of the file in order, with what is known about the lines of each.
+
+    `first` is the first line that is not skipped. If it has no time, it is the header of the file.
+    """
+    content, good = ~F.col("skipped"), F.col("good")
+    first = F.struct("order", "without_time", "bytes")
+    blocks = parsed.groupBy("block").agg(
+        F.count(F.lit(1)).alias("lines"),
+        F.min("order").alias("first_order"),
+        F.min_by(first, F.when(content, F.col("order"))).alias("first"),
+        F.count_if(good).alias("good"),
+        F.count_if(content & ~good).alias("bad"),
+        F.min(F.when(good, F.col("at_us"))).alias("first_us"),
+        F.coalesce(F.sum(F.when(content, F.col("bytes"))), F.lit(0)).alias("bytes"),
+    )
+    return sorted(blocks.collect(), key=lambda row: tuple(row.block))
+
+
+def _numbered(parsed: DataFrame, blocks: list[Row]) -> DataFrame:
+    """Add `line`, counted from 1 over the whole file: the orders of a block are consecutive."""
     starts, before = [], 0
-    for row in blocks:
-        starts.append((row.block, before))
-        before += row["count"]
-    schema = "block struct<file_path: string, file_block_start: bigint>, before bigint"
-    known = lines.join(
-        F.broadcast(lines.sparkSession.createDataFrame(starts, schema)), on="block", how="inner"
-    )
-    in_block = Window.partitionBy("block").orderBy("order")
-    return known.withColumn("line", F.col("before") + F.row_number().over(in_block))
+    for block in blocks:
+        starts.append((block.block, before + 1 - block.first_order))
+        before += block.lines
+    schema = "block struct<file_path: string, file_block_start: bigint>, ahead bigint"
+    known = F.broadcast(parsed.sparkSession.createDataFrame(starts, schema))
+    numbered = parsed.join(known, on="block", how="inner")
+    return numbered.withColumn("line", F.col("order") + F.col("ahead"))
 
 
-def _header_line(content: DataFrame) -> int | None:
-    """Return the number of the first line if it is a header: its third field is not a time."""
-    first = content.agg(F.min_by(F.struct("line", "without_time"), "line").alias("first")).head()
-    if first is None or first.first is None or not first.first.without_time:
-        return None
-    line: int = first.first.line
-    return line
+def count_names(messages: DataFrame) -> DataFrame:
+    """Return one row: the number of `senders`, of `recipients`, and of names that were `merged`.
 
-
-def _count_names(messages: DataFrame) -> tuple[int, int]:
-    """Return the number of senders, and of names lost because two became one subject."""
+    A name is merged if it became the same subject as another.
+    """
     used = messages.select(
-        F.explode(
-            F.array(
-                F.struct(F.col("source").alias("name"), F.lit(1).alias("sends")),
-                F.struct(F.col("target").alias("name"), F.lit(0).alias("sends")),
-            )
-        ).alias("one")
+        F.explode(F.array(_use("source", 1, 0), _use("target", 0, 1))).alias("use")
     )
-    names = used.groupBy("one.name").agg(F.max("one.sends").alias("sends"))
+    names = used.groupBy("use.name").agg(
+        F.max("use.sends").alias("sends"), F.max("use.receives").alias("receives")
+    )
     subjects = names.groupBy(_subject(F.col("name")).alias("subject")).agg(
-        F.max("sends").alias("sends"), F.count(F.lit(1)).alias("names")
+        F.max("sends").alias("sends"),
+        F.max("receives").alias("receives"),
+        F.count(F.lit(1)).alias("names"),
     )
-    row = subjects.agg(
-        F.coalesce(F.sum("sends"), F.lit(0)).alias("senders"),
-        F.coalesce(F.sum(F.col("names") - 1), F.lit(0)).alias("merged"),
-    ).head()
-    assert row is not None
-    return row.senders, row.merged
+    return subjects.agg(
+        F.sum("sends").alias("senders"),
+        F.sum("receives").alias("recipients"),
+        F.sum(F.col("names") - 1).alias("merged"),
+    )
 
 
-def _examples(lines: DataFrame) -> list[str]:
-    bad = lines.where(~F.col("good")).orderBy("line").limit(EXAMPLES_MAX)
+def _use(name: str, sends: int, receives: int) -> Column:
+    return F.struct(
+        F.col(name).alias("name"), F.lit(sends).alias("sends"), F.lit(receives).alias("receives")
+    )
+
+
+def _examples(lines: DataFrame, header: Row | None) -> list[str]:
+    bad = lines.where(~F.col("skipped") & ~F.col("good"))
+    if header is not None:
+        bad = bad.where(F.col("order") != header.order)
     return [
         f"line {row.line}: {row.value.strip()[:_EXAMPLE_MAX_CHARS]}"
-        for row in bad.select("line", "value").collect()
+        for row in bad.orderBy("line").limit(EXAMPLES_MAX).select("line", "value").collect()
     ]

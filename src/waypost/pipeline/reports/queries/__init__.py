@@ -24,7 +24,8 @@ from waypost.pipeline.reports.queries.incidents import (
     query_dead_letters,
 )
 from waypost.pipeline.reports.queries.latency import query_latency
-from waypost.pipeline.reports.queries.periods import find_period
+from waypost.pipeline.reports.queries.periods import query_period
+from waypost.pipeline.reports.queries.rounds import Query, Section, run_sections
 from waypost.pipeline.reports.queries.table_reader import table
 from waypost.pipeline.reports.queries.traffic import (
     query_connections,
@@ -38,11 +39,11 @@ RELAYS_MAX = 10
 
 def query_report_data(lake: Lake) -> ReportData:
     """Query all data of a report; its size does not depend on that of the lake."""
-    scope = _query_scope(lake)
-    period = find_period(lake)
+    covered = run_sections({"scope": _query_scope(lake), "period": query_period(lake)})
+    period = covered["period"]
     if period is None:
         return ReportData(
-            scope=scope,
+            **covered,
             traffic=Traffic(),
             rejections=Rejections(),
             latency=Latency(),
@@ -54,25 +55,23 @@ def query_report_data(lake: Lake) -> ReportData:
             anomalies=AnomalySummary(),
             connections=ConnectionSummary(),
         )
-    traffic = query_traffic(lake, period)
-    return ReportData(
-        scope=scope,
-        period=period,
-        traffic=traffic,
-        rejections=query_rejections(lake, period),
-        latency=query_latency(lake, period, traffic.total.stored),
-        pressure=query_pressure(lake, period),
-        tiers=query_tiers(lake),
-        senders=query_senders(lake),
-        breakers=query_breakers(lake, period),
-        dead_letters=query_dead_letters(lake),
-        anomalies=query_anomalies(lake),
-        connections=query_connections(lake, period),
-    )
+    sections = {
+        "traffic": query_traffic(lake, period),
+        "rejections": query_rejections(lake, period),
+        "latency": query_latency(lake, period),
+        "pressure": query_pressure(lake, period),
+        "tiers": query_tiers(lake),
+        "senders": query_senders(lake),
+        "breakers": query_breakers(lake, period),
+        "dead_letters": query_dead_letters(lake),
+        "anomalies": query_anomalies(lake),
+        "connections": query_connections(lake, period),
+    }
+    return ReportData(**covered, **run_sections(sections))
 
 
-def _query_scope(lake: Lake) -> Scope:
-    qualified_name = (
+def _query_scope(lake: Lake) -> Section[Scope]:
+    names = (
         _names(lake, "traffic", "relay")
         .unionAll(_names(lake, "senders", "sender"))
         .unionAll(_names(lake, "inboxes", "endpoint"))
@@ -84,12 +83,10 @@ def _query_scope(lake: Lake) -> Scope:
                 "relays"
             ),
         )
-        .collect()
     )
-    counts = {row["kind"]: row["names"] for row in qualified_name}
-    relays: list[str] = next(
-        (row["relays"] for row in qualified_name if row["kind"] == "relay"), []
-    )
+    (found,) = yield [Query(names)]
+    counts = {row["kind"]: row["names"] for row in found.rows}
+    relays: list[str] = next((row["relays"] for row in found.rows if row["kind"] == "relay"), [])
     return Scope(
         lake_version=lake.manifest.version,
         days=len(lake.manifest.days("traffic")),

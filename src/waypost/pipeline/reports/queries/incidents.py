@@ -1,5 +1,7 @@
 """Queries for dead letters, loops, anomalies and circuit breakers."""
 
+from operator import itemgetter
+
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
@@ -17,7 +19,8 @@ from waypost.pipeline.reports.data import (
     Period,
 )
 from waypost.pipeline.reports.formatting import shorten
-from waypost.pipeline.reports.queries.table_reader import largest, ms, rows_of_inboxes, table, total
+from waypost.pipeline.reports.queries.rounds import Query, Section
+from waypost.pipeline.reports.queries.table_reader import ms, rows_of_inboxes, table, total
 
 REASONS_MAX = 12
 INBOXES_MAX = 10
@@ -28,9 +31,10 @@ CHAIN_MAX = 16
 BREAKERS_MAX = 15
 SPANS_MAX = 40
 _COUNTS = ("letters", "waiting", "redriven", "purged")
+_CASE = ("relay", "sender", "kind", "endpoint")
 
 
-def query_dead_letters(lake: Lake) -> DeadLetterSummary:
+def query_dead_letters(lake: Lake) -> Section[DeadLetterSummary]:
     """Return dead letters by reason text, and by inbox."""
     rows = table(lake, "dead_letters")
     counts = [total(name) for name in _COUNTS]
@@ -41,14 +45,12 @@ def query_dead_letters(lake: Lake) -> DeadLetterSummary:
         F.max(ms("last_at")).alias("last_ms"),
     )
     by_inbox = rows.groupBy("relay", "endpoint").agg(*counts)
-    reasons, reasons_more = largest(by_reason, REASONS_MAX, F.desc("letters"), F.col("reason"))
-    if not reasons:
-        return DeadLetterSummary()
-    inboxes, inboxes_more = largest(
-        by_inbox, INBOXES_MAX, F.desc("letters"), F.col("relay"), F.col("endpoint")
-    )
-    counted = rows.agg(*counts).collect() if reasons_more else reasons
-    messages, waiting, redriven, purged = (sum(row[one] for row in counted) for one in _COUNTS)
+    by_name = (F.col("relay"), F.col("endpoint"))
+    reasons, inboxes = yield [
+        Query(by_reason, REASONS_MAX, F.desc("letters"), F.col("reason"), sums=_COUNTS),
+        Query(by_inbox, INBOXES_MAX, F.desc("letters"), *by_name),
+    ]
+    messages, waiting, redriven, purged = (reasons.sums[one] for one in _COUNTS)
     return DeadLetterSummary(
         messages=messages,
         waiting=waiting,
@@ -59,18 +61,18 @@ def query_dead_letters(lake: Lake) -> DeadLetterSummary:
                 shorten(row["reason"] or "", TEXT_MAX),
                 *(row[one] for one in (*_COUNTS, "inboxes", "first_ms", "last_ms")),
             )
-            for row in reasons
+            for row in reasons.rows
         ],
-        reasons_more=reasons_more,
+        reasons_more=reasons.more,
         inboxes=[
             DeadInbox(row["relay"], row["endpoint"], row["letters"], row["waiting"])
-            for row in inboxes
+            for row in inboxes.rows
         ],
-        inboxes_more=inboxes_more,
+        inboxes_more=inboxes.more,
     )
 
 
-def query_anomalies(lake: Lake) -> AnomalySummary:
+def query_anomalies(lake: Lake) -> Section[AnomalySummary]:
     """Return loops by frequency, and anomalies by their distance from the usual."""
     by_chain = (
         table(lake, "loops")
@@ -82,15 +84,12 @@ def query_anomalies(lake: Lake) -> AnomalySummary:
             F.max(ms("last_at")).alias("last_ms"),
         )
     )
-    loops, loops_more = largest(
-        by_chain,
-        LOOPS_MAX,
-        F.desc("times"),
-        F.col("relay"),
-        F.col("endpoint"),
-        F.col("chain"),
-    )
-    anomalies, anomalies_more = _query_anomalous_senders(lake)
+    most_first = (F.desc("times"), F.col("relay"), F.col("endpoint"), F.col("chain"))
+    worst_first = (F.desc("observed"), F.desc("days"), *(F.col(one) for one in _CASE))
+    loops, anomalies = yield [
+        Query(by_chain, LOOPS_MAX, *most_first),
+        Query(_by_case(table(lake, "anomalies")), ANOMALIES_MAX, *worst_first),
+    ]
     return AnomalySummary(
         loops=[
             Loop(
@@ -99,52 +98,38 @@ def query_anomalies(lake: Lake) -> AnomalySummary:
                 list(row["chain"])[-CHAIN_MAX:],
                 *(row[one] for one in ("times", "senders", "first_ms", "last_ms")),
             )
-            for row in loops
+            for row in loops.rows
         ],
-        loops_more=loops_more,
-        anomalies=anomalies,
-        anomalies_more=anomalies_more,
+        loops_more=loops.more,
+        anomalies=[_anomaly(row) for row in anomalies.rows],
+        anomalies_more=anomalies.more,
     )
 
 
-def _query_anomalous_senders(lake: Lake) -> tuple[list[Anomaly], int]:
+def _by_case(anomalies: DataFrame) -> DataFrame:
+    """Return the cases of anomalies, each with its worst day and the number of its days."""
     worst = F.struct("observed", "day")
-    by_case = (
-        table(lake, "anomalies")
-        .groupBy("relay", "sender", "kind", "endpoint")
-        .agg(
-            F.max_by("why", worst).alias("why"),
-            F.max("observed").alias("observed"),
-            F.count_distinct("day").alias("days"),
-            (F.unix_date(F.max_by("day", worst)).cast("bigint") * 86_400_000).alias("day_ms"),
-        )
+    return anomalies.groupBy(*_CASE).agg(
+        F.max_by("why", worst).alias("why"),
+        F.max("observed").alias("observed"),
+        F.count_distinct("day").alias("days"),
+        (F.unix_date(F.max_by("day", worst)).cast("bigint") * 86_400_000).alias("day_ms"),
     )
-    rows, more = largest(
-        by_case,
-        ANOMALIES_MAX,
-        F.desc("observed"),
-        F.desc("days"),
-        F.col("relay"),
-        F.col("sender"),
-        F.col("kind"),
-        F.col("endpoint"),
-    )
-    found = [
-        Anomaly(
-            relay=row["relay"],
-            sender=row["sender"],
-            kind=row["kind"],
-            endpoint=row["endpoint"],
-            why=shorten(row["why"], TEXT_MAX),
-            days=row["days"],
-            worst_day_ms=row["day_ms"],
-        )
-        for row in rows
-    ]
-    return found, more
 
 
-def query_breakers(lake: Lake, period: Period) -> BreakerSummary:
+def _anomaly(row: Row) -> Anomaly:
+    return Anomaly(
+        relay=row["relay"],
+        sender=row["sender"],
+        kind=row["kind"],
+        endpoint=row["endpoint"],
+        why=shorten(row["why"], TEXT_MAX),
+        days=row["days"],
+        worst_day_ms=row["day_ms"],
+    )
+
+
+def query_breakers(lake: Lake, period: Period) -> Section[BreakerSummary]:
     """Return breakers by time open; one that is still open counts until the period's end."""
     changes = table(lake, "breakers").withColumn("at_ms", ms("at"))
     opens = F.col("after") == "OPEN"
@@ -158,31 +143,27 @@ def query_breakers(lake: Lake, period: Period) -> BreakerSummary:
         F.max_by("after", "seq").alias("last_state"),
         F.count_if(F.col("after") != "CLOSED").alias("spans"),
     )
-    found, more = largest(
-        by_breaker, BREAKERS_MAX, F.desc("open_ms"), F.col("relay"), F.col("endpoint")
-    )
-    if not found:
+    longest_first = (F.desc("open_ms"), F.col("relay"), F.col("endpoint"))
+    (found,) = yield [Query(by_breaker, BREAKERS_MAX, *longest_first, sums=["opened"])]
+    if not found.rows:
         return BreakerSummary()
-    opened = (
-        by_breaker.agg(F.sum("opened")).collect()[0][0]
-        if more
-        else sum(row["opened"] for row in found)
-    )
-    spans = _longest_spans(rows_of_inboxes(lake, changes.withColumn("known_ms", lasted_ms), found))
+    of_found = rows_of_inboxes(lake, changes.withColumn("known_ms", lasted_ms), found.rows)
+    (spans,) = yield [Query(_longest_spans(of_found))]
+    in_order = sorted(spans.rows, key=itemgetter("at_ms"))
     return BreakerSummary(
-        breakers=[_breaker(row, spans) for row in found], more=more, opened=opened
+        breakers=[_breaker(row, in_order) for row in found.rows],
+        more=found.more,
+        opened=found.sums["opened"],
     )
 
 
-def _longest_spans(changes: DataFrame) -> list[Row]:
+def _longest_spans(changes: DataFrame) -> DataFrame:
     longest_first = Window.partitionBy("relay", "endpoint").orderBy(F.desc("known_ms"), "seq")
     return (
         changes.where(F.col("after") != "CLOSED")
         .withColumn("rank", F.row_number().over(longest_first))
         .where(F.col("rank") <= SPANS_MAX)
         .select("relay", "endpoint", "at_ms", "lasted_ms", "after")
-        .orderBy("relay", "endpoint", "at_ms")
-        .collect()
     )
 
 

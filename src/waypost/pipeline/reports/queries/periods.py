@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from waypost.pipeline.lake.lake import Lake
 from waypost.pipeline.reports.data import Period
 from waypost.pipeline.reports.formatting import DAY_MS, HOUR_MS, MINUTE_MS
+from waypost.pipeline.reports.queries.rounds import Query, Section
 from waypost.pipeline.reports.queries.table_reader import ms, table
 
 STEPS_MAX = 200
@@ -39,17 +40,18 @@ def smooth_step(period: Period, count: int) -> int:
     return period.step_ms
 
 
-def find_period(lake: Lake) -> Period | None:
+def query_period(lake: Lake) -> Section[Period | None]:
     """Return the time span of arrivals, breakers and sessions; None without any."""
     instants = (
         _span(table(lake, "traffic"), "minute", MINUTE_MS)
         .unionAll(_span(table(lake, "breakers"), "at", 1))
         .unionAll(_span(table(lake, "sessions"), "connected_at", 1))
     )
-    found = instants.agg(F.min("first").alias("first"), F.max("last").alias("last")).collect()[0]
-    if found["first"] is None:
+    (spans,) = yield [Query(instants)]
+    known = [row for row in spans.rows if row["first"] is not None]
+    if not known:
         return None
-    return period_of(found["first"], found["last"])
+    return period_of(min(row["first"] for row in known), max(row["last"] for row in known))
 
 
 def period_of(first_ms: int, last_ms: int) -> Period:

@@ -1,6 +1,6 @@
-"""Reads tables for queries: times in milliseconds, sums, and the largest rows only."""
+"""Reads tables for queries: times in milliseconds, and sums."""
 
-from pyspark.sql import Column, DataFrame, Observation, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
@@ -30,13 +30,3 @@ def ms(column: str) -> Column:
 def total(column: str) -> Column:
     """Return the sum of a column under its own name, 0 without rows."""
     return F.coalesce(F.sum(F.col(column)), F.lit(0)).alias(column)
-
-
-def largest(rows: DataFrame, most: int, *order: Column) -> tuple[list[Row], int]:
-    """Return the first `most` rows in `order`, and the number of all other rows."""
-    seen = Observation()
-    counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"))
-    found = counted.orderBy(*order).limit(most).collect()
-    if len(found) < most:
-        return found, 0
-    return found, int(seen.get["rows"]) - len(found)

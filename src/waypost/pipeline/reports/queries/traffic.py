@@ -1,5 +1,7 @@
 """Queries for arrivals, rejections and connections over time, and for tiers."""
 
+from operator import itemgetter
+
 from pyspark.sql import functions as F
 
 from waypost.pipeline.lake.lake import Lake
@@ -17,7 +19,8 @@ from waypost.pipeline.reports.data import (
 )
 from waypost.pipeline.reports.formatting import shorten
 from waypost.pipeline.reports.queries.periods import step_of
-from waypost.pipeline.reports.queries.table_reader import largest, ms, table, total
+from waypost.pipeline.reports.queries.rounds import Query, Section
+from waypost.pipeline.reports.queries.table_reader import ms, table, total
 from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
 
 AGENTS_MAX = 15
@@ -27,23 +30,21 @@ REASONS_MAX = 12
 _COUNTS = ("publishes", "stored", "unclaimed", "rejected", "acked", "failed", "bytes")
 
 
-def query_traffic(lake: Lake, period: Period) -> Traffic:
+def query_traffic(lake: Lake, period: Period) -> Section[Traffic]:
     """Return the arrivals of each step, and the busiest minute of all relays together."""
     rows = table(lake, "traffic").withColumn("minute_ms", ms("minute"))
     minutes = rows.groupBy("minute_ms").agg(*(total(name) for name in _COUNTS))
     peak = F.max(F.struct("publishes", -F.col("minute_ms")))
-    steps = (
-        minutes.groupBy(step_of(period, F.col("minute_ms")))
-        .agg(*(total(name) for name in _COUNTS), peak.alias("peak"))
-        .orderBy("at_ms")
-        .collect()
+    by_step = minutes.groupBy(step_of(period, F.col("minute_ms"))).agg(
+        *(total(name) for name in _COUNTS), peak.alias("peak")
     )
-    if not steps:
+    (found,) = yield [Query(by_step)]
+    if not found.rows:
         return Traffic()
-    found = [TrafficStep(row["at_ms"], *(row[name] for name in _COUNTS)) for row in steps]
+    steps = sorted(found.rows, key=itemgetter("at_ms"))
     publishes, minus_minute = max(tuple(row["peak"]) for row in steps)
     return Traffic(
-        steps=found,
+        steps=[TrafficStep(row["at_ms"], *(row[name] for name in _COUNTS)) for row in steps],
         total=TrafficStep(
             period.first_ms,
             *(sum(row[name] for row in steps) for name in _COUNTS),
@@ -53,7 +54,7 @@ def query_traffic(lake: Lake, period: Period) -> Traffic:
     )
 
 
-def query_rejections(lake: Lake, period: Period) -> Rejections:
+def query_rejections(lake: Lake, period: Period) -> Section[Rejections]:
     """Return rejections by reason; a counted one is at the time it was written."""
     rows = table(lake, "rejections")
     at_an_inbox = F.when(F.col("endpoint") != "", F.struct("relay", "endpoint"))
@@ -63,15 +64,10 @@ def query_rejections(lake: Lake, period: Period) -> Rejections:
         F.count_distinct(at_an_inbox).alias("inboxes"),
         F.max_by("detail", F.struct("at", "relay", "seq")).alias("example"),
     )
-    totals, more = largest(by_reason, REASONS_MAX, F.desc("count"), F.col("reason"))
-    is_shown = F.col("reason").isin([row["reason"] for row in totals])
-    steps = (
-        rows.where(is_shown)
-        .groupBy("reason", step_of(period, ms("at")))
-        .agg(total("count"))
-        .orderBy("at_ms", "reason")
-        .collect()
-    )
+    (totals,) = yield [Query(by_reason, REASONS_MAX, F.desc("count"), F.col("reason"))]
+    is_shown = F.col("reason").isin([row["reason"] for row in totals.rows])
+    by_step = rows.where(is_shown).groupBy("reason", step_of(period, ms("at")))
+    (steps,) = yield [Query(by_step.agg(total("count")))]
     return Rejections(
         reasons=[
             ReasonTotal(
@@ -81,14 +77,17 @@ def query_rejections(lake: Lake, period: Period) -> Rejections:
                 row["inboxes"],
                 shorten(row["example"] or "", TEXT_MAX),
             )
-            for row in totals
+            for row in totals.rows
         ],
-        more=more,
-        steps=[ReasonStep(row["at_ms"], row["reason"], row["count"]) for row in steps],
+        more=totals.more,
+        steps=[
+            ReasonStep(row["at_ms"], row["reason"], row["count"])
+            for row in sorted(steps.rows, key=itemgetter("at_ms", "reason"))
+        ],
     )
 
 
-def query_tiers(lake: Lake) -> list[TierTotal]:
+def query_tiers(lake: Lake) -> Section[list[TierTotal]]:
     """Return arrivals at inboxes by tier. Messages rejected earlier have no tier."""
     kept = F.coalesce("kept", F.lit(True))
     dead_lettered = F.col("reason").isin([str(one) for one in DEAD_LETTERED]) & kept
@@ -100,18 +99,20 @@ def query_tiers(lake: Lake) -> list[TierTotal]:
         "tier", F.when(dead_lettered, 0).otherwise(F.col("count")).alias("arrivals"), "count"
     )
     stored = table(lake, "messages").groupBy("tier").agg(F.count(F.lit(1)).alias("arrivals"))
-    rows = (
+    by_tier = (
         stored.select("tier", "arrivals", F.lit(0).alias("count"))
         .unionAll(rejected)
         .groupBy("tier")
         .agg(total("arrivals"), total("count"))
-        .orderBy("tier")
-        .collect()
     )
-    return [TierTotal(row["tier"], row["arrivals"], row["count"]) for row in rows]
+    (found,) = yield [Query(by_tier)]
+    return [
+        TierTotal(row["tier"], row["arrivals"], row["count"])
+        for row in sorted(found.rows, key=lambda row: row["tier"] or 0)
+    ]
 
 
-def query_connections(lake: Lake, period: Period) -> ConnectionSummary:
+def query_connections(lake: Lake, period: Period) -> Section[ConnectionSummary]:
     """Return connections over time and by agent."""
     rows = table(lake, "sessions").select(
         "relay",
@@ -123,35 +124,32 @@ def query_connections(lake: Lake, period: Period) -> ConnectionSummary:
     connections = F.count(F.lit(1)).alias("connections")
     still_open = F.count_if(F.col("disconnected_at").isNull()).alias("open")
     median = F.percentile_approx("lasted_ms", 0.5).alias("median")
-    steps = rows.rollup("at_ms").agg(connections, still_open, median).orderBy("at_ms").collect()
-    totals = [row for row in steps if row["at_ms"] is None]
-    if not totals or not totals[0]["connections"]:
+    by_agent = rows.groupBy("relay", "subject").agg(
+        connections,
+        still_open,
+        F.coalesce(F.sum(F.col("lasted_ms").cast("double")), F.lit(0.0)).alias("lasted"),
+    )
+    most_first = (F.desc("connections"), F.col("relay"), F.col("subject"))
+    steps, agents = yield [
+        Query(rows.rollup("at_ms").agg(connections, still_open, median)),
+        Query(by_agent, AGENTS_MAX, *most_first),
+    ]
+    all_steps = [row for row in steps.rows if row["at_ms"] is None]
+    if not all_steps or not all_steps[0]["connections"]:
         return ConnectionSummary()
-    agents, more = largest(
-        rows.groupBy("relay", "subject").agg(
-            connections,
-            still_open,
-            F.coalesce(F.sum(F.col("lasted_ms").cast("double")), F.lit(0.0)).alias("lasted"),
-        ),
-        AGENTS_MAX,
-        F.desc("connections"),
-        F.col("relay"),
-        F.col("subject"),
+    in_order = sorted(
+        (row for row in steps.rows if row["at_ms"] is not None), key=itemgetter("at_ms")
     )
     return ConnectionSummary(
-        connections=totals[0]["connections"],
-        open=totals[0]["open"],
-        median_ms=totals[0]["median"],
+        connections=all_steps[0]["connections"],
+        open=all_steps[0]["open"],
+        median_ms=all_steps[0]["median"],
         agents=[
             AgentConnections(
                 row["relay"], row["subject"], row["connections"], row["lasted"], row["open"]
             )
-            for row in agents
+            for row in agents.rows
         ],
-        more=more,
-        steps=[
-            ConnectionStep(row["at_ms"], row["connections"])
-            for row in steps
-            if row["at_ms"] is not None
-        ],
+        more=agents.more,
+        steps=[ConnectionStep(row["at_ms"], row["connections"]) for row in in_order],
     )
