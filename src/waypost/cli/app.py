@@ -16,6 +16,7 @@ from waypost.cli.commands import (
     config,
     dead_letters,
     keys,
+    listen,
     maintenance,
     mcp,
     messages,
@@ -111,7 +112,7 @@ app.command(rich_help_panel="Messages")(messages.send)
 app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
 app.command(rich_help_panel="Messages")(messages.thread)
-app.command(rich_help_panel="Messages")(messages.listen)
+app.command(rich_help_panel="Messages")(listen.listen)
 app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)
 app.add_typer(scheduled.commands, name="scheduled", rich_help_panel="Messages")
