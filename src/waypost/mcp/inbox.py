@@ -21,8 +21,8 @@ from typing import TypeVar
 import msgspec
 
 from waypost.client.message import Message
+from waypost.mcp.fencing import Labels, message_block_bytes, readable
 from waypost.mcp.quoting import is_plain_id
-from waypost.mcp.rendering import Labels, message_block_bytes, readable
 from waypost.policy.subjects import matches_pattern
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import RequestFailure
