@@ -245,6 +245,19 @@ JSON = {
         before="One object per line: a message, or a confirmation with `message_id`, `recipient`"
         " and `was_stored`.",
     ),
+    "listen --exec": JsonOutput(
+        {
+            "`id`, `sender`, `attempt`": "of the message",
+            "`exit_code`": "of the command; negative if a signal ended it, null if it did not start"
+            " or was ended by Waypost",
+            "`duration_ms`": "how long it took",
+            "`outcome`": "`acknowledged`, `returned` (to be delivered again) or `released` (the"
+            " delivery does not count)",
+            "`error`": "why it was returned, or why no answer was sent; else empty",
+            "`answer`": "id of the answer that `--reply` sent, or null",
+        },
+        before="One object per line, after each command. What the commands print goes to stderr.",
+    ),
     "request": JsonOutput(
         {
             _MESSAGE: "of the reply",
