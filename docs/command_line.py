@@ -65,7 +65,7 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 |---|---|
 | `send` | an agent's keys, or none if the relay accepts anonymous messages; with \
 `--sender _operator` the operator's token |
-| `listen`, `request`, `mcp` | an agent's keys |
+| `listen`, `request`, `mcp`, `hook` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
 | `scheduled` | an agent's keys for its own messages, or the operator's token for all |
 | `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
