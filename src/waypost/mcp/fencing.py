@@ -73,7 +73,7 @@ def message_heading(message: Received, text: str, labels: Labels) -> str:
     """
     parts = [
         f"Message {labels.ref}",
-        f"from {_sender(message)}",
+        f"from {sender_text(message)}",
         f"sent {message.created_at:%Y-%m-%d %H:%M:%S} UTC",
         f"{len(text.encode()):,} bytes",
     ]
@@ -92,7 +92,8 @@ def message_heading(message: Received, text: str, labels: Labels) -> str:
     return " | ".join(parts)
 
 
-def _sender(message: Received) -> str:
+def sender_text(message: Received) -> str:
+    """Return the sender of a message, with its tier if that is known."""
     sender = message.sender
     if sender in _RESERVED_SENDERS:
         return f"{sender} ({_RESERVED_SENDERS[sender]})"

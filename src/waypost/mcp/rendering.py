@@ -44,6 +44,11 @@ def with_instructions(
     return run
 
 
+def text_of(result: CallToolResult) -> str:
+    """Return the text of a result."""
+    return "\n".join(one.text for one in result.content if isinstance(one, TextContent))
+
+
 def plural(count: int, noun: str) -> str:
     """Return `1 message`, `2 messages`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
