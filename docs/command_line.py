@@ -65,7 +65,7 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 |---|---|
 | `send` | an agent's keys, or none if the relay accepts anonymous messages; with \
 `--sender _operator` the operator's token |
-| `listen`, `request`, `mcp` | an agent's keys |
+| `listen`, `request`, `mcp`, `hook` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
 | `scheduled` | an agent's keys for its own messages, or the operator's token for all |
 | `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
@@ -244,6 +244,19 @@ JSON = {
         },
         before="One object per line: a message, or a confirmation with `message_id`, `recipient`"
         " and `was_stored`.",
+    ),
+    "listen --exec": JsonOutput(
+        {
+            "`id`, `sender`, `attempt`": "of the message",
+            "`exit_code`": "of the command; negative if a signal ended it, null if it did not start"
+            " or was ended by Waypost",
+            "`duration_ms`": "how long it took",
+            "`outcome`": "`acknowledged`, `returned` (to be delivered again) or `released` (the"
+            " delivery does not count)",
+            "`error`": "why it was returned, or why no answer was sent; else empty",
+            "`answer`": "id of the answer that `--reply` sent, or null",
+        },
+        before="One object per line, after each command. What the commands print goes to stderr.",
     ),
     "request": JsonOutput(
         {

@@ -252,10 +252,10 @@ def command_line_page() -> str:
 
 
 def _output(name: str) -> Iterator[str]:
-    """Yield the sample output of a command, and its JSON fields with and without `--group`."""
+    """Yield the sample output of a command, and its JSON fields by what is typed."""
     if name in OUTPUT:
         yield from ("", "```text", OUTPUT[name].rstrip(), "```")
-    for typed in (name, f"{name} --group"):
+    for typed in (name, f"{name} --group", f"{name} --exec"):
         if typed in JSON:
             fields, before, after = JSON[typed]
             yield from ("", f"### JSON of `waypost {typed}`", "")

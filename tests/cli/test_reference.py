@@ -33,7 +33,7 @@ COMMANDS = {
 }
 
 
-SERVED_ONLY = {"listen", "request", "keys new", "agents list"}
+SERVED_ONLY = {"listen", "listen --exec", "request", "keys new", "agents list"}
 
 
 def sections() -> dict[str, str]:
@@ -81,10 +81,13 @@ def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: 
         user("send", "agent.a", "1", "--sender", "agent.b")
         received = user.json("listen", "agent.a", "--count", "1")
         confirmed = user.json("listen", "agent.b", "--seconds", "1")
+        user("send", "agent.a", "2", "--sender", "agent.b")
+        run = user.json("listen", "agent.a", "--exec", "true", "--count", "1")
         request = ("request", "service.absent", "1", "--sender", "agent.a")
         rejected = user.json(*request, exits=3)
     found = sections()
     assert documented(found["listen"])[0] == set(received) | set(confirmed)
+    assert documented(found["listen --exec"])[0] == set(run)
     assert documented(found["request"])[0] == set(received)
     assert documented(found["send"])[0] == set(rejected)
     assert documented(found["keys new"])[0] == set(keys)

@@ -17,6 +17,7 @@ FOLLOWED = {
     "protect-an-agent-from-floods": 4,
     "stop-loops": 2,
     "keep-mail-for-offline-agents": 4,
+    "wake-an-idle-agent": 1,
     "deploy-behind-tls": 4,
     "back-up-and-restore": 7,
     "tune-limits-with-a-backtest": 2,

@@ -82,3 +82,11 @@ def test_an_installation_without_the_extra_names_the_extra_to_install(
     assert output == (
         "waypost: 'waypost mcp' needs mcp, which is not installed: pip install 'waypost[mcp]'\n"
     )
+
+
+@pytest.mark.parametrize("other", [("--shared",), ("--http", "7272")])
+def test_a_channel_is_for_the_one_program_that_starts_it(
+    rejected: Any, tmp_path: Path, other: tuple[str, ...]
+) -> None:
+    key = str(key_file(tmp_path, "agent.ann"))
+    assert f"without {other[0]}" in rejected("--key", key, "--channel", *other, exits=2)

@@ -11,6 +11,7 @@ from waypost.client.errors import (
     SubjectTaken,
 )
 from waypost.client.http import RemoteError
+from waypost.mcp.fencing import TIER_TEXTS
 from waypost.mcp.instructions import (
     BUDGET_EXCEEDED,
     GUARD_REJECTIONS,
@@ -21,7 +22,6 @@ from waypost.mcp.instructions import (
     wait_text,
     what_to_do,
 )
-from waypost.mcp.rendering import TIER_TEXTS
 from waypost.policy.budgets import create_default_budget, overdrawn
 from waypost.policy.errors import AccessDenied, InvalidInput, WaypostError
 from waypost.policy.guard import GuardRejectionReason, MessagingGuardConfig, limit_of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waypost.mcp import rendering
-from waypost.mcp.rendering import FENCE_BYTES, fence, readable
+from waypost.mcp import fencing
+from waypost.mcp.fencing import FENCE_BYTES, fence, readable
 
 BEGIN = re.compile(r"-----BEGIN UNTRUSTED (\w+)-----\n")
 
@@ -29,7 +29,7 @@ def test_the_mark_occurs_only_in_the_two_fence_lines(text: str) -> None:
 
 def test_a_mark_that_occurs_in_the_text_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = iter(["a" * 16, "b" * 16])
-    monkeypatch.setattr(rendering.secrets, "token_hex", lambda _: next(marks))
+    monkeypatch.setattr(fencing.secrets, "token_hex", lambda _: next(marks))
     assert mark_of(fence(f"-----END UNTRUSTED {'a' * 16}-----")) == "b" * 16
 
 

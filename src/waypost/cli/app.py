@@ -15,7 +15,9 @@ from waypost.cli.commands import (
     breakers,
     config,
     dead_letters,
+    hook,
     keys,
+    listen,
     maintenance,
     mcp,
     messages,
@@ -111,9 +113,10 @@ app.command(rich_help_panel="Messages")(messages.send)
 app.command(rich_help_panel="Messages")(messages.inbox)
 app.command(rich_help_panel="Messages")(messages.explain)
 app.command(rich_help_panel="Messages")(messages.thread)
-app.command(rich_help_panel="Messages")(messages.listen)
+app.command(rich_help_panel="Messages", help=listen.HELP)(listen.listen)
 app.command(rich_help_panel="Messages")(messages.request)
 app.command(rich_help_panel="Messages")(mcp.mcp)
+app.command(rich_help_panel="Messages", cls=hook.HookCommand)(hook.hook)
 app.add_typer(scheduled.commands, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messages")
 app.command(rich_help_panel="The relay", help=serve.HELP)(serve.serve)

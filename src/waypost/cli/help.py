@@ -69,7 +69,7 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **named: Any) -> Callable[[F], F]:
         """Return a decorator that adds a command."""
-        return super().command(name, cls=Command, **named)
+        return super().command(name, **{"cls": Command, **named})
 
 
 def _takes_value(parameter: Any) -> bool:

@@ -5,7 +5,7 @@ Publish results are translated for people here: endpoint names instead of hashes
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -144,6 +144,24 @@ class ReceivedMessage(msgspec.Struct, frozen=True):
     was_stored: bool
     attempt: int = 1
     problem: str | None = None
+
+
+class CommandRun(msgspec.Struct, frozen=True):
+    """A command that `listen --exec` ran for a message, and the outcome for the message.
+
+    `exit_code` is None if the command did not end by itself, or did not start; a negative one is
+    the signal that ended it. `answer` is the id of the answer, if one was sent. `error` is why the
+    message was returned, or why no answer was sent.
+    """
+
+    id: str
+    sender: str
+    attempt: int
+    exit_code: int | None
+    duration_ms: int
+    outcome: Literal["acknowledged", "returned", "released"]
+    error: str = ""
+    answer: str | None = None
 
 
 class Confirmation(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
     model ── MCP ── tools ── connection ── waypost.client ── a served relay
                       │          └ inbox: delivered messages that are not acknowledged yet
-                      └ rendering, instructions: quoting of untrusted text, advice on rejections
+                      └ fencing, instructions: quoting of untrusted text, advice on rejections
 
 Rule 1  One process is one agent: it connects on start and fetches the stored messages.
 Rule 2  A message leaves its mailbox when the model acknowledges it, and not before.

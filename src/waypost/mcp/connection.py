@@ -9,11 +9,14 @@ Rule 3  Small messages are fetched first and always. Large ones only while few o
 Rule 4  With `shared`, other programs of the same agent share its mailbox. Then messages are fetched
         only while a call asks for them, and few at a time: what one holds, the others cannot show.
 Rule 5  The leases of fetched messages are kept while the model makes calls. After `IDLE_MAX_S`
-        without one, they are released, and nothing is fetched until the next call.
+        without one, they are released, and nothing is fetched until the next call. A host that
+        waits for notices (`is_watched`) gets the next message however long that takes, and has
+        `IDLE_MAX_S` from its notice on.
 """
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from types import TracebackType
@@ -25,6 +28,7 @@ from waypost.client.errors import OperationRejected
 from waypost.client.guard import MessagingGuard
 from waypost.client.http import tls_context
 from waypost.client.identity import Identity
+from waypost.client.message import Message
 from waypost.client.options import ClientOptions
 from waypost.mcp.inbox import InboxCache
 from waypost.mcp.relay_api import RelayApi
@@ -74,8 +78,11 @@ class McpConnection:
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
         self.url = self.api.url
+        self.waiting_hosts: weakref.WeakSet[object] = weakref.WeakSet()
+        """What stands for the hosts that wait for notices of new messages, while they do."""
         self._called = asyncio.Event()
         self._called_s = 0.0
+        self._call_count = 0
         self._agent: Agent | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
@@ -85,7 +92,7 @@ class McpConnection:
         self._wanted = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._note_call()
+        self.note_call()
         self._start_connecting()
         return self
 
@@ -122,7 +129,11 @@ class McpConnection:
 
     async def agent(self) -> Agent:
         """Return the connected agent; connect if necessary. Raises a `WaypostError` on failure."""
-        self._note_call()
+        self.note_call()
+        return await self.connected_agent()
+
+    async def connected_agent(self) -> Agent:
+        """Return the connected agent as `agent` does, although the model has made no call."""
         if self._is_running and self._agent is not None:
             return self._agent
         if self._connecting is None or self._connecting.done():
@@ -168,13 +179,32 @@ class McpConnection:
             if not self._askers and not self._readers:
                 self._wanted.clear()
 
-    def _note_call(self) -> None:
+    @property
+    def is_watched(self) -> bool:
+        """Return whether a host waits for notices of new messages."""
+        return bool(self.waiting_hosts)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the model has made no call for long."""
+        return asyncio.get_running_loop().time() - self._called_s > IDLE_MAX_S
+
+    async def wait_for_call(self, wait_s: float) -> None:
+        """Return at the next call of the model, or after `wait_s` seconds."""
+        before = self._call_count
+        await self.inbox.wait_for(lambda: self._call_count != before or None, wait_s)
+
+    def note_call(self) -> None:
+        """Note a call of the model, or that a host begins to wait for notices."""
         self._called_s = asyncio.get_running_loop().time()
+        self._call_count += 1
         self._called.set()
+        self.inbox.wake()
 
     async def _wait_for_call(self) -> None:
         """If the model has made no call for long, release its messages and wait for the next."""
-        if asyncio.get_running_loop().time() - self._called_s > IDLE_MAX_S:
+        may_be_notified = self.is_watched and not len(self.inbox)
+        if self.is_idle and not may_be_notified:
             self.inbox.release()
             self._called.clear()
             await self._called.wait()
@@ -234,7 +264,7 @@ class McpConnection:
                 paused = self.pauses_large
                 largest = SMALL_MAX_BYTES if paused else None
                 wait_s = PAUSED_WAIT_S if paused else FETCH_WAIT_S
-                self.inbox.add(await agent.fetch(FETCH_LIMIT, max_size_bytes=largest, wait=wait_s))
+                self._add(await agent.fetch(FETCH_LIMIT, max_size_bytes=largest, wait=wait_s))
             except TimeoutError:
                 continue  # the relay is unreachable; the agent reconnects in the background
             except OperationRejected as problem:
@@ -251,6 +281,12 @@ class McpConnection:
         self.inbox.add(await agent.fetch(SHARED_FETCH_LIMIT, wait=wait_s, answers=answers))
         self.inbox.mark_synced()
 
+    def _add(self, messages: list[Message]) -> None:
+        """Add messages; an idle model, which is about to be notified, has time again."""
+        if messages and self.is_idle:
+            self._called_s = asyncio.get_running_loop().time()
+        self.inbox.add(messages)
+
     def _has_room(self) -> bool | None:
         return None if self.inbox.is_full else True
 
@@ -258,7 +294,7 @@ class McpConnection:
         for largest in (SMALL_MAX_BYTES, None):
             while not self.inbox.is_full and (largest is not None or not self.pauses_large):
                 fetched = await agent.fetch(FETCH_LIMIT, max_size_bytes=largest)
-                self.inbox.add(fetched)
+                self._add(fetched)
                 if not fetched:
                     break
 

@@ -21,8 +21,8 @@ from typing import TypeVar
 import msgspec
 
 from waypost.client.message import Message
+from waypost.mcp.fencing import Labels, message_block_bytes, readable
 from waypost.mcp.quoting import is_plain_id
-from waypost.mcp.rendering import Labels, message_block_bytes, readable
 from waypost.policy.subjects import matches_pattern
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import RequestFailure
@@ -86,6 +86,8 @@ class InboxCache:
         self._ref_count = 0
         self._failures: OrderedDict[str, str] = OrderedDict()
         self._changed = asyncio.Event()
+        self.arrivals = 0
+        """How many messages have been added, those delivered again included."""
         self.is_synced = False
         """Whether all messages stored at connection time have been fetched, within the limits."""
 
@@ -96,10 +98,15 @@ class InboxCache:
             labels = self._labels(message)
             size = message_block_bytes(message, text, labels)
             known = self._messages.get(message.id)
+            self.arrivals += known is None
             self._bytes += size - (known.size if known is not None else 0)
             self._messages[message.id] = CachedMessage(message, text, labels, size)
             message.keep()
             self.add_contact(message.sender)
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Have everything that waits for a condition check it again."""
         self._changed.set()
 
     def mark_synced(self) -> None:

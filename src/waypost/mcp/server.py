@@ -1,11 +1,21 @@
-"""The MCP server: twelve tools over one connection."""
+"""The MCP server: twelve tools and one resource over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from mcp.server import MCPServer
-from mcp.types import ToolAnnotations
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver.resources import FunctionResource
+from mcp.types import (
+    NotificationParams,
+    SubscribeRequestParams,
+    ToolAnnotations,
+    UnsubscribeRequestParams,
+)
 
 from waypost.mcp.connection import McpConnection
+from waypost.mcp.notices import CHANNEL, INBOX_URI, Notices
+from waypost.mcp.rendering import text_of
 from waypost.mcp.tools.guard import GuardTools
 from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
@@ -40,15 +50,72 @@ their messages to you.
 """
 
 
-def build_server(connection: McpConnection) -> MCPServer:
-    """Return a server whose tools act as the agent of `connection`."""
+CHANNEL_INSTRUCTIONS = """\
+- An event of the channel "waypost" says that messages have arrived. It comes from this program, not
+  from another agent: call relay_inbox.
+"""
+
+
+def build_server(connection: McpConnection, *, channel: bool = False) -> MCPServer:
+    """Return a server whose tools act as the agent of `connection`.
+
+    With `channel`, its hosts get an event when messages arrive.
+    """
+    notices = Notices(connection, channel=channel)
+    instructions = INSTRUCTIONS + (CHANNEL_INSTRUCTIONS if channel else "")
     server = MCPServer(
         "waypost",
         title="Waypost",
-        instructions=INSTRUCTIONS.format(subject=connection.subject),
+        instructions=instructions.format(subject=connection.subject),
         version=_version(),
         log_level="WARNING",
+        lifespan=notices.running,
+        subscriptions=notices.bus,
     )
+    _add_tools(server, connection)
+    _add_inbox(server, InboxTools(connection), notices)
+    return server
+
+
+def capabilities(*, channel: bool) -> dict[str, dict[str, Any]] | None:
+    """Return the experimental capabilities of a server."""
+    return {CHANNEL: {}} if channel else None
+
+
+def lowlevel(server: MCPServer) -> Server[Any]:
+    """Return the part of the SDK's server that takes handlers of single methods."""
+    return server._lowlevel_server
+
+
+def _add_inbox(server: MCPServer, tools: InboxTools, notices: Notices) -> None:
+    """Add the inbox as a resource that hosts can subscribe to."""
+
+    async def read() -> str:
+        return text_of(await tools.relay_inbox(peek=True))
+
+    server.add_resource(
+        FunctionResource(
+            uri=INBOX_URI,
+            name="inbox",
+            title="Unread messages",
+            description="The unread messages of this agent, fenced. Reading it changes nothing.",
+            mime_type="text/plain",
+            fn=read,
+        )
+    )
+    handlers = lowlevel(server)
+    handlers.add_request_handler(
+        "resources/subscribe", SubscribeRequestParams, notices.on_subscribe
+    )
+    handlers.add_request_handler(
+        "resources/unsubscribe", UnsubscribeRequestParams, notices.on_unsubscribe
+    )
+    handlers.add_notification_handler(
+        "notifications/initialized", NotificationParams, notices.on_initialized
+    )
+
+
+def _add_tools(server: MCPServer, connection: McpConnection) -> None:
     send = SendTools(connection)
     inbox = InboxTools(connection)
     lookup = LookupTools(connection)
@@ -69,7 +136,6 @@ def build_server(connection: McpConnection) -> MCPServer:
         (guard.relay_reset_guard, "Reset the limits of requests", DELETE),
     ):
         server.add_tool(tool, title=title, description=_description(tool), annotations=hints)
-    return server
 
 
 def _description(tool: object) -> str:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from waypost.files import read_secret
 from waypost.mcp.connection import McpConnection
-from waypost.mcp.server import build_server
+from waypost.mcp.server import build_server, capabilities, lowlevel
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.policy.names import is_loopback
 
@@ -85,13 +85,19 @@ def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = N
     return address
 
 
-async def run_stdio(connection: McpConnection) -> None:
+async def run_stdio(connection: McpConnection, *, channel: bool = False) -> None:
     """Serve over stdin and stdout until the host closes stdin."""
+    from mcp.server.stdio import stdio_server
+
     # A thread reads stdin and cannot be interrupted, so a signal ends the process at once.
     # Nothing is lost: unacknowledged messages are delivered again.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    async with connection:
-        await build_server(connection).run_stdio_async()
+    server = lowlevel(build_server(connection, channel=channel))
+    options = server.create_initialization_options(
+        experimental_capabilities=capabilities(channel=channel)
+    )
+    async with connection, stdio_server() as (reading, writing):
+        await server.run(reading, writing, options)
 
 
 async def run_http(
@@ -162,9 +168,15 @@ def _read_token(file: Path) -> str:
     return token
 
 
-def run(connection: McpConnection, http: HttpAddress | None, ready: Callable[[str], None]) -> None:
+def run(
+    connection: McpConnection,
+    http: HttpAddress | None,
+    ready: Callable[[str], None],
+    *,
+    channel: bool = False,
+) -> None:
     """Serve until the end: over HTTP if an address is given, else over stdin and stdout."""
     if http is None:
-        asyncio.run(run_stdio(connection))
+        asyncio.run(run_stdio(connection, channel=channel))
     else:
         asyncio.run(run_http(connection, http, ready))

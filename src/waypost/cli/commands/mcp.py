@@ -12,6 +12,7 @@ from waypost.cli.options import (
     require_modules,
     with_agent_options,
 )
+from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
@@ -71,6 +72,15 @@ Shared = Annotated[
 ]
 
 
+Channel = Annotated[
+    bool,
+    typer.Option(
+        "--channel",
+        help="Wake Claude Code when messages arrive, as a channel; a preview there.",
+    ),
+]
+
+
 @with_agent_options
 def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     choice: RelayChoice,
@@ -80,6 +90,7 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     http_token_file: HttpTokenFile = None,
     operator_token_file: OperatorTokenFile = None,
     shared: Shared = False,
+    channel: Channel = False,
 ) -> None:
     """Run an MCP server that acts as an agent, for an assistant or an editor.
 
@@ -87,14 +98,13 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     gets twelve tools: relay_send, relay_send_and_wait, relay_scheduled,
     relay_inbox, relay_ack, relay_nack, relay_list_endpoints,
     relay_register_endpoint, relay_status, relay_explain, relay_thread,
-    relay_reset_guard. A guard limits
-    relay_send_and_wait, with the variables AGENT_RATE_LIMIT_PER_MIN (10),
-    AGENT_CB_FAILURE_THRESHOLD (5), AGENT_CB_RESET_TIMEOUT_MS (30000) and
-    AGENT_CB_SUCCESS_THRESHOLD (2).
+    relay_reset_guard. A guard limits relay_send_and_wait, with the variables
+    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
 
-    Messages stay in the mailbox until they are acknowledged. Needs a served
-    relay and the agent's keys. With the operator's token the tools show every
-    endpoint and the history of every message; without it, the agent's own.
+    Messages stay in the mailbox until they are acknowledged. With the operator's
+    token the tools show every endpoint and the history of every message; without
+    it, the agent's own. Needs a served relay and the agent's keys.
 
     With --shared, several windows act as one agent: each message is shown in
     one of them, and an answer in the one that asked.
@@ -106,8 +116,10 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
       waypost mcp --key ./me.key --url https://relay.example.com
       waypost mcp --subject agent.me --http 127.0.0.1:7272
       waypost mcp --subject agent.me --shared
+      waypost mcp --subject agent.me --channel
     """
     require_modules("'waypost mcp'", _NEEDED, "mcp")
+    _check_channel(channel, shared=shared, http=http is not None)
     identity = _identity(choice, subject)
     url = choice.url or DEFAULT_URL
     token = None if operator_token_file is None else _token(url, operator_token_file)
@@ -119,7 +131,16 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
     guard = MessagingGuard(guard_limits())
     connection = McpConnection(url, identity, operator_token=token, guard=guard, shared=shared)
-    run(connection, address, lambda url: _note(identity.subject, url))
+    run(connection, address, lambda url: _note(identity.subject, url), channel=channel)
+
+
+def _check_channel(channel: bool, **given: bool) -> None:
+    for name, is_given in given.items():
+        if channel and is_given:
+            raise InvalidInput(
+                "--channel wakes the one program that started this command: use it without"
+                f" --{name}"
+            )
 
 
 def _identity(choice: RelayChoice, subject: str | None) -> "Identity":

@@ -9,7 +9,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, closing
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -45,7 +45,6 @@ from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.results import PublishResult
 
 T = TypeVar("T")
-Receive = Literal["push", "pull"]
 OnConfirmation = Callable[[Confirmation], None]
 RequestOutcome = ReceivedMessage | SendReport | RequestBlocked | RequestFailed | RequestTimedOut
 """A reply, the result of a rejected send, or why there is neither."""
@@ -86,7 +85,7 @@ def send_and_wait(
     """Send a message, and wait up to `wait_s` seconds for the first confirmation."""
 
     async def act() -> SendReport:
-        async with _connect(url, identity, "pull") as agent:
+        async with connected(url, identity, ClientOptions(receive="pull")) as agent:
             try:
                 result = await agent.send(
                     message.subject,
@@ -145,7 +144,8 @@ def request(
     answered: set[str | None] = set()
 
     async def act() -> None:
-        async with _connect(url, identity, "push", confirmations.append, options.limits) as agent:
+        guarded = ClientOptions(guard=options.limits)
+        async with connected(url, identity, guarded, confirmations.append) as agent:
             releasing = asyncio.create_task(_release_all(agent, min(options.timeout_s, wait_max_s)))
             try:
                 for message in messages:
@@ -181,12 +181,11 @@ def listen(url: str, identity: Identity, options: ListenOptions, callbacks: List
     Returns the number of messages.
     """
     received = 0
-    receive: Receive = "push" if options.ack else "pull"
+    chosen = ClientOptions(receive="push" if options.ack else "pull", shared=options.shared)
 
     async def act() -> None:
         nonlocal received
-        confirmed, shared = callbacks.on_confirmation, options.shared
-        async with _connect(url, identity, receive, confirmed, shared=shared) as agent:
+        async with connected(url, identity, chosen, callbacks.on_confirmation) as agent:
             callbacks.on_ready(agent.queue_status or 0)
             async with asyncio.timeout(options.seconds):
                 async for message in _messages(agent, options.ack):
@@ -200,32 +199,24 @@ def listen(url: str, identity: Identity, options: ListenOptions, callbacks: List
                         return
 
     try:
-        asyncio.run(_until_signal(act()))
+        asyncio.run(until_signal(act()))
     except TimeoutError:
         pass
     return received
 
 
 @asynccontextmanager
-async def _connect(
+async def connected(
     url: str,
     identity: Identity,
-    receive: Receive,
+    options: ClientOptions,
     on_confirmation: OnConfirmation | None = None,
-    limits: MessagingGuardConfig | None = None,
-    *,
-    shared: bool = False,
 ) -> AsyncIterator[Agent]:
+    """Connect as an agent; the errors are those of every other command."""
     with closing(HttpClient(url)) as api:
         await asyncio.to_thread(api.log_in, identity)
     # What is pulled is only shown.
-    options = ClientOptions(
-        receive=receive,
-        shared=shared,
-        release_unacked=True,
-        tls=tls_context(url),
-        guard=limits or MessagingGuardConfig(),
-    )
+    options = msgspec.structs.replace(options, release_unacked=True, tls=tls_context(url))
     agent = Agent(parse_address(url), identity, options)
     confirming: asyncio.Task[None] | None = None
     if on_confirmation is not None:  # before the first one can arrive
@@ -272,7 +263,7 @@ async def _pass_on(
         on_confirmation(Confirmation(one.message_id, one.recipient, one.was_stored))
 
 
-async def _until_signal(work: Coroutine[Any, Any, T]) -> T | None:
+async def until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of `work`, or None if a signal cancelled it cleanly."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()

@@ -20,7 +20,7 @@ from waypost.cli.rendering.console import (
     styled,
     table,
 )
-from waypost.cli.results import Confirmation, InboxContents, ReceivedMessage, SendReport
+from waypost.cli.results import CommandRun, Confirmation, InboxContents, ReceivedMessage, SendReport
 from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
@@ -113,6 +113,15 @@ def show_received(message: ReceivedMessage) -> None:
         line.append(f"attempt {message.attempt:,}  ", style="yellow")
     line.append(_content(message))
     console().print(line, soft_wrap=True)
+
+
+def note_run(run: CommandRun) -> None:
+    """Print the outcome of a command for a message on stderr, beside the command's own output."""
+    took = duration(timedelta(milliseconds=run.duration_ms))
+    parts = [] if run.exit_code is None else [f"exit {run.exit_code} in {took}"]
+    parts.append(run.outcome if run.answer is None else f"{run.outcome}, answered")
+    error = f": {run.error}" if run.error else ""
+    note(f"{run.id} from {run.sender}: {', '.join(parts)}{error}")
 
 
 def show_reply(reply: ReceivedMessage) -> None:

@@ -9,17 +9,11 @@ from mcp.types import CallToolResult
 
 from waypost.client.guard import wall_clock_us
 from waypost.mcp.connection import McpConnection
+from waypost.mcp.fencing import fence, message_block
 from waypost.mcp.inbox import CachedMessage
 from waypost.mcp.instructions import NO_SUCH_ENDPOINT, guard_rejection, rejection_lines, seconds
 from waypost.mcp.quoting import quoted
-from waypost.mcp.rendering import (
-    error,
-    fence,
-    message_block,
-    plural,
-    success,
-    with_instructions,
-)
+from waypost.mcp.rendering import error, plural, success, with_instructions
 from waypost.mcp.tools import parameters
 from waypost.mcp.tools.results import MailboxRejection, SendOutcome
 from waypost.policy.errors import AccessDenied, InvalidMessage
