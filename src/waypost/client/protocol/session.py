@@ -273,12 +273,12 @@ class Session:
                 self._message(operation, events)
             case frames.SendResult():
                 self._send_result(operation, events)
+            case frames.DeliveryConfirm():
+                self._confirmed(operation, events)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
             case frames.ScheduledResult() | frames.CancelResult():
                 self._scheduled(operation, events)
-            case frames.DeliveryConfirm():
-                self._confirmed(operation, events)
             case frames.Signalled():
                 arrivals.check_signal(operation)
                 if not self.block_list.blocks(operation.sender):
