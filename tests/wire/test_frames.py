@@ -13,8 +13,9 @@ from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, num
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS, Codec
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL, Codec
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import Signal, SignalType
 from waypost.wire.scheduled import ScheduledMessage
 

@@ -34,7 +34,8 @@ from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.bounds import payload_max_bytes
 from waypost.policy.errors import InvalidInput
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL
+from waypost.wire.codecs import CODECS
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
 log = logging.getLogger("waypost.client")
 

@@ -44,7 +44,8 @@ from waypost.server.sessions.errors import (
 )
 from waypost.server.sessions.session import RELAY_FAILED_TEXT, Session
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
+from waypost.wire.codecs import CODECS, Codec
+from waypost.wire.frames import JSON_PROTOCOL, FrameOperation, FromAgent
 
 log = logging.getLogger("waypost.server")
 

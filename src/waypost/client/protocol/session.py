@@ -39,6 +39,7 @@ from waypost.policy.bounds import lease_extension_max_s, lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import Signal, validate_signal
@@ -65,7 +66,7 @@ class Session:
         self._prove = prove
         self._options = options
         self._is_pulling = options.receive == "pull"
-        self._codec = frames.CODECS[options.protocol]
+        self._codec = CODECS[options.protocol]
         self._ids = UlidFactory(entropy)
         self._backoff = Backoff(random)
         self._outbox = Outbox()

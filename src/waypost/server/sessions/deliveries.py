@@ -26,7 +26,8 @@ from waypost.relay.relay import Consumer, Delivery
 from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import AckedMessage, unpack_receipt
 from waypost.wire import frames
-from waypost.wire.frames import Codec, FrameOperation
+from waypost.wire.codecs import Codec
+from waypost.wire.frames import FrameOperation
 
 
 class DeliveryLimits(msgspec.Struct, frozen=True):

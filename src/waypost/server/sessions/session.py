@@ -25,8 +25,9 @@ from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
 from waypost.server.sessions.receipts import LiveReceipts, UnackedReceipts
 from waypost.wire import frames
+from waypost.wire.codecs import Codec
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import Codec, FrameOperation, FromAgent
+from waypost.wire.frames import FrameOperation, FromAgent
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
 from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
