@@ -58,9 +58,11 @@ class AgentOperation(FrameOperation, kw_only=True, forbid_unknown_fields=True):
 
 
 class Challenge(FrameOperation, tag="challenge", kw_only=True):
-    """A nonce to sign; see `handshake`."""
+    """A nonce to sign; see `handshake`. `batches`: the relay can send `sent_many` and
+    `delivery_confirms`."""
 
     nonce: str
+    batches: bool = False
 
 
 class Welcome(FrameOperation, tag="welcome", kw_only=True):
@@ -122,6 +124,15 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
 
 
+class SentMany(FrameOperation, tag="sent_many", kw_only=True):
+    """The answer to all sends from `ref` to `last_ref`: each is stored in `delivered_to` mailboxes,
+    under the id that its agent chose, and nothing else is to be said about it."""
+
+    ref: Ref
+    last_ref: Ref
+    delivered_to: int
+
+
 class ScheduledResult(FrameOperation, tag="scheduled", kw_only=True):
     """The answer to `scheduled`: those due first at the beginning; `more`: there are others."""
 
@@ -161,6 +172,14 @@ class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
     id: str | None = None
 
 
+class DeliveryConfirms(FrameOperation, tag="delivery_confirms", kw_only=True):
+    """Several `delivery_confirm` of one recipient: pairs of `message_id` and `was_stored`."""
+
+    recipient: str
+    confirmed: list[tuple[str, bool]]
+    id: str | None = None
+
+
 class RequestFailure(FrameOperation, tag="request_failed", kw_only=True):
     """All recipients of `message_id`, whose reply the agent waits for, have failed.
 
@@ -189,8 +208,9 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
 
     With `receive: pull` the relay delivers only on `fetch`. With `shared`, other connections of the
     subject share the mailbox, and messages are pushed while fewer than `prefetch` are unacked.
-    `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) lets other agents
-    encrypt to this one.
+    With `batches`, which the challenge has to offer, the agent understands `sent_many` and
+    `delivery_confirms`. `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`)
+    lets other agents encrypt to this one.
     """
 
     subject: str
@@ -199,6 +219,7 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     receive: Literal["push", "pull"] = "push"
     shared: bool = False
     prefetch: Annotated[int, msgspec.Meta(ge=1, le=number_max)] = 1
+    batches: bool = False
     sealing_key: str | None = None
     sealing_signature: str | None = None
 
@@ -319,10 +340,12 @@ FromRelay = (
     | Message
     | FetchedMessages
     | SendResult
+    | SentMany
     | ScheduledResult
     | CancelResult
     | QueueFull
     | DeliveryConfirm
+    | DeliveryConfirms
     | RequestFailure
     | Signalled
     | Error

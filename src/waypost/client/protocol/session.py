@@ -29,8 +29,9 @@ from collections.abc import Callable
 from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
 from waypost.client.protocol import arrivals
+from waypost.client.protocol.answers import answers_of
 from waypost.client.protocol.backoff import Backoff
-from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
+from waypost.client.protocol.events import Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
 from waypost.client.protocol.outbox import Outbox, UnansweredOperation
@@ -43,7 +44,6 @@ from waypost.wire.codecs import CODECS
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import Signal, validate_signal
-from waypost.wire.results import PublishResult
 
 AUTH_FAILURES_MAX = 3
 """Consecutive authentication failures after a first success before giving up."""
@@ -272,10 +272,11 @@ class Session:
         match operation:
             case frames.Message():
                 self._message(operation, events)
-            case frames.SendResult():
-                self._send_result(operation, events)
-            case frames.DeliveryConfirm():
-                self._confirmed(operation, events)
+            case frames.SendResult() | frames.SentMany():
+                events += answers_of(operation, self._outbox)
+            case frames.DeliveryConfirm() | frames.DeliveryConfirms():
+                arrivals.check_confirmation(operation)
+                events += self._inbox.take_confirmations(operation)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
             case frames.ScheduledResult() | frames.CancelResult():
@@ -309,7 +310,9 @@ class Session:
         if self.is_ready:
             raise InvalidMessage("challenge after the welcome")
         self._is_challenged = True
-        self._auth = self._codec.encode(self._prove(challenge.nonce))
+        proof = self._prove(challenge.nonce)
+        proof.batches = challenge.batches  # a relay that does not offer them rejects the field
+        self._auth = self._codec.encode(proof)
 
     def _welcomed(self, welcome: frames.Welcome, now_ms: int, events: list[SessionEvent]) -> None:
         if self.is_ready:
@@ -362,29 +365,6 @@ class Session:
         arrivals.check_scheduled(answer)
         if self._outbox.answered(answer.ref) is not None:
             events.append(answer)
-
-    def _confirmed(self, receipt: frames.DeliveryConfirm, events: list[SessionEvent]) -> None:
-        arrivals.check_confirmation(receipt)
-        if self._inbox.take_confirmation(receipt):
-            events.append(receipt)
-
-    def _send_result(self, sent: frames.SendResult, events: list[SessionEvent]) -> None:
-        arrivals.check_result(sent)
-        asked = self._outbox.find(sent.ref)
-        if asked is None:
-            return
-        if not asked.message_id:
-            raise InvalidMessage("sent as the answer to another operation")
-        self._outbox.answered(sent.ref)
-        result = PublishResult(
-            message_id=sent.message_id,
-            delivered_to=sent.delivered_to,
-            rejected=sent.rejected,
-            retry_after_ms=sent.retry_after_ms,
-            mailbox_pressure=sent.mailbox_pressure,
-            budget_cut=sent.budget_cut,
-        )
-        events.append(Answered(sent.ref, result))
 
     def _error(self, error: frames.Error, events: list[SessionEvent]) -> None:
         arrivals.cut_error(error)
