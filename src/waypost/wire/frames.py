@@ -12,8 +12,8 @@ The order of a connection:
     live                             →
     message                          →
                                      ←   send, ack, nack, extend, signal, fetch, scheduled, cancel
-    sent, queue_full, delivery_confirm, request_failed, signal, messages, scheduled, cancelled,
-    error                            →
+    sent, sent_many, queue_full, delivery_confirm, delivery_confirms, request_failed, signal,
+    messages, scheduled, cancelled, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
