@@ -29,9 +29,8 @@ from collections.abc import Callable
 from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
 from waypost.client.protocol import arrivals
-from waypost.client.protocol.answers import answers_of
 from waypost.client.protocol.backoff import Backoff
-from waypost.client.protocol.events import Fetched, OperationFailed, Replied, SessionEvent
+from waypost.client.protocol.events import Answered, Fetched, OperationFailed, Replied, SessionEvent
 from waypost.client.protocol.framing import FrameBuilder, FrameLimits
 from waypost.client.protocol.inbox import BlockList, InboxTracker
 from waypost.client.protocol.outbox import Outbox, UnansweredOperation
@@ -44,6 +43,7 @@ from waypost.wire.codecs import CODECS
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import Signal, validate_signal
+from waypost.wire.results import PublishResult
 
 AUTH_FAILURES_MAX = 3
 """Consecutive authentication failures after a first success before giving up."""
@@ -273,7 +273,7 @@ class Session:
             case frames.Message():
                 self._message(operation, events)
             case frames.SendResult() | frames.SentMany():
-                events += answers_of(operation, self._outbox)
+                self._sent(operation, events)
             case frames.DeliveryConfirm() | frames.DeliveryConfirms():
                 arrivals.check_confirmation(operation)
                 events += self._inbox.take_confirmations(operation)
@@ -365,6 +365,25 @@ class Session:
         arrivals.check_scheduled(answer)
         if self._outbox.answered(answer.ref) is not None:
             events.append(answer)
+
+    def _sent(self, sent: frames.SendResult | frames.SentMany, events: list[SessionEvent]) -> None:
+        if isinstance(sent, frames.SentMany):
+            for ref in range(sent.ref, sent.last_ref + 1):
+                if (message_id := self._outbox.sent(ref)) is not None:
+                    result = PublishResult(message_id=message_id, delivered_to=sent.delivered_to)
+                    events.append(Answered(ref, result))
+            return
+        arrivals.check_result(sent)
+        if self._outbox.sent(sent.ref) is not None:
+            result = PublishResult(
+                message_id=sent.message_id,
+                delivered_to=sent.delivered_to,
+                rejected=sent.rejected,
+                retry_after_ms=sent.retry_after_ms,
+                mailbox_pressure=sent.mailbox_pressure,
+                budget_cut=sent.budget_cut,
+            )
+            events.append(Answered(sent.ref, result))
 
     def _error(self, error: frames.Error, events: list[SessionEvent]) -> None:
         arrivals.cut_error(error)
