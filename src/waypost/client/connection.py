@@ -158,6 +158,8 @@ class RelayConnection:
             match event:
                 case frames.Message():
                     self.receive_queue.put(self._to_message(event), size)
+                case frames.DeliveryConfirm():
+                    self.confirmations.add(event)
                 case (
                     Answered()
                     | OperationFailed()
@@ -168,8 +170,6 @@ class RelayConnection:
                     self.operations.on_event(event)
                 case Replied() | frames.RequestFailure():
                     self.requests.on_event(event)
-                case frames.DeliveryConfirm():
-                    self.confirmations.add(event)
                 case frames.Signalled():
                     self.signals.call(event, size)
                 case frames.QueueStatus(pending=pending):

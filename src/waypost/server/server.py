@@ -8,7 +8,7 @@ confirmed to a caller was on disk before.
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -16,8 +16,7 @@ from typing import cast
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from waypost.policy.bounds import frame_overhead_max_bytes
@@ -46,6 +45,7 @@ log = logging.getLogger("waypost.server")
 
 SHUTDOWN_WAIT_S = 2.0
 """The time that connected agents have to disconnect."""
+CONNECT_PATH = "/v1/connect"
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,15 +124,24 @@ async def open_context(
 
 
 def make_app(context: ServerContext) -> Starlette:
-    """Return the ASGI application: HTTP routes and the WebSocket."""
-
-    async def connect(websocket: WebSocket) -> None:
-        await Connection(websocket, context).run()
-
+    """Return the ASGI application of all HTTP routes."""
     app = make_http_app()
     app.state.context = context
-    app.router.routes += [WebSocketRoute("/v1/connect", connect)]
     return app
+
+
+def with_connections(app: ASGIApp, context: ServerContext) -> ASGIApp:
+    """Return `app` together with the WebSocket of agents.
+
+    It is no route of `app`: a connection lasts, and every layer around it takes memory.
+    """
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "websocket" and scope["path"] == CONNECT_PATH:
+            return Connection(WebSocket(scope, receive, send), context).run()
+        return app(scope, receive, send)
+
+    return call
 
 
 class _Server(uvicorn.Server):
@@ -201,7 +210,8 @@ async def serve(
         host, port = listener.getsockname()[:2]
         origins = own_origins((host, port), listen.origins, listen.certificate)
         url = _url(listen, host, port)
-        gate = Gate(make_app(context), origins, TrustedProxies(listen.trusted_proxies))
+        app = with_connections(make_app(context), context)
+        gate = Gate(app, origins, TrustedProxies(listen.trusted_proxies))
         log.info("accepting requests and proofs for %s", origins)
         server = _Server(_config(gate, listen), context, lambda: on_ready(url))
         watching = asyncio.create_task(_stop_on_failure(server, context))

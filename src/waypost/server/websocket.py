@@ -44,7 +44,8 @@ from waypost.server.sessions.errors import (
 )
 from waypost.server.sessions.session import RELAY_FAILED_TEXT, Session
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
+from waypost.wire.codecs import CODECS, Codec
+from waypost.wire.frames import JSON_PROTOCOL, FrameOperation, FromAgent
 
 log = logging.getLogger("waypost.server")
 
@@ -99,7 +100,7 @@ class Connection:
     async def _authenticate(self) -> Session:
         context, websocket = self._context, self._websocket
         nonce = context.authenticator.challenge()
-        await self._send([frames.Challenge(nonce=nonce)])
+        await self._send([frames.Challenge(nonce=nonce, batches=True)])
         async with asyncio.timeout(AUTH_TIMEOUT_S):
             operations = await self._receive()
         if len(operations) != 1 or not isinstance(operations[0], frames.Auth):
@@ -155,6 +156,7 @@ class Connection:
             ),
             shared=auth.shared,
             show_pressure=options.show_pressure,
+            batches=auth.batches,
             address=_address(self._websocket),
             on_dismissed=self._dismiss,
         )

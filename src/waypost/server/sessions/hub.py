@@ -12,9 +12,9 @@ from waypost.policy.reserved_names import reject_reserved
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
-from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
+from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipt, Receipts
 from waypost.server.sessions.signals import AgentSignals
-from waypost.wire.frames import CLOSE_GOING_AWAY, DeliveryConfirm, FrameOperation, Signalled
+from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
@@ -54,7 +54,7 @@ class AgentSession(Protocol):
     def has_sent(self, message_id: str) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
-    def send_receipts(self, receipts: Sequence[DeliveryConfirm]) -> bool: ...
+    def send_receipts(self, receipts: Sequence[Receipt]) -> bool: ...
     def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
 
 
@@ -218,20 +218,20 @@ class Hub:
     def send_receipts(self, receipts: LiveReceipts) -> None:
         """Send durable receipts; store those of senders that have disconnected meanwhile, or that
         acknowledge none."""
-        by_sender: dict[str, list[DeliveryConfirm]] = {}
-        for sender, operation in receipts:
-            by_sender.setdefault(sender, []).append(operation)
-        for sender, operations in by_sender.items():
+        by_sender: dict[str, list[Receipt]] = {}
+        for sender, receipt in receipts:
+            by_sender.setdefault(sender, []).append(receipt)
+        for sender, together in by_sender.items():
             sessions = self._by_subject.get(sender)
             if sessions is None:
-                self.receipts.store(sender, operations)
+                self.receipts.store(sender, together)
             elif len(sessions) == 1:
-                self._send_or_store(sessions[0], operations)
+                self._send_or_store(sessions[0], together)
             else:
-                for session, own in _by_worker(sessions, operations).items():
+                for session, own in _by_worker(sessions, together).items():
                     self._send_or_store(session, own)
 
-    def _send_or_store(self, session: AgentSession, receipts: list[DeliveryConfirm]) -> None:
+    def _send_or_store(self, session: AgentSession, receipts: list[Receipt]) -> None:
         if not session.send_receipts(receipts):
             self.receipts.store(session.subject, receipts)
 
@@ -254,11 +254,16 @@ class Hub:
 
 
 def _by_worker(
-    workers: Sequence[AgentSession], receipts: Iterable[DeliveryConfirm]
-) -> dict[AgentSession, list[DeliveryConfirm]]:
+    workers: Sequence[AgentSession], receipts: Iterable[Receipt]
+) -> dict[AgentSession, list[Receipt]]:
     """Return the receipts by the worker that sent the message, or the first if none is known."""
-    found: dict[AgentSession, list[DeliveryConfirm]] = {}
+    found: dict[AgentSession, list[Receipt]] = {}
     for receipt in receipts:
-        senders = (one for one in workers if one.has_sent(receipt.message_id))
-        found.setdefault(next(senders, workers[0]), []).append(receipt)
+        shares: dict[AgentSession, Receipt] = {}
+        for pair in receipt.confirmed:
+            sender = next((one for one in workers if one.has_sent(pair[0])), workers[0])
+            share = shares.setdefault(sender, Receipt(receipt.recipient, []))
+            share.confirmed.append(pair)
+        for sender, share in shares.items():
+            found.setdefault(sender, []).append(share)
     return found
