@@ -38,6 +38,9 @@ Payloads = Annotated[
         show_default=False,
     ),
 ]
+AsText = Annotated[
+    bool, typer.Option("--text", help="Send the payload as text, even if it looks like JSON.")
+]
 Sender = Annotated[
     str | None,
     typer.Option("--sender", metavar="SUBJECT", help="Sender of the message.", show_default=False),
@@ -101,6 +104,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     subject: Recipient,
     payload: Payload,
     *,
+    text: AsText = False,
     sender: Sender = None,
     reply_to: ReplyTo = None,
     message_id: MessageId = None,
@@ -114,8 +118,9 @@ def send(  # noqa: PLR0913 - each is part of one message
 ) -> None:
     """Send one message.
 
-    The payload is JSON. Text that is not JSON is sent as a JSON string; to send
-    text that begins with '@', or just '-', write it as a JSON string yourself.
+    The payload is JSON. Other text is sent as a JSON string. Text that begins
+    with '{', '[' or '"' must be JSON, unless --text is given; to send text that
+    begins with '@', or just '-', write it as a JSON string yourself.
     Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
     no endpoint matched. No relay may be running on the data directory.
 
@@ -131,7 +136,7 @@ def send(  # noqa: PLR0913 - each is part of one message
       waypost send agent.billing "call me" --sender agent.web --delay 30m
       waypost send 'agent.>' @news.json --url http://127.0.0.1:7171
     """
-    content = read_payload(payload)
+    content = read_payload(payload, is_text=text)
     from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
@@ -295,10 +300,12 @@ def listen(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 @with_agent_options
-def request(
+def request(  # noqa: PLR0913 - one parameter per option
     choice: RelayChoice,
     subject: Annotated[str, typer.Argument(help="Recipient, for example agent.billing.")],
     payloads: Payloads,
+    *,
+    text: AsText = False,
     sender: Sender = None,
     timeout: Annotated[
         float,
@@ -311,7 +318,7 @@ def request(
     The reply is the recipient's message whose parent is the request. Prints its
     payload, with --json the whole message. Exits with 1 if no reply arrived in
     time or the recipient failed, with its error, and with 3 if the request was
-    rejected. Needs a served relay and the sender's keys.
+    rejected. Needs a served relay and the sender's keys. --text is as in 'send'.
 
     Several payloads are sent one after another, each after the reply to the one
     before; with --json each reply is one line. A guard limits them, and the
@@ -325,7 +332,7 @@ def request(
       waypost request agent.sum @question.json --key web.key --timeout 30
       waypost request agent.echo one two three --sender agent.web
     """
-    contents = [read_payload(payload) for payload in payloads]
+    contents = [read_payload(payload, is_text=text) for payload in payloads]
     from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import RequestOptions
     from waypost.cli.remote.agent import request as run
