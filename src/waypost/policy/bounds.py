@@ -88,6 +88,14 @@ wait_max_s: Final = 366 * 24 * 3600
 identities_max: Final = 100_000
 """Subjects bound to a key; above this, new ones are rejected."""
 
+revoked_keys_per_name_max: Final = 8
+"""Earlier keys of a name that cannot bind it again; above this, the oldest is forgotten."""
+
+name_changes_per_minute_max: Final = 10
+"""Changes of one name by its own agent: another key."""
+
+all_name_changes_per_minute_max: Final = 600
+
 crowded_identities_max: Final = 90_000
 """Above this many bound subjects, unused ones expire after an hour."""
 

@@ -25,6 +25,7 @@ from waypost.relay.errors import MailboxTaken, MailboxUnavailable, PoolFull, Rel
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
+    KeyRevoked,
     NameReserved,
     NewNamesPaused,
     NotAuthenticated,
@@ -323,6 +324,7 @@ CLOSE_INTERNAL_ERROR = 1011
 CLOSE_TRY_LATER = 1013
 CLOSE_CODES: dict[type[Exception], int] = {
     SubjectTaken: frames.CLOSE_FORBIDDEN,
+    KeyRevoked: frames.CLOSE_FORBIDDEN,
     NameReserved: frames.CLOSE_FORBIDDEN,
     TooManyNames: frames.CLOSE_FORBIDDEN,
     TooManyNewNames: CLOSE_TRY_LATER,

@@ -24,6 +24,10 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/auth/token"): {
         **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
     },
+    ("POST", "/v1/auth/rotate"): {
+        **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
+        **{"new_public_key": "x", "new_signature": "x"},
+    },
 }
 
 # The status of each operation: without a token, with a malformed one, with an expired one, for
@@ -42,6 +46,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
         400,
         400,
     ),  # the keys are invalid for every caller
+    ("POST", "/v1/auth/rotate"): (400, 400, 400, 400, 400, 400),  # so are these
     ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
     ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),

@@ -3,7 +3,9 @@
 Rule 1  The first key that authenticates as a subject owns it, unless the operator bound another
         before. It stays the owner until the operator frees the subject, or it expires unused.
 Rule 2  A change is valid once it is on disk, and no call returns earlier.
-Rule 3  Only changes are written: an agent that returns every day costs nothing. That a subject is
+Rule 3  A key that a subject was taken from, or rotated from, cannot bind it again, unless the
+        operator binds it.
+Rule 4  Only changes are written: an agent that returns every day costs nothing. That a subject is
         in use is written once, by `save_uses`.
 """
 
@@ -16,9 +18,15 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.policy.bounds import identities_max
+from waypost.policy.bounds import identities_max, revoked_keys_per_name_max
 from waypost.server.identity.binding_file import Binding, BindingFile
-from waypost.server.identity.errors import NameNotBound, SubjectTaken, TooManyIdentities
+from waypost.server.identity.errors import (
+    IdentityError,
+    KeyRevoked,
+    NameNotBound,
+    SubjectTaken,
+    TooManyIdentities,
+)
 
 Admit = Callable[[Binding | None, int], None]
 """Is given the binding of a subject, if any, and the number of names that the key holds."""
@@ -34,7 +42,10 @@ class Bindings:
     def __init__(self, file: BindingFile, limit: int = identities_max) -> None:
         self._file = file
         self._limit = limit
-        self._bindings = file.read()
+        found = file.read()
+        self._bindings = {subject: one for subject, one in found.items() if not one.freed}
+        # Free subjects with keys that cannot bind them again.
+        self._freed = {subject: one for subject, one in found.items() if one.freed}
         self._held = Counter(one.public_key for one in self._bindings.values())
         # The oldest first; `_noted` have been used since, which is not written yet.
         self._unused = dict.fromkeys(s for s, one in self._bindings.items() if one.unused)
@@ -77,27 +88,27 @@ class Bindings:
         """Bind `subject` to `public_key`, unless it is bound already. Keep the newest sealing key.
 
         Does not validate keys or signature. `admit` may raise. The binding is on disk on return.
-        Raises `SubjectTaken`, `TooManyIdentities` or `IdentitiesNotSaved`.
+        Raises `SubjectTaken`, `KeyRevoked`, `TooManyIdentities` or `IdentitiesNotSaved`.
         """
         with self._lock:
             known = self._bindings.get(subject)
             if known is not None and known.public_key != public_key:
-                raise SubjectTaken(subject)
+                raise self._rejection(subject, public_key)
+            revoked = self._revoked(subject)
             if known is None:
-                self._require_room()
+                if public_key in revoked:
+                    raise KeyRevoked(subject, public_key)
+                self._require_room(subject)
             admit(known, self._held[public_key])
             if known is not None:
                 self.note_use(subject)
                 if sealing_key is None:
                     return known
-            binding = Binding(
-                subject=subject,
-                public_key=public_key,
-                at_ms=at_ms if known is None else known.at_ms,
-                sealing_key=sealing_key,
-                sealing_signature=sealing_signature,
-                by_operator=known is not None and known.by_operator,
-                unused=known is None or known.unused,
+            first = Binding(
+                subject=subject, public_key=public_key, at_ms=at_ms, unused=True, revoked=revoked
+            )
+            binding = msgspec.structs.replace(
+                known or first, sealing_key=sealing_key, sealing_signature=sealing_signature
             )
             if binding != known:
                 self._save([binding])
@@ -114,7 +125,7 @@ class Bindings:
         with self._lock:
             known = self._bindings.get(subject)
             if known is None:
-                self._require_room()
+                self._require_room(subject)
             elif known.public_key != public_key and not replace:
                 raise SubjectTaken(subject, "to take it from that key, use --replace")
             if known is not None and known.public_key == public_key:
@@ -127,6 +138,7 @@ class Bindings:
                     at_ms=at_ms,
                     by_operator=True,
                     replaces=None if known is None else known.public_key,
+                    revoked=self._revoked(subject, but=public_key),
                 )
                 changes = [binding]
             self._save(changes)
@@ -138,8 +150,48 @@ class Bindings:
             known = self._bindings.get(subject)
             if known is None:
                 raise NameNotBound(subject)
-            self._save([_freed(known)])
+            self._save([_freed(known, _last_keys((*known.revoked, known.public_key)))])
             return known
+
+    def rotate(  # noqa: PLR0913 - each is part of one proof
+        self,
+        subject: str,
+        public_key: str,
+        new_key: str,
+        at_ms: int,
+        sealing_key: str | None = None,
+        sealing_signature: str | None = None,
+        *,
+        admit: Admit = _admit_all,
+    ) -> bool:
+        """Move `subject` from the key that owns it to another one, which proved that it agrees.
+
+        Return False if that was done before. `admit` may raise. Raises `NameNotBound`,
+        `SubjectTaken`, `KeyRevoked` or `IdentitiesNotSaved`.
+        """
+        with self._lock:
+            known = self._bindings.get(subject)
+            if known is None:
+                raise NameNotBound(subject, "connect with the new key instead: it is free")
+            if known.public_key == new_key and public_key in known.revoked:
+                return False
+            if known.public_key != public_key:
+                raise self._rejection(subject, public_key)
+            if new_key in known.revoked:
+                raise KeyRevoked(subject, new_key)
+            admit(known, self._held[new_key])
+            moved = msgspec.structs.replace(
+                known,
+                public_key=new_key,
+                at_ms=at_ms,
+                sealing_key=sealing_key,
+                sealing_signature=sealing_signature,
+                unused=False,
+                replaces=public_key,
+                revoked=self._revoked(subject, but=new_key),
+            )
+            self._save([moved])
+            return True
 
     def note_use(self, subject: str) -> None:
         """Remember that `subject` is in use, so that it does not expire."""
@@ -166,7 +218,8 @@ class Bindings:
         """Free those of `subjects` that are still unused; return them."""
         with self._lock:
             found = [one for one in subjects if one in self._unused and one not in self._noted]
-            self._save([_freed(self._bindings[one]) for one in found])
+            known = [self._bindings[one] for one in found]
+            self._save([_freed(one, one.revoked) for one in known])
             return found
 
     def close(self) -> None:
@@ -174,8 +227,25 @@ class Bindings:
         with self._lock:
             self._file.close()
 
-    def _require_room(self) -> None:
-        if len(self._bindings) >= self._limit:
+    def _revoked(self, subject: str, but: str = "") -> tuple[str, ...]:
+        """Return the keys that `subject` had until now and that cannot bind it, without `but`."""
+        known = self._bindings.get(subject)
+        if known is not None:
+            keys = (*known.revoked, known.public_key)
+        else:
+            keys = self._freed[subject].revoked if subject in self._freed else ()
+        return _last_keys(tuple(one for one in keys if one != but))
+
+    def _rejection(self, subject: str, public_key: str) -> IdentityError:
+        """Return the error for a key that does not own `subject`, which another one does."""
+        if public_key in self._bindings[subject].revoked:
+            return KeyRevoked(subject, public_key)
+        return SubjectTaken(subject)
+
+    def _require_room(self, subject: str) -> None:
+        if subject in self._freed:
+            return
+        if len(self._bindings) + len(self._freed) >= self._limit:
             raise TooManyIdentities(
                 f"too many identities: this relay binds at most {self._limit:,} subjects to keys"
             )
@@ -189,14 +259,17 @@ class Bindings:
             self._count(one)
             if one.freed:
                 del self._bindings[one.subject]
+                if one.revoked:
+                    self._freed[one.subject] = one
             else:
                 self._bindings[one.subject] = one
+                self._freed.pop(one.subject, None)
             if one.unused:
                 self._unused[one.subject] = None
             else:
                 self._unused.pop(one.subject, None)
                 self._noted.discard(one.subject)
-        self._file.drop_replaced_lines(self._bindings.values())
+        self._file.drop_replaced_lines(self._bindings.values(), self._freed.values())
 
     def _count(self, change: Binding) -> None:
         """Count the names of the keys that `change` concerns."""
@@ -209,7 +282,16 @@ class Bindings:
             self._held[change.public_key] += 1
 
 
-def _freed(known: Binding) -> Binding:
+def _freed(known: Binding, revoked: tuple[str, ...]) -> Binding:
     return Binding(
-        subject=known.subject, public_key=known.public_key, at_ms=known.at_ms, freed=True
+        subject=known.subject,
+        public_key=known.public_key,
+        at_ms=known.at_ms,
+        freed=True,
+        revoked=revoked,
     )
+
+
+def _last_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the newest of `keys`, each once."""
+    return tuple(dict.fromkeys(keys))[-revoked_keys_per_name_max:]
