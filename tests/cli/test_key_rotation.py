@@ -10,7 +10,6 @@ from tests.cli.serve_process import ServeProcess, User, serving
 from waypost.client import Identity, connect
 from waypost.client.errors import SubjectTaken
 
-
 pytestmark = pytest.mark.process
 
 

@@ -36,7 +36,7 @@ from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
-from waypost.wire.results import Rejection
+from waypost.wire.results import NeverConnected, Rejection
 from waypost.wire.scheduled import ScheduledMessage
 
 JSON_PROTOCOL = "waypost.json"
@@ -122,6 +122,7 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+    never_connected: NeverConnected | msgspec.UnsetType = msgspec.UNSET
 
 
 class ScheduledResult(FrameOperation, tag="scheduled", kw_only=True):

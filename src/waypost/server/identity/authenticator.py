@@ -32,6 +32,7 @@ from waypost.server.identity.errors import (
     TooManyNewNames,
 )
 from waypost.server.identity.tokens import OperatorToken, Tokens
+from waypost.wire.cards import NO_CARD, AgentCard
 from waypost.wire.handshake import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -200,6 +201,14 @@ class Authenticator:
             admit=partial(self._admit_change, now_ms),
         )
 
+    def set_card(self, subject: str, card: AgentCard, now_ms: int) -> Binding:
+        """Keep what the agent of `subject` says about itself; the empty card is none.
+
+        Raises `TooManyChanges`, `TooManyCards`, `NameNotBound` or `IdentitiesNotSaved`.
+        """
+        kept = None if card == NO_CARD else card
+        return self.bindings.set_card(subject, kept, admit=partial(self._limit_changes, now_ms))
+
     def subject_of_token(self, token: str) -> str | None:
         """Return the subject of a token; None if it is not valid, or not any more."""
         holder = self._tokens.holder_of(token, self._clock_ms())
@@ -291,6 +300,11 @@ class Authenticator:
             raise NameReserved(known.subject, known.public_key)
         if held >= names.max_per_key:
             raise TooManyNames(f"the new key holds {held:,} names, as many as names.maxPerKey")
+        self._limit_changes(now_ms, known, held)
+
+    def _limit_changes(self, now_ms: int, known: Binding | None, held: int) -> None:
+        """Raise `TooManyChanges` if the owner of `known` changed it too often; count a change."""
+        assert known is not None  # a free name has no owner to change it
         verdict = self._changes.admit(known.subject, now_ms)
         if not verdict.allowed:
             raise TooManyChanges(verdict.detail, verdict.retry_after_ms)

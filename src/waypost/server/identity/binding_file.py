@@ -23,8 +23,10 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.policy.errors import InvalidInput
 from waypost.relay.data_dir import replace_file, sync_directory, sync_file
 from waypost.server.identity.errors import IdentitiesDamaged, IdentitiesNotSaved
+from waypost.wire.cards import AgentCard
 
 log = logging.getLogger("waypost.server")
 
@@ -38,6 +40,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `by_operator`: the operator bound it. `unused`: its agent has done nothing but bind it; lines
     of earlier versions count as used. `freed`: it belongs to no key any more. `replaces`: the key
     that it belonged to before. `revoked`: keys that cannot bind it again, the newest last.
+    `card`: what its agent says about itself.
     """
 
     subject: str
@@ -50,6 +53,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     freed: bool = False
     replaces: str | None = None
     revoked: tuple[str, ...] = ()
+    card: AgentCard | None = None
 
 
 class _Line(Binding, frozen=True, kw_only=True, omit_defaults=True):
@@ -218,7 +222,7 @@ def _parse_line(line: bytes) -> Binding | None:
     """Return the binding of a line exactly as it was written, or None."""
     try:
         found = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput):
         return None
     fields = {name: getattr(found, name) for name in Binding.__struct_fields__}
     binding = Binding(**fields)

@@ -9,8 +9,8 @@ Rule 4  Only changes are written: an agent that returns every day costs nothing.
         in use is written once, by `save_uses`.
 """
 
-import heapq
 import threading
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -18,15 +18,17 @@ from pathlib import Path
 
 import msgspec
 
-from waypost.policy.bounds import identities_max, revoked_keys_per_name_max
+from waypost.policy.bounds import cards_max, identities_max, revoked_max_keys
 from waypost.server.identity.binding_file import Binding, BindingFile
 from waypost.server.identity.errors import (
     IdentityError,
     KeyRevoked,
     NameNotBound,
     SubjectTaken,
+    TooManyCards,
     TooManyIdentities,
 )
+from waypost.wire.cards import AgentCard
 
 Admit = Callable[[Binding | None, int], None]
 """Is given the binding of a subject, if any, and the number of names that the key holds."""
@@ -47,6 +49,10 @@ class Bindings:
         # Free subjects with keys that cannot bind them again.
         self._freed = {subject: one for subject, one in found.items() if one.freed}
         self._held = Counter(one.public_key for one in self._bindings.values())
+        self._sorted = sorted(self._bindings)
+        self._with_card = sorted(s for s, one in self._bindings.items() if one.card is not None)
+        self.version = 0
+        """Counts the names that were bound or freed since the start."""
         # The oldest first; `_noted` have been used since, which is not written yet.
         self._unused = dict.fromkeys(s for s, one in self._bindings.items() if one.unused)
         self._noted: set[str] = set()
@@ -72,8 +78,20 @@ class Bindings:
     def page(self, after: str, limit: int) -> list[Binding]:
         """Return up to `limit` bindings of subjects behind `after`, sorted by subject."""
         with self._lock:
-            subjects = heapq.nsmallest(limit, (one for one in self._bindings if one > after))
-            return [self._bindings[one] for one in subjects]
+            at = bisect_right(self._sorted, after)
+            return [self._bindings[one] for one in self._sorted[at : at + limit]]
+
+    def names_after(self, after: str, limit: int, *, with_card: bool = False) -> list[str]:
+        """Return up to `limit` subjects behind `after`, sorted; `with_card`: only those with
+        one."""
+        with self._lock:
+            names = self._with_card if with_card else self._sorted
+            at = bisect_right(names, after)
+            return names[at : at + limit]
+
+    def is_known(self, subject: str) -> bool:
+        """Return whether `subject` belongs to a key, or did until its key was revoked."""
+        return subject in self._bindings or subject in self._freed
 
     def bind(
         self,
@@ -193,6 +211,26 @@ class Bindings:
             self._save([moved])
             return True
 
+    def set_card(
+        self, subject: str, card: AgentCard | None, *, admit: Admit = _admit_all
+    ) -> Binding:
+        """Keep the card of a bound subject. `admit` may raise, and is asked about changes only.
+
+        Raises `NameNotBound`, `TooManyCards` or `IdentitiesNotSaved`.
+        """
+        with self._lock:
+            known = self._bindings.get(subject)
+            if known is None:
+                raise NameNotBound(subject, "connect before you set a card")
+            if known.card == card:
+                return known
+            if known.card is None and len(self._with_card) >= cards_max:
+                raise TooManyCards(f"too many cards: this relay keeps at most {cards_max:,}")
+            admit(known, self._held[known.public_key])
+            changed = msgspec.structs.replace(known, card=card)
+            self._save([changed])
+            return changed
+
     def note_use(self, subject: str) -> None:
         """Remember that `subject` is in use, so that it does not expire."""
         if subject in self._unused:
@@ -257,6 +295,7 @@ class Bindings:
         self._file.append(changes)
         for one in changes:
             self._count(one)
+            self._sort(one)
             if one.freed:
                 del self._bindings[one.subject]
                 if one.revoked:
@@ -271,6 +310,15 @@ class Bindings:
                 self._noted.discard(one.subject)
         self._file.drop_replaced_lines(self._bindings.values(), self._freed.values())
 
+    def _sort(self, change: Binding) -> None:
+        """Keep the sorted subjects."""
+        before = self._bindings.get(change.subject)
+        if (before is None) is not change.freed:
+            self.version += 1
+        had_card = before is not None and before.card is not None
+        _place(self._sorted, change.subject, was=before is not None, is_=not change.freed)
+        _place(self._with_card, change.subject, was=had_card, is_=change.card is not None)
+
     def _count(self, change: Binding) -> None:
         """Count the names of the keys that `change` concerns."""
         before = self._bindings.get(change.subject)
@@ -280,6 +328,14 @@ class Bindings:
                 del self._held[before.public_key]
         if not change.freed:
             self._held[change.public_key] += 1
+
+
+def _place(names: list[str], name: str, *, was: bool, is_: bool) -> None:
+    """Add a name to sorted ones, or remove it."""
+    if is_ and not was:
+        insort(names, name)
+    elif was and not is_:
+        del names[bisect_left(names, name)]
 
 
 def _freed(known: Binding, revoked: tuple[str, ...]) -> Binding:
@@ -294,4 +350,4 @@ def _freed(known: Binding, revoked: tuple[str, ...]) -> Binding:
 
 def _last_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the newest of `keys`, each once."""
-    return tuple(dict.fromkeys(keys))[-revoked_keys_per_name_max:]
+    return tuple(dict.fromkeys(keys))[-revoked_max_keys:]

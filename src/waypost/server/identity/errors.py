@@ -12,6 +12,7 @@ WaypostError
     ├── TooManyChanges        an agent changed its name too often within a minute
     ├── NewNamesPaused        no name can be bound while the settings are unknown
     ├── TooManyIdentities     no further subject can be bound
+    ├── TooManyCards          no further name can have a card
     ├── IdentitiesDamaged     identities.jsonl cannot be trusted; the relay must not start
     ├── IdentitiesNotSaved    a binding could not be made durable, so it is not valid
     └── SecretUnusable        the file of a secret is accessible to others, or has no valid secret
@@ -101,6 +102,10 @@ class NewNamesPaused(IdentityError):
 
 class TooManyIdentities(IdentityError):
     """No further subject can be bound."""
+
+
+class TooManyCards(IdentityError):
+    """No further name can have a card."""
 
 
 class IdentitiesDamaged(IdentityError):

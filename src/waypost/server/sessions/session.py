@@ -303,6 +303,7 @@ class Session:
                 retry_after_ms=shown.retry_after_ms,
                 mailbox_pressure=shown.mailbox_pressure,
                 budget_cut=shown.budget_cut,
+                never_connected=self._hub.note_of(self.subject, request.subject, result),
             )
         ]
         full = [one for one in result.rejected if one.reason is Reason.BACKPRESSURE]

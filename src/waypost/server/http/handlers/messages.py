@@ -87,6 +87,7 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     shown = result if show else discreet(result, draft.subject)
     if _is_rejected(shown):
         raise _rejection(shown)
+    shown.never_connected = call.context.directory.note_of(sender, draft.subject, result)
     return Reply(shown)
 
 
