@@ -247,7 +247,7 @@ def _unauthorized(url: str, problem: Problem, role: Role) -> str:
 
 
 def _forbidden(url: str, problem: Problem, role: Role) -> str:
-    if problem.reason in ("key_revoked", "name_reserved", "too_many_names"):
+    if problem.reason in ("directory_closed", "key_revoked", "name_reserved", "too_many_names"):
         return f"at {url} {problem.error}"
     if problem.reason == "subject_taken" and role is Role.OPERATOR:
         return problem.error

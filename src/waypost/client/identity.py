@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from waypost.files import ExposedFile, UnsuitableFile, read_secret
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.wire import frames, handshake
+from waypost.wire.cards import AgentCard
 from waypost.wire.handshake import KEY_BYTES, NONCE_BYTES, from_text, to_text
 from waypost.wire.sealing import Card
 
@@ -151,6 +152,7 @@ class Identity:
         receive: Literal["push", "pull"] = "push",
         shared: bool = False,
         prefetch: int = 1,
+        card: AgentCard | None = None,
     ) -> frames.Auth:
         """Return the answer to a challenge of the relay at `origin`, its "host:port".
 
@@ -169,6 +171,7 @@ class Identity:
             prefetch=prefetch,
             sealing_key=self.card.sealing_key,
             sealing_signature=self.card.sealing_signature,
+            card=card,
         )
 
     def prove_rotation(self, nonce: str, origin: str, new: "Identity") -> dict[str, str | None]:

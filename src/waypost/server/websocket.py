@@ -25,6 +25,7 @@ from waypost.relay.errors import MailboxTaken, MailboxUnavailable, PoolFull, Rel
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
+    IdentityError,
     KeyRevoked,
     NameReserved,
     NewNamesPaused,
@@ -45,6 +46,7 @@ from waypost.server.sessions.errors import (
 )
 from waypost.server.sessions.session import RELAY_FAILED_TEXT, Session
 from waypost.wire import frames
+from waypost.wire.cards import AgentCard
 from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
 
 log = logging.getLogger("waypost.server")
@@ -138,7 +140,16 @@ class Connection:
             )
         )
         session.start()
+        if auth.card is not None:
+            await self._keep_card(session, auth.card)
         return session
+
+    async def _keep_card(self, session: Session, card: AgentCard) -> None:
+        """Keep the card of an agent; one that cannot be kept does not end its connection."""
+        try:
+            await self._context.directory.set_card(session.subject, card)
+        except IdentityError as problem:
+            session.send(frames.Error(error=f"card not kept: {brief(problem)}", reason="card"))
 
     def _make_session(self, auth: frames.Auth) -> Session:
         options = self._context.options

@@ -34,6 +34,7 @@ from waypost.policy.bounds import (
 )
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.errors import InvalidMessage
+from waypost.wire.cards import AgentCard
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import NeverConnected, Rejection
@@ -193,7 +194,7 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     With `receive: pull` the relay delivers only on `fetch`. With `shared`, other connections of the
     subject share the mailbox, and messages are pushed while fewer than `prefetch` are unacked.
     `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) lets other agents
-    encrypt to this one.
+    encrypt to this one. `card` is what the agent says about itself; without one, it is unchanged.
     """
 
     subject: str
@@ -204,6 +205,7 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     prefetch: Annotated[int, msgspec.Meta(ge=1, le=number_max)] = 1
     sealing_key: str | None = None
     sealing_signature: str | None = None
+    card: AgentCard | None = None
 
 
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -331,8 +333,6 @@ FromRelay = (
     | Error
 )
 FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SendSignal
-
-
 Op = TypeVar("Op", FromRelay, FromAgent)
 _Reader = Callable[[bytes | str], Op | list[Op]]
 

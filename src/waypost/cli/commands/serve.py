@@ -35,6 +35,14 @@ class MetricsAccess(StrEnum):
     OPERATOR = "operator"
 
 
+class DirectoryAccess(StrEnum):
+    """Which agents an agent may list."""
+
+    OPEN = "open"
+    CONTACTS = "contacts"
+    CLOSED = "closed"
+
+
 class LogFormat(StrEnum):
     """The format of the log."""
 
@@ -96,6 +104,14 @@ ShowPressure = Annotated[
 MetricsChoice = Annotated[
     MetricsAccess,
     typer.Option("--metrics", help="Who may read /metrics: anyone, or only the operator."),
+]
+DirectoryChoice = Annotated[
+    DirectoryAccess | None,
+    typer.Option(
+        "--directory",
+        help="Agents that an agent may list: all, those it exchanged messages with, or none.",
+        show_default="open if only this machine can connect, else contacts",
+    ),
 ]
 StorageChoice = Annotated[
     Storage | None,
@@ -177,6 +193,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     anonymous: Anonymous = True,
     show_pressure: ShowPressure = False,
     metrics: MetricsChoice = MetricsAccess.OPEN,
+    directory: DirectoryChoice = None,
     storage: StorageChoice = None,
     batch: Batch = 50,
     max_connections: MaxConnections = connections_max,
@@ -206,6 +223,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 anonymous=anonymous,
                 show_pressure=show_pressure,
                 metrics=metrics.value,
+                directory=None if directory is None else directory.value,
                 batch=batch,
                 connections_max=max_connections,
                 lake=lake,

@@ -2,7 +2,8 @@
 
 400 invalid                   the request is malformed; sending it again is of no use
 401 not_authenticated         a missing or invalid token
-403 forbidden, subject_taken, key_revoked, name_reserved, too_many_names, access_denied
+403 forbidden, subject_taken, key_revoked, name_reserved, too_many_names, directory_closed,
+    access_denied
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
 421 misdirected               the Host header does not name this relay
