@@ -40,11 +40,13 @@ OPERATOR_TOKEN_NEEDED = (
 
 
 class RemoteError(WaypostError):
-    """A request to a served relay failed. `status` is the HTTP status, 0 without a response."""
+    """A request to a served relay failed. `status` is the HTTP status, 0 without a response;
+    `reason` is the relay's word for it, or empty."""
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, reason: str = "") -> None:
         super().__init__(text)
         self.status = status
+        self.reason = reason
 
 
 class Role(StrEnum):
@@ -221,7 +223,7 @@ def _failure(url: str, status: int, body: bytes, role: Role) -> WaypostError:
         case 401:
             return RemoteError(_unauthorized(url, problem, role), status)
         case 403:
-            return RemoteError(_forbidden(url, problem, role), status)
+            return RemoteError(_forbidden(url, problem, role), status, problem.reason)
         case 429 | 503:
             wait = problem.retry_after_ms
             later = f"try again in {max(1, round(wait / 1000)):,} s" if wait else "try again later"

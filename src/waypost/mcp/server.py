@@ -1,4 +1,4 @@
-"""The MCP server: twelve tools over one connection."""
+"""The MCP server: thirteen tools over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -6,6 +6,7 @@ from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
 from waypost.mcp.connection import McpConnection
+from waypost.mcp.tools.directory import DirectoryTools
 from waypost.mcp.tools.guard import GuardTools
 from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
@@ -52,6 +53,7 @@ def build_server(connection: McpConnection) -> MCPServer:
     send = SendTools(connection)
     inbox = InboxTools(connection)
     lookup = LookupTools(connection)
+    directory = DirectoryTools(connection)
     guard = GuardTools(connection)
     scheduled = ScheduledTools(connection)
     for tool, title, hints in (
@@ -61,6 +63,7 @@ def build_server(connection: McpConnection) -> MCPServer:
         (inbox.relay_inbox, "Read messages", READ),
         (inbox.relay_ack, "Acknowledge messages", DELETE),
         (inbox.relay_nack, "Report that you could not process messages", SEND),
+        (directory.relay_find_agents, "Find other agents", LOOKUP),
         (lookup.relay_list_endpoints, "List endpoints", LOOKUP),
         (lookup.relay_register_endpoint, "Create a mailbox", CREATE),
         (lookup.relay_status, "Relay status", LOOKUP),
