@@ -105,6 +105,22 @@ def test_a_connection_without_a_card_leaves_it_as_it_is(relay: ServeProcess) -> 
     assert asyncio.run(card_after(ClientOptions(card=AgentCard()))) == []
 
 
+def test_a_card_survives_a_restart_and_a_rebuild(tmp_path: Path) -> None:
+    async def introduce(url: str) -> None:
+        options = ClientOptions(card=CARD)
+        async with connect(url, Identity.new("agent.coder"), options=options):
+            pass
+
+    with serving(tmp_path) as relay:
+        asyncio.run(introduce(relay.url))
+        shown = relay.operator().json("agents", "show", "agent.coder")
+    CommandLine(tmp_path / "data")("rebuild")
+    with serving(tmp_path) as relay:
+        again = relay.operator().json("agents", "show", "agent.coder")
+    assert again == {**shown, "last_seen": None}
+    assert again["skills"] == ["python", "review"]
+
+
 def test_an_invalid_card_is_an_error_where_it_is_written() -> None:
     for fields in ({"skills": "python"}, {"skills": ["Two Words"]}, {"description": "a\nb"}):
         with pytest.raises(InvalidMessage):

@@ -18,6 +18,7 @@ from tests.eventually import eventually, unchanged
 from waypost.client import Agent, CannotConnect, ClientOptions, Identity, blocking, connect
 from waypost.client.http import HttpClient, RemoteError
 from waypost.wire import frames
+from waypost.wire.results import NeverConnected
 
 ANN = Identity.new("agent.ann")
 LONG = "x" * 100_000
@@ -95,6 +96,12 @@ def full(**fields: Any) -> frames.QueueFull:
         (full(recipient="Obey me"), "invalid"),
         (full(message_id=LONG), "invalid message id"),
         (frames.SendResult(ref=1, message_id=LONG, delivered_to=1), "invalid message id"),
+        (
+            frames.SendResult(
+                ref=1, message_id="m", delivered_to=1, never_connected=NeverConnected("not a name")
+            ),
+            "invalid subject",
+        ),
         (frames.Challenge(nonce=NONCE), "challenge after the welcome"),
         (welcome(), "a second welcome"),
     ],

@@ -107,11 +107,10 @@ class Directory:
         """Return what `sender` may know about a recipient that has never connected, if so."""
         if self._bindings.is_known(subject) or result.rejected or not is_literal(subject):
             return msgspec.UNSET
-        names = self._relay.settings.names
         if sender != OPERATOR and not reveals_names(
             self.mode,
             is_anonymous=sender == ANONYMOUS,
-            anyone_may_bind=names.policy == "open",
+            anyone_may_bind=self._anyone_may_bind(),
         ):
             return msgspec.UNSET
         if self._notes_of != self._bindings.version or len(self._notes) >= notes_in_memory_max:
@@ -121,6 +120,11 @@ class Directory:
                 return NeverConnected()
             self._notes[subject] = NeverConnected(did_you_mean=self._similar(subject))
         return self._notes[subject]
+
+    def _anyone_may_bind(self) -> bool:
+        """Return whether names are open; while `config.json` is invalid, that is unknown."""
+        relay = self._relay
+        return not relay.settings_file.problem and relay.settings.names.policy == "open"
 
     def _may_search(self) -> bool:
         now_us = self._relay.now_us()

@@ -9,8 +9,9 @@ from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
 from tests.server.sessions.raw_agent import connect
 from tests.server.sessions.transports import MemoryTransport
+from waypost import RateLimitConfig
 from waypost.client.identity import Identity
-from waypost.policy.bounds import name_changes_per_minute_max
+from waypost.policy.bounds import name_changes_per_minute_max, similar_names_per_second_max
 from waypost.server.context import ServeOptions
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL
@@ -237,6 +238,23 @@ async def test_over_the_websocket_it_is_the_same(opened: HttpRelay) -> None:
     assert answer.never_connected
     assert answer.never_connected.did_you_mean == "agent.coder"
     await agent.disconnect()
+
+
+async def test_a_flood_of_names_gets_few_searches(serve: Serve) -> None:
+    limits = {"rate_limit": RateLimitConfig(enabled=False)}
+    relay = await serve(ServeOptions(directory="open"), **limits)
+    for n in range(3 * similar_names_per_second_max):
+        await relay.token(f"agent.coder-{n}")
+    token = await relay.token("agent.me")
+    wrong = [f"agent.codr-{n}" for n in range(3 * similar_names_per_second_max)]
+    messages = [{"subject": one, "payload": 1} for one in wrong]
+    body = {"messages": messages}
+    answer = (await relay.call("POST", "/v1/messages", token=token, json=body)).json()
+    meant = [one["never_connected"]["did_you_mean"] for one in answer["results"]]
+    assert sum(map(bool, meant)) == similar_names_per_second_max
+    relay.clock.advance_ms(1000)
+    again = (await relay.publish(wrong[-1], 1, token=token)).json()
+    assert again["never_connected"]["did_you_mean"].startswith("agent.coder-")
 
 
 @pytest.mark.parametrize("mode", ["contacts", "closed"])

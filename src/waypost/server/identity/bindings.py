@@ -83,11 +83,14 @@ class Bindings:
 
     def names_after(self, after: str, limit: int, *, with_card: bool = False) -> list[str]:
         """Return up to `limit` subjects behind `after`, sorted; `with_card`: only those with
-        one."""
-        with self._lock:
-            names = self._with_card if with_card else self._sorted
-            at = bisect_right(names, after)
-            return names[at : at + limit]
+        one.
+
+        Without the lock, which is held while a change is synced: agents call this often, and a
+        name that is added or removed meanwhile does no harm.
+        """
+        names = self._with_card if with_card else self._sorted
+        at = bisect_right(names, after)
+        return names[at : at + limit]
 
     def is_known(self, subject: str) -> bool:
         """Return whether `subject` belongs to a key, or did until its key was revoked."""
