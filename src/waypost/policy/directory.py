@@ -20,7 +20,7 @@ DirectoryMode = Literal["open", "contacts", "closed"]
 SIMILAR_MAX_CHARS = 32
 """Longer names have no similar ones."""
 
-_LETTERS = string.ascii_lowercase + string.digits + "_-."
+_CHARACTERS = string.ascii_lowercase + string.digits + "_-."
 _USUAL_PREFIX = "agent."
 
 
@@ -46,8 +46,8 @@ def reveals_names(mode: DirectoryMode, *, is_anonymous: bool, anyone_may_bind: b
 
 
 def similar_names(name: str) -> Iterator[str]:
-    """Yield the texts one mistake away from `name`: a letter too many, swapped, wrong or missing,
-    the usual prefix missing, or capitals. They are not checked for being subjects."""
+    """Yield the texts one mistake away from `name`: a character too many, swapped, wrong or
+    missing, the usual prefix missing, or capitals. They are not checked for being subjects."""
     if len(name) > SIMILAR_MAX_CHARS:
         return
     yield name.lower()
@@ -58,9 +58,9 @@ def similar_names(name: str) -> Iterator[str]:
         yield name[:at] + name[at + 1] + name[at] + name[at + 2 :]
     for at in range(len(name)):
         head, tail = name[:at], name[at + 1 :]
-        for letter in _LETTERS:
-            yield head + letter + tail
+        for one in _CHARACTERS:
+            yield head + one + tail
     for at in range(len(name) + 1):
         head, tail = name[:at], name[at:]
-        for letter in _LETTERS:
-            yield head + letter + tail
+        for one in _CHARACTERS:
+            yield head + one + tail

@@ -265,8 +265,8 @@ async def test_no_name_is_given_away_where_the_directory_does_not_list_it(
     await relay.token("agent.coder")
     sent = await relay.publish("agent.codr", 1, token=await relay.token("agent.me"))
     assert "never_connected" not in sent.json()
-    told = await relay.publish("agent.codr", 1, token=relay.operator)
-    assert told.json()["never_connected"] == {"did_you_mean": "agent.coder"}
+    answer = await relay.publish("agent.codr", 1, token=relay.operator)
+    assert answer.json()["never_connected"] == {"did_you_mean": "agent.coder"}
 
 
 async def test_a_caller_without_keys_learns_it_where_anyone_may_take_keys(

@@ -23,7 +23,6 @@ from waypost.server.identity.bindings import Bindings
 from waypost.server.identity.errors import (
     IdentitiesDamaged,
     IdentitiesNotSaved,
-    KeyRevoked,
     NameNotBound,
     SubjectTaken,
     TooManyIdentities,
@@ -283,35 +282,6 @@ def test_endless_changes_of_owners_do_not_fill_the_disk(
             assert path.read_bytes().count(b"\n") <= REPLACED_LINES_MAX + 4
     with opened(path) as bindings:
         assert len(bindings) == 1
-
-
-def test_a_rewritten_file_keeps_the_revoked_keys_of_free_subjects(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)
-    with opened(path) as bindings:
-        bindings.bind("agent.lost", "stolen", 0)
-        bindings.unbind("agent.lost")
-        for n in range(REPLACED_LINES_MAX + 9):
-            bindings.bind("agent.a", "key", 0, f"seal-{n}", "signature")
-    assert path.read_bytes().count(b"\n") < REPLACED_LINES_MAX
-    with opened(path) as bindings:
-        assert read_bindings(path).keys() == {"agent.a"}
-        with pytest.raises(KeyRevoked):
-            bindings.bind("agent.lost", "stolen", 1)
-        bindings.bind("agent.lost", "new", 1)
-
-
-def test_an_expired_subject_still_keeps_its_revoked_keys_out(path: Path) -> None:
-    with opened(path) as bindings:
-        bindings.bind("agent.a", "stolen", 0)
-        bindings.unbind("agent.a")
-        bindings.bind("agent.a", "never-used", 1)
-        assert bindings.expire(["agent.a"]) == ["agent.a"]
-    with opened(path) as bindings:
-        with pytest.raises(KeyRevoked):
-            bindings.bind("agent.a", "stolen", 2)
-        bindings.bind("agent.a", "never-used", 2)
 
 
 def test_only_unused_subjects_are_freed_when_they_expire(path: Path) -> None:

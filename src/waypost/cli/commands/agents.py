@@ -48,7 +48,6 @@ def list_(
     """
     from waypost.cli.backend import open_agents
     from waypost.cli.rendering import console, maintenance
-    from waypost.cli.rendering.agents import show_directory
 
     relay = open_agents(choice)
     if skill is None and sender is None and choice.key is None:
@@ -62,7 +61,7 @@ def list_(
     if json:
         console.print_json({"agents": found})
     else:
-        show_directory(found, skill)
+        maintenance.show_directory(found, skill)
 
 
 @commands.command()
@@ -81,14 +80,13 @@ def show(
       waypost agents show agent.coder --sender agent.me --url ...
     """
     from waypost.cli.backend import open_agents
-    from waypost.cli.rendering import console
-    from waypost.cli.rendering.agents import show_agent
+    from waypost.cli.rendering import console, maintenance
 
     found = open_agents(choice).agent(subject, sender)
     if json:
         console.print_json(found)
     else:
-        show_agent(found)
+        maintenance.show_agent(found)
 
 
 @commands.command()

@@ -122,7 +122,7 @@ def rotate(
       waypost keys rotate --key ./web.key --url https://relay.example.com
     """
     _require_cryptography()
-    from waypost.cli.remote.key_rotation import rotate_keys
+    from waypost.cli.remote.own_keys import rotate_keys
 
     identity, kept = rotate_keys(choice, subject)
     assert identity.file is not None

@@ -14,7 +14,7 @@ from waypost.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from waypost.cli.remote.own_names import NameLock
+    from waypost.cli.remote.own_keys import NameLock
     from waypost.client.identity import Identity
     from waypost.wire.cards import AgentCard
 
@@ -88,6 +88,40 @@ Shared = Annotated[
 ]
 
 
+HELP = """\
+Run an MCP server that acts as an agent, for an assistant or an editor.
+
+The program starts this command and talks to it over stdin and stdout. It
+gets thirteen tools: relay_send, relay_send_and_wait, relay_scheduled,
+relay_inbox, relay_ack, relay_nack, relay_find_agents, relay_list_endpoints,
+relay_register_endpoint, relay_status, relay_explain, relay_thread,
+relay_reset_guard. A guard limits relay_send_and_wait, with the variables
+AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
+
+Messages stay in the mailbox until they are acknowledged. Needs a served
+relay and the agent's keys. With the operator's token the tools show every
+endpoint and the history of every message; without it, the agent's own.
+
+With --shared, several windows act as one agent: each message is shown in
+one of them, and an answer in the one that asked. With --new, each window is
+an agent of its own, and no keys need to be made before: the first free name
+of SUBJECT, SUBJECT.2 and so on; without --subject, agent.LOGIN.
+
+--description and --skill are the agent's card, by which others find it.
+Without either, the relay keeps the card it has.
+
+\b
+Examples:
+  waypost keys new agent.me
+  waypost mcp --subject agent.me
+  waypost mcp --key ./me.key --url https://relay.example.com
+  waypost mcp --subject agent.me --http 127.0.0.1:7272
+  waypost mcp --subject agent.me --shared
+  waypost mcp --new --skill python --description "Writes Python."
+"""
+
+
 @with_agent_options
 def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     choice: RelayChoice,
@@ -101,38 +135,7 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     description: Description = None,
     skill: Skills = None,
 ) -> None:
-    """Run an MCP server that acts as an agent, for an assistant or an editor.
-
-    The program starts this command and talks to it over stdin and stdout. It
-    gets thirteen tools: relay_send, relay_send_and_wait, relay_scheduled,
-    relay_inbox, relay_ack, relay_nack, relay_find_agents,
-    relay_list_endpoints, relay_register_endpoint, relay_status, relay_explain, relay_thread,
-    relay_reset_guard. A guard limits
-    relay_send_and_wait, with the variables AGENT_RATE_LIMIT_PER_MIN (10),
-    AGENT_CB_FAILURE_THRESHOLD (5), AGENT_CB_RESET_TIMEOUT_MS (30000) and
-    AGENT_CB_SUCCESS_THRESHOLD (2).
-
-    Messages stay in the mailbox until they are acknowledged. Needs a served
-    relay and the agent's keys. With the operator's token the tools show every
-    endpoint and the history of every message; without it, the agent's own.
-
-    With --shared, several windows act as one agent: each message is shown in
-    one of them, and an answer in the one that asked. With --new, each window is
-    an agent of its own, and no keys need to be made before: the first free name
-    of SUBJECT, SUBJECT.2 and so on; without --subject, agent.LOGIN.
-
-    --description and --skill are the agent's card, by which others find it.
-    Without either, the relay keeps the card it has.
-
-    \b
-    Examples:
-      waypost keys new agent.me
-      waypost mcp --subject agent.me
-      waypost mcp --key ./me.key --url https://relay.example.com
-      waypost mcp --subject agent.me --http 127.0.0.1:7272
-      waypost mcp --subject agent.me --shared
-      waypost mcp --new --skill python --description "Writes Python."
-    """
+    """Run an MCP server that acts as an agent, for an assistant or an editor."""
     require_modules("'waypost mcp'", _NEEDED, "mcp")
     url, card = choice.url or DEFAULT_URL, _card(description, skill)
     if new:
@@ -169,7 +172,7 @@ def _identity(choice: RelayChoice, subject: str | None) -> "Identity":
 def _new_identity(
     choice: RelayChoice, url: str, subject: str | None, shared: bool
 ) -> "tuple[Identity, NameLock]":
-    from waypost.cli.remote.own_names import default_base, take_name
+    from waypost.cli.remote.own_keys import default_base, take_name
     from waypost.policy.errors import InvalidInput
 
     if choice.key is not None:

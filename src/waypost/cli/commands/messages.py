@@ -118,17 +118,15 @@ def send(  # noqa: PLR0913 - each is part of one message
 ) -> None:
     """Send one message.
 
-    The payload is JSON. Other text is sent as a JSON string. Text that begins
-    with '{', '[' or '"' must be JSON, unless --text is given; to send text that
-    begins with '@', or just '-', write it as a JSON string yourself.
-    Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
-    no endpoint matched. No relay may be running on the data directory.
+    The payload is JSON; other text is sent as a JSON string. Text that begins
+    with '{', '[' or '"' must be JSON, unless --text is given; so must text that
+    begins with '@' or is '-'. Exits with 0 if a mailbox accepted it, with 3 if it
+    was rejected or no endpoint matched. No relay may run on the data directory.
 
-    With --url, --sender SUBJECT authenticates with the keys that 'waypost keys
-    new' saved, --key FILE with others; without either the message is anonymous,
-    if the relay accepts that. --wait prints who confirmed the message, and if it
-    was stored until then. With --delay or --at it is kept until then, and its
-    time to live begins then; one longer than the relay allows is cut.
+    With --url, --sender SUBJECT uses the keys that 'waypost keys new' saved,
+    --key FILE others; without either it is anonymous, if the relay allows it.
+    --wait prints who confirmed it, and if it was stored until then. With --delay
+    or --at it is kept until then, when its time to live begins, cut if too long.
 
     \b
     Examples:
@@ -317,13 +315,12 @@ def request(  # noqa: PLR0913 - one parameter per option
 
     The reply is the recipient's message whose parent is the request. Prints its
     payload, with --json the whole message. Exits with 1 if no reply arrived in
-    time or the recipient failed, with its error, and with 3 if the request was
-    rejected. Needs a served relay and the sender's keys. --text is as in 'send'.
+    time or the recipient failed, with its error, with 3 if it was rejected.
+    Needs a served relay and the sender's keys. --text is as in 'send'.
 
-    Several payloads are sent one after another, each after the reply to the one
-    before; with --json each reply is one line. A guard limits them, and the
-    command exits with 1 if it blocks one. Its limits are the variables
-    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    Several payloads are sent each after the reply to the one before; with --json
+    each reply is one line. A guard limits them: exits with 1 if it blocks one.
+    Its limits are AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
     AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
 
     \b

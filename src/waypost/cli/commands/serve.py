@@ -206,8 +206,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     from waypost.server.context import ServeOptions
     from waypost.server.server import Listen
 
-    if (tls_cert is None) != (tls_key is None):
-        raise InvalidInput("give both --tls-cert and --tls-key, or neither")
+    _require_both(tls_cert, tls_key)
     run(
         ServeCommand(
             data_dir=data_dir,
@@ -232,6 +231,11 @@ def serve(  # noqa: PLR0913 - one parameter per option
             log_format=log_format,
         )
     )
+
+
+def _require_both(tls_cert: Path | None, tls_key: Path | None) -> None:
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInput("give both --tls-cert and --tls-key, or neither")
 
 
 def _split(values: list[str] | None) -> tuple[str, ...]:

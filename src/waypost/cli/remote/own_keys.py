@@ -1,11 +1,18 @@
-"""Names for several programs of one person: each window of an assistant gets one of its own.
+"""The keys of an agent on this machine: made for a free name, and rotated.
 
-Rule 1  The names are BASE, BASE.2, BASE.3 and so on. A program takes the first that no other
-        program on this machine uses and that is free at the relay, or its own from before.
+Rule 1  Names of several programs of one person are BASE, BASE.2, BASE.3 and so on: each window of
+        an assistant gets one of its own. A program takes the first that no other program on this
+        machine uses and that is free at the relay, or its own from before.
 Rule 2  A name is in use as long as its process holds the lock beside the key file: after a crash
         it is free.
-Rule 3  New keys are saved before the name is bound: a name is never bound to keys that are lost.
-        If the name is taken, they are removed.
+Rule 3  New keys are saved before the relay knows them: a name never belongs to keys that are lost.
+        If the relay rejects them, they are removed.
+
+Failures of a rotation, and answers:
+  crash before the relay agreed   the old keys are valid and in their file; the next rotation goes
+                                  on with the new keys, which are in FILE.new
+  crash afterwards                so it does: the relay answers the same rotation again
+  the relay rejects it            new keys of this rotation are removed, and the old ones stay
 """
 
 import fcntl
@@ -15,7 +22,8 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from waypost.cli.remote.credentials import default_key_file
+from waypost.cli.options import DEFAULT_URL, RelayChoice
+from waypost.cli.remote.credentials import Credentials, default_key_file, keys_missing
 from waypost.client.http import HttpClient, RemoteError
 from waypost.client.identity import Identity
 from waypost.policy.errors import WaypostError
@@ -23,6 +31,9 @@ from waypost.wire.handshake import validate_agent_subject
 
 NAMES_MAX = 100
 """Names that are tried."""
+
+_KEY_CHARS = 8
+"""Characters of the old public key in the name of the file that keeps it."""
 
 
 class NoNameLeft(WaypostError):
@@ -99,3 +110,31 @@ def _keys(api: HttpClient, subject: str, file: Path) -> Identity | None:
             return None
         raise
     return identity
+
+
+def rotate_keys(choice: RelayChoice, subject: str | None) -> tuple[Identity, Path]:
+    """Replace the keys of an agent; return the new ones and the file that keeps the old ones.
+
+    Raises `CredentialMissing`, `KeyFileError`, `RemoteError` or `InvalidInput`.
+    """
+    old = Credentials(choice).identity(subject)
+    if old is None or old.file is None:
+        raise keys_missing(subject)
+    file, unfinished = old.file, old.file.with_name(f"{old.file.name}.new")
+    kept = file.with_name(f"{file.name}.old-{old.public_key[:_KEY_CHARS]}")
+    goes_on = unfinished.exists()
+    new = Identity.load(unfinished) if goes_on else old.successor()
+    if not goes_on:
+        new.save(unfinished)
+    try:
+        with closing(HttpClient(choice.url or DEFAULT_URL)) as api:
+            api.rotate(old, new)
+    except RemoteError as problem:
+        if problem.status and not goes_on:  # the relay has answered: these keys own nothing
+            unfinished.unlink()
+        raise
+    if not kept.exists():
+        old.save(kept)
+    new.save(file, overwrite=True)
+    unfinished.unlink()
+    return new, kept
