@@ -73,6 +73,7 @@ class Directory:
         names = self._bindings.names_after(
             after, directory_page_max_names, with_card=skill is not None
         )
+        is_last = len(names) < directory_page_max_names
         found: list[AgentInfo] = []
         for at, name in enumerate(names, start=1):
             if at % _TURN_NAMES == 0:
@@ -82,8 +83,8 @@ class Directory:
                 continue
             found.append(self._info(binding))
             if len(found) == limit:
-                return AgentList(agents=found, next=name if at < len(names) else None)
-        is_last = len(names) < directory_page_max_names
+                is_end = is_last and at == len(names)
+                return AgentList(agents=found, next=None if is_end else name)
         return AgentList(agents=found, next=None if is_last else names[-1])
 
     def get(self, viewer: str, subject: str) -> AgentInfo | None:

@@ -75,6 +75,7 @@ class Connection:
         self._codec: Codec = CODECS[protocol or JSON_PROTOCOL]
         self._protocol = protocol
         self._frame_max_bytes = frame_overhead_max_bytes
+        self._card: AgentCard | None = None
         self._dismissed: asyncio.Future[tuple[int, str]]
         self._dismissed = asyncio.get_running_loop().create_future()
 
@@ -91,6 +92,7 @@ class Connection:
             await self._reject(problem)
             return
         try:
+            await self._keep_card(session)
             end = await self._serve(session)
         finally:
             session.end()  # first: the agent may reconnect as soon as it is closed
@@ -140,14 +142,15 @@ class Connection:
             )
         )
         session.start()
-        if auth.card is not None:
-            await self._keep_card(session, auth.card)
+        self._card = auth.card
         return session
 
-    async def _keep_card(self, session: Session, card: AgentCard) -> None:
+    async def _keep_card(self, session: Session) -> None:
         """Keep the card of an agent; one that cannot be kept does not end its connection."""
+        if self._card is None:
+            return
         try:
-            await self._context.directory.set_card(session.subject, card)
+            await self._context.directory.set_card(session.subject, self._card)
         except IdentityError as problem:
             session.send(frames.Error(error=f"card not kept: {brief(problem)}", reason="card"))
 

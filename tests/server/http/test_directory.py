@@ -12,6 +12,7 @@ from tests.server.sessions.transports import MemoryTransport
 from waypost import RateLimitConfig
 from waypost.client.identity import Identity
 from waypost.policy.bounds import name_changes_per_minute_max, similar_names_per_second_max
+from waypost.server import directory
 from waypost.server.context import ServeOptions
 from waypost.wire import frames
 from waypost.wire.frames import JSON_PROTOCOL
@@ -194,7 +195,11 @@ async def test_a_closed_directory_is_for_the_operator(serve: Serve) -> None:
     assert await find(relay, "operator", skill="python") == ["agent.coder"]
 
 
-async def test_the_directory_is_read_in_pages(opened: HttpRelay) -> None:
+@pytest.mark.parametrize("looked_at", [1000, 2, 5])
+async def test_the_directory_is_read_in_pages(
+    opened: HttpRelay, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    monkeypatch.setattr(directory, "directory_page_max_names", looked_at)
     for n in range(5):
         await set_card(opened, f"agent.{n}", {"skills": ["count"]})
     token, after, found = await opened.token("agent.0"), None, []
