@@ -36,6 +36,7 @@ from waypost.relay.errors import (
     UnknownEndpoint,
 )
 from waypost.server.identity.errors import (
+    DirectoryClosed,
     IdentitiesNotSaved,
     IdentityError,
     KeyRevoked,
@@ -76,6 +77,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (AccessDenied, 403, Reason.ACCESS_DENIED),
     (SubjectTaken, 403, "subject_taken"),
     (KeyRevoked, 403, "key_revoked"),
+    (DirectoryClosed, 403, "directory_closed"),
     (NameReserved, 403, "name_reserved"),
     (TooManyNames, 403, "too_many_names"),
     (NameNotBound, 404, ""),

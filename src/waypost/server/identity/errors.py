@@ -12,6 +12,7 @@ WaypostError
     ├── TooManyChanges        an agent changed its name too often within a minute
     ├── NewNamesPaused        no name can be bound while the settings are unknown
     ├── TooManyIdentities     no further subject can be bound
+    ├── DirectoryClosed       only the operator lists agents
     ├── TooManyCards          no further name can have a card
     ├── IdentitiesDamaged     identities.jsonl cannot be trusted; the relay must not start
     ├── IdentitiesNotSaved    a binding could not be made durable, so it is not valid
@@ -102,6 +103,13 @@ class NewNamesPaused(IdentityError):
 
 class TooManyIdentities(IdentityError):
     """No further subject can be bound."""
+
+
+class DirectoryClosed(IdentityError):
+    """Only the operator lists agents."""
+
+    def __init__(self) -> None:
+        super().__init__("the directory of this relay is closed; ask its operator for names")
 
 
 class TooManyCards(IdentityError):

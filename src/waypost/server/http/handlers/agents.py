@@ -18,11 +18,11 @@ from waypost.server.http.contract import (
     json_body,
 )
 from waypost.server.http.errors import HttpError
+from waypost.server.identity.errors import DirectoryClosed
 from waypost.wire.cards import AgentCard, AgentInfo, AgentList
 from waypost.wire.frames import CLOSE_BY_OPERATOR
 from waypost.wire.http_bodies import CountResponse, SubjectText
 
-CLOSED_TEXT = "the directory of this relay is closed; ask its operator for names"
 HIDDEN_TEXT = {
     "open": "check the spelling",
     "contacts": "the relay shows agents to those they exchange messages with",
@@ -51,7 +51,7 @@ async def find_agents(call: Call[AgentPage, None]) -> Reply:
     """List the agents that the caller may see."""
     query, directory = call.parameters, call.context.directory
     if directory.mode == "closed" and not call.caller.is_operator:
-        raise HttpError(403, CLOSED_TEXT, reason="directory_closed")
+        raise DirectoryClosed
     after = "" if query.after is msgspec.UNSET else validate_subject(query.after)
     skill = None if query.skill is msgspec.UNSET else query.skill.lower()
     return Reply(await directory.find(call.caller.subject, skill, after, query.limit))
@@ -67,7 +67,7 @@ async def show_agent(call: Call[AgentPath, None]) -> Reply:
     if call.caller.is_operator:
         raise HttpError(404, f"{subject} has never connected to this relay")
     if directory.mode == "closed":
-        raise HttpError(403, CLOSED_TEXT, reason="directory_closed")
+        raise DirectoryClosed
     why = HIDDEN_TEXT[directory.mode]
     raise HttpError(404, f"the directory shows you no agent {subject}: {why}")
 
