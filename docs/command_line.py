@@ -166,6 +166,8 @@ JSON = {
             "`was_stored`": "whether it was stored until then; null without a confirmation",
             "`budget_cut`": "what the relay granted instead of `--expires-in`: `ttl`, the instant"
             " of expiry in ms; null if it was not cut",
+            "`never_connected`": "`did_you_mean`, the name that was probably meant or empty, if no"
+            " agent has ever connected as the recipient and the directory is open; else null",
         }
     ),
     "inbox": JsonOutput(
@@ -335,7 +337,10 @@ JSON = {
             " (`push` or `pull`), `unconfirmed` (messages sent and not acknowledged),"
             " `stuck_since_us` (0 unless it is stuck)",
         },
-        after="`agents disconnect` and `agents release` print the `subject`, and the `count` of"
+        after="With `--skill`, `--sender` or `--key`, the entries are those of the directory:"
+        " `subject`, `public_key`, `description`, `skills`, `version`, `accepts_requests`,"
+        " `connected`, `last_seen` (null if it is unknown). `agents show` prints the fields of one."
+        " `agents disconnect` and `agents release` print the `subject`, and the `count` of"
         " connections or messages.",
     ),
     "breakers list": JsonOutput(
@@ -354,7 +359,7 @@ JSON = {
             "`sealing_key`": "encrypts payloads for the agent",
             "`sealing_signature`": "proves that both keys belong together",
         },
-        after="None of it is secret. `keys show` prints the same fields.",
+        after="None of it is secret. `keys show` and `keys rotate` print the same fields.",
     ),
     "verify": JsonOutput(
         {

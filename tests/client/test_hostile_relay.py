@@ -18,6 +18,7 @@ from tests.eventually import eventually, unchanged
 from waypost.client import Agent, CannotConnect, ClientOptions, Identity, blocking, connect
 from waypost.client.http import HttpClient, RemoteError
 from waypost.wire import frames
+from waypost.wire.results import NeverConnected
 
 ANN = Identity.new("agent.ann")
 LONG = "x" * 100_000
@@ -107,6 +108,12 @@ def full(**fields: Any) -> frames.QueueFull:
         (frames.SentMany(ref=1, last_ref=5000, delivered_to=1), "5,000 operations in one frame"),
         (frames.SentMany(ref=1, last_ref=1 << 53, delivered_to=1), "operations in one frame"),
         (frames.SentMany(ref=2, last_ref=1, delivered_to=1), "sent_many without a send"),
+        (
+            frames.SendResult(
+                ref=1, message_id="m", delivered_to=1, never_connected=NeverConnected("not a name")
+            ),
+            "invalid subject",
+        ),
         (frames.Challenge(nonce=NONCE), "challenge after the welcome"),
         (welcome(), "a second welcome"),
     ],

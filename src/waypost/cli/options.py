@@ -169,23 +169,30 @@ def guard_limits() -> "MessagingGuardConfig":
     return load_messaging_guard_config(os.environ)
 
 
-def read_payload(argument: str) -> object:
+def read_payload(argument: str, *, is_text: bool = False) -> object:
     """Return the payload of an argument: JSON, `-` for stdin, `@FILE` for a file, or other text.
 
-    JSON is passed on unchanged. Text that is not JSON becomes a JSON string; from stdin or a
-    file it loses one trailing line break.
+    JSON is passed on unchanged. Text that is not JSON becomes a JSON string, and with `is_text`
+    any text; from stdin or a file it loses one trailing line break. Text that begins like a JSON
+    object, list or string and is none is more likely a mistake: that is a usage error.
     """
     import msgspec
 
     text = _read_text(argument)
     try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        literal = argument != "-" and not argument.startswith("@")
-        return text if literal else text.removesuffix("\n").removesuffix("\r")
+        if not is_text:
+            msgspec.json.decode(text)
+            return msgspec.Raw(text.encode())
+    except msgspec.DecodeError as problem:
+        if text.lstrip().startswith(("{", "[", '"')):
+            raise typer.BadParameter(
+                f"the payload begins like JSON, but is not ({problem}): correct it, or send it as"
+                " text with --text"
+            ) from None
     except RecursionError:
         raise typer.BadParameter("the payload is nested too deeply") from None
-    return msgspec.Raw(text.encode())
+    literal = argument != "-" and not argument.startswith("@")
+    return text if literal else text.removesuffix("\n").removesuffix("\r")
 
 
 def parse_duration(text: str) -> timedelta:

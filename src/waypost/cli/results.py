@@ -16,7 +16,7 @@ from waypost.relay.data_dir import endpoint_hash, long_endpoint_hash
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import NeverConnected, PublishResult, Rejection
 
 
 class RejectionAdvice(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class SendReport(msgspec.Struct, frozen=True):
     With `--wait`, `confirmed_by` is the recipient that confirmed the message in time, and
     `was_stored` whether the message was stored until then; None without a confirmation.
     `budget_cut` is what the relay granted instead of more; None if it granted everything.
+    `never_connected` is set if the relay knows no agent of that name, and its directory is open.
     """
 
     subject: str
@@ -47,6 +48,7 @@ class SendReport(msgspec.Struct, frozen=True):
     confirmed_by: str = ""
     was_stored: bool | None = None
     budget_cut: BudgetCut | None = None
+    never_connected: NeverConnected | None = None
 
 
 class InboxContents(msgspec.Struct, frozen=True):
@@ -217,6 +219,7 @@ def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> Se
         rejections,
         result.retry_after_ms,
         budget_cut=result.budget_cut or None,
+        never_connected=result.never_connected or None,
     )
 
 

@@ -56,6 +56,7 @@ class RelayConnection:
             receive=options.receive,
             shared=options.shared,
             prefetch=options.prefetch_max if options.shared else 1,
+            card=options.card,
         )
         self.session = Session(
             prove,

@@ -20,11 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from waypost.policy.bounds import frame_overhead_max_bytes
+from waypost.policy.names import is_loopback
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
 from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
+from waypost.server.directory import Directory
 from waypost.server.gate import Gate
 from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
@@ -70,6 +72,12 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
             parse_origin(one, self.port or 1)
 
     @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server, also not through a proxy."""
+        names = [parse_origin(one, self.port or 1).host for one in self.origins]
+        return not self.trusted_proxies and all(map(is_loopback, (self.host, *names)))
+
+    @property
     def scheme(self) -> str:
         """The scheme of the server's URL."""
         return "https" if self.certificate else "http"
@@ -103,6 +111,8 @@ async def open_context(
             relay.access.key_of = authenticator.key_of
             hub = Hub(relay, mailboxes)
             sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub)
+            directory = Directory(relay, authenticator, hub, options.directory)
+            hub.note_of = directory.note_of
             try:
                 yield ServerContext(
                     relay=relay,
@@ -110,6 +120,7 @@ async def open_context(
                     hub=hub,
                     mailboxes=mailboxes,
                     names=names,
+                    directory=directory,
                     options=options,
                     http_metrics=HttpMetrics(),
                     sampler=sampler,
@@ -206,6 +217,7 @@ async def serve(
     The URL has the first name of the relay. Raises `OSError` if it cannot listen, and
     `RelayStopped` if the journal failed for good.
     """
+    context.directory.is_local = listen.is_local
     with _bind(listen) as listener:
         host, port = listener.getsockname()[:2]
         origins = own_origins((host, port), listen.origins, listen.certificate)

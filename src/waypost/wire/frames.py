@@ -32,9 +32,10 @@ from waypost.policy.bounds import (
     wait_max_s,
 )
 from waypost.policy.budgets import Budget, BudgetCut
+from waypost.wire.cards import AgentCard
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
-from waypost.wire.results import Rejection
+from waypost.wire.results import NeverConnected, Rejection
 from waypost.wire.scheduled import ScheduledMessage
 
 JSON_PROTOCOL = "waypost.json"
@@ -122,6 +123,7 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+    never_connected: NeverConnected | msgspec.UnsetType = msgspec.UNSET
 
 
 class SentMany(FrameOperation, tag="sent_many", kw_only=True):
@@ -210,7 +212,8 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     subject share the mailbox, and messages are pushed while fewer than `prefetch` are unacked.
     With `batches`, which the challenge has to offer, the agent understands `sent_many` and
     `delivery_confirms`. `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`)
-    lets other agents encrypt to this one.
+    lets other agents encrypt to this one. `card` is what the agent says about itself; without one,
+    it is unchanged.
     """
 
     subject: str
@@ -222,6 +225,7 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     batches: bool = False
     sealing_key: str | None = None
     sealing_signature: str | None = None
+    card: AgentCard | None = None
 
 
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
-from waypost.client.http import Token, path_segment
+from waypost.client.http import path_segment
+from waypost.policy.subjects import validate_subject
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
+from waypost.wire.cards import AgentInfo, AgentList
 from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
 from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
@@ -14,6 +15,7 @@ from waypost.wire.stats_bodies import AgentConnection, RelayStats
 
 _NAMES_PER_PAGE = 10_000
 _SCHEDULED_MAX = 1000
+_AGENTS_PER_PAGE = 1000
 
 
 class RemoteNames(RemoteRelay):
@@ -53,6 +55,31 @@ class RemoteAgents(RemoteRelay):
         stats = self.api.get("/v1/stats", RelayStats, token=self._operator(), inboxes=0)
         return stats.connected
 
+    def find_agents(self, skill: str | None, sender: str | None) -> list[AgentInfo]:
+        """Return the agents that `sender`, or else the operator, sees in the directory."""
+        token = self._agent_or_operator(sender)
+        found: list[AgentInfo] = []
+        after: str | None = None
+        while True:
+            page = self.api.get(
+                "/v1/agents",
+                AgentList,
+                token=token,
+                skill=skill,
+                limit=_AGENTS_PER_PAGE,
+                after=after,
+            )
+            found += page.agents
+            after = page.next
+            if after is None:
+                return found
+
+    def agent(self, subject: str, sender: str | None) -> AgentInfo:
+        """Return one of them. Raise an error if there is no such agent."""
+        token = self._agent_or_operator(sender)
+        path = f"/v1/agents/{path_segment(validate_subject(subject))}"
+        return self.api.get(path, AgentInfo, token=token)
+
     def disconnect(self, subject: str) -> CountResponse:
         """End the connection of an agent. Raise an error if it is not connected."""
         path = f"/v1/agents/{path_segment(subject)}/disconnect"
@@ -83,7 +110,10 @@ class RemoteScheduled(RemoteRelay):
     def scheduled(self, sender: str | None) -> tuple[list[ScheduledMessage], bool]:
         """Return the messages that are not due yet, and whether there are more."""
         found = self.api.get(
-            "/v1/scheduled", ScheduledList, token=self._token(sender), limit=_SCHEDULED_MAX
+            "/v1/scheduled",
+            ScheduledList,
+            token=self._agent_or_operator(sender),
+            limit=_SCHEDULED_MAX,
         )
         return found.messages, found.more
 
@@ -91,13 +121,4 @@ class RemoteScheduled(RemoteRelay):
         """Cancel messages that are not due yet."""
         asked = CancelRequest(ids=ids)
         path = "/v1/scheduled/cancel"
-        return self.api.post(path, asked, CancelResponse, token=self._token(sender))
-
-    def _token(self, sender: str | None) -> Token:
-        """Return the token of the agent whose keys are given, else the operator's."""
-        identity = self.credentials.identity(sender)
-        if identity is not None:
-            return self.api.log_in(identity)
-        if sender is not None:
-            raise keys_missing(sender)
-        return self._operator()
+        return self.api.post(path, asked, CancelResponse, token=self._agent_or_operator(sender))

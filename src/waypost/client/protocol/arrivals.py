@@ -159,11 +159,13 @@ def check_notification(about: frames.QueueFull | frames.RequestFailure) -> None:
 
 
 def check_result(result: frames.SendResult) -> None:
-    """Reject a result with an invalid id; cut its wait to a bound."""
+    """Reject a result with an invalid id or name; cut its wait to a bound."""
     if result.message_id:
         _check_id(result.message_id)
     if result.retry_after_ms:
         result.retry_after_ms = bounded_wait_ms(result.retry_after_ms)
+    if result.never_connected and result.never_connected.did_you_mean:
+        _check_subject(result.never_connected.did_you_mean)
 
 
 def check_signal(signalled: frames.Signalled) -> None:

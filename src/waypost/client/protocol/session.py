@@ -382,6 +382,7 @@ class Session:
                 retry_after_ms=sent.retry_after_ms,
                 mailbox_pressure=sent.mailbox_pressure,
                 budget_cut=sent.budget_cut,
+                never_connected=sent.never_connected,
             )
             events.append(Answered(sent.ref, result))
 

@@ -311,6 +311,11 @@ class Inspector:
         window_ms = self._settings.current.qos.bidirectional_window_ms
         return self._state.tier(sender, recipient, now_ms, window_ms)
 
+    def have_exchanged(self, one: str, other: str) -> bool:
+        """Return whether two agents have written to each other, as far as the relay remembers."""
+        seen = self._state.last_seen
+        return seen.get((one, other)) is not None and seen.get((other, one)) is not None
+
     # Messages
 
     def scheduled(

@@ -20,6 +20,7 @@ def join_answer(responses: list[FrameOperation], request: Send, result: PublishR
         result.rejected
         or result.retry_after_ms
         or result.budget_cut
+        or result.never_connected
         or not result.message_id
         or result.message_id != request.message_id
     ):
@@ -50,6 +51,7 @@ def answers_to(
             retry_after_ms=seen.retry_after_ms,
             mailbox_pressure=seen.mailbox_pressure,
             budget_cut=seen.budget_cut,
+            never_connected=result.never_connected,
         )
     ]
     full = [one for one in result.rejected if one.reason is Reason.BACKPRESSURE]

@@ -293,6 +293,7 @@ class Session:
             self.rejected_in_a_row += len(result.rejected)
         else:
             self.rejected_in_a_row = 0
+        result.never_connected = self._hub.note_of(self.subject, request.subject, result)
         if self._show_pressure or not self._batches or not join_answer(responses, request, result):
             subject_of = self._relay.inspect().subject_of
             responses += answers_to(request, result, subject_of, shown=self._show_pressure)

@@ -62,7 +62,7 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     network = ""
     if sender == ANONYMOUS:  # many callers share this name
         network = call.context.authenticator.network_key(client_address(call.request.scope))
-    show = call.context.options.show_pressure
+    show, note_of = call.context.options.show_pressure, call.context.directory.note_of
     if isinstance(call.body, NewMessages):
         throttle, key = call.context.throttle, f"{sender} {network}"
         if throttle.applies_to(key) and throttle.is_crowded:
@@ -81,12 +81,15 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
         if not show:
             both = zip(results, call.body.messages, strict=True)
             results = [discreet(one, message.subject) for one, message in both]
+        for one, message in zip(results, call.body.messages, strict=True):
+            one.never_connected = note_of(sender, message.subject, one)
         return Reply(PublishResults(results=results))
     draft = await _draft(relay, call.body, sender, network)
     result = await relay.publish_draft(draft)
     shown = result if show else discreet(result, draft.subject)
     if _is_rejected(shown):
         raise _rejection(shown)
+    shown.never_connected = note_of(sender, draft.subject, result)
     return Reply(shown)
 
 
