@@ -84,10 +84,14 @@ def test_keys_that_own_nothing_are_not_replaced(web: Web) -> None:
     assert "--key" in web("keys", "rotate", exits=1).stderr
 
 
-@pytest.mark.parametrize("word", ["unbind", "revoke"])
-def test_lost_keys_are_a_matter_of_names(web: Web, word: str) -> None:
-    error = web("keys", word, "agent.web", exits=2).stderr
-    assert "waypost names unbind" in error
+def test_a_lost_key_is_unbound_and_the_name_is_free_for_a_new_one(
+    web: Web, relay: ServeProcess
+) -> None:
+    relay.operator()("keys", "unbind", "agent.web")
+    assert "no longer owns agent.web" in web.send(exits=1)
+    web.file.unlink()
+    web.create_keys("agent.web")
+    web.send()
 
 
 def test_what_was_sealed_to_the_old_keys_opens_with_the_new_file(

@@ -1,11 +1,12 @@
-"""`keys`: create, show and rotate the keys of an agent."""
+"""`keys`: create, show, rotate and unbind the keys of an agent."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waypost.cli.help import CommandGroup, Group
+from waypost.cli.commands.names import unbind
+from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, require_modules, with_agent_options
 from waypost.wire.printable import printable
 
@@ -13,22 +14,7 @@ if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
 
-class KeysGroup(Group):
-    """The group, which names the command for keys that are lost."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command of `args`. Raises a usage error if there is none."""
-        if args[0] in ("unbind", "revoke"):
-            ctx.fail(
-                f"'waypost keys' has no command '{args[0]}': a name is taken from its key with"
-                " 'waypost names unbind SUBJECT', by the operator"
-            )
-        return super().resolve_command(ctx, args)
-
-
-commands = CommandGroup(
-    cls=KeysGroup, help="Create, show and rotate the keys that identify an agent."
-)
+commands = CommandGroup(help="Create, show, rotate and unbind the keys that identify an agent.")
 
 
 @commands.command()
@@ -113,7 +99,7 @@ def rotate(
     again. Other agents that remember the old key must trust the new one, and
     access rules that name it must name the new one.
 
-    If the keys are lost, ask the operator to run 'waypost names unbind SUBJECT',
+    If the keys are lost, ask the operator to run 'waypost keys unbind SUBJECT',
     then create new ones with 'waypost keys new'.
 
     \b
@@ -129,6 +115,9 @@ def rotate(
     _show(identity, identity.file, json)
     if not json:
         typer.echo(f"  old keys     {printable(str(kept))}; the relay rejects them")
+
+
+commands.command()(unbind)  # the same as `names unbind`: who has lost a key looks here
 
 
 def _show(identity: "Identity", file: Path, json: bool) -> None:
