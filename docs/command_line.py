@@ -123,6 +123,9 @@ agent.billing         1        0      0   2 s ago   2 s ago      57e140aa240d
     "stats": """\
 /srv/waypost-data
 no relay is running; storage maildir, durability fsync
+
+Nothing needs attention.
+
 14 events, the last 1 s ago
 1 message: 1 pending, 0 leased, 0 dead
 
@@ -228,8 +231,12 @@ JSON = {
             "`connected`": "agents connected to a served relay",
             "`stuck`": "those of them that acknowledge nothing",
             "`breakers`": "as `breakers list` prints them",
-            "`problems`": "full mailboxes, breakers that are not closed, and problems with"
-            " `config.json`, `access-rules.json` or the journal",
+            "`problems`": "problems with `config.json`, `access-rules.json` or the journal",
+            "`findings`": "what to look at, the most urgent first: `kind`, `subject` (empty if it"
+            " is the relay), `text`, `advice`, `command` (the words after `waypost`) and `link`"
+            " (a view of the dashboard, after its URL)",
+            "`rejections`": "senders rejected in the last minutes, most rejections first: `sender`"
+            " (empty for those not listed), `total`, `reasons`",
         }
     ),
     "listen": JsonOutput(

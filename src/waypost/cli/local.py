@@ -19,7 +19,6 @@ from waypost.cli.results import (
     RedriveResult,
     SendReport,
     StatsResult,
-    current_problems,
     send_report,
 )
 from waypost.policy.access import AccessRule
@@ -321,6 +320,7 @@ def _stats(seen: Snapshot) -> StatsResult:
     }
     counted = count_recent_events(seen.data, COUNTED_MAX_BYTES)
     breakers = journaled_breakers(counted, seen.owner)
+    rejections = counted.senders.recent(system_clock())
     return StatsResult(
         url="",
         data_dir=str(seen.data.root),
@@ -338,7 +338,9 @@ def _stats(seen: Snapshot) -> StatsResult:
         connected=[],
         stuck=[],
         breakers=breakers,
-        problems=[*seen.problems, *current_problems(endpoints, breakers, [])],
+        problems=seen.problems,
+        findings=seen.findings(endpoints, breakers, rejections, system_clock()),
+        rejections=rejections,
     )
 
 

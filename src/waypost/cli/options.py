@@ -120,6 +120,15 @@ class RelayChoice:
     new_address: bool = False
     closing: ExitStack = field(default_factory=ExitStack)
 
+    def words(self) -> list[str]:
+        """Return the options that choose the same relay in another command."""
+        if self.url is None:
+            is_default = self.data_dir == DEFAULT_DATA_DIR
+            return [] if is_default else ["--data-dir", str(self.data_dir)]
+        token = self.operator_token_file
+        options = ["--url", self.url]
+        return options if token is None else [*options, "--operator-token-file", str(token)]
+
 
 Command = Callable[..., None]
 

@@ -7,6 +7,7 @@ import msgspec
 
 from waypost.policy.tiers import QosConfig, Tier
 from waypost.wire.breaker_bodies import BreakerInfo
+from waypost.wire.findings import OperatorFinding, SenderRejections
 
 
 class SenderUsage(msgspec.Struct, kw_only=True):
@@ -56,7 +57,8 @@ class RelayStats(msgspec.Struct, kw_only=True):
     """Statistics of a relay: `by_status` counts the messages now in its mailboxes.
 
     `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
-    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force.
+    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force. `findings` are
+    what to look at, the most urgent first; `rejections` the senders rejected in the last minutes.
     """
 
     at_us: int
@@ -76,6 +78,8 @@ class RelayStats(msgspec.Struct, kw_only=True):
     durability: str
     storage_full: bool
     problems: list[str]
+    findings: list[OperatorFinding] = []
+    rejections: list[SenderRejections] = []
 
 
 class TierUsage(msgspec.Struct, kw_only=True):

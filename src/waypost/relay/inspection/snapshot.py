@@ -4,9 +4,10 @@ It works while a relay runs there. The snapshot is of one instant in the near pa
 checkpoint of the index and every commit after it.
 """
 
+import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -26,13 +27,17 @@ from waypost.relay.inspection.dead_letters import (
     group_dead_letters,
     list_dead_letters,
 )
+from waypost.relay.inspection.findings import Facts, what_to_look_at
 from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.stats import MailboxStats, mailbox_stats
 from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_bytes
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
+from waypost.relay.state.rejection_counts import RejectionCounts
 from waypost.relay.state.relay_state import RelayState
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.events import AnyEvent, BreakerMoved, Rejected, SettingsChanged
+from waypost.wire.findings import OperatorFinding, SenderRejections
 from waypost.wire.scheduled import ScheduledMessage
 
 T = TypeVar("T")
@@ -41,7 +46,7 @@ _ATTEMPTS = 5
 
 
 class RecentEvents(msgspec.Struct):
-    """Counts from `since_us` on: events by kind, rejected publishes by reason.
+    """Counts from `since_us` on: events by kind, rejections by reason and lately by sender.
 
     `breakers` holds the last move of each breaker that was not closed when the journal ended.
     """
@@ -50,6 +55,7 @@ class RecentEvents(msgspec.Struct):
     events: Counter[str] = msgspec.field(default_factory=Counter)
     rejected: Counter[str] = msgspec.field(default_factory=Counter)
     breakers: dict[str, BreakerMoved] = {}
+    senders: RejectionCounts = msgspec.field(default_factory=RejectionCounts)
 
 
 class Snapshot(msgspec.Struct):
@@ -70,6 +76,27 @@ class Snapshot(msgspec.Struct):
             if self.state.mailboxes[one.subject].registered
             or one.pending + one.scheduled + one.leased + one.dead
         ]
+
+    def findings(
+        self,
+        inboxes: list[MailboxStats],
+        breakers: Mapping[str, BreakerInfo],
+        rejections: list[SenderRejections],
+        now_us: int,
+    ) -> list[OperatorFinding]:
+        """Return what to look at. Which agents are stuck only a running relay knows."""
+        disk = shutil.disk_usage(self.data.root)
+        return what_to_look_at(
+            Facts(
+                now_us=now_us,
+                inboxes=inboxes,
+                warning_at=self.settings.backpressure.pressure_warning_at,
+                breakers={name: one.state for name, one in breakers.items()},
+                rejections=rejections,
+                disk=(disk.free, disk.total),
+                served=False,
+            )
+        )
 
     def read_mailbox(
         self, subject: str, limit: int, max_size_bytes: int | None, now_ms: int
@@ -206,6 +233,7 @@ def _count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
                 moves.follow(event)
                 if isinstance(event, Rejected):
                     found.rejected[event.reason] += event.count
+                    found.senders.add(event.sender, event.reason, event.at_us, event.count)
                 else:
                     found.events[str(type(event).__struct_config__.tag)] += 1
         moves.end_segment()

@@ -24,7 +24,13 @@ from waypost.server.live.rows import (
     agent_rows,
     take_inbox_snapshot,
 )
-from waypost.server.live.samples import IntervalCounter, Sample, breakers_status, relay_status
+from waypost.server.live.samples import (
+    IntervalCounter,
+    RelayStatus,
+    Sample,
+    breakers_status,
+    relay_status,
+)
 from waypost.server.live.sse import Channel, encode_frame
 from waypost.server.sessions.hub import Hub
 
@@ -75,6 +81,11 @@ class Sampler:
             async for one in frames:
                 yield one
 
+    async def status(self) -> RelayStatus:
+        """Count the mailboxes, and return the status of the relay."""
+        await self._measure(at_once=True)
+        return self._status()
+
     def disconnect_all(self) -> None:
         """Disconnect all viewers."""
         for channel in self._channels.values():
@@ -111,9 +122,7 @@ class Sampler:
         rows = agent_rows(connected, relay.inspect())
         self._agents.replace(rows, len(connected), at_us)
         self._broadcast("agents", self._agents.changes)
-        self._broadcast(
-            "numbers", lambda: encode_frame("standing", relay_status(relay, inboxes, at_us))
-        )
+        self._broadcast("numbers", lambda: encode_frame("standing", self._status()))
         breakers = encode_frame("breakers", breakers_status(relay))
         if breakers != self._breakers:
             self._breakers = breakers
@@ -130,10 +139,15 @@ class Sampler:
         self._broadcast("numbers", lambda: encode_frame("sample", sample))
 
     def _status_frames(self) -> Iterator[bytes]:
-        status = relay_status(self._relay, self._inbox_snapshot, self._relay.now_us())
         yield encode_frame("history", list(self._samples))
-        yield encode_frame("standing", status)
+        yield encode_frame("standing", self._status())
         yield encode_frame("breakers", breakers_status(self._relay))
+
+    def _status(self) -> RelayStatus:
+        stuck = {
+            one.subject: one.stuck_since_us for one in self._hub.connected() if one.stuck_since_us
+        }
+        return relay_status(self._relay, self._inbox_snapshot, stuck, self._relay.now_us())
 
     def _broadcast(self, topic: Topic, encode: Callable[[], bytes]) -> None:
         """Send a frame to the viewers of `topic`; encode nothing while there are none."""

@@ -1,9 +1,10 @@
-// Overview: throughput, latency, pressure and rejections.
+// Overview: what to look at, throughput, latency, pressure and rejections.
 
 import { h, setAttr, setText, toInbox } from "../app/dom.js";
 import { REASONS, bytes, compact, count, percent, plural, rate, span } from "../app/format.js";
 import { live } from "../app/live.js";
 import { TimeChart } from "../parts/chart.js";
+import { makeFindings } from "../parts/findings.js";
 import { gauge } from "../parts/gauge.js";
 import { welcome } from "./welcome.js";
 
@@ -24,6 +25,7 @@ export function show(main) {
   const charts = makeCharts();
   const reasons = makeReasons();
   const fullest = makeFullest();
+  const findings = makeFindings();
   const welcomePanel = welcome();
   const choice = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Time shown"),
     SPANS.map(([value, label]) => h("label", {}, h("input", {
@@ -32,7 +34,7 @@ export function show(main) {
         sessionStorage.setItem(KEY, value);
         update();
       } }), h("span", {}, label))));
-  const body = h("div", {}, tiles.node, h("div", { class: "grid two" },
+  const body = h("div", {}, findings.node, tiles.node, h("div", { class: "grid two" },
     charts.map((one) => one.node), reasons.node, fullest.node));
   main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), choice), welcomePanel, body);
 
@@ -45,6 +47,7 @@ export function show(main) {
     setAttr(body, "hidden", isNew ? "" : null);
     setAttr(choice, "hidden", isNew ? "" : null);
     if (!last || isNew) return;
+    findings.update(standing.findings);
     tiles.update(samples.slice(-RECENT), last, standing);
     // While the relay is unreachable, the time axis stands still: the lines must stay in view.
     const end = live.state === "live" ? Math.max(last.at_us, live.nowUs() - 1e6) : last.at_us;
