@@ -119,6 +119,17 @@ class StatsResult(msgspec.Struct, frozen=True):
     rejections: list[SenderRejections]
 
 
+class PingResult(msgspec.Struct, frozen=True):
+    """Round trips to a served relay, and its version; empty if the relay reports none."""
+
+    url: str
+    version: str
+    count: int
+    median_ms: float
+    min_ms: float
+    max_ms: float
+
+
 class ConfigCheck(msgspec.Struct, frozen=True):
     """Whether a `config.json` is valid; `notes` are valid settings that cannot work as intended."""
 

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -30,7 +31,14 @@ from waypost.relay.inspection.dead_letters import (
 from waypost.relay.inspection.findings import Facts, what_to_look_at
 from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.stats import MailboxStats, mailbox_stats
-from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_bytes
+from waypost.relay.journal.segments import (
+    Batch,
+    Damage,
+    decode_line,
+    list_segments,
+    read_segment,
+    segment_bytes,
+)
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.rejection_counts import RejectionCounts
@@ -38,6 +46,7 @@ from waypost.relay.state.relay_state import RelayState
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.events import AnyEvent, BreakerMoved, Rejected, SettingsChanged
 from waypost.wire.findings import OperatorFinding, SenderRejections
+from waypost.wire.journal_batches import ValidBatch, read_batches
 from waypost.wire.scheduled import ScheduledMessage
 
 T = TypeVar("T")
@@ -200,6 +209,52 @@ def last_storage(data: DataDir) -> str:
 def count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
     """Count the events in the newest `max_bytes` of the journal: whole segments, at least one."""
     return retry_while_changing(lambda: _count_recent_events(data, max_bytes))
+
+
+class JournalTail:
+    """New events of a journal that another process may write; begins at its present end.
+
+    Each byte is read once.
+    """
+
+    def __init__(self, data: DataDir) -> None:
+        self._directory = data.journal
+        self._segment, self._offset = retry_while_changing(self._find_end)
+
+    def _find_end(self) -> tuple[int, int]:
+        ends = [(one, path.stat().st_size) for one, path in list_segments(self._directory).items()]
+        return ends[-1] if ends else (0, 0)
+
+    def read(self) -> list[AnyEvent]:
+        """Return the events that were committed since the last call.
+
+        The first batch may be missed if it was being written when this began.
+        """
+        found: list[AnyEvent] = []
+        for segment, path in list_segments(self._directory).items():
+            if segment > self._segment:
+                self._segment, self._offset = segment, 0
+            if segment == self._segment:
+                found += self._read_segment(path)
+        return found
+
+    def _read_segment(self, path: Path) -> list[AnyEvent]:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:  # sealed or deleted at this moment: it is read in the next call
+            return []
+        with file:
+            file.seek(self._offset)
+            content = file.read()
+        found: list[AnyEvent] = []
+        end = 0
+        for piece in read_batches(content, 0):
+            if isinstance(piece, ValidBatch):
+                end = piece.end
+                lines = content[piece.start : piece.stop].split(b"\n")
+                found += [decode_line(line) for line in lines if line]
+        self._offset += end
+        return found
 
 
 def _last_storage(data: DataDir) -> str:

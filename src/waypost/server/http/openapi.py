@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document, and the same as an HTML page, both generated from the operations."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from inspect import cleandoc
@@ -79,7 +79,7 @@ def make_document(operations: Sequence[AnyOperation]) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, kinds)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Waypost", "version": _version(), "description": _DESCRIPTION},
+        "info": {"title": "Waypost", "version": installed_version(), "description": _DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": kinds.components,
@@ -188,7 +188,9 @@ def _response(status: int, answer: Answer, kinds: _Kinds) -> dict[str, Any]:
     return described
 
 
-def _version() -> str:
+@cache
+def installed_version() -> str:
+    """Return the version of the installed package; it is looked up once."""
     try:
         return version("waypost")
     except PackageNotFoundError:
