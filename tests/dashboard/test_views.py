@@ -18,9 +18,7 @@ def test_the_overview_has_figures_and_charts_for_screen_readers(
     page = open_page()
     tiles = page.locator("dl.tiles")
     expect(tiles.get_by_text(re.compile(r"^\d[\d.,k]*/s$")).first).to_be_visible()
-    expect(
-        page.get_by_role("img", name=re.compile("^Throughput.*Accepted: ")).first
-    ).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Throughput.*Stored: ")).first).to_be_visible()
     for name in ("Latency", "In the relay", "Pressure"):
         expect(page.get_by_role("img", name=re.compile(f"^{name}"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^rate limit"))).to_be_visible()

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,29 @@ def test_the_first_screen_names_each_trouble_with_a_link_that_works(
         page.go_back()
     main = page.locator("main")
     assert main.inner_text().index("What to look at") < 80
+
+
+def test_the_overview_lists_rejected_senders_and_the_health_of_the_node(
+    troubled: DashboardRelay, open_page: OpenPage
+) -> None:
+    page = open_page(at=troubled)
+    senders = page.get_by_role("table", name="Rejected senders")
+    flooding = senders.get_by_role("row", name=re.compile("^agent.flood"))
+    expect(flooding).to_contain_text("mailbox full 52")
+    node = page.locator("section").filter(has=page.get_by_role("heading", name="Node"))
+    expect(node).to_contain_text(f"Version{version('waypost')}")
+    expect(node).to_contain_text(re.compile(r"Disk[\d.,]+ \w+ free of"))
+    expect(node).to_contain_text(re.compile(r"Open files\d+ of"))
+    flooding.get_by_role("link").click()
+    expect(page.get_by_role("row").filter(has_text="backpressure").first).to_be_visible()
+
+
+def test_the_navigation_counts_what_there_is(troubled: DashboardRelay, open_page: OpenPage) -> None:
+    page = open_page(at=troubled)
+    views = page.get_by_role("navigation", name="Views")
+    expect(views.get_by_role("link", name="Breakers")).to_have_text("Breakers1")
+    expect(views.get_by_role("link", name="Agents")).to_have_text("Agents1")
+    expect(views.get_by_role("link", name="Rules")).to_have_text("Rules")
 
 
 def test_without_trouble_the_first_screen_says_so(

@@ -199,8 +199,9 @@ class Inspector:
         """Return the position and the health of the journal."""
         journal = self._ledger.journal
         failure = "" if journal.failure is None else str(journal.failure)
+        at_us = journal.committed.at_us
         return JournalStatus(
-            self._state.seq, journal.commits, journal.full, failure, journal.full_because
+            self._state.seq, journal.commits, journal.full, failure, journal.full_because, at_us
         )
 
     def breakers(self) -> dict[str, CircuitBreakerState]:

@@ -1,9 +1,8 @@
 """The OpenAPI 3.1 document, and the same as an HTML page, both generated from the operations."""
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from inspect import cleandoc
 from typing import Any
 
@@ -13,6 +12,7 @@ from waypost.policy.access import AccessRule
 from waypost.policy.budgets import Budget
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import JSON, Answer, AnyOperation
+from waypost.server.live.node import installed_version
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal, StandardPayload
 
@@ -186,15 +186,6 @@ def _response(status: int, answer: Answer, kinds: _Kinds) -> dict[str, Any]:
     elif status == 401:
         described["headers"] = {"WWW-Authenticate": _ASKS_FOR_TOKEN}
     return described
-
-
-@cache
-def installed_version() -> str:
-    """Return the version of the installed package; it is looked up once."""
-    try:
-        return version("waypost")
-    except PackageNotFoundError:
-        return "0"
 
 
 def make_html(document: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from waypost.policy.bounds import viewer_connections_max
 from waypost.relay.relay import Relay
+from waypost.server.live.node import check_node
 from waypost.server.live.rows import (
     AgentRow,
     InboxRow,
@@ -51,7 +52,8 @@ class Sampler:
         self._relay = relay
         self._hub = hub
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
-        self._counter = IntervalCounter(relay.inspect(), relay.now_us())
+        self._started_us = relay.now_us()
+        self._counter = IntervalCounter(relay.inspect(), self._started_us)
         self._inbox_snapshot = InboxSnapshot()
         self._count_due_s = 0.0
         self._inboxes: RowTable[InboxRow] = RowTable()
@@ -147,7 +149,8 @@ class Sampler:
         stuck = {
             one.subject: one.stuck_since_us for one in self._hub.connected() if one.stuck_since_us
         }
-        return relay_status(self._relay, self._inbox_snapshot, stuck, self._relay.now_us())
+        node = check_node(self._relay, self._started_us)
+        return relay_status(self._relay, self._inbox_snapshot, stuck, node)
 
     def _broadcast(self, topic: Topic, encode: Callable[[], bytes]) -> None:
         """Send a frame to the viewers of `topic`; encode nothing while there are none."""

@@ -6,7 +6,6 @@ Rule 2  Percentiles are of the newest acknowledgements since the previous sample
         `waits_in_memory_max` of them: values that occurred, not estimates.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -19,6 +18,7 @@ from waypost.relay.relay import Relay
 from waypost.server.live.rows import InboxRow, InboxSnapshot, fullest
 from waypost.wire.events import BreakerMoved
 from waypost.wire.findings import OperatorFinding, SenderRejections
+from waypost.wire.stats_bodies import NodeHealth
 
 FULLEST_MAX = 6
 REJECTED_SENDERS_MAX = 20
@@ -68,6 +68,7 @@ class RelayStatus(msgspec.Struct, kw_only=True):
     oldest: InboxRow | None
     findings: list[OperatorFinding]
     rejections: list[SenderRejections]
+    node: NodeHealth
     problems: list[str]
     storage_full: bool
     mailbox_max: int | None
@@ -148,12 +149,12 @@ def percentile_ms(waits_us: Sequence[int], percent: int) -> float | None:
 
 
 def relay_status(
-    relay: Relay, inboxes: InboxSnapshot, stuck: Mapping[str, int], at_us: int
+    relay: Relay, inboxes: InboxSnapshot, stuck: Mapping[str, int], node: NodeHealth
 ) -> RelayStatus:
     """Return the current status of `relay`; `stuck` are agents, and since when (µs)."""
+    at_us = relay.now_us()
     backpressure, inspector = relay.settings.backpressure, relay.inspect()
     rejections, journal = inspector.rejections(), inspector.journal()
-    disk = shutil.disk_usage(inspector.data_dir)
     facts = Facts(
         now_us=at_us,
         inboxes=inboxes.rows,
@@ -161,7 +162,7 @@ def relay_status(
         breakers={name: one.state for name, one in inspector.breakers().items()},
         stuck=stuck,
         rejections=rejections,
-        disk=(disk.free, disk.total),
+        disk=(node.disk_free_bytes, node.disk_total_bytes),
         full_because=journal.full_because if journal.full else "",
     )
     return RelayStatus(
@@ -170,6 +171,7 @@ def relay_status(
         oldest=inboxes.oldest,
         findings=what_to_look_at(facts),
         rejections=rejections[:REJECTED_SENDERS_MAX],
+        node=node,
         problems=inspector.problems(),
         storage_full=journal.full,
         mailbox_max=backpressure.max_mailbox_size if backpressure.enabled else None,

@@ -12,7 +12,7 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
-from waypost.server.http.openapi import installed_version
+from waypost.server.live.node import installed_version
 from waypost.server.metrics import CONTENT_TYPE, Connected
 from waypost.wire.http_bodies import Health
 

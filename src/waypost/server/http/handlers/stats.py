@@ -76,6 +76,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             problems=metrics.problems,
             findings=status.findings,
             rejections=status.rejections,
+            node=status.node,
         )
     )
 
