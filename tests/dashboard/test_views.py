@@ -229,3 +229,11 @@ def test_scheduled_messages_are_counted_and_found(
     rows = page.get_by_role("table").get_by_role("row")
     expect(rows).to_have_count(3)
     expect(rows.nth(1)).to_contain_text("scheduled")
+
+
+def test_a_message_shows_its_payload_as_text(open_page: OpenPage, relay: DashboardRelay) -> None:
+    message_id = relay.publish("agent.marked", {"note": "<img src=x onerror=alert(1)>"})
+    page = open_page(f"#/messages/{message_id}")
+    shown = page.get_by_label("Payload")
+    expect(shown).to_contain_text('"note": "<img src=x onerror=alert(1)>"')
+    expect(shown.locator("img")).to_have_count(0)

@@ -31,7 +31,7 @@ const nav = byId("nav");
 let leave = () => {};
 let asking = false;
 
-// What a link counts, if it is not 0.
+// What a link counts, if it is not 0; not part of its name, which must not change while it is read.
 const COUNTS = {
   "": () => live.standing?.findings.length,
   inboxes: () => live.last?.inboxes,
@@ -40,7 +40,7 @@ const COUNTS = {
   "dead-letters": () => live.last?.dead,
 };
 
-const counts = VIEWS.map(() => h("span", { class: "count", hidden: true }));
+const counts = VIEWS.map(() => h("span", { class: "count", "aria-hidden": "true", hidden: true }));
 const links = VIEWS.map(([name, view], at) => h("a", { href: `#/${name}` }, view.title, counts[at]));
 nav.append(h("ul", {}, links.map((one) => h("li", {}, one))));
 
