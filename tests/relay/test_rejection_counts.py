@@ -23,6 +23,13 @@ async def test_each_rejection_of_a_flood_is_counted_at_once(start: Start) -> Non
     assert found == [("agent.loud", {"rate_limited": 100}), ("agent.slow", {"rate_limited": 1})]
 
 
+async def test_a_rejection_that_is_kept_as_a_dead_letter_counts_too(start: Start) -> None:
+    relay = await start()
+    relay.register_endpoint("agent.a")
+    await relay.publish("agent.a", 1, sender="agent.b", budget={"hop_count": 5, "max_hops": 5})
+    assert [one.reasons for one in relay.inspect().rejections()] == [{"budget_exceeded": 1}]
+
+
 async def test_rejections_are_forgotten_after_minutes(start: Start, clock: ManualClock) -> None:
     relay = await start(rate_limit=LIMIT)
     relay.register_endpoint("agent.a")
