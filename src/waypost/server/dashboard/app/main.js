@@ -104,8 +104,10 @@ byId("skip").addEventListener("click", (event) => {
 });
 live.listen(() => VIEWS.forEach(([name], at) => {
   const number = COUNTS[name]?.() ?? 0;
+  const isNew = number && counts[at].hidden;
   setAttr(counts[at], "hidden", number ? null : "");
   setText(counts[at], number ? compact(number) : "");
+  if (isNew) nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }));
 addEventListener("hashchange", () => route());
 themeButton(byId("theme"));

@@ -62,8 +62,8 @@ function render({ steps, thread, parent, payload }) {
 
 /** The payload as text: what an agent wrote is never interpreted. */
 function content(payload) {
-  if (payload === null || payload === undefined) return emptyNote("It is empty, larger than 4 KiB, or was not kept.");
-  if (/^sealed-\d$/.test(payload.waypost)) return emptyNote("It is sealed: only its recipient can open it.");
+  if (payload === undefined) return emptyNote("It is larger than 4 KiB, or was not kept.");
+  if (/^sealed-\d$/.test(payload?.waypost)) return emptyNote("It is sealed: only its recipient can open it.");
   const text = JSON.stringify(payload, null, 2);
   return h("pre", { class: "content", tabindex: "0", "aria-label": "Payload" }, text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text);
 }

@@ -131,7 +131,7 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
     response = MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread)
     if arrival is not None:
         response.parent = arrival.parent
-        response.payload = None if arrival.payload is msgspec.UNSET else arrival.payload
+        response.payload = arrival.payload
     return Reply(response)
 
 
