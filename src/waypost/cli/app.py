@@ -14,10 +14,12 @@ from waypost.cli.commands import (
     agents,
     breakers,
     config,
+    context,
     dead_letters,
     hook,
     keys,
     listen,
+    live,
     maintenance,
     mcp,
     messages,
@@ -79,7 +81,6 @@ app = CommandGroup(
         " (--data-dir), or on a served relay (--url)."
     ),
     epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -124,6 +125,10 @@ app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")
 app.add_typer(names.commands, name="names", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(maintenance.endpoints)
 app.command(rich_help_panel="The relay")(maintenance.stats)
+app.command(rich_help_panel="The relay")(live.top)
+app.command(rich_help_panel="The relay")(live.tail)
+app.command(rich_help_panel="The relay")(live.ping)
+app.add_typer(context.commands, name="context", rich_help_panel="The relay")
 app.add_typer(agents.commands, name="agents", rich_help_panel="The relay")
 app.add_typer(breakers.commands, name="breakers", rich_help_panel="The relay")
 app.add_typer(config.commands, name="config", rich_help_panel="The relay")

@@ -220,6 +220,9 @@ waits_in_memory_max: Final = 4096
 
 breaker_moves_in_memory_max: Final = 256
 
+rejected_senders_in_memory_max: Final = 256
+"""Senders whose recent rejections are counted one by one, for the operator."""
+
 viewer_connections_max: Final = 64
 """Concurrent live views of one served relay."""
 

@@ -81,6 +81,7 @@ class Runtime:
             self.payloads,
             histories,
             Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
+            rejections=self.rejections.counts,
             mailboxes=self.endpoints,
             checked=self._checked,
             damaged=recovered.report.damaged,

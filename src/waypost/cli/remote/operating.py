@@ -1,13 +1,17 @@
-"""Names, agents, circuit breakers and scheduled messages of a served relay."""
+"""Names, agents, circuit breakers and scheduled messages of a served relay; its round trip."""
+
+import statistics
+import time
 
 import msgspec
 
 from waypost.cli.remote.relay import RemoteRelay
-from waypost.client.http import path_segment
+from waypost.cli.results import PingResult
+from waypost.client.http import HttpClient, path_segment
 from waypost.policy.subjects import validate_subject
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
 from waypost.wire.cards import AgentInfo, AgentList
-from waypost.wire.http_bodies import CountResponse
+from waypost.wire.http_bodies import CountResponse, Health
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
 from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
 from waypost.wire.scheduled import ScheduledMessage
@@ -122,3 +126,29 @@ class RemoteScheduled(RemoteRelay):
         asked = CancelRequest(ids=ids)
         path = "/v1/scheduled/cancel"
         return self.api.post(path, asked, CancelResponse, token=self._agent_or_operator(sender))
+
+
+def ping_relay(url: str, count: int) -> PingResult:
+    """Ask `count` times whether the relay is ready, on one connection; return the times.
+
+    Raises `RemoteError` with the reason if it is not. The first request, which also connects, is
+    not measured.
+    """
+    api = HttpClient(url)
+    try:
+        health = api.get("/readyz", Health)
+        times_ms = []
+        for _ in range(count):
+            began = time.perf_counter()
+            api.get("/readyz", Health)
+            times_ms.append((time.perf_counter() - began) * 1000)
+    finally:
+        api.close()
+    return PingResult(
+        url=api.url,
+        version=health.version,
+        count=count,
+        median_ms=round(statistics.median(times_ms), 3),
+        min_ms=round(min(times_ms), 3),
+        max_ms=round(max(times_ms), 3),
+    )

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plural, styled, table
+from waypost.cli.rendering.findings import findings_text
 from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.policy.breakers import CLOSED
 from waypost.relay.inspection.stats import MailboxStats
@@ -50,12 +51,20 @@ def show_endpoints(endpoints: list[EndpointStatus]) -> None:
     _show_hidden(len(endpoints))
 
 
-def show_stats(stats: StatsResult) -> None:
-    """Print the relay, its message counts, mailboxes, recent events and problems."""
+def show_stats(stats: StatsResult, options: list[str]) -> None:
+    """Print what to look at, the relay, its message counts, mailboxes and recent events.
+
+    `options` choose the relay in a command.
+    """
     out = console()
     out.print(Text(stats.url or stats.data_dir, style="bold"))
     kept = f"storage {stats.storage}, durability {stats.durability}"
     out.print(f"{_state(stats)}; {printable(kept)}")
+    for problem in stats.problems:
+        out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
+    out.print()
+    out.print(findings_text(stats.findings, stats.url, options))
+    out.print()
     if stats.last_event_at is not None:
         out.print(f"{plural(stats.seq, 'event')}, the last {ago(stats.last_event_at)}")
     pending, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
@@ -74,8 +83,6 @@ def show_stats(stats: StatsResult) -> None:
         out.print(f"\nSince {since}")
         _show_counts("events", stats.events)
         _show_counts("rejected", stats.rejected)
-    for problem in stats.problems:
-        out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
 
 
 def show_breakers(breakers: Mapping[str, BreakerInfo]) -> None:

@@ -53,7 +53,9 @@ from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.rejection_counts import RejectionCounts
 from waypost.wire.events import AnyEvent, BreakerMoved
+from waypost.wire.findings import SenderRejections
 from waypost.wire.history_bodies import Thread
 from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.stats_bodies import InboxUsage
@@ -84,6 +86,7 @@ class Inspector:
         payloads: PayloadStore,
         histories: Histories,
         parents: Parents,
+        rejections: RejectionCounts,
         mailboxes: HasProblem,
         checked: Sequence[HasProblem],
         damaged: Collection[object],
@@ -96,6 +99,7 @@ class Inspector:
         self._payloads = payloads
         self._histories = histories
         self.parents = parents
+        self._rejections = rejections
         self._mailboxes = mailboxes
         self._checked = checked
         self._damaged = damaged
@@ -195,13 +199,18 @@ class Inspector:
         """Return the position and the health of the journal."""
         journal = self._ledger.journal
         failure = "" if journal.failure is None else str(journal.failure)
+        at_us = journal.committed.at_us
         return JournalStatus(
-            self._state.seq, journal.commits, journal.full, failure, journal.full_because
+            self._state.seq, journal.commits, journal.full, failure, journal.full_because, at_us
         )
 
     def breakers(self) -> dict[str, CircuitBreakerState]:
         """Return the circuit breakers that are not at rest, by endpoint."""
         return self._breakers.get_states()
+
+    def rejections(self) -> list[SenderRejections]:
+        """Return the senders that were rejected in the last minutes, most rejections first."""
+        return self._rejections.recent(self._ledger.now_us())
 
     def breaker_moves(self) -> list[BreakerMoved]:
         """Return the latest state changes of circuit breakers, the newest first."""

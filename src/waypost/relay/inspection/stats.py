@@ -69,6 +69,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
 
     `full`: the disk is full, or no descriptor is free (`full_because`), and writing resumes when
     there is room. `failure`: why the journal stopped for good, empty while it works.
+    `committed_us` is the time of the last event on disk.
     """
 
     seq: int
@@ -76,6 +77,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     full: bool
     failure: str
     full_because: str = ""
+    committed_us: int = 0
 
 
 class RelayMetrics(msgspec.Struct, frozen=True):
