@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -37,6 +36,7 @@ from waypost.relay.inspection.search import (
     find_in_memory,
 )
 from waypost.relay.inspection.stats import (
+    HasProblem,
     JournalStatus,
     MailboxCounts,
     MailboxStats,
@@ -65,13 +65,6 @@ WALK_STEP = 250
 
 _IN_MEMORY = ("pending", "leased", "dead")
 _REJECTED = "rejected."
-
-
-class HasProblem(Protocol):
-    """A part of the relay that may need an operator's attention; empty while it does not."""
-
-    @property
-    def problem(self) -> str: ...
 
 
 class Inspector:

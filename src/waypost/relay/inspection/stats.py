@@ -4,6 +4,7 @@ Everything is derived from the state at the moment of the call; nothing is count
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,13 @@ from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
 
 TOP_SENDERS_MAX = 10
+
+
+class HasProblem(Protocol):
+    """A part of the relay that may need an operator's attention; empty while it does not."""
+
+    @property
+    def problem(self) -> str: ...
 
 
 class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
