@@ -76,8 +76,9 @@ def test_many_of_one_kind_do_not_hide_another() -> None:
     assert found[-1].subject == "agent.hung"
 
 
-def test_senders_that_are_not_listed_have_no_finding_of_their_own() -> None:
-    assert look(rejections=[rejected("", rate_limited=1000)]) == []
+@pytest.mark.parametrize("sender", ["", "_operator", "_relay"])
+def test_senders_that_cannot_be_denied_have_no_finding(sender: str) -> None:
+    assert look(rejections=[rejected(sender, rate_limited=1000)]) == []
 
 
 def test_a_data_directory_cannot_reset_its_breakers() -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from waypost.policy.breakers import CLOSED, OPEN, CircuitState
 from waypost.policy.reasons import Reason
+from waypost.policy.reserved_names import OPERATOR, RELAY
 from waypost.wire.findings import FindingKind, OperatorFinding, SenderRejections
 
 T = TypeVar("T")
@@ -182,9 +183,16 @@ def _rejected_senders(facts: Facts) -> list[OperatorFinding]:
             link="#/messages?" + urlencode({"sender": one.sender, "outcome": "rejected"}),
         )
 
-    flooding = [one for one in facts.rejections if one.sender and one.total >= REJECTIONS_MIN]
+    flooding = [
+        one
+        for one in facts.rejections
+        if one.sender not in _NO_SENDER and one.total >= REJECTIONS_MIN
+    ]
     return _some(flooding, key=lambda one: (-one.total, one.sender), make=make)
 
+
+_NO_SENDER = ("", OPERATOR, RELAY)
+"""Senders that are not listed, and those that an operator does not deny."""
 
 _SLOW_DOWN = "It sends too fast: ask its owner to slow it down."
 _SENDER_ADVICE: Mapping[str, str] = {

@@ -2,8 +2,8 @@
 
 Rule 1  Two periods of `PERIOD_US` are kept: the counts cover the last five to ten minutes.
 Rule 2  Senders choose their names: a period lists at most `rejected_senders_in_memory_max` of them.
-        A new one takes the entry of the sender with the fewest rejections, whose counts go to the
-        senders that are not listed. A sender with many rejections keeps its entry.
+        When they are too many, the half with the fewest rejections goes, all at once: many new
+        names cost little each. Its counts are kept as those of senders that are not listed.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ class RejectionCounts:
         reasons = period.get(sender)
         if reasons is None:
             if len(period) > rejected_senders_in_memory_max:
-                _drop_smallest(period)
+                _drop_half(period)
             reasons = period[sender] = Counter()
         reasons[reason] += count
 
@@ -53,7 +53,8 @@ class RejectionCounts:
         return sorted(senders, key=lambda one: (-one.total, one.sender))
 
 
-def _drop_smallest(period: dict[str, Counter[str]]) -> None:
-    listed = (sender for sender in period if sender != UNLISTED)
-    smallest = min(listed, key=lambda sender: period[sender].total())
-    period[UNLISTED].update(period.pop(smallest))
+def _drop_half(period: dict[str, Counter[str]]) -> None:
+    listed = [sender for sender in period if sender != UNLISTED]
+    listed.sort(key=lambda sender: period[sender].total())
+    for sender in listed[: len(listed) // 2]:
+        period[UNLISTED].update(period.pop(sender))
