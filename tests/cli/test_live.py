@@ -111,22 +111,15 @@ def test_an_unused_directory_has_nothing_to_follow(waypost: CommandLine) -> None
 
 @pytest.mark.process
 def test_the_shell_completes_commands() -> None:
-    script = subprocess.run(
-        [sys.executable, "-m", "waypost", "--show-completion", "bash"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
-    assert "complete_bash" in script
-    environment = {
-        **os.environ,
-        "_WAYPOST_COMPLETE": "complete_bash",
-        "COMP_WORDS": "waypost context ",
-        "COMP_CWORD": "2",
-    }
     waypost = Path(sys.executable).with_name("waypost")
-    done = subprocess.run(
-        [waypost], env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.stdout.split() == ["add", "use", "list", "remove"]
+
+    def complete(**asked: str) -> str:
+        environment = {**os.environ, **asked}
+        return subprocess.run(
+            [waypost], env=environment, capture_output=True, text=True, check=False, timeout=60
+        ).stdout
+
+    assert "complete_bash" in complete(_WAYPOST_COMPLETE="source_bash")
+    words = {"COMP_WORDS": "waypost context ", "COMP_CWORD": "2"}
+    offered = complete(_WAYPOST_COMPLETE="complete_bash", **words).split()
+    assert offered == ["add", "use", "list", "remove"]

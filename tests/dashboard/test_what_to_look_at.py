@@ -37,9 +37,14 @@ def troubled(tmp_path: Path) -> Iterator[DashboardRelay]:
     with connect(relay.url, Identity.new("agent.hung")) as agent:
         relay.publish("agent.hung")
         agent.receive(5)
-        eventually_blocking(lambda: len(relay.ask("GET", "/v1/stats")["findings"]) >= 4)
+        eventually_blocking(lambda: set(NAMED) <= named_in(relay), "all four to be named")
         yield relay
     relay.end()
+
+
+def named_in(relay: DashboardRelay) -> set[str]:
+    """Return whom the findings name."""
+    return {one["subject"] for one in relay.ask("GET", "/v1/stats")["findings"]}
 
 
 def flood(relay: DashboardRelay) -> None:

@@ -77,7 +77,7 @@ def test_the_first_job_starts_making_the_archive_in_the_background(tmp_path: Pat
     eventually_blocking(
         lambda: lock.exists() and lock.read_text().strip().isdigit(),
         "the background job to begin",
-        timeout_s=600,  # it has the lowest priority
+        timeout_s=300,  # it has the lowest priority
     )
     os.killpg(int(lock.read_text()), signal.SIGKILL)
     again = (*job, "--relay", "again")

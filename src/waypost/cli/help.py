@@ -51,10 +51,9 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """A command with subcommands."""
 
-    def __init__(self, *positional: Any, **named: Any) -> None:
-        super().__init__(*positional, **named)
-        for parameter in self.params:
-            _show_plainly(parameter)
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all options, also those that Typer has added."""
+        return [_show_plainly(parameter) for parameter in super().get_params(ctx)]
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option `--help`."""

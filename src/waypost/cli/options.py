@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from waypost.cli.contexts import context_in_use
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -270,6 +269,8 @@ def _choose_remote(_: typer.Context, given: dict[str, Any]) -> RelayChoice:
 
 def _with_context(given: dict[str, Any]) -> dict[str, Any]:
     """Add the relay and the credentials of the context in use, unless a URL is given."""
+    from waypost.cli.contexts import context_in_use
+
     used = None if "url" in given else context_in_use()
     if used is None:
         return given

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -11,7 +12,7 @@ from waypost.cli.rendering.console import at, duration, plural, print_json_line,
 from waypost.cli.rendering.findings import findings_text
 from waypost.cli.results import PingResult, StatsResult
 from waypost.wire.envelopes import instant
-from waypost.wire.events import AnyEvent
+from waypost.wire.events import Accepted, AnyEvent, Rejected
 from waypost.wire.printable import printable
 
 TOP_ROWS_MAX = 10
@@ -58,7 +59,7 @@ def top_screen(
 
 def event_line(event: AnyEvent) -> str:
     """Return one line about an event: time, kind, from whom to whom, which message, and why."""
-    fields = msgspec.to_builtins(event)
+    fields = _fields(event)
     kind = str(type(event).__struct_config__.tag)
     ids = fields.get("ids") or [fields.get("id", "")]
     about = [f"{at(instant(event.at_us))}  {kind:<9}"]
@@ -73,9 +74,15 @@ def event_line(event: AnyEvent) -> str:
 
 def print_event(event: AnyEvent) -> None:
     """Print an event as one line of JSON, without its payload."""
-    fields = msgspec.to_builtins(event)
-    fields.pop("payload", None)
-    print_json_line(fields)
+    print_json_line(_fields(event))
+
+
+def _fields(event: AnyEvent) -> dict[str, Any]:
+    """Return the fields of an event, without its payload."""
+    if isinstance(event, Accepted | Rejected):
+        event = msgspec.structs.replace(event, payload=msgspec.UNSET)
+    found: dict[str, Any] = msgspec.to_builtins(event)
+    return found
 
 
 def ping_text(result: PingResult) -> str:

@@ -86,7 +86,7 @@ def show_send_report(
             out.print("List the endpoints with 'waypost endpoints'.")
         else:
             out.print("Send it again with --register to register that subject first.")
-    if result.never_connected is not None:
+    if result.never_connected is not None and result.was_stored is None:
         out.print(never_connected_text(result.subject, result.never_connected), soft_wrap=True)
     for rejection in result.rejected:
         endpoint = f" by {printable(rejection.endpoint)}" if rejection.endpoint else ""

@@ -26,6 +26,7 @@ from waypost.pipeline.journal.segments import (
     read_bytes,
 )
 from waypost.pipeline.spark.executors import import_shipped
+from waypost.pipeline.spark.partitioning import cores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -92,7 +93,7 @@ def _groups(change: "Change", segments: list[SegmentFile]) -> list[list[ReadTask
 
     They are as large as a row group, and smaller where there would not be some for each core.
     """
-    cores = change.lake.spark.sparkContext.defaultParallelism
+    cores = cores_of(change.lake.spark)
     share = sum(one.bytes for one in segments) // (_GROUPS_PER_CORE * cores)
     wanted = max(_GROUP_MIN_BYTES, min(_ROW_GROUP_BYTES, share))
     groups: list[list[ReadTask]] = []

@@ -15,6 +15,9 @@ import msgspec
 from waypost.pipeline.errors import SparkUnavailable
 
 JAVA_MIN = 17
+JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""From which Java takes options."""
+
 _JAVA_ADVICE = (
     "install one with `apt-get install openjdk-17-jre-headless` (Debian), `brew install"
     " openjdk@17` (macOS) or `pip install install-jdk && python -c 'import jdk;"
@@ -82,7 +85,7 @@ def require_java(environment: Mapping[str, str]) -> Java:
         raise SparkUnavailable(
             f"no Java found: Spark needs Java {JAVA_MIN} or newer; {_JAVA_ADVICE}"
         )
-    java = _ask(path)
+    java = _ask(path, environment)
     if java.version < JAVA_MIN:
         found = f"Java {java.version}" if java.version else "not a working Java"
         raise SparkUnavailable(
@@ -100,16 +103,16 @@ def _find_java(environment: Mapping[str, str]) -> Path | None:
     return Path(found) if found else None
 
 
-def _ask(path: Path) -> Java:
+def _ask(path: Path, environment: Mapping[str, str]) -> Java:
     """Return the Java at `path`; one that does not work has version 0."""
+    # It would name the options that it takes from variables, and what they change.
+    without = {name: value for name, value in environment.items() if name not in JAVA_VARIABLES}
     try:
         result = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=60, check=False
+            [path, "-version"], capture_output=True, text=True, timeout=60, check=False, env=without
         )
     except (OSError, subprocess.TimeoutExpired):
         return Java(path=path, version=0, build="")
-    # Java also repeats the options that it takes from variables.
-    lines = (result.stderr + result.stdout).splitlines()
-    build = "\n".join(line for line in lines if "Picked up " not in line)
+    build = result.stderr + result.stdout
     match = re.search(r'version "(?:1\.)?(\d+)', build)
     return Java(path=path, version=int(match.group(1)) if match else 0, build=build)

@@ -15,10 +15,14 @@ _PER_CORE_MIN = 4
 _PER_CORE_MAX = 32
 
 
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at once; over Connect, the cores of this machine."""
+    return (os.cpu_count() or 1) if is_remote() else spark.sparkContext.defaultParallelism
+
+
 def fit_shuffles(spark: SparkSession, events: int) -> None:
     """Set the number of shuffle partitions for a job over `events` events, if Waypost may."""
     if spark.conf.get(FIT_SHUFFLES, "") == "true":
-        # A server that asks for this runs on all cores of this machine.
-        cores = (os.cpu_count() or 1) if is_remote() else spark.sparkContext.defaultParallelism
+        cores = cores_of(spark)
         needed = min(events // _EVENTS_PER_PARTITION, _PER_CORE_MAX * cores)
         spark.conf.set(INITIAL_PARTITIONS, str(max(_PER_CORE_MIN * cores, needed)))

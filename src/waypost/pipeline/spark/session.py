@@ -21,7 +21,7 @@ from waypost.pipeline.errors import SparkUnavailable
 from waypost.pipeline.files import LINE_MAX_BYTES, private_files
 from waypost.pipeline.spark.cache import archive_path, cache_directory, is_complete
 from waypost.pipeline.spark.executors import ship_packages
-from waypost.pipeline.spark.java import Java, java_options, require_java
+from waypost.pipeline.spark.java import JAVA_VARIABLES, Java, java_options, require_java
 from waypost.pipeline.spark.partitioning import FIT_SHUFFLES, INITIAL_PARTITIONS
 
 Session = SparkSession
@@ -30,7 +30,6 @@ SCRATCH = "spark.local.dir"
 SAME_MACHINE = "spark.waypost.sameMachine"
 """Spark setting: whether a Spark Connect server is the one of `waypost pipeline serve`."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _REMOTE_MODE = "SPARK_CONNECT_MODE_ENABLED"
 _ANSWER_TIMEOUT_S = 10
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -247,9 +246,7 @@ def _own_java_options(choice: SparkChoice, environment: Mapping[str, str], java:
 
 def given_java_options(conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """Return the user's Java options, from wherever Java and Spark read them."""
-    return " ".join(
-        [conf.get(JAVA_OPTIONS, ""), *(environment.get(n, "") for n in _JAVA_VARIABLES)]
-    )
+    return " ".join([conf.get(JAVA_OPTIONS, ""), *(environment.get(n, "") for n in JAVA_VARIABLES)])
 
 
 def _local_settings(choice: SparkChoice) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from waypost.policy.bounds import (
     readers_in_memory_max,
 )
 from waypost.policy.reserved_names import reject_reserved
+from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
@@ -191,10 +192,7 @@ class Hub:
         others.remove(session)
         if not others:
             del self._by_subject[session.subject]
-            self._left_us.pop(session.subject, None)
-            self._left_us[session.subject] = self._relay.now_us()
-            if len(self._left_us) > departures_in_memory_max:
-                self._left_us.popitem(last=False)
+            self._note_departure(session.subject)
         if not self._sessions:
             self._emptied.set()
 
@@ -203,6 +201,14 @@ class Hub:
         while self._sessions:
             self._emptied.clear()
             await self._emptied.wait()
+
+    def _note_departure(self, subject: str) -> None:
+        """Remember since when an agent is away, unless the relay is closed."""
+        self._left_us.pop(subject, None)
+        with suppress(RelayStopped):
+            self._left_us[subject] = self._relay.now_us()
+        if len(self._left_us) > departures_in_memory_max:
+            self._left_us.popitem(last=False)
 
     def publish(self, draft: Draft) -> PublishResult:
         """Publish a message of an agent; it is on disk once `relay.durable()` is done."""

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ class SparkJob:
 @contextlib.contextmanager
 def start_job(choice: "SparkChoice") -> Iterator[SparkJob]:
     """Start Spark and stop it after the block, or use the server of `waypost pipeline serve`."""
+    from msgspec.structs import replace
+
     from waypost.cli.rendering.console import console
     from waypost.pipeline.spark.session import spark_session
 
