@@ -7,7 +7,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec.structs import replace
 
 from waypost.cli.options import require_modules
 from waypost.policy.errors import InvalidInput
@@ -96,6 +95,8 @@ def with_spark_options(command: Callable[..., None]) -> Callable[..., None]:
         **rest: Any,
     ) -> None:
         require_pipeline()
+        from msgspec.structs import replace
+
         choice = _choice(master, remote, conf or [], spark_log)
         # A server has settings, a master and a log of its own.
         has_wishes = no_server or master or remote or conf or spark_log
