@@ -18,6 +18,7 @@ from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.binding_file import Binding
 from waypost.server.identity.errors import IdentitiesNotSaved
 from waypost.server.sessions.hub import Hub
+from waypost.server.webhooks.webhooks import Webhooks
 from waypost.wire.frames import CLOSE_FORBIDDEN
 from waypost.wire.handshake import signing_key_from, validate_agent_subject
 from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX
@@ -40,11 +41,14 @@ def names_in_force(relay: Relay) -> NamesConfig | None:
 class Names:
     """The names of one served relay."""
 
-    def __init__(self, relay: Relay, authenticator: Authenticator, hub: Hub) -> None:
+    def __init__(
+        self, relay: Relay, authenticator: Authenticator, hub: Hub, webhooks: Webhooks
+    ) -> None:
         self._relay = relay
         self._authenticator = authenticator
         self._bindings = authenticator.bindings
         self._hub = hub
+        self._webhooks = webhooks
         self._admitted_under = relay.settings.names
         self._next = 0
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -68,12 +72,14 @@ class Names:
         )
         if before not in (None, public_key):
             self._hub.disconnect(subject, CLOSE_FORBIDDEN, FREED_TEXT)
+            await self._webhooks.release(subject)
         return binding
 
     async def unbind(self, subject: str) -> Binding:
         """Free `subject` and end its connection. Raises `NameNotBound`, `IdentitiesNotSaved`."""
         binding = await asyncio.to_thread(self._bindings.unbind, subject)
         self._hub.disconnect(subject, CLOSE_FORBIDDEN, FREED_TEXT)
+        await self._webhooks.release(subject)
         return binding
 
     async def keep_up(self) -> None:
@@ -89,6 +95,7 @@ class Names:
             return
         for subject in freed:
             self._remove_mailbox(subject)
+            await self._webhooks.release(subject)
         if freed:
             log.info("%d unused names expired, the first is %s", len(freed), freed[0])
 

@@ -40,6 +40,7 @@ from waypost.server.sockets.acceptor import Acceptor
 from waypost.server.sockets.http import BoundedHttp
 from waypost.server.sockets.open_files import connections_allowed
 from waypost.server.sockets.websocket import BoundedWebSocket
+from waypost.server.webhooks.webhooks import Webhooks
 from waypost.server.websocket import Connection
 
 log = logging.getLogger("waypost.server")
@@ -102,7 +103,8 @@ async def open_context(
             )
             relay.access.key_of = authenticator.key_of
             hub = Hub(relay, mailboxes)
-            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub)
+            webhooks = Webhooks(relay, authenticator, hub)
+            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub, webhooks)
             try:
                 yield ServerContext(
                     relay=relay,
@@ -110,6 +112,7 @@ async def open_context(
                     hub=hub,
                     mailboxes=mailboxes,
                     names=names,
+                    webhooks=webhooks,
                     options=options,
                     http_metrics=HttpMetrics(),
                     sampler=sampler,
@@ -118,6 +121,7 @@ async def open_context(
                 )
             finally:
                 await names.close()
+                await webhooks.close()
                 await sampler.close()
         finally:
             authenticator.close()

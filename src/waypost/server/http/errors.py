@@ -2,12 +2,12 @@
 
 400 invalid                   the request is malformed; sending it again is of no use
 401 not_authenticated         a missing or invalid token
-403 forbidden, subject_taken, name_reserved, too_many_names, access_denied
+403 forbidden, subject_taken, name_reserved, too_many_names, access_denied, host_not_allowed
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
 421 misdirected               the Host header does not name this relay
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
-429 rate_limited              too many new names
+429 rate_limited              too many new names, or changes of webhooks
 500 internal                  a bug in the relay; see its log
 503 stopped, storage_full, full, mailbox_unavailable
 """
@@ -45,6 +45,14 @@ from waypost.server.identity.errors import (
     TooManyIdentities,
     TooManyNames,
     TooManyNewNames,
+)
+from waypost.server.webhooks.errors import (
+    HostNotAllowed,
+    NoWebhook,
+    TooManyChanges,
+    TooManyWebhooks,
+    WebhookError,
+    WebhookNotSaved,
 )
 from waypost.wire.problems import Problem
 
@@ -86,15 +94,23 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (RequestTimedOut, 408, ""),
     (TooManyIdentities, 503, "full"),
     (IdentitiesNotSaved, 503, Reason.STORAGE_FULL),
+    (HostNotAllowed, 403, "host_not_allowed"),
+    (NoWebhook, 404, ""),
+    (TooManyChanges, 429, Reason.RATE_LIMITED),
+    (TooManyWebhooks, 503, "full"),
+    (WebhookNotSaved, 503, Reason.STORAGE_FULL),
     (RelayStopped, 503, ""),
     (DataDirInUse, 503, ""),
     (DataDirUnusable, 503, ""),
     (JournalUnreadable, 503, ""),
     (IdentityError, 500, ""),
+    (WebhookError, 500, ""),
     (RelayError, 500, ""),
     (WaypostError, 500, ""),
 )
 """The first matching class decides."""
+
+_WAITS = (TooManyNewNames, TooManyChanges)
 
 
 class HttpError(Exception):
@@ -134,7 +150,7 @@ def rejection_of(problem: Exception) -> HttpError:
         full = isinstance(problem, RelayStopped) and problem.full
         code = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        wait_ms = problem.retry_after_ms if isinstance(problem, TooManyNewNames) else 0
+        wait_ms = problem.retry_after_ms if isinstance(problem, _WAITS) else 0
         return HttpError(status, text, reason=code, retry_after_ms=wait_ms, headers=headers)
     return HttpError(500, "internal error; the relay's log has the details")
 

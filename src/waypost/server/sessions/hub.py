@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -103,6 +103,8 @@ class Hub:
         self._signals = AgentSignals(relay)
         self._handshakes = 0
         self.stopping = False
+        self.on_left: Callable[[str], None] = lambda subject: None
+        """Called with the subject of an agent whose last session was removed."""
         self.sessions_max = connections_max
         """Set below the number of connections, so that some are left for other callers."""
 
@@ -170,6 +172,7 @@ class Hub:
         others.remove(session)
         if not others:
             del self._by_subject[session.subject]
+            self.on_left(session.subject)
         if not self._sessions:
             self._emptied.set()
 
