@@ -1,10 +1,11 @@
-"""Names, agents, circuit breakers and scheduled messages of a served relay."""
+"""Names, agents, webhooks, breakers and scheduled messages of a served relay."""
 
 import msgspec
 
 from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
 from waypost.client.http import Token, path_segment
+from waypost.client.webhooks import Webhooks
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
 from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
@@ -75,6 +76,14 @@ class RemoteBreakers(RemoteRelay):
         """Close the breaker of an endpoint; return its state before."""
         path = f"/v1/breakers/{path_segment(subject)}/reset"
         return self.api.post(path, {}, BreakerReset, token=self._operator())
+
+
+class RemoteWebhooks(RemoteRelay):
+    """A relay behind a URL, with the webhooks of agents: as the agent, or as the operator."""
+
+    def webhook(self, subject: str) -> Webhooks:
+        """Return the webhook of an agent, for all operations on it."""
+        return Webhooks(self.api, subject, self._reader(subject))
 
 
 class RemoteScheduled(RemoteRelay):
