@@ -15,7 +15,7 @@ from tests.eventually import eventually_blocking
 from waypost import InvalidInput
 from waypost.client import Identity
 from waypost.client.http import HttpClient
-from waypost.client.webhooks import ReceivedNotice, Webhooks, read_notice
+from waypost.client.webhooks import OwnWebhook, ReceivedNotice, read_notice
 
 pytestmark = pytest.mark.process
 
@@ -93,7 +93,7 @@ def test_a_webhook_is_set_tested_woken_shown_and_removed(served: ServeProcess, u
 def test_the_client_sets_a_webhook_with_messages(served: ServeProcess, user: User) -> None:
     identity = Identity.load(served.home / ".config" / "waypost" / "agent.idle.key")
     with receiving() as (port, posts), closing(HttpClient(served.url)) as api:
-        webhooks = Webhooks.of(api, identity)
+        webhooks = OwnWebhook.of(api, identity)
         secret = webhooks.set(f"http://127.0.0.1:{port}/", "messages").secret
         user("send", "agent.idle", '{"n": 1}')
         eventually_blocking(lambda: posts, "the notice")

@@ -34,7 +34,7 @@ from waypost.wire.stats_bodies import AgentConnection
 if TYPE_CHECKING:
     from waypost.cli.local import LocalRelay
     from waypost.cli.remote.relay import RemoteRelay
-    from waypost.client.webhooks import Webhooks
+    from waypost.client.webhooks import OwnWebhook
 
 
 class MessageOperations(Protocol):
@@ -224,7 +224,7 @@ def open_agents(choice: RelayChoice) -> AgentOperations:
     return relay
 
 
-def open_webhook(choice: RelayChoice, subject: str) -> "Webhooks":
+def open_webhook(choice: RelayChoice, subject: str) -> "OwnWebhook":
     """Return the webhook of an agent of the chosen relay. Raises `RelayError` without a URL."""
     if choice.url is None:
         raise RelayError(

@@ -1,6 +1,6 @@
 """Webhooks of an agent: set one at its relay, and read the notices that arrive there.
 
-    secret = Webhooks.of(HttpClient(url), identity).set("https://hooks.example.com/wake").secret
+    secret = OwnWebhook.of(HttpClient(url), identity).set("https://hooks.example.com/wake").secret
 
     notice = read_notice(secret, request.headers, request.body)   # in the receiver
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 __all__ = [
     "NewWebhook",
     "NoticeOutcome",
+    "OwnWebhook",
     "ReceivedNotice",
     "WebhookInfo",
-    "Webhooks",
     "read_notice",
 ]
 
 
-class Webhooks:
+class OwnWebhook:
     """The webhook of one agent at one relay; `token` is its own, or the operator's.
 
     Every call raises `RemoteError` or `InvalidInput`.
@@ -51,7 +51,7 @@ class Webhooks:
         self._path = f"/v1/webhooks/{quote(subject, safe='')}"
 
     @classmethod
-    def of(cls, api: "HttpClient", identity: "Identity") -> "Webhooks":
+    def of(cls, api: "HttpClient", identity: "Identity") -> "OwnWebhook":
         """Return the webhook of the agent `identity`, after proving that it holds its keys."""
         return cls(api, identity.subject, api.log_in(identity))
 

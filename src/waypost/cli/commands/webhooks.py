@@ -8,7 +8,7 @@ from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
 if TYPE_CHECKING:
-    from waypost.client.webhooks import Webhooks
+    from waypost.client.webhooks import OwnWebhook
 
 commands = CommandGroup(help="Have a served relay post notices while an agent is not connected.")
 
@@ -114,7 +114,7 @@ def remove(choice: RelayChoice, subject: Subject, json: JsonOption = False) -> N
         console.console().print(text, soft_wrap=True)
 
 
-def _open(choice: RelayChoice, subject: str) -> "Webhooks":
+def _open(choice: RelayChoice, subject: str) -> "OwnWebhook":
     from waypost.cli.backend import open_webhook
 
     return open_webhook(choice, subject)

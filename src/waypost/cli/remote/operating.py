@@ -4,8 +4,8 @@ import msgspec
 
 from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
-from waypost.client.http import Token, path_segment
-from waypost.client.webhooks import Webhooks
+from waypost.client.http import NO_TOKEN, Token, path_segment
+from waypost.client.webhooks import OwnWebhook
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
 from waypost.wire.http_bodies import CountResponse
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
@@ -81,9 +81,15 @@ class RemoteBreakers(RemoteRelay):
 class RemoteWebhooks(RemoteRelay):
     """A relay behind a URL, with the webhooks of agents: as the agent, or as the operator."""
 
-    def webhook(self, subject: str) -> Webhooks:
+    def webhook(self, subject: str) -> OwnWebhook:
         """Return the webhook of an agent, for all operations on it."""
-        return Webhooks(self.api, subject, self._reader(subject))
+        identity = self.credentials.identity(subject)
+        if identity is not None:
+            return OwnWebhook.of(self.api, identity)
+        token = self._operator_if_given()
+        if token is NO_TOKEN:
+            raise keys_missing(subject)
+        return OwnWebhook(self.api, subject, token)
 
 
 class RemoteScheduled(RemoteRelay):

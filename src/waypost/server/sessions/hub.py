@@ -103,8 +103,7 @@ class Hub:
         self._signals = AgentSignals(relay)
         self._handshakes = 0
         self.stopping = False
-        self.on_left: Callable[[str], None] = lambda subject: None
-        """Called with the subject of an agent whose last session was removed."""
+        self._on_leave: list[Callable[[str], None]] = []
         self.sessions_max = connections_max
         """Set below the number of connections, so that some are left for other callers."""
 
@@ -172,9 +171,14 @@ class Hub:
         others.remove(session)
         if not others:
             del self._by_subject[session.subject]
-            self.on_left(session.subject)
+            for callback in self._on_leave:
+                callback(session.subject)
         if not self._sessions:
             self._emptied.set()
+
+    def on_leave(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(subject)` whenever an agent has no connection any more."""
+        self._on_leave.append(callback)
 
     async def wait_until_empty(self) -> None:
         """Wait until all agents have disconnected."""

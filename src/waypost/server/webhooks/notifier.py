@@ -179,7 +179,9 @@ class Notifier:
         if self._given_up.bit_count() == 1:  # at 1, 2, 4, 8 …: does not fill the log
             log.warning(
                 "%d notices were given up, the last to the webhook of %s: %s",
-                *(self._given_up, subject, last.problem),
+                self._given_up,
+                subject,
+                last.problem,
             )
 
     async def _wait_us(self, duration_us: int) -> None:

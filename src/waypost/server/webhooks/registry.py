@@ -120,7 +120,9 @@ def _read(path: Path) -> list[Webhook]:
         log.error(
             "%s is not readable (%s): it is kept as %s, and agents have to set their webhooks"
             " again",
-            *(path, problem, kept),
+            path,
+            problem,
+            kept,
         )
         os.replace(path, kept)
         return []

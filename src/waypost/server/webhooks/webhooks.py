@@ -54,7 +54,7 @@ class Webhooks:
         self._notifier = Notifier(relay, sender, self._in_absence)
         self._changes = RateWindows()
         relay.on_waiting(self._notifier.wake)
-        hub.on_left = self._notifier.wake
+        hub.on_leave(self._notifier.wake)
         for subject in self._registry:
             self._notifier.wake(subject)
 
