@@ -12,7 +12,12 @@ from tests.server.webhooks.conftest import WebhookRelay
 from tests.server.webhooks.receiver import Receiver, answer, receiving
 from waypost.policy.webhooks import WebhooksConfig
 from waypost.server.webhooks import sender
-from waypost.server.webhooks.sender import Sender
+from waypost.server.webhooks.sender import Request, Sender
+
+
+def write_nothing() -> Request:
+    return Request({}, b"{}")
+
 
 ANY_PORT_HERE = WebhooksConfig(allowed_hosts=["127.0.0.1:*", "localhost:*"])
 
@@ -65,10 +70,10 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_used(receiver:
 
     hosts = WebhooksConfig(private_hosts=["rebinding.example:*"])
     one = Sender(lambda: hosts, resolve)
-    done = await one.post(f"http://rebinding.example:{receiver.port}/a", {}, b"{}")
+    done = await one.post(f"http://rebinding.example:{receiver.port}/a", write_nothing)
     assert (done.status, asked) == (204, ["rebinding.example"])
     assert receiver.posted[0].headers["host"] == f"rebinding.example:{receiver.port}"
-    again = await one.post(f"http://rebinding.example:{receiver.port}/a", {}, b"{}")
+    again = await one.post(f"http://rebinding.example:{receiver.port}/a", write_nothing)
     assert "169.254.169.254" in again.problem
     assert len(receiver.posted) == 1
 
@@ -78,7 +83,7 @@ async def test_one_private_address_among_public_ones_is_enough_to_reject_a_host(
         return ["93.184.215.14", "127.0.0.1"]
 
     hosts = WebhooksConfig(allowed_hosts=["mixed.example"])
-    done = await Sender(lambda: hosts, resolve).post("https://mixed.example/", {}, b"{}")
+    done = await Sender(lambda: hosts, resolve).post("https://mixed.example/", write_nothing)
     assert "private address 127.0.0.1" in done.problem
     assert done.final
 
@@ -132,9 +137,9 @@ async def test_a_certificate_of_another_name_gets_no_notice(
     async with receiving(server_tls(tmp_path, ("right.example",))) as receiver:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
         one = Sender(lambda: hosts, resolve)
-        right = await one.post(f"https://right.example:{receiver.port}/", {}, b"{}")
+        right = await one.post(f"https://right.example:{receiver.port}/", write_nothing)
         assert (right.status, right.problem) == (204, "")
-        wrong = await one.post(f"https://wrong.example:{receiver.port}/", {}, b"{}")
+        wrong = await one.post(f"https://wrong.example:{receiver.port}/", write_nothing)
         assert "certificate is not valid" in wrong.problem
         assert len(receiver.posted) == 1
 
@@ -201,15 +206,17 @@ async def test_a_name_server_without_an_answer_delays_no_other_notice(
 
     hosts = WebhooksConfig(private_hosts=["slow.example:*", "quick.example:*"])
     one = Sender(lambda: hosts, resolve)
-    waiting = asyncio.gather(*(one.post("http://slow.example:1/", {}, b"") for _ in range(40)))
-    quick = await one.post(f"http://quick.example:{receiver.port}/", {}, b"{}")
+    waiting = asyncio.gather(
+        *(one.post("http://slow.example:1/", write_nothing) for _ in range(40))
+    )
+    quick = await one.post(f"http://quick.example:{receiver.port}/", write_nothing)
     assert quick.status == 204
     assert {result.problem[:17] for result in await waiting} == {"no answer in time"}
 
 
 async def test_a_name_that_cannot_be_resolved_is_reported() -> None:
     hosts = WebhooksConfig(allowed_hosts=["nothing.invalid"])
-    done = await Sender(lambda: hosts).post("https://nothing.invalid/", {}, b"{}")
+    done = await Sender(lambda: hosts).post("https://nothing.invalid/", write_nothing)
     assert "cannot be resolved" in done.problem
     assert not done.final
 
@@ -223,3 +230,23 @@ async def test_the_settings_in_force_decide_also_about_webhooks_set_before(
     put = await relay.http.call("PUT", "/v1/config", token=relay.http.operator, json=changed)
     assert put.status_code == 200, put.text
     assert "does not have 127.0.0.1" in (await relay.test("agent.a"))["problem"]
+
+
+async def test_a_notice_that_waits_for_a_connection_is_written_when_it_has_one(
+    relay: WebhookRelay, receiver: Receiver
+) -> None:
+    receiver.answers = [None] * 16
+    url = f"http://127.0.0.1:{receiver.port}/"
+    for number in range(17):
+        await relay.must_set(f"agent.busy{number}", url)
+        await relay.http.publish(f"agent.busy{number}", 1)
+    await relay.passes_until(lambda: len(receiver.posted) == 16, "all connections of the entry")
+    said = {one.json["data"]["subject"] for one in receiver.posted}
+    [last] = {f"agent.busy{number}" for number in range(17)} - said
+    await relay.http.publish(last, 2)
+    relay.clock.advance_ms(600_000)
+    receiver.release()
+    await eventually(lambda: len(receiver.posted) == 17, "the last notice")
+    notice = receiver.posted[16]
+    assert notice.json["data"] == {"subject": last, "waiting": 2}
+    assert int(notice.headers["webhook-timestamp"]) == relay.clock() // 1_000_000

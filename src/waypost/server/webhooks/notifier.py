@@ -12,6 +12,7 @@ Rule 4  Publishing never waits for a webhook.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from secrets import token_bytes
 
@@ -21,7 +22,7 @@ from waypost.policy.bounds import webhook_max_messages, webhook_messages_max_byt
 from waypost.policy.webhooks import retry_delay_ms
 from waypost.relay.relay import Relay
 from waypost.server.webhooks.registry import Webhook
-from waypost.server.webhooks.sender import Sender
+from waypost.server.webhooks.sender import PostResult, Request, Sender
 from waypost.wire.envelopes import instant
 from waypost.wire.http_bodies import Delivered
 from waypost.wire.identifiers import UlidFactory
@@ -84,12 +85,16 @@ class Notifier:
 
     async def test(self, webhook: Webhook) -> NoticeOutcome:
         """Post one notice that announces nothing, and return the outcome."""
-        data = NoticeData(
-            subject=webhook.subject, waiting=self._relay.inspect().depth(webhook.subject)
-        )
-        now_us = self._relay.now_us()
-        notice = Notice(type="webhook.test", timestamp=instant(now_us), data=data)
-        return await self._post(webhook, self._new_id(now_us), notice)
+
+        def write() -> Request:
+            now_us, subject = self._relay.now_us(), webhook.subject
+            data = NoticeData(subject=subject, waiting=self._relay.inspect().depth(subject))
+            notice = Notice(type="webhook.test", timestamp=instant(now_us), data=data)
+            return self._sign(webhook, self._new_id(now_us), notice)
+
+        done = await self._sender.post(webhook.url, write)
+        assert done is not None, "a test is always written"
+        return self._outcome(done)
 
     async def close(self) -> None:
         """End all notices."""
@@ -116,13 +121,12 @@ class Notifier:
         failures = 0
         while True:
             webhook = self._webhook_of(subject)
-            data = None if webhook is None else self._waiting(webhook)
-            if webhook is None or data is None:
+            if webhook is None or not self._relay.inspect().depth(subject):
                 return failures > 0
-            self._number(agent, data)
-            at = instant(agent.notice_at_us)
-            notice = Notice(type="messages.waiting", timestamp=at, data=data)
-            agent.last = await self._post(webhook, agent.notice_id, notice)
+            done = await self._sender.post(webhook.url, partial(self._write, subject, agent))
+            if done is None:
+                return failures > 0
+            agent.last = self._outcome(done)
             if not agent.last.problem:
                 return True
             failures += 1
@@ -132,10 +136,22 @@ class Notifier:
                 return True
             await self._wait_us(delay_ms * 1000)
 
-    async def _post(self, webhook: Webhook, notice_id: str, notice: Notice) -> NoticeOutcome:
+    def _write(self, subject: str, agent: _Agent) -> Request | None:
+        """Return the notice for an agent; None if it needs none any more."""
+        webhook = self._webhook_of(subject)
+        data = None if webhook is None else self._waiting(webhook)
+        if webhook is None or data is None:
+            return None
+        self._number(agent, data)
+        at = instant(agent.notice_at_us)
+        notice = Notice(type="messages.waiting", timestamp=at, data=data)
+        return self._sign(webhook, agent.notice_id, notice)
+
+    def _sign(self, webhook: Webhook, notice_id: str, notice: Notice) -> Request:
         body, now_s = msgspec.json.encode(notice), self._relay.now_us() // 1_000_000
-        headers = signed_headers(webhook.secret, notice_id, now_s, body)
-        done = await self._sender.post(webhook.url, headers, body)
+        return Request(signed_headers(webhook.secret, notice_id, now_s, body), body)
+
+    def _outcome(self, done: PostResult) -> NoticeOutcome:
         return NoticeOutcome(
             at=instant(self._relay.now_us()),
             status=done.status,
@@ -146,7 +162,7 @@ class Notifier:
     def _waiting(self, webhook: Webhook) -> NoticeData | None:
         """Return what a notice says now; None if no message waits."""
         inspector, subject = self._relay.inspect(), webhook.subject
-        if not inspector.depth(subject):
+        if not inspector.has_mailbox(subject):
             return None
         size = webhook_messages_max_bytes
         found = inspector.peek(subject, webhook_max_messages, size, size)

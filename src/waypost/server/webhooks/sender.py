@@ -42,7 +42,16 @@ _GONE = 410
 
 _parse_status = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[ \r]").match
 
+
+class Request(NamedTuple):
+    """A body of JSON, and the headers that belong to it."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
 Resolve = Callable[[str], Awaitable[list[str]]]
+Write = Callable[[], Request | None]
 
 
 _FAILURES = (OSError, EOFError, ValueError, asyncio.LimitOverrunError)
@@ -70,8 +79,12 @@ class Sender:
         self._connections = _Connections()
         self._tls: ssl.SSLContext | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostResult:
-        """Post `body` as JSON, and return the outcome; failures are results, too."""
+    async def post(self, url: str, write: Write) -> PostResult | None:
+        """Post what `write` returns, and return the outcome; failures are results, too.
+
+        `write` is called when there is a connection to use: until then, a notice takes no memory.
+        If it returns None there is nothing to post any more, and the outcome is None.
+        """
         try:
             parsed = parse_url(url)
         except InvalidInput as problem:
@@ -80,13 +93,16 @@ class Sender:
         if not verdict.allowed:
             return PostResult(problem=verdict.detail, final=True)
         async with self._connections.of(verdict.entry, self._config()):
+            request = write()
+            if request is None:
+                return None
             try:
                 async with asyncio.timeout(POST_TIMEOUT_S):
-                    return await self._post(parsed, headers, body)
+                    return await self._post(parsed, request)
             except _FAILURES as problem:
                 return PostResult(problem=_describe(problem))
 
-    async def _post(self, url: WebhookUrl, headers: Mapping[str, str], body: bytes) -> PostResult:
+    async def _post(self, url: WebhookUrl, request: Request) -> PostResult:
         addresses = [url.host] if is_address(url.host) else await self._resolve(url.host)
         verdict = check_host(url, self._config())  # it may have changed while this one waited
         problem = verdict.detail or check_addresses(url, addresses, private=verdict.private)
@@ -94,7 +110,7 @@ class Sender:
             return PostResult(problem=problem, final=True)
         reader, writer = await self._connect(url, addresses)
         try:
-            writer.write(_request(url, headers, body))
+            writer.write(_encode(url, request))
             await writer.drain()
             return _judge(await _read_status(reader))
         finally:
@@ -193,7 +209,8 @@ def _look_up(host: str, found: asyncio.Future[list[str]]) -> None:
         pass  # the relay has stopped meanwhile
 
 
-def _request(url: WebhookUrl, headers: Mapping[str, str], body: bytes) -> bytes:
+def _encode(url: WebhookUrl, request: Request) -> bytes:
+    headers, body = request.headers, request.body
     lines = [
         f"POST {url.path} HTTP/1.1",
         f"Host: {url.authority}",
