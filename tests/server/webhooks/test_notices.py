@@ -142,6 +142,9 @@ async def test_a_notice_is_given_up_after_six_tries(
     shown = await relay.show("agent.sleeper")
     assert (shown["last"]["status"], shown["last"]["problem"]) == (500, "it answers 500")
     receiver.answers = []
+    token = await relay.http.token("agent.sleeper")
+    [found] = await relay.http.read("agent.sleeper", token=token)
+    assert found["payload"] == 1, "a lost notice loses nothing"
     await relay.http.publish("agent.sleeper", 2)
     await relay.passes_until(lambda: len(receiver.posted) == 7, "a notice of the next message")
 

@@ -88,6 +88,18 @@ async def test_one_private_address_among_public_ones_is_enough_to_reject_a_host(
     assert done.final
 
 
+async def test_the_next_address_is_tried_if_one_has_no_receiver(receiver: Receiver) -> None:
+    async def resolve(host: str) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    hosts = WebhooksConfig(private_hosts=["two.example:*"])
+    done = await Sender(lambda: hosts, resolve).post(
+        f"http://two.example:{receiver.port}/", write_nothing
+    )
+    assert done is not None
+    assert done.status == 204
+
+
 async def test_redirects_are_not_followed(relay: WebhookRelay, receiver: Receiver) -> None:
     async with receiving() as other:
         receiver.answers = [answer(302, f"Location: http://127.0.0.1:{other.port}/\r\n")]
