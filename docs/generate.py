@@ -353,7 +353,8 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        totals = context.relay.inspect().totals()
+        connected = Connected(0, 0, context.hub.signals, context.webhooks.notices)
         return context.http_metrics.render(context.relay, totals, connected).decode()
 
 

@@ -141,7 +141,8 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        totals = context.relay.inspect().totals()
+        connected = Connected(0, 0, context.hub.signals, context.webhooks.notices)
         shown = context.http_metrics.render(context.relay, totals, connected).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named

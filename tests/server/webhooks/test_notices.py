@@ -169,3 +169,23 @@ async def test_after_a_restart_waiting_messages_are_noticed_again(
     signed = f"{again.headers['webhook-id']}.{again.headers['webhook-timestamp']}.".encode()
     digest = hmac.new(key, signed + again.body, hashlib.sha256).digest()
     assert again.headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+
+
+async def test_the_metrics_count_notices_by_outcome(
+    relay: WebhookRelay, receiver: Receiver
+) -> None:
+    receiver.answers = [answer(500), answer(200), answer(302)]
+    await relay.must_set("agent.one", url(receiver))
+    await relay.http.publish("agent.one", 1)
+    await relay.passes_until(lambda: len(receiver.posted) == 2, "a second try")
+    await relay.must_set("agent.two", url(receiver))
+    await relay.http.publish("agent.two", 1)
+    await relay.passes_until(lambda: len(receiver.posted) == 3, "a redirect")
+
+    async def are_counted() -> bool:
+        text = (await relay.http.call("GET", "/metrics")).text
+        outcomes = ("accepted", "failed", "given_up")
+        lines = [f'waypost_webhook_notices_total{{outcome="{one}"}} 1.0' for one in outcomes]
+        return all(line in text for line in lines)
+
+    await eventually(are_counted, "one of each")

@@ -60,7 +60,8 @@ class Notifier:
         self._webhook_of = webhook_of
         self._agents: dict[str, _Agent] = {}
         self._ids = UlidFactory(token_bytes)
-        self._given_up = 0
+        self.counts = {"accepted": 0, "failed": 0, "given_up": 0}
+        """Tries since the start by outcome; a failed one is followed by another."""
         self._closed = False
 
     def wake(self, subject: str) -> None:
@@ -128,12 +129,14 @@ class Notifier:
                 return failures > 0
             agent.last = self._outcome(done)
             if not agent.last.problem:
+                self.counts["accepted"] += 1
                 return True
             failures += 1
             delay_ms = None if agent.last.final else retry_delay_ms(failures)
             if delay_ms is None:
                 self._note_given_up(subject, agent.last)
                 return True
+            self.counts["failed"] += 1
             await self._wait_us(delay_ms * 1000)
 
     def _write(self, subject: str, agent: _Agent) -> Request | None:
@@ -191,11 +194,12 @@ class Notifier:
         return f"msg_{self._ids.make(now_us // 1000)}"
 
     def _note_given_up(self, subject: str, last: NoticeOutcome) -> None:
-        self._given_up += 1
-        if self._given_up.bit_count() == 1:  # at 1, 2, 4, 8 …: does not fill the log
+        self.counts["given_up"] += 1
+        given_up = self.counts["given_up"]
+        if given_up.bit_count() == 1:  # at 1, 2, 4, 8 …: does not fill the log
             log.warning(
                 "%d notices were given up, the last to the webhook of %s: %s",
-                self._given_up,
+                given_up,
                 subject,
                 last.problem,
             )

@@ -9,6 +9,7 @@ Rule 3  Agents change and test webhooks a few times a minute: each change is a w
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from secrets import token_bytes
 
 from waypost.policy.bounds import (
@@ -57,6 +58,11 @@ class Webhooks:
         hub.on_leave(self._notifier.wake)
         for subject in self._registry:
             self._notifier.wake(subject)
+
+    @property
+    def notices(self) -> Mapping[str, int]:
+        """Tries to post notices since the start, by outcome."""
+        return self._notifier.counts
 
     async def close(self) -> None:
         """End all notices."""
