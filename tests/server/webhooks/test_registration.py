@@ -176,3 +176,15 @@ async def test_a_webhook_that_cannot_be_saved_is_not_valid(
     rejected = await relay.set("agent.a", f"{URL}/other")
     assert rejected.status_code == 503
     assert (await relay.show("agent.a"))["url"] == URL
+
+
+async def test_an_agent_that_is_not_let_in_any_more_gets_no_notice(
+    relay: WebhookRelay, receiver: Receiver
+) -> None:
+    await relay.must_set("agent.a", f"http://127.0.0.1:{receiver.port}/", content="messages")
+    closed = {"names": {"policy": "closed"}}
+    put = await relay.http.call("PUT", "/v1/config", token=relay.http.operator, json=closed)
+    assert put.status_code == 200
+    await relay.http.publish("agent.a", "for the next owner")
+    await time_passes(relay)
+    assert not receiver.posted

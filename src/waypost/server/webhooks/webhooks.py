@@ -145,11 +145,11 @@ class Webhooks:
         await self._registry.move(subject, public_key)
 
     def _in_absence(self, subject: str) -> Webhook | None:
-        """Return the webhook of an agent that is not connected, or None."""
+        """Return the webhook of an agent that may connect and is not connected, or None."""
         webhook = self._registry.get(subject)
         if webhook is None or self._hub.stopping or self._hub.is_connected(subject):
             return None
-        return webhook
+        return webhook if self._authenticator.holds(subject, webhook.public_key) else None
 
     def _require(self, subject: str) -> Webhook:
         webhook = self._registry.get(subject)
