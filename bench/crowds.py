@@ -80,7 +80,8 @@ async def frames(url: str, outcomes: Outcomes) -> None:
     from websockets.exceptions import WebSocketException
 
     from waypost.client import Identity
-    from waypost.wire.frames import CODECS, JSON_PROTOCOL, Challenge
+    from waypost.wire.codecs import CODECS
+    from waypost.wire.frames import JSON_PROTOCOL, Challenge
 
     codec = CODECS[JSON_PROTOCOL]
     address = urlsplit(url).netloc

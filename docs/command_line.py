@@ -21,6 +21,12 @@ prints the version.
 `WAYPOST_OPERATOR_TOKEN_FILE`, or the token itself in `WAYPOST_OPERATOR_TOKEN` |
 | `--json` | print only JSON on stdout |
 
+`waypost context add NAME URL` names a relay with the files of its credentials; the one in use
+(`waypost context use NAME`) is the relay of every command that can work on a served relay and is
+given none, neither by option nor by environment. `waypost --install-completion` lets bash, zsh,
+fish or PowerShell complete commands and options with Tab, from the next shell on;
+`waypost --show-completion` prints the script instead.
+
 | exit code | meaning |
 |--:|---|
 | 0 | success |
@@ -39,8 +45,8 @@ Sizes are bytes. New fields may be added; the documented ones stay.
 
 These commands take no lock and change nothing, so they work while a relay runs: `inbox` without
 `--ack`, `explain`, `thread`, `scheduled list`, `endpoints`, `stats`, `dead-letters list`,
-`config check`, `config show`, `rules list`, `names list`, `breakers list`, `verify` without
-`--repair`.
+`config check`, `config show`, `rules list`, `names list`, `breakers list`, `top`, `tail`, `verify`
+without `--repair`.
 `config save`, `rules add` and `rules remove` also work then, and the relay applies the change at
 once. The others open the relay themselves, and fail with exit code 1 while another process has it:
 `send`, `inbox --ack`, `scheduled cancel`, `dead-letters redrive`, `dead-letters purge`,
@@ -65,14 +71,15 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 |---|---|
 | `send` | an agent's keys, or none if the relay accepts anonymous messages; with \
 `--sender _operator` the operator's token |
+| `ping` | none |
 | `listen`, `request`, `mcp`, `hook` | an agent's keys |
 | `inbox` | the keys of its agent, or the operator's token; not while the agent is connected |
 | `scheduled` | an agent's keys for its own messages, or the operator's token for all |
 | `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
 for its own messages |
 | `webhooks` | the keys of its agent, or the operator's token |
-| `endpoints`, `stats`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the operator's \
-token |
+| `endpoints`, `stats`, `top`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the \
+operator's token |
 
 An agent's keys are read from the file given with `--key`, or else from where `waypost keys new`
 saved them.
@@ -124,6 +131,9 @@ agent.billing         1        0      0   2 s ago   2 s ago      57e140aa240d
     "stats": """\
 /srv/waypost-data
 no relay is running; storage maildir, durability fsync
+
+Nothing needs attention.
+
 14 events, the last 1 s ago
 1 message: 1 pending, 0 leased, 0 dead
 
@@ -167,6 +177,8 @@ JSON = {
             "`was_stored`": "whether it was stored until then; null without a confirmation",
             "`budget_cut`": "what the relay granted instead of `--expires-in`: `ttl`, the instant"
             " of expiry in ms; null if it was not cut",
+            "`never_connected`": "`did_you_mean`, the name that was probably meant or empty, if no"
+            " agent has ever connected as the recipient and the directory is open; else null",
         }
     ),
     "inbox": JsonOutput(
@@ -229,8 +241,26 @@ JSON = {
             "`connected`": "agents connected to a served relay",
             "`stuck`": "those of them that acknowledge nothing",
             "`breakers`": "as `breakers list` prints them",
-            "`problems`": "full mailboxes, breakers that are not closed, and problems with"
-            " `config.json`, `access-rules.json` or the journal",
+            "`problems`": "problems with `config.json`, `access-rules.json` or the journal",
+            "`findings`": "what to look at, the most urgent first: `kind`, `subject` (empty if it"
+            " is the relay), `text`, `advice`, `command` (the words after `waypost`) and `link`"
+            " (a view of the dashboard, after its URL)",
+            "`rejections`": "senders rejected in the last minutes, most rejections first: `sender`"
+            " (empty for those not listed), `total`, `reasons`",
+        }
+    ),
+    "ping": JsonOutput(
+        {
+            "`url`": "the served relay",
+            "`version`": "its version; empty if it is too old to report it",
+            "`count`": "requests that were measured, on one connection",
+            "`median_ms`, `min_ms`, `max_ms`": "their round trips",
+        }
+    ),
+    "context list": JsonOutput(
+        {
+            "`current`": "the name of the context in use; empty if there is none",
+            "`contexts`": "by name: `url`, `key` and `operator_token_file`, where they are set",
         }
     ),
     "listen": JsonOutput(
@@ -350,7 +380,10 @@ JSON = {
             " (`push` or `pull`), `unconfirmed` (messages sent and not acknowledged),"
             " `stuck_since_us` (0 unless it is stuck)",
         },
-        after="`agents disconnect` and `agents release` print the `subject`, and the `count` of"
+        after="With `--skill`, `--sender` or `--key`, the entries are those of the directory:"
+        " `subject`, `public_key`, `description`, `skills`, `version`, `accepts_requests`,"
+        " `connected`, `last_seen` (null if it is unknown). `agents show` prints the fields of one."
+        " `agents disconnect` and `agents release` print the `subject`, and the `count` of"
         " connections or messages.",
     ),
     "breakers list": JsonOutput(
@@ -369,7 +402,7 @@ JSON = {
             "`sealing_key`": "encrypts payloads for the agent",
             "`sealing_signature`": "proves that both keys belong together",
         },
-        after="None of it is secret. `keys show` prints the same fields.",
+        after="None of it is secret. `keys show` and `keys rotate` print the same fields.",
     ),
     "verify": JsonOutput(
         {

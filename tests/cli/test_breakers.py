@@ -41,8 +41,7 @@ def test_the_journal_of_a_running_relay_shows_its_open_breakers(waypost: Command
         assert found["agent.a"]["state"] == "OPEN"
         assert "OPEN" in waypost("breakers", "list").stdout
         stats = waypost("stats").stdout
-        assert "problem: open circuit breakers" in stats
-        assert "agent.a" in stats
+        assert "The circuit breaker of agent.a is open" in stats
         running = waypost("breakers", "reset", "agent.a", exits=1).stderr
         assert "--url" in running
         await relay.seal_journal()
@@ -52,14 +51,15 @@ def test_the_journal_of_a_running_relay_shows_its_open_breakers(waypost: Command
     in_relay(waypost.data, act, circuit_breaker=FAIL_ONCE)
 
 
-def test_full_mailboxes_are_problems(waypost: CommandLine) -> None:
+def test_full_mailboxes_are_findings(waypost: CommandLine) -> None:
     waypost.data.mkdir(mode=0o700)
     limits = {"reliability": {"backpressure": {"maxMailboxSize": 6}}}
     (waypost.data / "config.json").write_text(json.dumps(limits))
     fill(waypost.data)
-    [problem] = waypost.json("stats")["problems"]
-    assert problem == "full: these mailboxes accept no more messages: agent.a"
-    assert problem in waypost("stats").stdout
+    [finding] = waypost.json("stats")["findings"]
+    assert (finding["kind"], finding["subject"]) == ("inbox_full", "agent.a")
+    assert finding["command"] == ["inbox", "agent.a"]
+    assert finding["text"] in waypost("stats").stdout
 
 
 def test_an_unused_directory_has_no_breakers(waypost: CommandLine) -> None:
@@ -90,7 +90,8 @@ def test_a_breaker_of_a_served_relay_opens_is_shown_and_reset(tmp_path: Path) ->
         assert "circuit_open" in user("send", "agent.a", "6", exits=3).stdout
         stats = operator.json("stats")
         assert stats["breakers"]["agent.a"]["state"] == "OPEN"
-        assert any("open circuit breakers" in one for one in stats["problems"])
+        [finding] = stats["findings"]
+        assert finding["kind"] == "breaker_open"
         assert "OPEN" in operator("breakers", "list").stdout
         user("breakers", "reset", "agent.a", exits=1)
         done = operator("breakers", "reset", "agent.a").stdout

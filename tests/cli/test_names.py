@@ -86,8 +86,11 @@ def test_names_of_a_served_relay_are_changed_without_a_stop(tmp_path: Path) -> N
             False,
         )
         operator("names", "bind", "agent.web", OTHER, "--replace")
-        assert "another key" in user("inbox", "agent.web", exits=1).stderr
+        assert "no longer owns" in user("inbox", "agent.web", exits=1).stderr
         operator("names", "unbind", "agent.web")
+        revoked = user("inbox", "agent.web", exits=1).stderr
+        assert f"waypost names bind agent.web {key}" in revoked
+        operator("names", "bind", "agent.web", key)
         user("inbox", "agent.web")
         in_use = CommandLine(relay.data)("names", "unbind", "agent.web", exits=1).stderr
         assert "in use by another process" in in_use

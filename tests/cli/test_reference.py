@@ -26,6 +26,7 @@ COMMANDS = {
     "dead-letters purge": ("dead-letters", "purge", "--yes"),
     "config check": ("config", "check"),
     "rules list": ("rules", "add", "deny", "agent.spy", "agent.vault"),
+    "context list": ("context", "list"),
     "names list": ("names", "list"),
     "breakers list": ("breakers", "list"),
     "verify": ("verify",),
@@ -33,7 +34,15 @@ COMMANDS = {
 }
 
 
-SERVED_ONLY = {"listen", "listen --exec", "request", "keys new", "agents list", "webhooks set"}
+SERVED_ONLY = {
+    "listen",
+    "listen --exec",
+    "ping",
+    "request",
+    "keys new",
+    "agents list",
+    "webhooks set",
+}
 
 
 def sections() -> dict[str, str]:

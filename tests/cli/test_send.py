@@ -55,7 +55,6 @@ def test_the_same_id_twice_is_stored_once(waypost: CommandLine) -> None:
         ("[1, 2.50, null]", [1, 2.5, None]),
         ('"text in quotes"', "text in quotes"),
         ("text without quotes", "text without quotes"),
-        ("{not json", "{not json"),
         ("", ""),
         ("12345678901234567890123", 12345678901234567890123),
         ("-2.5", -2.5),
@@ -67,6 +66,27 @@ def test_the_payload_is_json_or_else_a_string(
     waypost("send", "agent.a", argument, "--sender", "agent.b", "--register")
     [message] = waypost.json("inbox", "agent.a")["messages"]
     assert message["payload"] == payload
+
+
+@pytest.mark.parametrize("broken", ["{bad", "[urgent] call me", '"no end', ' {"a": 1,}'])
+def test_a_payload_that_begins_like_json_must_be_json(waypost: CommandLine, broken: str) -> None:
+    send = ("send", "agent.a", "--sender", "agent.b", "--register")
+    error = waypost(*send, broken, exits=2).stderr
+    assert "begins like JSON" in error
+    assert "--text" in error, "what to do"
+    assert "begins like JSON" in waypost(*send, "-", stdin=broken, exits=2).stderr
+    waypost(*send, broken, "--text")
+    [message] = waypost.json("inbox", "agent.a")["messages"]
+    assert message["payload"] == broken
+
+
+def test_with_text_even_json_is_sent_as_text(waypost: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text('{"a": 1}\n')
+    send = ("send", "agent.a", "--sender", "agent.b", "--register", "--text")
+    waypost(*send, "42")
+    waypost(*send, f"@{tmp_path / 'note.txt'}")
+    messages = waypost.json("inbox", "agent.a")["messages"]
+    assert [one["payload"] for one in messages] == ["42", '{"a": 1}']
 
 
 def test_the_payload_can_come_from_stdin(waypost: CommandLine) -> None:

@@ -10,9 +10,10 @@ from websockets.http11 import Request, Response
 
 from tests.client.session_harness import welcome
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS
 from waypost.wire.handshake import to_text
 
-CODEC = frames.CODECS[frames.JSON_PROTOCOL]
+CODEC = CODECS[frames.JSON_PROTOCOL]
 NONCE = to_text(bytes(32))
 Script = Callable[["FakeConnection"], Awaitable[None]]
 

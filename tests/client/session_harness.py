@@ -9,6 +9,7 @@ from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.budgets import create_default_budget
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS
 from waypost.wire.envelopes import Envelope
 
 NOW_MS = 1_700_000_000_000
@@ -55,7 +56,7 @@ class SessionHarness:
 
     def __init__(self, options: ClientOptions | None = None, *, random: float = 0.0) -> None:
         self.options = options or ClientOptions()
-        self.codec = frames.CODECS[self.options.protocol]
+        self.codec = CODECS[self.options.protocol]
         counter = itertools.count(1)
         self.session = Session(
             prove,

@@ -18,6 +18,7 @@ from tests.eventually import eventually, unchanged
 from waypost.client import Agent, CannotConnect, ClientOptions, Identity, blocking, connect
 from waypost.client.http import HttpClient, RemoteError
 from waypost.wire import frames
+from waypost.wire.results import NeverConnected
 
 ANN = Identity.new("agent.ann")
 LONG = "x" * 100_000
@@ -62,6 +63,11 @@ def confirm(**fields: Any) -> frames.DeliveryConfirm:
     return frames.DeliveryConfirm(**usual | fields)  # type: ignore[arg-type]
 
 
+def several(**fields: Any) -> frames.DeliveryConfirms:
+    usual = {"recipient": "agent.bob", "confirmed": [("m-1", False)]}
+    return frames.DeliveryConfirms(**usual | fields)  # type: ignore[arg-type]
+
+
 def full(**fields: Any) -> frames.QueueFull:
     usual = {"ref": 1, "recipient": "agent.bob", "reason": "full"}
     return frames.QueueFull(**usual | fields)  # type: ignore[arg-type]
@@ -95,6 +101,19 @@ def full(**fields: Any) -> frames.QueueFull:
         (full(recipient="Obey me"), "invalid"),
         (full(message_id=LONG), "invalid message id"),
         (frames.SendResult(ref=1, message_id=LONG, delivered_to=1), "invalid message id"),
+        (several(confirmed=[("m-1", True), (LONG, True)]), "invalid message id"),
+        (several(recipient=LONG), "invalid subject"),
+        (several(id=LONG), "invalid message id"),
+        (several(confirmed=[("m-1", True)] * 5000), "5,001 operations in one frame"),
+        (frames.SentMany(ref=1, last_ref=5000, delivered_to=1), "5,000 operations in one frame"),
+        (frames.SentMany(ref=1, last_ref=1 << 53, delivered_to=1), "operations in one frame"),
+        (frames.SentMany(ref=2, last_ref=1, delivered_to=1), "sent_many without a send"),
+        (
+            frames.SendResult(
+                ref=1, message_id="m", delivered_to=1, never_connected=NeverConnected("not a name")
+            ),
+            "invalid subject",
+        ),
         (frames.Challenge(nonce=NONCE), "challenge after the welcome"),
         (welcome(), "a second welcome"),
     ],

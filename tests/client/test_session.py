@@ -47,6 +47,18 @@ def test_a_challenge_is_answered_with_the_proof_and_nothing_else(harness: Sessio
     assert harness.written() == [prove("abc")]
 
 
+def test_batches_are_requested_from_a_relay_that_offers_them_only(harness: SessionHarness) -> None:
+    harness.session.connected()
+    harness.receive_frame(frames.Challenge(nonce="abc", batches=True))
+    [proof] = harness.written()
+    assert isinstance(proof, frames.Auth)
+    assert proof.batches
+    harness.session.connected()
+    harness.receive_frame(frames.Challenge(nonce="abc"))
+    [frame] = harness.frames_written()
+    assert b"batches" not in frame  # a relay of before rejects fields that it does not know
+
+
 def test_queued_sends_are_written_after_the_welcome(harness: SessionHarness) -> None:
     harness.send("early")
     harness.connect()
@@ -164,6 +176,30 @@ def test_an_answer_is_emitted_once(connected: SessionHarness) -> None:
     )
     assert connected.receive_frame(answer) == [Answered(ref, result)]
     assert connected.receive_frame(answer) == []
+
+
+def test_one_answer_to_many_sends_answers_each_that_was_not_withdrawn(
+    connected: SessionHarness,
+) -> None:
+    sends = [connected.send(number) for number in range(4)]
+    connected.session.withdraw(sends[1][0])
+    answer = frames.SentMany(ref=sends[0][0], last_ref=sends[2][0], delivered_to=1)
+    assert connected.receive_frame(answer) == [
+        Answered(ref, PublishResult(message_id=message_id, delivered_to=1))
+        for ref, message_id in (sends[0], sends[2])
+    ]
+    assert connected.receive_frame(answer) == []
+    connected.drop()
+    connected.connect()
+    assert [one.message_id for one in connected.written() if isinstance(one, frames.Send)] == [
+        sends[3][1]
+    ]
+
+
+def test_many_sends_are_no_answer_to_a_fetch(connected: SessionHarness) -> None:
+    ref = connected.session.fetch(frames.Fetch(ref=0))
+    with pytest.raises(InvalidMessage, match="answer to another operation"):
+        connected.receive_frame(frames.SentMany(ref=ref, last_ref=ref, delivered_to=1))
 
 
 def test_an_error_about_a_send_is_its_answer(connected: SessionHarness) -> None:

@@ -233,6 +233,17 @@ def test_a_stored_confirmation_delivered_again_is_acked_again_and_emitted_once(
     assert acked(harness) == ["kept-1"]
 
 
+def test_several_confirmations_in_one_operation_are_emitted_once_each_and_acked(
+    harness: SessionHarness,
+) -> None:
+    several = frames.DeliveryConfirms(
+        recipient="agent.other", confirmed=[("m-1", True), ("m-2", True)], id="kept-1"
+    )
+    harness.receive_frame(confirm("m-1"))
+    assert harness.receive_frame(several) == [confirm("m-2")]
+    assert acked(harness) == ["kept-1"]
+
+
 def test_every_recipient_of_one_message_confirms_it(harness: SessionHarness) -> None:
     others = [
         frames.DeliveryConfirm(message_id="m-1", recipient=name, was_stored=False)

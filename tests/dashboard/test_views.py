@@ -18,9 +18,7 @@ def test_the_overview_has_figures_and_charts_for_screen_readers(
     page = open_page()
     tiles = page.locator("dl.tiles")
     expect(tiles.get_by_text(re.compile(r"^\d[\d.,k]*/s$")).first).to_be_visible()
-    expect(
-        page.get_by_role("img", name=re.compile("^Throughput.*Accepted: ")).first
-    ).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Throughput.*Stored: ")).first).to_be_visible()
     for name in ("Latency", "In the relay", "Pressure"):
         expect(page.get_by_role("img", name=re.compile(f"^{name}"))).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^rate limit"))).to_be_visible()
@@ -231,3 +229,11 @@ def test_scheduled_messages_are_counted_and_found(
     rows = page.get_by_role("table").get_by_role("row")
     expect(rows).to_have_count(3)
     expect(rows.nth(1)).to_contain_text("scheduled")
+
+
+def test_a_message_shows_its_payload_as_text(open_page: OpenPage, relay: DashboardRelay) -> None:
+    message_id = relay.publish("agent.marked", {"note": "<img src=x onerror=alert(1)>"})
+    page = open_page(f"#/messages/{message_id}")
+    shown = page.get_by_label("Payload")
+    expect(shown).to_contain_text('"note": "<img src=x onerror=alert(1)>"')
+    expect(shown.locator("img")).to_have_count(0)

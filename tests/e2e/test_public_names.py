@@ -208,6 +208,7 @@ def test_a_relay_takes_a_directory_settings_a_clock_and_a_mailbox_factory() -> N
                 "retry_after_ms",
                 "mailbox_pressure",
                 "budget_cut",
+                "never_connected",
             ],
         ),
         (

@@ -21,6 +21,7 @@ from waypost.policy.budgets import Budget
 from waypost.server import websocket
 from waypost.server.identity.tokens import TOKEN_ALIVE_MS
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS
 from waypost.wire.envelopes import Envelope
 from waypost.wire.handshake import from_text, proof_text, sealing_key_text, to_text
 from waypost.wire.payloads import Signal, SignalType
@@ -28,7 +29,7 @@ from waypost.wire.results import Rejection
 from waypost.wire.sealing import Card, Sealed, sealed_of
 
 PAGE = "docs/wire-protocol.md"
-CODEC = frames.CODECS[frames.JSON_PROTOCOL]
+CODEC = CODECS[frames.JSON_PROTOCOL]
 AGENT, RELAY = "From the agent", "From the relay"
 VALUES = {
     "The envelope": Envelope,

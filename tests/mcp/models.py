@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 from tests.eventually import eventually
-from waypost.client import Identity, MessagingGuard
+from waypost.client import AgentCard, Identity, MessagingGuard
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.server import build_server
 
@@ -87,10 +87,11 @@ async def running_model(
     operator_token: str | None = None,
     guard: MessagingGuard | None = None,
     shared: bool = False,
+    card: AgentCard | None = None,
 ) -> AsyncIterator[Model]:
     """Run a model and its MCP server in this process until the block ends."""
     connection = McpConnection(
-        url, identity, operator_token=operator_token, guard=guard, shared=shared
+        url, identity, operator_token=operator_token, guard=guard, shared=shared, card=card
     )
     async with connection, connected(Client(build_server(connection))) as model:
         yield model

@@ -20,6 +20,7 @@ NAMES = {
     "relay_reset_guard",
     "relay_thread",
     "relay_scheduled",
+    "relay_find_agents",
 }
 
 
@@ -28,7 +29,7 @@ async def tools(ann: Model) -> dict[str, Tool]:
     return {one.name: one for one in (await ann.client.list_tools()).tools}
 
 
-async def test_there_are_eleven_tools_each_with_a_title_and_a_description(
+async def test_there_are_thirteen_tools_each_with_a_title_and_a_description(
     tools: dict[str, Tool],
 ) -> None:
     assert tools.keys() == NAMES
@@ -59,6 +60,7 @@ async def test_the_hints_mark_tools_that_change_something(tools: dict[str, Tool]
         "relay_status",
         "relay_explain",
         "relay_thread",
+        "relay_find_agents",
     }
     assert destroying == {"relay_ack", "relay_reset_guard", "relay_scheduled"}
     assert repeatable == NAMES - {"relay_send", "relay_send_and_wait", "relay_inbox", "relay_nack"}
@@ -68,7 +70,7 @@ async def test_tools_that_show_text_of_other_agents_have_no_structured_result(
     tools: dict[str, Tool],
 ) -> None:
     without = {name for name, tool in tools.items() if tool.output_schema is None}
-    assert without == {"relay_inbox", "relay_send_and_wait"}
+    assert without == {"relay_inbox", "relay_send_and_wait", "relay_find_agents"}
 
 
 async def test_the_instructions_name_the_agent_and_call_other_agents_untrusted(ann: Model) -> None:

@@ -13,8 +13,9 @@ from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, num
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS, Codec
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL, Codec
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from waypost.wire.payloads import Signal, SignalType
 from waypost.wire.scheduled import ScheduledMessage
 
@@ -57,10 +58,12 @@ FROM_RELAY = [
     frames.Message(envelope=ENVELOPE, parent="p", was_stored=True),
     frames.FetchedMessages(ref=1, messages=[frames.Message(envelope=ENVELOPE)]),
     frames.SendResult(ref=1, message_id="x", delivered_to=1),
+    frames.SentMany(ref=1, last_ref=2, delivered_to=1),
     frames.ScheduledResult(ref=1, messages=[SCHEDULED], more=True),
     frames.CancelResult(ref=1, ids=["x"]),
     frames.QueueFull(ref=1, recipient="agent.a", reason="full"),
     frames.DeliveryConfirm(message_id="x", recipient="agent.a", was_stored=False, id="y"),
+    frames.DeliveryConfirms(recipient="agent.a", confirmed=[("x", False)], id="y"),
     frames.RequestFailure(message_id="x", error="no such user"),
     SIGNALLED,
     frames.Error(error="no", reason="invalid", ref=0, fatal=True),

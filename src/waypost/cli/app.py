@@ -14,10 +14,12 @@ from waypost.cli.commands import (
     agents,
     breakers,
     config,
+    context,
     dead_letters,
     hook,
     keys,
     listen,
+    live,
     maintenance,
     mcp,
     messages,
@@ -80,7 +82,6 @@ app = CommandGroup(
         " (--data-dir), or on a served relay (--url)."
     ),
     epilog='Start with: waypost send agent.hello \'{"text": "hi"}\' --sender agent.me --register',
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -116,7 +117,7 @@ app.command(rich_help_panel="Messages")(messages.explain)
 app.command(rich_help_panel="Messages")(messages.thread)
 app.command(rich_help_panel="Messages", help=listen.HELP)(listen.listen)
 app.command(rich_help_panel="Messages")(messages.request)
-app.command(rich_help_panel="Messages")(mcp.mcp)
+app.command(rich_help_panel="Messages", help=mcp.HELP)(mcp.mcp)
 app.command(rich_help_panel="Messages", cls=hook.HookCommand)(hook.hook)
 app.add_typer(scheduled.commands, name="scheduled", rich_help_panel="Messages")
 app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messages")
@@ -126,6 +127,10 @@ app.add_typer(names.commands, name="names", rich_help_panel="The relay")
 app.add_typer(webhooks.commands, name="webhooks", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(maintenance.endpoints)
 app.command(rich_help_panel="The relay")(maintenance.stats)
+app.command(rich_help_panel="The relay")(live.top)
+app.command(rich_help_panel="The relay")(live.tail)
+app.command(rich_help_panel="The relay")(live.ping)
+app.add_typer(context.commands, name="context", rich_help_panel="The relay")
 app.add_typer(agents.commands, name="agents", rich_help_panel="The relay")
 app.add_typer(breakers.commands, name="breakers", rich_help_panel="The relay")
 app.add_typer(config.commands, name="config", rich_help_panel="The relay")

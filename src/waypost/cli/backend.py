@@ -23,6 +23,7 @@ from waypost.relay.errors import RelayError
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.cards import AgentInfo
 from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import CountResponse, RuleList
 from waypost.wire.name_bodies import NameInfo
@@ -152,10 +153,16 @@ class BreakerOperations(Protocol):
 
 
 class AgentOperations(Protocol):
-    """List connected agents, disconnect one, and release its leases."""
+    """List agents, show or disconnect one, and release its leases."""
 
     def agents(self) -> list[AgentConnection]:
         """Return the connected agents, in the order in which they connected."""
+
+    def find_agents(self, skill: str | None, sender: str | None) -> list[AgentInfo]:
+        """Return the agents that `sender`, or else the operator, sees in the directory."""
+
+    def agent(self, subject: str, sender: str | None) -> AgentInfo:
+        """Return one of them. Raise an error if there is no such agent."""
 
     def disconnect(self, subject: str) -> CountResponse:
         """End the connection of an agent. Raise an error if it is not connected."""

@@ -6,7 +6,8 @@ the relay in this process for a moment, and fails with `DataDirInUse` while anot
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,19 +20,24 @@ from waypost.cli.results import (
     RedriveResult,
     SendReport,
     StatsResult,
-    current_problems,
     send_report,
 )
 from waypost.policy.access import AccessRule
 from waypost.policy.breakers import OPEN
 from waypost.policy.errors import InvalidInput
-from waypost.policy.subjects import is_literal, validate_subject
+from waypost.policy.subjects import (
+    is_literal,
+    matches_pattern,
+    validate_pattern,
+    validate_subject,
+)
 from waypost.relay.clock import system_clock
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import DataDirUnusable, RelayError, UnknownEndpoint
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory, read_history
 from waypost.relay.inspection.snapshot import (
+    JournalTail,
     RecentEvents,
     Snapshot,
     count_recent_events,
@@ -47,6 +53,7 @@ from waypost.relay.verify.salvage import SalvageReport, salvage
 from waypost.relay.verify.verify import rebuild_index, verify
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import instant
+from waypost.wire.events import AnyEvent
 from waypost.wire.history_bodies import Thread
 from waypost.wire.http_bodies import RuleList
 from waypost.wire.identifiers import validate_message_id, validate_thread
@@ -269,6 +276,18 @@ class LocalRelay:
         """Import sender-recipient pairs with their time (ms); return how many were new."""
         return self.with_relay(lambda relay: relay.remember_pairs(pairs))
 
+    def follow(self, agent: str | None, every_s: float) -> Iterator[AnyEvent]:
+        """Yield events when they are on disk, endlessly; with `agent`, those of matching names."""
+        if agent is not None:
+            validate_pattern(agent)
+        self.require()
+        following = JournalTail(self.data)
+        while True:
+            for event in following.read():
+                if agent is None or _is_about(event, agent):
+                    yield event
+            time.sleep(every_s)
+
     def verify(self, *, repair: bool, on_segment: OnSegment) -> VerifyReport:
         """Check journal, index and mailboxes against each other; locks only to repair."""
         self.require()
@@ -321,6 +340,7 @@ def _stats(seen: Snapshot) -> StatsResult:
     }
     counted = count_recent_events(seen.data, COUNTED_MAX_BYTES)
     breakers = journaled_breakers(counted, seen.owner)
+    rejections = counted.senders.recent(system_clock())
     return StatsResult(
         url="",
         data_dir=str(seen.data.root),
@@ -338,7 +358,9 @@ def _stats(seen: Snapshot) -> StatsResult:
         connected=[],
         stuck=[],
         breakers=breakers,
-        problems=[*seen.problems, *current_problems(endpoints, breakers, [])],
+        problems=seen.problems,
+        findings=seen.findings(endpoints, breakers, rejections, system_clock()),
+        rejections=rejections,
     )
 
 
@@ -356,6 +378,11 @@ def journaled_breakers(counted: RecentEvents, owner: str) -> dict[str, BreakerIn
 
 def _unknown(subject: str) -> RelayError:
     return RelayError(f"{UnknownEndpoint(subject)}; 'waypost endpoints' lists all endpoints")
+
+
+def _is_about(event: AnyEvent, pattern: str) -> bool:
+    names = (getattr(event, name, "") for name in ("sender", "endpoint", "subject"))
+    return any(is_literal(name) and matches_pattern(name, pattern) for name in names if name)
 
 
 def _subjects(relay: Relay) -> list[str]:

@@ -10,6 +10,7 @@ from waypost.relay.errors import RelayError
 from waypost.relay.inspection.snapshot import count_recent_events
 from waypost.relay.relay import Relay
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
+from waypost.wire.cards import AgentInfo
 from waypost.wire.http_bodies import CountResponse
 from waypost.wire.schedule_bodies import CancelResponse
 from waypost.wire.scheduled import ScheduledMessage
@@ -73,6 +74,15 @@ class LocalAgents:
 
     def agents(self) -> list[AgentConnection]:
         """Raise an error that explains how to list agents."""
+        self._reject()
+
+    def find_agents(self, skill: str | None, sender: str | None) -> list[AgentInfo]:
+        """Raise an error that explains how to list agents."""
+        self._reject()
+
+    def agent(self, subject: str, sender: str | None) -> AgentInfo:
+        """Raise an error that explains how to show an agent."""
+        validate_subject(subject)
         self._reject()
 
     def disconnect(self, subject: str) -> CountResponse:

@@ -1,7 +1,8 @@
 """Options and arguments shared by commands: which relay, which identity, payloads, durations.
 
 Rule 1  A URL selects a served relay, a data directory selects local files. An option takes
-        precedence over the environment; two given on the same level are an error.
+        precedence over the environment, and that over the context in use; two given on the same
+        level are an error.
 Rule 2  A command takes one `RelayChoice` and does not know from which options it was built.
 Rule 3  Invalid input is a usage error: exit code 2.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from waypost.cli.contexts import context_in_use
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -120,6 +122,15 @@ class RelayChoice:
     new_address: bool = False
     closing: ExitStack = field(default_factory=ExitStack)
 
+    def words(self) -> list[str]:
+        """Return the options that choose the same relay in another command."""
+        if self.url is None:
+            is_default = self.data_dir == DEFAULT_DATA_DIR
+            return [] if is_default else ["--data-dir", str(self.data_dir)]
+        token = self.operator_token_file
+        options = ["--url", self.url]
+        return options if token is None else [*options, "--operator-token-file", str(token)]
+
 
 Command = Callable[..., None]
 
@@ -169,23 +180,30 @@ def guard_limits() -> "MessagingGuardConfig":
     return load_messaging_guard_config(os.environ)
 
 
-def read_payload(argument: str) -> object:
+def read_payload(argument: str, *, is_text: bool = False) -> object:
     """Return the payload of an argument: JSON, `-` for stdin, `@FILE` for a file, or other text.
 
-    JSON is passed on unchanged. Text that is not JSON becomes a JSON string; from stdin or a
-    file it loses one trailing line break.
+    JSON is passed on unchanged. Text that is not JSON becomes a JSON string, and with `is_text`
+    any text; from stdin or a file it loses one trailing line break. Text that begins like a JSON
+    object, list or string and is none is more likely a mistake: that is a usage error.
     """
     import msgspec
 
     text = _read_text(argument)
     try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        literal = argument != "-" and not argument.startswith("@")
-        return text if literal else text.removesuffix("\n").removesuffix("\r")
+        if not is_text:
+            msgspec.json.decode(text)
+            return msgspec.Raw(text.encode())
+    except msgspec.DecodeError as problem:
+        if text.lstrip().startswith(("{", "[", '"')):
+            raise typer.BadParameter(
+                f"the payload begins like JSON, but is not ({problem}): correct it, or send it as"
+                " text with --text"
+            ) from None
     except RecursionError:
         raise typer.BadParameter("the payload is nested too deeply") from None
-    return msgspec.Raw(text.encode())
+    literal = argument != "-" and not argument.startswith("@")
+    return text if literal else text.removesuffix("\n").removesuffix("\r")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -223,6 +241,8 @@ def _read_text(argument: str) -> str:
 
 
 def _choose_any(ctx: typer.Context, given: dict[str, Any]) -> RelayChoice:
+    if "data_dir" not in given:
+        given = _with_context(given)
     if "data_dir" in given and "url" in given:
         on_command_line = {name: _is_on_command_line(ctx, name) for name in ("data_dir", "url")}
         if on_command_line["data_dir"] == on_command_line["url"]:
@@ -245,7 +265,17 @@ def _choose_local(ctx: typer.Context, given: dict[str, Any]) -> RelayChoice:
 
 
 def _choose_remote(_: typer.Context, given: dict[str, Any]) -> RelayChoice:
-    return RelayChoice(**given)
+    return RelayChoice(**_with_context(given))
+
+
+def _with_context(given: dict[str, Any]) -> dict[str, Any]:
+    """Add the relay and the credentials of the context in use, unless a URL is given."""
+    used = None if "url" in given else context_in_use()
+    if used is None:
+        return given
+    files = {"key": used.key, "operator_token_file": used.operator_token_file}
+    named = {name: Path(file) for name, file in files.items() if file is not None}
+    return {"url": used.url, **named, **given}
 
 
 def _default(option: Any) -> bool | None:

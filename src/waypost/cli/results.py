@@ -3,20 +3,20 @@
 Publish results are translated for people here: endpoint names instead of hashes, with advice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, assert_never
 
 import msgspec
 
-from waypost.policy.breakers import CircuitState
 from waypost.policy.budgets import BudgetCut
 from waypost.policy.reasons import Reason
 from waypost.relay.data_dir import endpoint_hash, long_endpoint_hash
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.envelopes import Envelope
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.findings import OperatorFinding, SenderRejections
+from waypost.wire.results import NeverConnected, PublishResult, Rejection
 
 
 class RejectionAdvice(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class SendReport(msgspec.Struct, frozen=True):
     With `--wait`, `confirmed_by` is the recipient that confirmed the message in time, and
     `was_stored` whether the message was stored until then; None without a confirmation.
     `budget_cut` is what the relay granted instead of more; None if it granted everything.
+    `never_connected` is set if the relay knows no agent of that name, and its directory is open.
     """
 
     subject: str
@@ -47,6 +48,7 @@ class SendReport(msgspec.Struct, frozen=True):
     confirmed_by: str = ""
     was_stored: bool | None = None
     budget_cut: BudgetCut | None = None
+    never_connected: NeverConnected | None = None
 
 
 class InboxContents(msgspec.Struct, frozen=True):
@@ -94,7 +96,8 @@ class StatsResult(msgspec.Struct, frozen=True):
     `events` and `rejected` are counted from `counted_since`; a served relay counts from its start.
     `in_use_by` is the pid of the relay running there, or empty. `connected` lists connected agents,
     `stuck` those of them that acknowledge nothing. `breakers` are those not at rest; of a data
-    directory, those not closed.
+    directory, those not closed. `findings` are what to look at, the most urgent first, `rejections`
+    the senders that were rejected in the last minutes.
     """
 
     url: str
@@ -114,6 +117,19 @@ class StatsResult(msgspec.Struct, frozen=True):
     stuck: list[str]
     breakers: dict[str, BreakerInfo]
     problems: list[str]
+    findings: list[OperatorFinding]
+    rejections: list[SenderRejections]
+
+
+class PingResult(msgspec.Struct, frozen=True):
+    """Round trips to a served relay, and its version; empty if the relay reports none."""
+
+    url: str
+    version: str
+    count: int
+    median_ms: float
+    min_ms: float
+    max_ms: float
 
 
 class ConfigCheck(msgspec.Struct, frozen=True):
@@ -172,32 +188,6 @@ class Confirmation(msgspec.Struct, frozen=True):
     was_stored: bool
 
 
-def current_problems(
-    endpoints: Iterable[MailboxStats], breakers: Mapping[str, BreakerInfo], stuck: list[str]
-) -> list[str]:
-    """Return what hinders messages at the moment, one text each: mailboxes, breakers, agents."""
-    full = [one.subject for one in endpoints if one.pressure >= 1]
-    found = [
-        ("full: these mailboxes accept no more messages", full),
-        ("stuck: these agents are connected, but acknowledge nothing ('waypost agents')", stuck),
-    ]
-    for state, text in _BREAKER_PROBLEMS.items():
-        found.append((text, [name for name, one in breakers.items() if one.state is state]))
-    return [f"{text}: {_some(names)}" for text, names in found if names]
-
-
-_BREAKER_PROBLEMS = {
-    CircuitState.OPEN: "open circuit breakers, which reject all messages ('waypost breakers')",
-    CircuitState.HALF_OPEN: "half-open circuit breakers, which admit probes only",
-}
-_NAMED_MAX = 10
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(sorted(names)[:_NAMED_MAX])
-    return shown if len(names) <= _NAMED_MAX else f"{shown} and {len(names) - _NAMED_MAX:,} more"
-
-
 def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> SendReport:
     """Translate the result of a publish to `subject`; `names` are the possible endpoints."""
     by_hash = {hash_(name): name for name in names for hash_ in (endpoint_hash, long_endpoint_hash)}
@@ -217,6 +207,7 @@ def send_report(subject: str, result: PublishResult, names: Iterable[str]) -> Se
         rejections,
         result.retry_after_ms,
         budget_cut=result.budget_cut or None,
+        never_connected=result.never_connected or None,
     )
 
 

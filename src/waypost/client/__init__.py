@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     from waypost.client.identity import Identity
     from waypost.client.message import Message, Outgoing
     from waypost.client.options import ClientOptions
+    from waypost.wire.cards import AgentCard
     from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
     from waypost.wire.sealing import Card
 
 __all__ = [
     "Agent",
+    "AgentCard",
     "AgentClosed",
     "AlreadyConnected",
     "CannotConnect",
@@ -82,6 +84,7 @@ _MODULE_OF = {
     "Message": "waypost.client.message",
     "ClientOptions": "waypost.client.options",
     "Outgoing": "waypost.client.message",
+    "AgentCard": "waypost.wire.cards",
     "DeliveryConfirm": "waypost.wire.frames",
     "QueueFull": "waypost.wire.frames",
     "RequestFailure": "waypost.wire.frames",

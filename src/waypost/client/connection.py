@@ -56,6 +56,7 @@ class RelayConnection:
             receive=options.receive,
             shared=options.shared,
             prefetch=options.prefetch_max if options.shared else 1,
+            card=options.card,
         )
         self.session = Session(
             prove,
@@ -158,6 +159,8 @@ class RelayConnection:
             match event:
                 case frames.Message():
                     self.receive_queue.put(self._to_message(event), size)
+                case frames.DeliveryConfirm():
+                    self.confirmations.add(event)
                 case (
                     Answered()
                     | OperationFailed()
@@ -168,8 +171,6 @@ class RelayConnection:
                     self.operations.on_event(event)
                 case Replied() | frames.RequestFailure():
                     self.requests.on_event(event)
-                case frames.DeliveryConfirm():
-                    self.confirmations.add(event)
                 case frames.Signalled():
                     self.signals.call(event, size)
                 case frames.QueueStatus(pending=pending):

@@ -24,6 +24,7 @@ from waypost.client.address import CONNECT_PATH, MISDIRECTED, parse_address
 from waypost.client.http_transport import HttpTransport, UnacceptableAnswer
 from waypost.policy.errors import InvalidInput, WaypostError
 from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
+from waypost.wire.name_bodies import RotationResponse
 from waypost.wire.problems import Problem
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ OPERATOR_TOKEN_NEEDED = (
 
 
 class RemoteError(WaypostError):
-    """A request to a served relay failed. `status` is the HTTP status, 0 without a response."""
+    """A request to a served relay failed. `status` is the HTTP status, 0 without a response;
+    `reason` is the relay's word for it, or empty."""
 
-    def __init__(self, text: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, reason: str = "") -> None:
         super().__init__(text)
         self.status = status
+        self.reason = reason
 
 
 class Role(StrEnum):
@@ -93,6 +96,12 @@ class HttpClient:
         )
         given = self.post("/v1/auth/token", asked, TokenResponse, token=Token(Role.AGENT))
         return Token(Role.AGENT, given.token)
+
+    def rotate(self, identity: "Identity", new: "Identity") -> None:
+        """Move the subject of `identity` to the keys of `new`, which replaces it from then on."""
+        nonce = self.post("/v1/auth/challenge", None, ChallengeResponse).nonce
+        asked = identity.prove_rotation(nonce, self._address.origin, new)
+        self.post("/v1/auth/rotate", asked, RotationResponse, token=Token(Role.AGENT))
 
     def get(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:
         """Return the resource at `path`. Raises `RemoteError` or `InvalidInput`."""
@@ -214,7 +223,7 @@ def _failure(url: str, status: int, body: bytes, role: Role) -> WaypostError:
         case 401:
             return RemoteError(_unauthorized(url, problem, role), status)
         case 403:
-            return RemoteError(_forbidden(url, problem, role), status)
+            return RemoteError(_forbidden(url, problem, role), status, problem.reason)
         case 429 | 503:
             wait = problem.retry_after_ms
             later = f"try again in {max(1, round(wait / 1000)):,} s" if wait else "try again later"
@@ -240,7 +249,7 @@ def _unauthorized(url: str, problem: Problem, role: Role) -> str:
 
 
 def _forbidden(url: str, problem: Problem, role: Role) -> str:
-    if problem.reason in ("name_reserved", "too_many_names"):
+    if problem.reason in ("directory_closed", "key_revoked", "name_reserved", "too_many_names"):
         return f"at {url} {problem.error}"
     if problem.reason == "subject_taken" and role is Role.OPERATOR:
         return problem.error

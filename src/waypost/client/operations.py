@@ -52,7 +52,7 @@ class Operations:
         self._timeout_s = options.send_timeout_s
         self._wake = wake
         self._slots = asyncio.Semaphore(options.unanswered_max)
-        self._sends: PendingFutures[int, PublishResult] = PendingFutures()
+        self._sends: dict[int, tuple[SendAnswers, int]] = {}
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
         self._scheduled: PendingFutures[int, ScheduledResult | CancelResult] = PendingFutures()
         self._fetch_lock = asyncio.Lock()
@@ -61,47 +61,47 @@ class Operations:
 
     async def send(self, message: Outgoing) -> PublishResult:
         """Send a message. Raises `SendTimedOut`, `AccessDenied`, `OperationRejected`."""
-        ready, message_id = self.prepare(message)
-        try:
-            async with asyncio.timeout(self._timeout_s), self._slots:
-                ref, answer = self._submit(ready, message_id)
-                try:
-                    return await answer
-                finally:
-                    self._withdraw(ref, answer)
-        except OperationRejected as rejected:
-            if rejected.reason == Reason.ACCESS_DENIED:
-                raise AccessDenied(self._identity.subject, message.subject) from None
-            raise
-        except TimeoutError:
-            raise SendTimedOut(message_id, self._timeout_s) from None
+        [result] = await self._exchange([self.prepare(message)])
+        if isinstance(result, OperationRejected):
+            raise AccessDenied(self._identity.subject, message.subject)
+        return result
 
     async def send_many(self, messages: Iterable[Outgoing]) -> list[PublishResult]:
         """Send many messages in order, with one timeout. An invalid one fails them all first."""
         wanted = list(messages)
         if len(wanted) > publish_many_max_messages:
             raise InvalidInput(f"send at most {publish_many_max_messages:,} messages at once")
-        prepared = [self.prepare(message) for message in wanted]
-        submitted: dict[int, asyncio.Future[PublishResult]] = {}
+        results = await self._exchange([self.prepare(message) for message in wanted])
+        # As `Relay.publish_many` does, return a denial as a rejection.
+        return [
+            denied_result(str(one)) if isinstance(one, OperationRejected) else one
+            for one in results
+        ]
+
+    async def _exchange(
+        self, prepared: list[tuple[Outgoing, str]]
+    ) -> list[PublishResult | OperationRejected]:
+        """Send messages and return their answers in order, with denials as values."""
+        answers, refs = SendAnswers(len(prepared)), []
         try:
             async with asyncio.timeout(self._timeout_s):
-                for message, message_id in prepared:
+                for index, (message, message_id) in enumerate(prepared):
+                    if self._slots.locked():
+                        self._wake()
                     await self._slots.acquire()
                     try:
-                        ref, answer = self._submit(message, message_id)
+                        refs.append(self._submit(message, message_id, answers, index))
                     except BaseException:
                         self._slots.release()
                         raise
-                    answer.add_done_callback(lambda _: self._slots.release())
-                    submitted[ref] = answer
-                return [await _result_or_denial(answer) for answer in submitted.values()]
+                self._wake()
+                return await answers.all()
         except TimeoutError:
-            done = [one.done() and not one.cancelled() for one in submitted.values()]
-            first_open = (*done, False).index(False)
-            raise SendTimedOut(prepared[first_open][1], self._timeout_s) from None
+            raise SendTimedOut(prepared[answers.first_open][1], self._timeout_s) from None
         finally:
-            for ref, answer in submitted.items():
-                self._withdraw(ref, answer)
+            for ref in refs:
+                if self._settle(ref) is not None:
+                    self._session.withdraw(ref)
 
     async def fetch(self, request: frames.Fetch) -> Fetched:
         """Fetch stored messages; the relay waits up to `request.wait` seconds for the first.
@@ -164,17 +164,17 @@ class Operations:
             self._wake()
 
     def prepare(self, message: Outgoing) -> tuple[Outgoing, str]:
-        """Check a message, assign its id, and seal it if requested. Idempotent."""
+        """Check a message, return it with its id, and seal it if requested.
+
+        Idempotent for a message that has an id.
+        """
         self.check_open()
         message.check()
         message_id = message.message_id or self._session.new_id(now_ms())
-        payload = message.payload
         if message.seal_to is not None:
             payload = self._seal(message, message.seal_to, message_id)
-        ready = msgspec.structs.replace(
-            message, message_id=message_id, payload=payload, seal_to=None
-        )
-        return ready, message_id
+            message = msgspec.structs.replace(message, payload=payload, seal_to=None)
+        return message, message_id
 
     def _seal(self, message: Outgoing, card: Card, message_id: str) -> dict[str, Any]:
         """Seal a payload. Raises `CardInvalid`, also if the key on the card has changed."""
@@ -198,21 +198,25 @@ class Operations:
     ) -> None:
         """Pass an answer of the relay to the caller that waits for it."""
         match event:
-            case Answered(ref, result):
-                self._sends.resolve(ref, result)
+            case Answered():
+                sent = self._settle(event.ref)
+                if sent is not None:
+                    sent[0].put(sent[1], event.result)
             case Fetched(ref):
                 self._fetches.resolve(ref, event)
             case ScheduledResult() | CancelResult():
                 self._scheduled.resolve(event.ref, event)
             case OperationFailed(ref, problem):
-                self._sends.fail(ref, problem)
+                if (sent := self._settle(ref)) is not None:
+                    sent[0].fail(sent[1], problem)
                 self._fetches.fail(ref, problem)
                 self._scheduled.fail(ref, problem)
 
     def end(self, problem: Exception) -> None:
         """Fail every waiting caller, and every later one."""
         self._problem = problem
-        self._sends.fail_all(problem)
+        for answers, index in list(self._sends.values()):
+            answers.fail(index, problem)
         self._fetches.fail_all(problem)
         self._scheduled.fail_all(problem)
 
@@ -222,23 +226,54 @@ class Operations:
             raise self._problem
 
     def _submit(
-        self, message: Outgoing, message_id: str
-    ) -> tuple[int, asyncio.Future[PublishResult]]:
+        self, message: Outgoing, message_id: str, answers: "SendAnswers", index: int
+    ) -> int:
         self.check_open()
         ref = self._session.send(message, message_id, reply_within_s=message.reply_within)
-        self._wake()
-        return ref, self._sends.expect(ref)
+        self._sends[ref] = (answers, index)
+        return ref
 
-    def _withdraw(self, ref: int, answer: asyncio.Future[PublishResult]) -> None:
-        self._session.withdraw(ref)
-        self._sends.forget(ref, answer)
+    def _settle(self, ref: int) -> "tuple[SendAnswers, int] | None":
+        """Return who waits for the answer to a send, if anyone does, and let the next one go."""
+        sent = self._sends.pop(ref, None)
+        if sent is not None:
+            self._slots.release()
+        return sent
 
 
-async def _result_or_denial(answer: asyncio.Future[PublishResult]) -> PublishResult:
-    """Return the result; turn `access_denied` into a rejection, as `Relay.publish_many` does."""
-    try:
-        return await answer
-    except OperationRejected as rejected:
-        if rejected.reason != Reason.ACCESS_DENIED:
-            raise
-        return denied_result(str(rejected))
+class SendAnswers:
+    """The answers to messages that are sent together, in the order of the messages.
+
+    The first failure other than a denial is the failure of all of them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._answers: list[PublishResult | OperationRejected | None] = [None] * count
+        self._left = count
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def first_open(self) -> int:
+        """The index of the first message without an answer, or of the last message."""
+        return self._answers.index(None) if self._left else -1
+
+    def put(self, index: int, answer: PublishResult | OperationRejected) -> None:
+        """Record an answer."""
+        self._answers[index] = answer
+        self._left -= 1
+        if not self._left and not self._done.done():
+            self._done.set_result(None)
+
+    def fail(self, index: int, problem: Exception) -> None:
+        """Record a denial, or fail them all."""
+        if isinstance(problem, OperationRejected) and problem.reason == Reason.ACCESS_DENIED:
+            self.put(index, problem)
+        elif not self._done.done():
+            self._done.set_exception(problem)
+            self._done.exception()  # mark as retrieved: the caller may have given up
+
+    async def all(self) -> list[PublishResult | OperationRejected]:
+        """Wait for all answers. Raises the problem of a failed one."""
+        if self._left:
+            await self._done
+        return [one for one in self._answers if one is not None]

@@ -7,6 +7,7 @@ import msgspec
 
 from waypost.policy.errors import InvalidSettings
 from waypost.policy.guard import MessagingGuardConfig
+from waypost.wire.cards import AgentCard
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
 WITHHELD_ACKS_MAX = 16
@@ -37,6 +38,7 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     `sealed_max_age_s`: sealed messages that are older do not open.
     `seal_memory`: where to remember the keys of other agents and opened seals, as the files
     PATH.known and PATH.opened; by default beside the key file.
+    `card`: what the agent says about itself, for others to find it; None leaves it as it is.
     `tls`: TLS context for https and wss, in place of the default certificate checks.
     `guard`: limits of `request`.
     """
@@ -58,6 +60,7 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     extend_max_s: float = 3600.0
     sealed_max_age_s: float = 7 * 24 * 3600.0
     seal_memory: str | None = None
+    card: AgentCard | None = None
     tls: ssl.SSLContext | None = None
     guard: MessagingGuardConfig = MessagingGuardConfig()
 

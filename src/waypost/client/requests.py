@@ -24,6 +24,7 @@ from waypost.client.operations import Operations
 from waypost.client.pending import PendingFutures
 from waypost.client.protocol.events import Replied
 from waypost.client.protocol.session import Session
+from waypost.client.websocket import now_ms
 from waypost.policy.bounds import wait_max_s
 from waypost.policy.guard import MessagingGuardConfig
 from waypost.wire import frames
@@ -58,7 +59,11 @@ class GuardedRequests:
         Raises `RequestBlocked`, `RequestRejected`, `RequestFailed`, `RequestTimedOut`, and the
         errors of `send`.
         """
-        awaited = msgspec.structs.replace(message, reply_within=min(timeout_s, wait_max_s))
+        awaited = msgspec.structs.replace(
+            message,
+            message_id=message.message_id or self._session.new_id(now_ms()),
+            reply_within=min(timeout_s, wait_max_s),
+        )
         ready, message_id = self._operations.prepare(awaited)
         verdict = self.guard.check(self._subject, message.subject)
         if verdict.reason is not None:

@@ -122,7 +122,7 @@ def seal(
 def unseal(
     payload: object, *, as_: Identity, sender: str, message_id: str, sender_key: str | None = None
 ) -> Any:
-    """Decrypt a payload that `sender` sealed to `as_` in the message `message_id`.
+    """Decrypt a payload that `sender` sealed to `as_`, now or before a rotation of its keys.
 
     With `sender_key` (from the sender's card) the seal must be by that key; without it, see the
     top of this module for what a seal proves. The caller compares the seal's circumstances with the
@@ -130,22 +130,28 @@ def unseal(
     """
     try:
         sealed = sealed_of(payload)
-        parties = Parties(
-            message_id=message_id,
-            sender=sender,
-            sender_key=sealed.by,
-            recipient=as_.subject,
-            recipient_key=as_.sealing_key,
-        )
-        context = context_text(parties, sealed.ephemeral, circumstances_of(sealed))
+        contexts = {
+            key: context_text(
+                Parties(
+                    message_id=message_id,
+                    sender=sender,
+                    sender_key=sealed.by,
+                    recipient=as_.subject,
+                    recipient_key=key,
+                ),
+                sealed.ephemeral,
+                circumstances_of(sealed),
+            )
+            for key in as_.sealing_keys
+        }
     except InvalidInput as problem:
         raise SealBroken(f"the seal cannot be read: {problem}") from None
     if sender_key is not None and sender_key != sealed.by:
         raise SealBroken(f"sealed with another key than that of {sender}")
-    text = signed_text(context, sealed.content)
-    if not _verifies(sealed.by, sealed.signature, text):
-        raise SealBroken(_BROKEN)
-    return _decrypt(sealed, as_, context)
+    for key, context in contexts.items():
+        if _verifies(sealed.by, sealed.signature, signed_text(context, sealed.content)):
+            return _decrypt(sealed, as_, key, context)
+    raise SealBroken(_BROKEN)
 
 
 def sealer_of(payload: object) -> str:
@@ -185,10 +191,10 @@ def _cipher(shared: bytes, context: bytes) -> tuple[ChaCha20Poly1305, bytes]:
     return ChaCha20Poly1305(derived[:KEY_BYTES]), derived[KEY_BYTES:]
 
 
-def _decrypt(sealed: Sealed | SealedV1, as_: Identity, context: bytes) -> Any:
+def _decrypt(sealed: Sealed | SealedV1, as_: Identity, key: str, context: bytes) -> Any:
     try:
         ephemeral = X25519PublicKey.from_public_bytes(from_text(sealed.ephemeral))
-        cipher, nonce = _cipher(as_.shared_secret(ephemeral), context)
+        cipher, nonce = _cipher(as_.shared_secret(ephemeral, key), context)
         content = cipher.decrypt(nonce, from_text(sealed.content), context)
         if is_too_deep(content):
             raise SealBroken("the sealed payload is nested too deeply")

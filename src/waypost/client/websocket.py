@@ -34,7 +34,8 @@ from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
 from waypost.policy.bounds import payload_max_bytes
 from waypost.policy.errors import InvalidInput
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, MSGPACK_PROTOCOL
+from waypost.wire.codecs import CODECS
+from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
 
 log = logging.getLogger("waypost.client")
 
@@ -127,13 +128,15 @@ class WebSocketLink:
 
     def wake(self) -> None:
         """Notify the writer that the session has operations to write."""
-        self._all_written.clear()
-        self._has_operations.set()
+        if not self._has_operations.is_set():
+            self._all_written.clear()
+            self._has_operations.set()
 
     async def flush(self) -> None:
         """Wait until all queued operations are written, if there is a connection."""
         if self._session.is_ready and self._session.has_unwritten:
-            self.wake()
+            self._all_written.clear()
+            self._has_operations.set()
             await self._all_written.wait()
 
     async def run(self) -> None:

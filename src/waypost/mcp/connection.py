@@ -33,6 +33,7 @@ from waypost.client.options import ClientOptions
 from waypost.mcp.inbox import InboxCache
 from waypost.mcp.relay_api import RelayApi
 from waypost.policy.bounds import unconfirmed_max_bytes
+from waypost.wire.cards import AgentCard
 from waypost.wire.frames import RequestFailure
 
 log = logging.getLogger("waypost.mcp")
@@ -60,7 +61,7 @@ class McpConnection:
     """One agent at one relay. Use as `async with`; any number of calls may share it.
 
     `guard` limits its requests; it is stopped with the connection. `is_shared` is whether other
-    programs may share the mailbox.
+    programs may share the mailbox. `card` is what the agent says about itself.
     """
 
     def __init__(
@@ -71,9 +72,11 @@ class McpConnection:
         operator_token: str | None = None,
         guard: MessagingGuard | None = None,
         shared: bool = False,
+        card: AgentCard | None = None,
     ) -> None:
         self.identity = identity
         self.is_shared = shared
+        self._card = card
         self.guard = guard or MessagingGuard()
         self.inbox = InboxCache()
         self.api = RelayApi(url, identity, operator_token)
@@ -229,6 +232,7 @@ class McpConnection:
             release_unacked=True,  # a model may end without reading them
             send_timeout_s=20.0,
             extend_max_s=EXTEND_MAX_S,
+            card=self._card,
             tls=tls_context(self.url),
         )
         agent = Agent(parse_address(self.url), self.identity, options)

@@ -1,4 +1,4 @@
-"""HTTP queries that the WebSocket protocol does not offer: history, endpoints, statistics.
+"""HTTP queries that the WebSocket protocol does not offer: history, agents, endpoints, statistics.
 
 An agent may read the history of its own messages and look up another agent's card. The rest needs
 the operator's token.
@@ -12,6 +12,7 @@ from typing import TypeVar
 from waypost.client.http import HttpClient, RemoteError, Role, Token, path_segment
 from waypost.client.identity import Identity
 from waypost.policy.subjects import matches_pattern, validate_subject
+from waypost.wire.cards import AgentInfo, AgentList
 from waypost.wire.history_bodies import MessageHistoryResponse, Thread
 from waypost.wire.http_bodies import EndpointInfo, EndpointList
 from waypost.wire.identifiers import validate_message_id, validate_thread
@@ -21,6 +22,8 @@ from waypost.wire.stats_bodies import RelayStats
 T = TypeVar("T")
 
 PAGE_SIZE = 1000
+PAGES_MAX = 100
+"""Pages of the directory for one question: a page may show none of the agents it looked at."""
 THREADS = 4
 INBOXES_MAX = 1000
 
@@ -79,6 +82,29 @@ class RelayApi:
             return self._http.get(path, Card, token=token)
 
         return await self._unless_missing(query)
+
+    async def find_agents(self, skill: str | None, limit: int, after: str | None) -> AgentList:
+        """Return agents that this one may see, with `skill` if given, by name."""
+
+        def query() -> AgentList:
+            token = self._operator or self._http.log_in(self._identity)
+            found, begin = list[AgentInfo](), after
+            for _ in range(PAGES_MAX):
+                page = self._http.get(
+                    "/v1/agents",
+                    AgentList,
+                    token=token,
+                    skill=skill,
+                    limit=limit - len(found),
+                    after=begin,
+                )
+                found += page.agents
+                begin = page.next
+                if begin is None or len(found) >= limit:
+                    break
+            return AgentList(agents=found[:limit], next=begin)
+
+        return await self._run(query)
 
     async def register(self, subject: str) -> EndpointInfo:
         """Create a mailbox for a subject. For the operator."""

@@ -1,4 +1,4 @@
-"""The MCP server: twelve tools and one resource over one connection."""
+"""The MCP server: thirteen tools and one resource over one connection."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,6 +16,7 @@ from mcp.types import (
 from waypost.mcp.connection import McpConnection
 from waypost.mcp.notices import CHANNEL, INBOX_URI, Notices
 from waypost.mcp.rendering import text_of
+from waypost.mcp.tools.directory import DirectoryTools
 from waypost.mcp.tools.guard import GuardTools
 from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
@@ -119,6 +120,7 @@ def _add_tools(server: MCPServer, connection: McpConnection) -> None:
     send = SendTools(connection)
     inbox = InboxTools(connection)
     lookup = LookupTools(connection)
+    directory = DirectoryTools(connection)
     guard = GuardTools(connection)
     scheduled = ScheduledTools(connection)
     for tool, title, hints in (
@@ -128,6 +130,7 @@ def _add_tools(server: MCPServer, connection: McpConnection) -> None:
         (inbox.relay_inbox, "Read messages", READ),
         (inbox.relay_ack, "Acknowledge messages", DELETE),
         (inbox.relay_nack, "Report that you could not process messages", SEND),
+        (directory.relay_find_agents, "Find other agents", LOOKUP),
         (lookup.relay_list_endpoints, "List endpoints", LOOKUP),
         (lookup.relay_register_endpoint, "Create a mailbox", CREATE),
         (lookup.relay_status, "Relay status", LOOKUP),

@@ -88,6 +88,34 @@ wait_max_s: Final = 366 * 24 * 3600
 identities_max: Final = 100_000
 """Subjects bound to a key; above this, new ones are rejected."""
 
+revoked_max_keys: Final = 8
+"""Earlier keys of a name that cannot bind it again; above this, the oldest is forgotten."""
+
+name_changes_per_minute_max: Final = 10
+"""Changes of one name by its own agent: another key or card."""
+
+all_name_changes_per_minute_max: Final = 600
+
+cards_max: Final = 10_000
+"""Names with a card; above this, new ones are rejected."""
+
+card_description_max_bytes: Final = 1000
+card_version_max_chars: Final = 64
+card_skill_max_chars: Final = 32
+card_skills_max: Final = 20
+
+directory_page_max_names: Final = 1000
+"""Names that one page of the directory looks at."""
+
+notes_in_memory_max: Final = 10_000
+"""Names without an agent for which the similar name is known; above this, it is searched again."""
+
+similar_names_per_second_max: Final = 20
+"""Searches for the name that a sender probably meant."""
+
+departures_in_memory_max: Final = 10_000
+"""Disconnected agents whose last connection is known; above this, the oldest is forgotten."""
+
 crowded_identities_max: Final = 90_000
 """Above this many bound subjects, unused ones expire after an hour."""
 
@@ -191,6 +219,9 @@ waits_in_memory_max: Final = 4096
 """Waiting times of the newest acknowledged messages, for metrics."""
 
 breaker_moves_in_memory_max: Final = 256
+
+rejected_senders_in_memory_max: Final = 256
+"""Senders whose recent rejections are counted one by one, for the operator."""
 
 viewer_connections_max: Final = 64
 """Concurrent live views of one served relay."""

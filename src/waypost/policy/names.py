@@ -6,6 +6,7 @@ Rule 1  `open`: the first key that authenticates as a free name owns it. `reserv
 Rule 2  Keys cost nothing, so a bound for each key is no bound: names are also counted by network,
         and in total. Only names that were bound are counted.
 Rule 3  A name expires only if it was never used since it was bound; see `is_expired`.
+Rule 4  An agent changes its own name a few times a minute: each change is written to disk.
 
 This module does not know who is authenticated, or what counts as use.
 """
@@ -15,7 +16,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from waypost.policy.bounds import crowded_identities_max, reserved_patterns_max
+from waypost.policy.bounds import (
+    all_name_changes_per_minute_max,
+    crowded_identities_max,
+    name_changes_per_minute_max,
+    reserved_patterns_max,
+)
 from waypost.policy.rate_limits import PositiveInt, RateWindows
 from waypost.policy.subjects import matches_pattern, validate_pattern
 
@@ -106,6 +112,30 @@ class NewNames:
         self._windows.record(_EVERYONE, now_ms)
         if address:
             self._windows.record(network_of(address), now_ms)
+
+
+class NameChanges:
+    """The changes of names by their own agents within the last minute."""
+
+    def __init__(self) -> None:
+        self._windows = RateWindows()
+
+    def admit(self, subject: str, now_ms: int) -> NameVerdict:
+        """Return whether the agent of `subject` may change it now; count the change if so."""
+        limits = (
+            (subject, name_changes_per_minute_max),
+            (_EVERYONE, all_name_changes_per_minute_max),
+        )
+        for window, limit in limits:
+            if self._windows.count(window, now_ms, WINDOW_MS) >= limit:
+                wait_ms = self._windows.retry_after_ms(window, now_ms, WINDOW_MS, limit)
+                text = f"too many changes of {window or 'names'}: at most {limit:,} a minute"
+                return NameVerdict(False, text, max(1, wait_ms))
+        if len(self._windows) > _NETWORKS_MAX:
+            self._windows.sweep(now_ms, WINDOW_MS)
+        for window, _ in limits:
+            self._windows.record(window, now_ms)
+        return _ALLOWED
 
 
 def is_loopback(host: str) -> bool:

@@ -29,8 +29,9 @@ from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
-from waypost.relay.inspection.inspector import HasProblem, Inspector
+from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.parents import Parents
+from waypost.relay.inspection.stats import HasProblem
 from waypost.relay.journal.history import Histories
 from waypost.relay.journal.journal import CommitListeners, Journal
 from waypost.relay.maildir.maildir import Maildir
@@ -81,6 +82,7 @@ class Runtime:
             self.payloads,
             histories,
             Parents(self.ledger, self.payloads, histories, self.acked, settings.get),
+            rejections=self.rejections.counts,
             mailboxes=self.endpoints,
             checked=self._checked,
             damaged=recovered.report.damaged,

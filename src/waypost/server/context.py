@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from waypost.policy.bounds import connections_max, payload_max_bytes
+from waypost.policy.directory import DirectoryMode
 from waypost.policy.settings import HousekeepingConfig, Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig, TierLimits
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.relay import Relay
+from waypost.server.directory import Directory
 from waypost.server.identity.authenticator import Authenticator
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
@@ -42,12 +44,15 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     mailboxes are. `metrics`: who may read `/metrics`, anyone or only the operator. `batch`: the
     default number of messages in one response. `unconfirmed_max`: messages sent to a connected
     agent before it acknowledges any. `lake`: the directory of the pipeline's tables and report;
-    None is `lake` in the data directory.
+    None is `lake` in the data directory. `directory`: which agents an agent may list: all, those it
+    exchanged messages with, or none; None is all if only this machine reaches the relay, else
+    contacts.
     """
 
     anonymous: bool = True
     show_pressure: bool = False
     metrics: Literal["open", "operator"] = "open"
+    directory: DirectoryMode | None = None
     mailboxes_made_max: Positive = 100_000
     batch: Positive = 50
     unconfirmed_max: Positive = 256
@@ -77,6 +82,7 @@ class ServerContext:
     mailboxes: MailboxFactory
     names: Names
     webhooks: Webhooks
+    directory: Directory
     options: ServeOptions
     http_metrics: HttpMetrics
     sampler: Sampler

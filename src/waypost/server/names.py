@@ -9,7 +9,10 @@ Rule 3  Upkeep checks a few names at a time: it never delays messages.
 
 import asyncio
 import logging
+from collections.abc import Collection
+from functools import partial
 
+import msgspec
 from msgspec import UNSET
 
 from waypost.policy.names import NamesConfig, is_expired
@@ -22,6 +25,7 @@ from waypost.server.webhooks.webhooks import Webhooks
 from waypost.wire.frames import CLOSE_FORBIDDEN
 from waypost.wire.handshake import signing_key_from, validate_agent_subject
 from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX
+from waypost.wire.name_bodies import RotationRequest
 
 log = logging.getLogger("waypost.server")
 
@@ -30,6 +34,7 @@ CHECKED_MAX = 500
 """Unused names checked in one step."""
 
 FREED_TEXT = "the operator took this name from your key"
+ROTATED_TEXT = "this name has a new key: connect with the key file that replaced yours"
 RESERVED_TEXT = "this name now needs a key that the operator bound to it"
 
 
@@ -81,6 +86,22 @@ class Names:
         self._hub.disconnect(subject, CLOSE_FORBIDDEN, FREED_TEXT)
         await self._webhooks.release(subject)
         return binding
+
+    async def rotate(self, request: RotationRequest, origins: Collection[str]) -> None:
+        """Move a name to another key as its owner asks, and end the connections of the old one.
+
+        Raises as `Authenticator.rotate` does.
+        """
+        rotate = partial(
+            self._authenticator.rotate,
+            **msgspec.structs.asdict(request),
+            origins=origins,
+            now_ms=self._relay.now_us() // 1000,
+        )
+        if await asyncio.to_thread(rotate):
+            self._hub.disconnect(request.subject, CLOSE_FORBIDDEN, ROTATED_TEXT)
+        # Also if the name was moved before: a crash may have come between.
+        await self._webhooks.move(request.subject, request.public_key, request.new_public_key)
 
     async def keep_up(self) -> None:
         """Do one step of the upkeep."""

@@ -8,7 +8,7 @@ confirmed to a caller was on disk before.
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -16,16 +16,17 @@ from typing import cast
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from waypost.policy.bounds import frame_overhead_max_bytes
+from waypost.policy.names import is_loopback
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
 from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
+from waypost.server.directory import Directory
 from waypost.server.gate import Gate
 from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
@@ -47,6 +48,7 @@ log = logging.getLogger("waypost.server")
 
 SHUTDOWN_WAIT_S = 2.0
 """The time that connected agents have to disconnect."""
+CONNECT_PATH = "/v1/connect"
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,12 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
         TrustedProxies(self.trusted_proxies)
         for one in self.origins:
             parse_origin(one, self.port or 1)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server, also not through a proxy."""
+        names = [parse_origin(one, self.port or 1).host for one in self.origins]
+        return not self.trusted_proxies and all(map(is_loopback, (self.host, *names)))
 
     @property
     def scheme(self) -> str:
@@ -105,6 +113,8 @@ async def open_context(
             hub = Hub(relay, mailboxes)
             webhooks = Webhooks(relay, authenticator, hub)
             sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub, webhooks)
+            directory = Directory(relay, authenticator, hub, options.directory)
+            hub.note_of = directory.note_of
             try:
                 yield ServerContext(
                     relay=relay,
@@ -113,6 +123,7 @@ async def open_context(
                     mailboxes=mailboxes,
                     names=names,
                     webhooks=webhooks,
+                    directory=directory,
                     options=options,
                     http_metrics=HttpMetrics(),
                     sampler=sampler,
@@ -128,15 +139,24 @@ async def open_context(
 
 
 def make_app(context: ServerContext) -> Starlette:
-    """Return the ASGI application: HTTP routes and the WebSocket."""
-
-    async def connect(websocket: WebSocket) -> None:
-        await Connection(websocket, context).run()
-
+    """Return the ASGI application of all HTTP routes."""
     app = make_http_app()
     app.state.context = context
-    app.router.routes += [WebSocketRoute("/v1/connect", connect)]
     return app
+
+
+def with_connections(app: ASGIApp, context: ServerContext) -> ASGIApp:
+    """Return `app` together with the WebSocket of agents.
+
+    It is no route of `app`: a connection lasts, and every layer around it takes memory.
+    """
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "websocket" and scope["path"] == CONNECT_PATH:
+            return Connection(WebSocket(scope, receive, send), context).run()
+        return app(scope, receive, send)
+
+    return call
 
 
 class _Server(uvicorn.Server):
@@ -201,11 +221,13 @@ async def serve(
     The URL has the first name of the relay. Raises `OSError` if it cannot listen, and
     `RelayStopped` if the journal failed for good.
     """
+    context.directory.is_local = listen.is_local
     with _bind(listen) as listener:
         host, port = listener.getsockname()[:2]
         origins = own_origins((host, port), listen.origins, listen.certificate)
         url = _url(listen, host, port)
-        gate = Gate(make_app(context), origins, TrustedProxies(listen.trusted_proxies))
+        app = with_connections(make_app(context), context)
+        gate = Gate(app, origins, TrustedProxies(listen.trusted_proxies))
         log.info("accepting requests and proofs for %s", origins)
         server = _Server(_config(gate, listen), context, lambda: on_ready(url))
         watching = asyncio.create_task(_stop_on_failure(server, context))

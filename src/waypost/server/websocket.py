@@ -25,6 +25,8 @@ from waypost.relay.errors import MailboxTaken, MailboxUnavailable, PoolFull, Rel
 from waypost.server.context import ServerContext
 from waypost.server.identity.errors import (
     IdentitiesNotSaved,
+    IdentityError,
+    KeyRevoked,
     NameReserved,
     NewNamesPaused,
     NotAuthenticated,
@@ -44,7 +46,9 @@ from waypost.server.sessions.errors import (
 )
 from waypost.server.sessions.session import RELAY_FAILED_TEXT, Session
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromAgent
+from waypost.wire.cards import AgentCard
+from waypost.wire.codecs import CODECS, Codec
+from waypost.wire.frames import JSON_PROTOCOL, FrameOperation, FromAgent
 
 log = logging.getLogger("waypost.server")
 
@@ -72,6 +76,7 @@ class Connection:
         self._codec: Codec = CODECS[protocol or JSON_PROTOCOL]
         self._protocol = protocol
         self._frame_max_bytes = frame_overhead_max_bytes
+        self._card: AgentCard | None = None
         self._dismissed: asyncio.Future[tuple[int, str]]
         self._dismissed = asyncio.get_running_loop().create_future()
 
@@ -88,6 +93,7 @@ class Connection:
             await self._reject(problem)
             return
         try:
+            await self._keep_card(session)
             end = await self._serve(session)
         finally:
             session.end()  # first: the agent may reconnect as soon as it is closed
@@ -99,7 +105,7 @@ class Connection:
     async def _authenticate(self) -> Session:
         context, websocket = self._context, self._websocket
         nonce = context.authenticator.challenge()
-        await self._send([frames.Challenge(nonce=nonce)])
+        await self._send([frames.Challenge(nonce=nonce, batches=True)])
         async with asyncio.timeout(AUTH_TIMEOUT_S):
             operations = await self._receive()
         if len(operations) != 1 or not isinstance(operations[0], frames.Auth):
@@ -137,7 +143,17 @@ class Connection:
             )
         )
         session.start()
+        self._card = auth.card
         return session
+
+    async def _keep_card(self, session: Session) -> None:
+        """Keep the card of an agent; one that cannot be kept does not end its connection."""
+        if self._card is None:
+            return
+        try:
+            await self._context.directory.set_card(session.subject, self._card)
+        except IdentityError as problem:
+            session.send(frames.Error(error=f"card not kept: {brief(problem)}", reason="card"))
 
     def _make_session(self, auth: frames.Auth) -> Session:
         options = self._context.options
@@ -155,6 +171,7 @@ class Connection:
             ),
             shared=auth.shared,
             show_pressure=options.show_pressure,
+            batches=auth.batches,
             address=_address(self._websocket),
             on_dismissed=self._dismiss,
         )
@@ -323,6 +340,7 @@ CLOSE_INTERNAL_ERROR = 1011
 CLOSE_TRY_LATER = 1013
 CLOSE_CODES: dict[type[Exception], int] = {
     SubjectTaken: frames.CLOSE_FORBIDDEN,
+    KeyRevoked: frames.CLOSE_FORBIDDEN,
     NameReserved: frames.CLOSE_FORBIDDEN,
     TooManyNames: frames.CLOSE_FORBIDDEN,
     TooManyNewNames: CLOSE_TRY_LATER,

@@ -12,16 +12,15 @@ The order of a connection:
     live                             →
     message                          →
                                      ←   send, ack, nack, extend, signal, fetch, scheduled, cancel
-    sent, queue_full, delivery_confirm, request_failed, signal, messages, scheduled, cancelled,
-    error                            →
+    sent, sent_many, queue_full, delivery_confirm, delivery_confirms, request_failed, signal,
+    messages, scheduled, cancelled, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
 """
 
-from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -33,10 +32,10 @@ from waypost.policy.bounds import (
     wait_max_s,
 )
 from waypost.policy.budgets import Budget, BudgetCut
-from waypost.policy.errors import InvalidMessage
+from waypost.wire.cards import AgentCard
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
-from waypost.wire.results import Rejection
+from waypost.wire.results import NeverConnected, Rejection
 from waypost.wire.scheduled import ScheduledMessage
 
 JSON_PROTOCOL = "waypost.json"
@@ -60,9 +59,11 @@ class AgentOperation(FrameOperation, kw_only=True, forbid_unknown_fields=True):
 
 
 class Challenge(FrameOperation, tag="challenge", kw_only=True):
-    """A nonce to sign; see `handshake`."""
+    """A nonce to sign; see `handshake`. `batches`: the relay can send `sent_many` and
+    `delivery_confirms`."""
 
     nonce: str
+    batches: bool = False
 
 
 class Welcome(FrameOperation, tag="welcome", kw_only=True):
@@ -122,6 +123,16 @@ class SendResult(FrameOperation, tag="sent", kw_only=True):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+    never_connected: NeverConnected | msgspec.UnsetType = msgspec.UNSET
+
+
+class SentMany(FrameOperation, tag="sent_many", kw_only=True):
+    """The answer to all sends from `ref` to `last_ref`: each is stored in `delivered_to` mailboxes,
+    under the id that its agent chose, and nothing else is to be said about it."""
+
+    ref: Ref
+    last_ref: Ref
+    delivered_to: int
 
 
 class ScheduledResult(FrameOperation, tag="scheduled", kw_only=True):
@@ -163,6 +174,14 @@ class DeliveryConfirm(FrameOperation, tag="delivery_confirm", kw_only=True):
     id: str | None = None
 
 
+class DeliveryConfirms(FrameOperation, tag="delivery_confirms", kw_only=True):
+    """Several `delivery_confirm` of one recipient: pairs of `message_id` and `was_stored`."""
+
+    recipient: str
+    confirmed: list[tuple[str, bool]]
+    id: str | None = None
+
+
 class RequestFailure(FrameOperation, tag="request_failed", kw_only=True):
     """All recipients of `message_id`, whose reply the agent waits for, have failed.
 
@@ -191,8 +210,10 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
 
     With `receive: pull` the relay delivers only on `fetch`. With `shared`, other connections of the
     subject share the mailbox, and messages are pushed while fewer than `prefetch` are unacked.
-    `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`) lets other agents
-    encrypt to this one.
+    With `batches`, which the challenge has to offer, the agent understands `sent_many` and
+    `delivery_confirms`. `sealing_key` with `sealing_signature` (over `handshake.sealing_key_text`)
+    lets other agents encrypt to this one. `card` is what the agent says about itself; without one,
+    it is unchanged.
     """
 
     subject: str
@@ -201,8 +222,10 @@ class Auth(AgentOperation, tag="auth", kw_only=True):
     receive: Literal["push", "pull"] = "push"
     shared: bool = False
     prefetch: Annotated[int, msgspec.Meta(ge=1, le=number_max)] = 1
+    batches: bool = False
     sealing_key: str | None = None
     sealing_signature: str | None = None
+    card: AgentCard | None = None
 
 
 class Parent(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -321,73 +344,17 @@ FromRelay = (
     | Message
     | FetchedMessages
     | SendResult
+    | SentMany
     | ScheduledResult
     | CancelResult
     | QueueFull
     | DeliveryConfirm
+    | DeliveryConfirms
     | RequestFailure
     | Signalled
     | Error
 )
 FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SendSignal
-
-
-Op = TypeVar("Op", FromRelay, FromAgent)
-_Reader = Callable[[bytes | str], Op | list[Op]]
-
-
-class Codec:
-    """Encodes and decodes the frames of one subprotocol. Decoding raises `msgspec.DecodeError`.
-
-    Payloads are JSON text inside the relay, in either encoding: `payload_to_json` converts the raw
-    payload of a `Send`, `payload_from_json` converts it back.
-    """
-
-    def __init__(self, protocol: str) -> None:
-        self.protocol = protocol
-        self.is_text = protocol == JSON_PROTOCOL
-        form: Any = msgspec.json if self.is_text else msgspec.msgpack
-        self.encode: Callable[[FrameOperation | Sequence[FrameOperation]], bytes] = (
-            form.Encoder().encode
-        )
-        self._read_agent: _Reader[FromAgent] = form.Decoder(FromAgent | list[FromAgent]).decode
-        self._read_relay: _Reader[FromRelay] = form.Decoder(FromRelay | list[FromRelay]).decode
-
-    def from_agent(self, frame: bytes | str) -> list[FromAgent]:
-        """Return the operations of an agent's frame."""
-        if not self.is_text and isinstance(frame, str):
-            raise msgspec.DecodeError("expected a binary frame")
-        found = self._read_agent(frame)
-        return found if isinstance(found, list) else [found]
-
-    def from_relay(self, frame: bytes | str) -> list[FromRelay]:
-        """Return the operations of a relay's frame."""
-        found = self._read_relay(frame)
-        return found if isinstance(found, list) else [found]
-
-    def payload_to_json(self, payload: msgspec.Raw) -> object:
-        """Return the payload of a `Send` in a form that `publish` accepts.
-
-        Raises `InvalidMessage`.
-        """
-        if self.is_text:
-            return payload
-        try:
-            return msgspec.msgpack.decode(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-            raise InvalidMessage(f"payload is not MessagePack: {problem}") from None
-
-    def payload_from_json(self, payload: msgspec.Raw) -> msgspec.Raw:
-        """Return a payload of JSON text in the encoding of the frame. Raises `InvalidMessage`."""
-        if self.is_text:
-            return payload
-        try:
-            return msgspec.Raw(msgspec.msgpack.encode(msgspec.json.decode(payload)))
-        except (msgspec.DecodeError, OverflowError) as problem:
-            raise InvalidMessage(f"payload cannot be encoded as MessagePack: {problem}") from None
-
-
-CODECS = {name: Codec(name) for name in (JSON_PROTOCOL, MSGPACK_PROTOCOL)}
 
 CLOSE_NOT_AUTHENTICATED = 4401
 CLOSE_FORBIDDEN = 4403

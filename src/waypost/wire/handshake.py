@@ -40,6 +40,14 @@ def proof_text(*, origin: str, nonce: str, subject: str, public_key: str) -> byt
     return "\n".join(("waypost-auth-1", origin, nonce, subject, public_key)).encode()
 
 
+def rotation_text(
+    *, origin: str, nonce: str, subject: str, public_key: str, new_public_key: str
+) -> bytes:
+    """Return the text that both keys sign to move `subject` from one to the other."""
+    parts = ("waypost-rotate-1", origin, nonce, subject, public_key, new_public_key)
+    return "\n".join(parts).encode()
+
+
 def sealing_key_text(*, subject: str, sealing_key: str) -> bytes:
     """Return the text an agent signs to publish its X25519 key `sealing_key` for encryption."""
     return "\n".join(("waypost-sealing-key-1", subject, sealing_key)).encode()

@@ -17,11 +17,16 @@ class HistoryItem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MessageHistoryResponse(msgspec.Struct, kw_only=True):
-    """The history of a message, as far as the caller may see it; `thread` is its conversation."""
+    """The history of a message, as far as the caller may see it; `thread` is its conversation.
+
+    The operator also gets its `parent`, and its `payload` unless that is large.
+    """
 
     message_id: str
     steps: list[HistoryItem]
     thread: str = ""
+    parent: str | msgspec.UnsetType | None = msgspec.UNSET
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class ThreadMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -293,7 +293,8 @@ class ConfigState(msgspec.Struct, kw_only=True):
     written: bool = False
 
 
-class Health(msgspec.Struct, kw_only=True):
-    """The health of the relay."""
+class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The health of the relay, and its version if it is ready."""
 
     status: str
+    version: str = ""

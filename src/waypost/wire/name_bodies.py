@@ -1,10 +1,10 @@
-"""HTTP bodies about names: their list, and the binding of a name by the operator."""
+"""HTTP bodies about names: their list, their binding by the operator, and the rotation of a key."""
 
 from datetime import datetime
 
 import msgspec
 
-from waypost.wire.http_bodies import RequestBody
+from waypost.wire.http_bodies import RequestBody, SubjectText
 
 
 class NameInfo(msgspec.Struct, kw_only=True):
@@ -27,6 +27,29 @@ class NameList(msgspec.Struct, kw_only=True):
 
     names: list[NameInfo]
     next: str | None = None
+
+
+class RotationRequest(RequestBody, kw_only=True):
+    """The move of a name from the key that owns it to a new one, signed by both.
+
+    Keys, nonce and signatures are unpadded base64url. The sealing key is signed with the new key.
+    """
+
+    subject: SubjectText
+    public_key: str
+    new_public_key: str
+    nonce: str
+    signature: str
+    new_signature: str
+    sealing_key: str | None = None
+    sealing_signature: str | None = None
+
+
+class RotationResponse(msgspec.Struct, kw_only=True):
+    """The key that owns a name from now on."""
+
+    subject: str
+    public_key: str
 
 
 class BindRequest(RequestBody, kw_only=True):

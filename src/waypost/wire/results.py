@@ -24,6 +24,16 @@ def denied_result(detail: str) -> "PublishResult":
     return PublishResult(message_id="", delivered_to=0, rejected=[denied])
 
 
+class NeverConnected(msgspec.Struct, frozen=True, gc=False):
+    """No agent has ever connected as the recipient; the message waits for one, if it was stored.
+
+    `did_you_mean` is the name of an agent that differs by one mistake, or empty. Agents choose
+    their names.
+    """
+
+    did_you_mean: str = ""
+
+
 class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a publish.
 
@@ -33,6 +43,8 @@ class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     `retry_after_ms` is the time until a rejected publish can succeed, 0 if unknown.
     `mailbox_pressure` maps endpoint hashes to the fill level of their mailboxes, 0.0 to 1.0.
     `budget_cut` is present if the requested budget was larger than what is allowed.
+    `never_connected` is present if a served relay knows no agent of that name, and its directory
+    is open.
     """
 
     message_id: str
@@ -41,3 +53,4 @@ class PublishResult(msgspec.Struct, kw_only=True, gc=False):
     retry_after_ms: int = 0
     mailbox_pressure: dict[str, float] = {}
     budget_cut: BudgetCut | msgspec.UnsetType = msgspec.UNSET
+    never_connected: NeverConnected | msgspec.UnsetType = msgspec.UNSET

@@ -7,6 +7,7 @@ import msgspec
 
 from waypost.policy.tiers import QosConfig, Tier
 from waypost.wire.breaker_bodies import BreakerInfo
+from waypost.wire.findings import OperatorFinding, SenderRejections
 
 
 class SenderUsage(msgspec.Struct, kw_only=True):
@@ -52,11 +53,29 @@ class AgentConnection(msgspec.Struct, kw_only=True):
     stuck_since_us: int = 0
 
 
+class NodeHealth(msgspec.Struct, kw_only=True):
+    """The process of a relay and its machine; times are in µs.
+
+    `synced_us` is the time of the last event that is on disk, 0 without one. `open_files` counts
+    the files and connections that the process has open, of at most `open_files_max`.
+    """
+
+    version: str
+    started_us: int
+    synced_us: int
+    disk_free_bytes: int
+    disk_total_bytes: int
+    open_files: int
+    open_files_max: int
+
+
 class RelayStats(msgspec.Struct, kw_only=True):
     """Statistics of a relay: `by_status` counts the messages now in its mailboxes.
 
     `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
-    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force.
+    `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force. `findings` are
+    what to look at, the most urgent first; `rejections` the senders rejected in the last minutes,
+    `node` the health of the process.
     """
 
     at_us: int
@@ -76,6 +95,9 @@ class RelayStats(msgspec.Struct, kw_only=True):
     durability: str
     storage_full: bool
     problems: list[str]
+    findings: list[OperatorFinding] = []
+    rejections: list[SenderRejections] = []
+    node: NodeHealth | None = None
 
 
 class TierUsage(msgspec.Struct, kw_only=True):

@@ -12,6 +12,7 @@ KEY = Identity.new("agent.b").public_key
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/messages"): {"subject": "agent.b", "payload": 1},
     ("POST", "/v1/scheduled/cancel"): {"ids": ["m1"]},
+    ("PUT", "/v1/agents/me"): {"skills": ["testing"]},
     ("POST", "/v1/inbox/batch"): {"inboxes": [{"subject": "agent.b"}]},
     ("POST", "/v1/inbox/{subject}/ack"): {"ids": ["m1"]},
     ("POST", "/v1/inbox/{subject}/nack"): {"ids": ["m1"]},
@@ -24,6 +25,10 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/names/{subject}"): {"public_key": KEY, "replace": True},
     ("POST", "/v1/auth/token"): {
         **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
+    },
+    ("POST", "/v1/auth/rotate"): {
+        **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
+        **{"new_public_key": "x", "new_signature": "x"},
     },
 }
 
@@ -43,6 +48,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
         400,
         400,
     ),  # the keys are invalid for every caller
+    ("POST", "/v1/auth/rotate"): (400, 400, 400, 400, 400, 400),  # so are these
     ("POST", "/v1/messages"): (200, 401, 401, 200, 200, 200),
     ("GET", "/v1/messages"): OPERATOR,
     ("GET", "/v1/messages/{id}"): (401, 401, 401, 404, 200, 200),
@@ -67,6 +73,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/webhooks/{subject}"): (401, 401, 401, 403, 404, 404),  # there is none
     ("POST", "/v1/webhooks/{subject}/test"): (401, 401, 401, 403, 404, 404),
     ("DELETE", "/v1/webhooks/{subject}"): (401, 401, 401, 403, 404, 404),
+    ("GET", "/v1/agents"): (401, 401, 401, 200, 200, 200),  # each sees its contacts
+    ("PUT", "/v1/agents/me"): (401, 401, 401, 200, 200, 403),  # the operator is no agent
+    ("GET", "/v1/agents/{subject}"): (401, 401, 401, 404, 200, 200),
     ("POST", "/v1/agents/{subject}/disconnect"): (401, 401, 401, 403, 403, 404),
     ("POST", "/v1/agents/{subject}/release"): OPERATOR,
     ("GET", "/v1/breakers"): OPERATOR,

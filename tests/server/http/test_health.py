@@ -1,5 +1,7 @@
 """Liveness, readiness and metrics over HTTP."""
 
+from importlib.metadata import version
+
 from tests.server.http.conftest import Serve
 from tests.server.http.http_relay import HttpRelay
 from waypost.relay.errors import RelayStopped
@@ -16,7 +18,8 @@ async def test_the_process_is_up_before_the_relay_is_open(served: HttpRelay) -> 
 
 async def test_a_relay_that_accepts_messages_is_ready(served: HttpRelay) -> None:
     ready = await served.call("GET", "/readyz")
-    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+    assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+    assert ready.json()["version"] == version("waypost")
 
 
 async def test_a_full_disk_is_not_ready(served: HttpRelay) -> None:

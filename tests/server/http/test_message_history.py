@@ -144,3 +144,17 @@ async def test_many_attempts_are_one_step_without_the_error_for_agents(serve: Se
     assert "secret" not in str(steps["a"])
     assert steps["operator"] is not None
     assert steps["operator"][-1]["text"].endswith("; last error: a secret")
+
+
+async def test_the_operator_sees_payload_and_parent_and_others_do_not(served: HttpRelay) -> None:
+    first = await served.publish(
+        "agent.b", {"text": "<b>hi</b>"}, token=await served.token("agent.a")
+    )
+    message_id = first.json()["message_id"]
+    seen = await served.call("GET", f"/v1/messages/{message_id}", token=served.operator)
+    assert seen.json()["payload"] == {"text": "<b>hi</b>"}
+    assert seen.json()["parent"] is None
+    mine = await served.call(
+        "GET", f"/v1/messages/{message_id}", token=await served.token("agent.a")
+    )
+    assert {"payload", "parent"}.isdisjoint(mine.json())

@@ -243,7 +243,7 @@ def test_a_file_with_changed_owners_cut_anywhere_never_has_a_wrong_owner(path: P
         assert owner in owners[confirmed : confirmed + 2], f"cut at {cut}"
 
 
-@pytest.mark.parametrize("lines", [[1], [0, 0, 1, 1], [0, 2], [0, 1, 0, 3]])
+@pytest.mark.parametrize("lines", [[0, 0, 1, 1], [0, 2], [0, 1, 0, 3]])
 def test_changes_of_owners_that_do_not_follow_each_other_are_damage(
     path: Path, lines: list[int]
 ) -> None:

@@ -17,7 +17,8 @@ from waypost.server.server import open_context
 from waypost.server.sessions.deliveries import DeliveryLimits
 from waypost.server.sessions.session import Session
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, FromAgent, FromRelay
+from waypost.wire.codecs import CODECS
+from waypost.wire.frames import JSON_PROTOCOL, FromAgent, FromRelay
 
 
 class ConnectedAgent:

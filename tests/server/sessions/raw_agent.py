@@ -10,7 +10,8 @@ from tests.server.sessions.transports import PATIENCE_S, ConnectionEnded, Memory
 from waypost.client.identity import Identity
 from waypost.server.context import ServerContext
 from waypost.wire import frames
-from waypost.wire.frames import CODECS, JSON_PROTOCOL, Codec, FrameOperation, FromRelay
+from waypost.wire.codecs import CODECS, Codec
+from waypost.wire.frames import JSON_PROTOCOL, FrameOperation, FromRelay
 
 Op = TypeVar("Op")
 

@@ -20,7 +20,7 @@ from waypost.client.identity import Identity
 from waypost.policy.signal_limits import SignalsConfig
 from waypost.server.gate import Gate
 from waypost.server.origins import own_origins
-from waypost.server.server import make_app
+from waypost.server.server import make_app, with_connections
 from waypost.server.sockets import websocket as websocket_module
 from waypost.server.sockets.websocket import BoundedWebSocket
 from waypost.wire import frames
@@ -223,7 +223,10 @@ async def test_an_agent_that_ignores_pings_is_disconnected_with_a_full_buffer(
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(
-            Gate(make_app(relay.context), own_origins(listener.getsockname())),
+            Gate(
+                with_connections(make_app(relay.context), relay.context),
+                own_origins(listener.getsockname()),
+            ),
             ws=BoundedWebSocket,
             ws_ping_interval=0.2,
             ws_ping_timeout=0.2,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.server.sockets.raw_connection import (
     RawConnection,
     text_frame,
 )
+from waypost.server.sockets.websocket import EventQueue
 from waypost.wire import frames
 
 BEGIN = text_frame(b"", is_last=False)
@@ -108,14 +110,14 @@ async def test_frames_are_parsed_no_further_than_the_relay_has_handled_them(
     served: SocketRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[int] = []
-    put = asyncio.Queue.put_nowait
+    put = EventQueue.put_nowait
 
-    def put_nowait(queue: "asyncio.Queue[object]", event: object) -> None:
+    def put_nowait(queue: EventQueue, event: Any) -> None:
         put(queue, event)
-        if isinstance(event, dict) and event.get("text") == SEND.decode():
-            waiting.append(queue.qsize())
+        if event.get("text") == SEND.decode():
+            waiting.append(len(queue))
 
-    monkeypatch.setattr(asyncio.Queue, "put_nowait", put_nowait)
+    monkeypatch.setattr(EventQueue, "put_nowait", put_nowait)
     agent = await served.connect("agent.a")
     write_raw(agent, text_frame(SEND) * 3000)
     answers = [await agent.until(frames.SendResult) for _ in range(3000)]

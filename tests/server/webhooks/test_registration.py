@@ -5,6 +5,7 @@ import stat
 import pytest
 
 from tests.eventually import event_loop_turns
+from tests.server.http.http_relay import ORIGIN
 from tests.server.sessions.raw_agent import RawAgent
 from tests.server.sessions.transports import MemoryTransport
 from tests.server.webhooks.conftest import WebhookRelay
@@ -118,16 +119,21 @@ async def test_a_name_freed_while_the_relay_was_stopped_loses_its_webhook(
     assert "has no webhook" in (await relay.show("agent.a"))["error"]
 
 
-async def test_an_owner_who_changes_the_key_keeps_the_webhook(relay: WebhookRelay) -> None:
-    await relay.must_set("agent.a", URL)
-    new = Identity.new("agent.a")
-    bindings = relay.http.context.authenticator.bindings
-    bindings.bind_by_operator("agent.a", new.public_key, 1, replace=True)
-    await relay.http.context.webhooks.move("agent.a", new.public_key)
+async def test_an_owner_who_rotates_the_key_keeps_the_webhook(
+    relay: WebhookRelay, receiver: Receiver
+) -> None:
+    await relay.must_set("agent.a", f"http://127.0.0.1:{receiver.port}/")
+    old, new = relay.http._identities["agent.a"], Identity.new("agent.a")
+    nonce = (await relay.http.call("POST", "/v1/auth/challenge")).json()["nonce"]
+    proof = old.prove_rotation(nonce, ORIGIN, new)
+    rotated = await relay.http.call("POST", "/v1/auth/rotate", json=proof)
+    assert rotated.status_code == 200, rotated.text
     relay.http._identities["agent.a"] = new
-    assert (await relay.show("agent.a"))["url"] == URL
+    assert (await relay.show("agent.a"))["content"] == "notice"
     await relay.restart()
-    assert (await relay.show("agent.a"))["url"] == URL
+    assert (await relay.show("agent.a"))["content"] == "notice"
+    await relay.http.publish("agent.a", 1)
+    await relay.passes_until(lambda: receiver.posted, "a notice")
 
 
 async def test_a_connected_agent_gets_messages_and_no_notice_until_it_disconnects(

@@ -1,4 +1,4 @@
-"""`agents`: list connected agents, disconnect one, and release its leases."""
+"""`agents`: list agents, show one, disconnect one, and release its leases."""
 
 from typing import Annotated
 
@@ -7,34 +7,86 @@ import typer
 from waypost.cli.help import CommandGroup
 from waypost.cli.options import JsonOption, RelayChoice, with_relay_options
 
-commands = CommandGroup(help="List connected agents, disconnect one, and release its leases.")
+commands = CommandGroup(help="List agents, show or disconnect one, and release its leases.")
 
 Subject = Annotated[
     str, typer.Argument(metavar="SUBJECT", help="The agent, for example agent.web.")
 ]
 
 
+Sender = Annotated[
+    str | None,
+    typer.Option("--sender", metavar="SUBJECT", help="Agent to look as; else the operator."),
+]
+
+
 @commands.command("list")
 @with_relay_options
-def list_(choice: RelayChoice, json: JsonOption = False) -> None:
+def list_(
+    choice: RelayChoice,
+    skill: Annotated[
+        str | None,
+        typer.Option("--skill", metavar="WORD", help="List agents whose card has this skill."),
+    ] = None,
+    sender: Sender = None,
+    json: JsonOption = False,
+) -> None:
     """List the agents that are connected by WebSocket; stuck ones come first.
 
     An agent is stuck if it has unacknowledged messages, and has not acked,
     nacked or extended one for leaseTimeoutMs. This needs a served relay and its
     operator's token.
 
+    With --skill, or with the keys of an agent (--sender or --key), list the
+    directory instead: agents with their cards, connected or not. An agent sees
+    those that the relay's --directory lets it see.
+
     \b
-    Example:
+    Examples:
       waypost agents list --url http://127.0.0.1:7171
+      waypost agents list --skill python --sender agent.me --url ...
     """
     from waypost.cli.backend import open_agents
     from waypost.cli.rendering import console, maintenance
 
-    found = open_agents(choice).agents()
+    relay = open_agents(choice)
+    if skill is None and sender is None and choice.key is None:
+        connected = relay.agents()
+        if json:
+            console.print_json({"agents": connected})
+        else:
+            maintenance.show_agents(connected)
+        return
+    found = relay.find_agents(skill, sender)
     if json:
         console.print_json({"agents": found})
     else:
-        maintenance.show_agents(found)
+        maintenance.show_directory(found, skill)
+
+
+@commands.command()
+@with_relay_options
+def show(
+    choice: RelayChoice, subject: Subject, sender: Sender = None, json: JsonOption = False
+) -> None:
+    """Show an agent: its key, its card, and whether it is connected.
+
+    Agents write their cards themselves: a card proves nothing, the key does.
+    Needs a served relay, and the keys of an agent (--sender or --key) that may
+    see this one, or the operator's token.
+
+    \b
+    Example:
+      waypost agents show agent.coder --sender agent.me --url ...
+    """
+    from waypost.cli.backend import open_agents
+    from waypost.cli.rendering import console, maintenance
+
+    found = open_agents(choice).agent(subject, sender)
+    if json:
+        console.print_json(found)
+    else:
+        maintenance.show_agent(found)
 
 
 @commands.command()

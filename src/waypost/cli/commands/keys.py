@@ -1,18 +1,20 @@
-"""`keys`: create and show the keys of an agent."""
+"""`keys`: create, show, rotate and unbind the keys of an agent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from waypost.cli.commands.names import unbind
 from waypost.cli.help import CommandGroup
-from waypost.cli.options import JsonOption, require_modules
+from waypost.cli.options import JsonOption, RelayChoice, require_modules, with_agent_options
 from waypost.wire.printable import printable
 
 if TYPE_CHECKING:
     from waypost.client.identity import Identity
 
-commands = CommandGroup(help="Create and show the keys that identify an agent.")
+
+commands = CommandGroup(help="Create, show, rotate and unbind the keys that identify an agent.")
 
 
 @commands.command()
@@ -77,6 +79,45 @@ def show(
     from waypost.client.identity import Identity
 
     _show(Identity.load(file), file, json)
+
+
+@commands.command()
+@with_agent_options
+def rotate(
+    choice: RelayChoice,
+    subject: Annotated[
+        str | None, typer.Argument(help="The agent; not needed with --key.", show_default=False)
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Replace the keys of an agent at a served relay, while it runs.
+
+    The old keys prove who you are, and are rejected from then on: connections
+    that use them end, and so do their tokens. The new keys are in the same file;
+    the old ones are kept beside it, in FILE.old-KEY. What was sealed to the old
+    keys still opens with the new file. If the command was interrupted, run it
+    again. Other agents that remember the old key must trust the new one, and
+    access rules that name it must name the new one.
+
+    If the keys are lost, ask the operator to run 'waypost keys unbind SUBJECT',
+    then create new ones with 'waypost keys new'.
+
+    \b
+    Examples:
+      waypost keys rotate agent.web
+      waypost keys rotate --key ./web.key --url https://relay.example.com
+    """
+    _require_cryptography()
+    from waypost.cli.remote.own_keys import rotate_keys
+
+    identity, kept = rotate_keys(choice, subject)
+    assert identity.file is not None
+    _show(identity, identity.file, json)
+    if not json:
+        typer.echo(f"  old keys     {printable(str(kept))}; the relay rejects them")
+
+
+commands.command()(unbind)  # the same as `names unbind`: who has lost a key looks here
 
 
 def _show(identity: "Identity", file: Path, json: bool) -> None:

@@ -36,12 +36,14 @@ def endpoints(choice: RelayChoice, json: JsonOption = False) -> None:
 def stats(choice: RelayChoice, json: JsonOption = False) -> None:
     """Show statistics and problems of a relay.
 
-    Counts of pending, leased and dead messages; how full each mailbox is and
-    which sender fills it; circuit breakers that are not at rest; recent events,
-    counted over the newest 64 MiB of the journal; and problems: full mailboxes,
-    open breakers, config.json or access-rules.json that cannot be used. A relay
-    may be running. On a served relay this needs the operator's token, and events
-    are counted since its start.
+    First what to look at, the most urgent first, each with the command that acts
+    on it: a full disk, full mailboxes, open circuit breakers, stuck agents,
+    senders with many rejections, old messages. Then problems of the relay itself,
+    such as a config.json that cannot be used; counts of pending, leased and dead
+    messages; how full each mailbox is and which sender fills it; and recent
+    events, counted over the newest 64 MiB of the journal. A relay may be running.
+    On a served relay this needs the operator's token, and events are counted
+    since its start.
 
     \b
     Example:
@@ -54,7 +56,7 @@ def stats(choice: RelayChoice, json: JsonOption = False) -> None:
     if json:
         console.print_json(found)
     else:
-        maintenance.show_stats(found)
+        maintenance.show_stats(found, choice.words())
 
 
 @with_data_dir_options

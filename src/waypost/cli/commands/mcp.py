@@ -15,7 +15,9 @@ from waypost.cli.options import (
 from waypost.policy.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from waypost.cli.remote.own_keys import NameLock
     from waypost.client.identity import Identity
+    from waypost.wire.cards import AgentCard
 
 _NEEDED = ("mcp", "uvicorn", "websockets", "cryptography", "httpx")
 
@@ -63,6 +65,21 @@ OperatorTokenFile = Annotated[
 ]
 
 
+New = Annotated[
+    bool,
+    typer.Option(
+        "--new",
+        help="Make keys and take a free name: SUBJECT, or SUBJECT.2 in a second window.",
+    ),
+]
+Description = Annotated[
+    str | None,
+    typer.Option("--description", metavar="TEXT", help="What this agent does, for others."),
+]
+Skills = Annotated[
+    list[str] | None,
+    typer.Option("--skill", metavar="WORD", help="What others find it by; repeatable."),
+]
 Shared = Annotated[
     bool,
     typer.Option(
@@ -81,6 +98,41 @@ Channel = Annotated[
 ]
 
 
+HELP = """\
+Run an MCP server that acts as an agent, for an assistant or an editor.
+
+The program starts this command and talks to it over stdin and stdout. It
+gets thirteen tools: relay_send, relay_send_and_wait, relay_scheduled,
+relay_inbox, relay_ack, relay_nack, relay_find_agents, relay_list_endpoints,
+relay_register_endpoint, relay_status, relay_explain, relay_thread,
+relay_reset_guard. A guard limits relay_send_and_wait, with the variables
+AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
+
+Messages stay in the mailbox until they are acknowledged. Needs a served
+relay and the agent's keys. With the operator's token the tools show every
+endpoint and the history of every message; without it, the agent's own.
+
+With --shared, several windows act as one agent: each message is shown in
+one of them, and an answer in the one that asked. With --new, each window is
+an agent of its own, and no keys need to be made before: the first free name
+of SUBJECT, SUBJECT.2 and so on; without --subject, agent.LOGIN.
+
+--description and --skill are the agent's card, by which others find it.
+Without either, the relay keeps the card it has.
+
+\b
+Examples:
+  waypost keys new agent.me
+  waypost mcp --subject agent.me
+  waypost mcp --key ./me.key --url https://relay.example.com
+  waypost mcp --subject agent.me --http 127.0.0.1:7272
+  waypost mcp --subject agent.me --shared
+  waypost mcp --subject agent.me --channel
+  waypost mcp --new --skill python --description "Writes Python."
+"""
+
+
 @with_agent_options
 def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     choice: RelayChoice,
@@ -91,37 +143,19 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
     operator_token_file: OperatorTokenFile = None,
     shared: Shared = False,
     channel: Channel = False,
+    new: New = False,
+    description: Description = None,
+    skill: Skills = None,
 ) -> None:
-    """Run an MCP server that acts as an agent, for an assistant or an editor.
-
-    The program starts this command and talks to it over stdin and stdout. It
-    gets twelve tools: relay_send, relay_send_and_wait, relay_scheduled,
-    relay_inbox, relay_ack, relay_nack, relay_list_endpoints,
-    relay_register_endpoint, relay_status, relay_explain, relay_thread,
-    relay_reset_guard. A guard limits relay_send_and_wait, with the variables
-    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
-    AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
-
-    Messages stay in the mailbox until they are acknowledged. With the operator's
-    token the tools show every endpoint and the history of every message; without
-    it, the agent's own. Needs a served relay and the agent's keys.
-
-    With --shared, several windows act as one agent: each message is shown in
-    one of them, and an answer in the one that asked.
-
-    \b
-    Examples:
-      waypost keys new agent.me
-      waypost mcp --subject agent.me
-      waypost mcp --key ./me.key --url https://relay.example.com
-      waypost mcp --subject agent.me --http 127.0.0.1:7272
-      waypost mcp --subject agent.me --shared
-      waypost mcp --subject agent.me --channel
-    """
+    """Run an MCP server that acts as an agent, for an assistant or an editor."""
     require_modules("'waypost mcp'", _NEEDED, "mcp")
     _check_channel(channel, shared=shared, http=http is not None)
-    identity = _identity(choice, subject)
-    url = choice.url or DEFAULT_URL
+    url, card = choice.url or DEFAULT_URL, _card(description, skill)
+    if new:
+        identity, lock = _new_identity(choice, url, subject, shared)
+        choice.closing.callback(lock.release)
+    else:
+        identity = _identity(choice, subject)
     token = None if operator_token_file is None else _token(url, operator_token_file)
     # Imported last: the SDK is slow to load, and errors above should appear at once.
     from waypost.client.guard import MessagingGuard
@@ -130,7 +164,9 @@ def mcp(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     address = None if http is None else parse_http(http, allow_host or (), http_token_file)
     guard = MessagingGuard(guard_limits())
-    connection = McpConnection(url, identity, operator_token=token, guard=guard, shared=shared)
+    connection = McpConnection(
+        url, identity, operator_token=token, guard=guard, shared=shared, card=card
+    )
     run(connection, address, lambda url: _note(identity.subject, url), channel=channel)
 
 
@@ -150,9 +186,33 @@ def _identity(choice: RelayChoice, subject: str | None) -> "Identity":
     if subject is None and choice.key is None:
         raise CredentialMissing(
             "no identity: give --subject SUBJECT or --key FILE; 'waypost keys new SUBJECT'"
-            " creates keys"
+            " creates keys, and --new does it for you"
         )
     return Credentials(choice).require_identity(subject)
+
+
+def _new_identity(
+    choice: RelayChoice, url: str, subject: str | None, shared: bool
+) -> "tuple[Identity, NameLock]":
+    from waypost.cli.remote.own_keys import default_base, take_name
+    from waypost.policy.errors import InvalidInput
+
+    if choice.key is not None:
+        raise InvalidInput("give --new, which makes keys, or --key FILE, not both")
+    if shared:
+        raise InvalidInput(
+            "give --new, with which each window has a name of its own, or --shared, with which they"
+            " share one, not both"
+        )
+    return take_name(url, subject or default_base())
+
+
+def _card(description: str | None, skills: list[str] | None) -> "AgentCard | None":
+    from waypost.wire.cards import AgentCard
+
+    if description is None and not skills:
+        return None
+    return AgentCard(description=description or "", skills=tuple(skills or ()))
 
 
 def _token(url: str, file: Path) -> str | None:

@@ -35,6 +35,9 @@ Payloads = Annotated[
         show_default=False,
     ),
 ]
+AsText = Annotated[
+    bool, typer.Option("--text", help="Send the payload as text, even if it looks like JSON.")
+]
 Sender = Annotated[
     str | None,
     typer.Option("--sender", metavar="SUBJECT", help="Sender of the message.", show_default=False),
@@ -98,6 +101,7 @@ def send(  # noqa: PLR0913 - each is part of one message
     subject: Recipient,
     payload: Payload,
     *,
+    text: AsText = False,
     sender: Sender = None,
     reply_to: ReplyTo = None,
     message_id: MessageId = None,
@@ -111,16 +115,15 @@ def send(  # noqa: PLR0913 - each is part of one message
 ) -> None:
     """Send one message.
 
-    The payload is JSON. Text that is not JSON is sent as a JSON string; to send
-    text that begins with '@', or just '-', write it as a JSON string yourself.
-    Exits with 0 if a mailbox accepted the message, with 3 if it was rejected or
-    no endpoint matched. No relay may be running on the data directory.
+    The payload is JSON; other text is sent as a JSON string. Text that begins
+    with '{', '[' or '"' must be JSON, unless --text is given; so must text that
+    begins with '@' or is '-'. Exits with 0 if a mailbox accepted it, with 3 if it
+    was rejected or no endpoint matched. No relay may run on the data directory.
 
-    With --url, --sender SUBJECT authenticates with the keys that 'waypost keys
-    new' saved, --key FILE with others; without either the message is anonymous,
-    if the relay accepts that. --wait prints who confirmed the message, and if it
-    was stored until then. With --delay or --at it is kept until then, and its
-    time to live begins then; one longer than the relay allows is cut.
+    With --url, --sender SUBJECT uses the keys that 'waypost keys new' saved,
+    --key FILE others; without either it is anonymous, if the relay allows it.
+    --wait prints who confirmed it, and if it was stored until then. With --delay
+    or --at it is kept until then, when its time to live begins, cut if too long.
 
     \b
     Examples:
@@ -128,7 +131,7 @@ def send(  # noqa: PLR0913 - each is part of one message
       waypost send agent.billing "call me" --sender agent.web --delay 30m
       waypost send 'agent.>' @news.json --url http://127.0.0.1:7171
     """
-    content = read_payload(payload)
+    content = read_payload(payload, is_text=text)
     from waypost.cli.backend import open_backend
     from waypost.cli.rendering import console, messages
     from waypost.wire.outgoing import OutgoingMessage
@@ -241,10 +244,12 @@ def thread(
 
 
 @with_agent_options
-def request(
+def request(  # noqa: PLR0913 - one parameter per option
     choice: RelayChoice,
     subject: Annotated[str, typer.Argument(help="Recipient, for example agent.billing.")],
     payloads: Payloads,
+    *,
+    text: AsText = False,
     sender: Sender = None,
     timeout: Annotated[
         float,
@@ -256,13 +261,12 @@ def request(
 
     The reply is the recipient's message whose parent is the request. Prints its
     payload, with --json the whole message. Exits with 1 if no reply arrived in
-    time or the recipient failed, with its error, and with 3 if the request was
-    rejected. Needs a served relay and the sender's keys.
+    time or the recipient failed, with its error, with 3 if it was rejected.
+    Needs a served relay and the sender's keys. --text is as in 'send'.
 
-    Several payloads are sent one after another, each after the reply to the one
-    before; with --json each reply is one line. A guard limits them, and the
-    command exits with 1 if it blocks one. Its limits are the variables
-    AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
+    Several payloads are sent each after the reply to the one before; with --json
+    each reply is one line. A guard limits them: exits with 1 if it blocks one.
+    Its limits are AGENT_RATE_LIMIT_PER_MIN (10), AGENT_CB_FAILURE_THRESHOLD (5),
     AGENT_CB_RESET_TIMEOUT_MS (30000) and AGENT_CB_SUCCESS_THRESHOLD (2).
 
     \b
@@ -271,7 +275,7 @@ def request(
       waypost request agent.sum @question.json --key web.key --timeout 30
       waypost request agent.echo one two three --sender agent.web
     """
-    contents = [read_payload(payload) for payload in payloads]
+    contents = [read_payload(payload, is_text=text) for payload in payloads]
     from waypost.cli.backend import open_remote
     from waypost.cli.remote.agent import RequestOptions
     from waypost.cli.remote.agent import request as run

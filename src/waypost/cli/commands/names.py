@@ -72,10 +72,11 @@ def bind(
 def unbind(choice: RelayChoice, subject: Subject, json: JsonOption = False) -> None:
     """Free a name, so that another key can bind it.
 
-    Its connection ends, and its tokens are invalid. Messages in its mailbox stay
-    for the next owner. An agent that connects again gets the name back, unless
-    it is reserved: to give it to another key, use 'names bind --replace'. On a
-    data directory this fails while a relay runs there: use --url then.
+    Use it for keys that are lost or stolen. The key cannot bind the name again,
+    unless you bind it; its connection ends, and its tokens are invalid. Messages
+    in the mailbox stay for the next owner, the first other key that connects: to
+    choose it, use 'names bind --replace'. On a data directory this fails while a
+    relay runs there: use --url then.
 
     \b
     Example:

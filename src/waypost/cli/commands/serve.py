@@ -35,6 +35,14 @@ class MetricsAccess(StrEnum):
     OPERATOR = "operator"
 
 
+class DirectoryAccess(StrEnum):
+    """Which agents an agent may list."""
+
+    OPEN = "open"
+    CONTACTS = "contacts"
+    CLOSED = "closed"
+
+
 class LogFormat(StrEnum):
     """The format of the log."""
 
@@ -96,6 +104,14 @@ ShowPressure = Annotated[
 MetricsChoice = Annotated[
     MetricsAccess,
     typer.Option("--metrics", help="Who may read /metrics: anyone, or only the operator."),
+]
+DirectoryChoice = Annotated[
+    DirectoryAccess | None,
+    typer.Option(
+        "--directory",
+        help="Agents that an agent may list: all, those it exchanged messages with, or none.",
+        show_default="open if only this machine can connect, else contacts",
+    ),
 ]
 StorageChoice = Annotated[
     Storage | None,
@@ -177,6 +193,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     anonymous: Anonymous = True,
     show_pressure: ShowPressure = False,
     metrics: MetricsChoice = MetricsAccess.OPEN,
+    directory: DirectoryChoice = None,
     storage: StorageChoice = None,
     batch: Batch = 50,
     max_connections: MaxConnections = connections_max,
@@ -189,8 +206,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     from waypost.server.context import ServeOptions
     from waypost.server.server import Listen
 
-    if (tls_cert is None) != (tls_key is None):
-        raise InvalidInput("give both --tls-cert and --tls-key, or neither")
+    _require_both(tls_cert, tls_key)
     run(
         ServeCommand(
             data_dir=data_dir,
@@ -206,6 +222,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
                 anonymous=anonymous,
                 show_pressure=show_pressure,
                 metrics=metrics.value,
+                directory=None if directory is None else directory.value,
                 batch=batch,
                 connections_max=max_connections,
                 lake=lake,
@@ -214,6 +231,11 @@ def serve(  # noqa: PLR0913 - one parameter per option
             log_format=log_format,
         )
     )
+
+
+def _require_both(tls_cert: Path | None, tls_key: Path | None) -> None:
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInput("give both --tls-cert and --tls-key, or neither")
 
 
 def _split(values: list[str] | None) -> tuple[str, ...]:

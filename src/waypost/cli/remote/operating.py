@@ -1,13 +1,19 @@
-"""Names, agents, webhooks, breakers and scheduled messages of a served relay."""
+"""Names, agents, webhooks, breakers and scheduled messages of a served relay; its round trip."""
+
+import statistics
+import time
 
 import msgspec
 
 from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
-from waypost.client.http import NO_TOKEN, Token, path_segment
+from waypost.cli.results import PingResult
+from waypost.client.http import NO_TOKEN, HttpClient, path_segment
 from waypost.client.webhooks import OwnWebhook
+from waypost.policy.subjects import validate_subject
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
-from waypost.wire.http_bodies import CountResponse
+from waypost.wire.cards import AgentInfo, AgentList
+from waypost.wire.http_bodies import CountResponse, Health
 from waypost.wire.name_bodies import BindRequest, NameInfo, NameList
 from waypost.wire.schedule_bodies import CancelRequest, CancelResponse, ScheduledList
 from waypost.wire.scheduled import ScheduledMessage
@@ -15,6 +21,7 @@ from waypost.wire.stats_bodies import AgentConnection, RelayStats
 
 _NAMES_PER_PAGE = 10_000
 _SCHEDULED_MAX = 1000
+_AGENTS_PER_PAGE = 1000
 
 
 class RemoteNames(RemoteRelay):
@@ -53,6 +60,31 @@ class RemoteAgents(RemoteRelay):
         """Return the connected agents, in the order in which they connected."""
         stats = self.api.get("/v1/stats", RelayStats, token=self._operator(), inboxes=0)
         return stats.connected
+
+    def find_agents(self, skill: str | None, sender: str | None) -> list[AgentInfo]:
+        """Return the agents that `sender`, or else the operator, sees in the directory."""
+        token = self._agent_or_operator(sender)
+        found: list[AgentInfo] = []
+        after: str | None = None
+        while True:
+            page = self.api.get(
+                "/v1/agents",
+                AgentList,
+                token=token,
+                skill=skill,
+                limit=_AGENTS_PER_PAGE,
+                after=after,
+            )
+            found += page.agents
+            after = page.next
+            if after is None:
+                return found
+
+    def agent(self, subject: str, sender: str | None) -> AgentInfo:
+        """Return one of them. Raise an error if there is no such agent."""
+        token = self._agent_or_operator(sender)
+        path = f"/v1/agents/{path_segment(validate_subject(subject))}"
+        return self.api.get(path, AgentInfo, token=token)
 
     def disconnect(self, subject: str) -> CountResponse:
         """End the connection of an agent. Raise an error if it is not connected."""
@@ -98,7 +130,10 @@ class RemoteScheduled(RemoteRelay):
     def scheduled(self, sender: str | None) -> tuple[list[ScheduledMessage], bool]:
         """Return the messages that are not due yet, and whether there are more."""
         found = self.api.get(
-            "/v1/scheduled", ScheduledList, token=self._token(sender), limit=_SCHEDULED_MAX
+            "/v1/scheduled",
+            ScheduledList,
+            token=self._agent_or_operator(sender),
+            limit=_SCHEDULED_MAX,
         )
         return found.messages, found.more
 
@@ -106,13 +141,30 @@ class RemoteScheduled(RemoteRelay):
         """Cancel messages that are not due yet."""
         asked = CancelRequest(ids=ids)
         path = "/v1/scheduled/cancel"
-        return self.api.post(path, asked, CancelResponse, token=self._token(sender))
+        return self.api.post(path, asked, CancelResponse, token=self._agent_or_operator(sender))
 
-    def _token(self, sender: str | None) -> Token:
-        """Return the token of the agent whose keys are given, else the operator's."""
-        identity = self.credentials.identity(sender)
-        if identity is not None:
-            return self.api.log_in(identity)
-        if sender is not None:
-            raise keys_missing(sender)
-        return self._operator()
+
+def ping_relay(url: str, count: int) -> PingResult:
+    """Ask `count` times whether the relay is ready, on one connection; return the times.
+
+    Raises `RemoteError` with the reason if it is not. The first request, which also connects, is
+    not measured.
+    """
+    api = HttpClient(url)
+    try:
+        health = api.get("/readyz", Health)
+        times_ms = []
+        for _ in range(count):
+            began = time.perf_counter()
+            api.get("/readyz", Health)
+            times_ms.append((time.perf_counter() - began) * 1000)
+    finally:
+        api.close()
+    return PingResult(
+        url=api.url,
+        version=health.version,
+        count=count,
+        median_ms=round(statistics.median(times_ms), 3),
+        min_ms=round(min(times_ms), 3),
+        max_ms=round(max(times_ms), 3),
+    )

@@ -307,6 +307,15 @@ class RemoteRelay:
             raise CredentialMissing(OPERATOR_TOKEN_NEEDED)
         return token
 
+    def _agent_or_operator(self, sender: str | None) -> Token:
+        """Return the token of the agent whose keys are given, else the operator's."""
+        identity = self.credentials.identity(sender)
+        if identity is not None:
+            return self.api.log_in(identity)
+        if sender is not None:
+            raise keys_missing(sender)
+        return self._operator()
+
     def _operator_if_given(self) -> Token:
         text = self._operator_token.for_relay()
         return NO_TOKEN if text is None else Token(Role.OPERATOR, text)

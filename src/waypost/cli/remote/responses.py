@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from waypost.cli.results import EndpointStatus, StatsResult, current_problems
+from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.wire.envelopes import Envelope
@@ -72,7 +72,9 @@ def stats_result(url: str, stats: RelayStats) -> StatsResult:
         connected=list(dict.fromkeys(one.subject for one in stats.connected)),
         stuck=stuck,
         breakers=stats.breakers,
-        problems=[*stats.problems, *current_problems(endpoints, stats.breakers, stuck)],
+        problems=stats.problems,
+        findings=stats.findings,
+        rejections=stats.rejections,
     )
 
 

@@ -1,4 +1,4 @@
-"""Endpoints, statistics and verification reports as text."""
+"""Endpoints, agents, statistics and verification reports as text."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -10,12 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from waypost.cli.rendering.console import ROWS_MAX, ago, at, console, plural, styled, table
+from waypost.cli.rendering.findings import findings_text
 from waypost.cli.results import EndpointStatus, StatsResult
 from waypost.policy.breakers import CLOSED
 from waypost.relay.inspection.stats import MailboxStats
 from waypost.relay.verify.findings import Finding, Outcome, VerifyReport
 from waypost.relay.verify.salvage import SalvageReport
 from waypost.wire.breaker_bodies import BreakerInfo
+from waypost.wire.cards import AgentInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.printable import printable
 from waypost.wire.stats_bodies import AgentConnection
@@ -66,12 +68,20 @@ def show_endpoints(endpoints: list[EndpointStatus]) -> None:
     _show_hidden(len(endpoints))
 
 
-def show_stats(stats: StatsResult) -> None:
-    """Print the relay, its message counts, mailboxes, recent events and problems."""
+def show_stats(stats: StatsResult, options: list[str]) -> None:
+    """Print what to look at, the relay, its message counts, mailboxes and recent events.
+
+    `options` choose the relay in a command.
+    """
     out = console()
     out.print(Text(stats.url or stats.data_dir, style="bold"))
     kept = f"storage {stats.storage}, durability {stats.durability}"
     out.print(f"{_state(stats)}; {printable(kept)}")
+    for problem in stats.problems:
+        out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
+    out.print()
+    out.print(findings_text(stats.findings, stats.url, options))
+    out.print()
     if stats.last_event_at is not None:
         out.print(f"{plural(stats.seq, 'event')}, the last {ago(stats.last_event_at)}")
     pending, leased, dead = (stats.by_status[one] for one in ("pending", "leased", "dead"))
@@ -90,8 +100,6 @@ def show_stats(stats: StatsResult) -> None:
         out.print(f"\nSince {since}")
         _show_counts("events", stats.events)
         _show_counts("rejected", stats.rejected)
-    for problem in stats.problems:
-        out.print(Text.assemble(("problem: ", "bold red"), printable(problem)))
 
 
 def show_breakers(breakers: Mapping[str, BreakerInfo]) -> None:
@@ -264,3 +272,42 @@ def _findings(findings: list[Finding]) -> Table:
         text = Text.assemble(styled(one.where, "cyan"), f": {printable(one.text)}")
         rows.add_row(Text(one.outcome, style=_OUTCOME_STYLE[one.outcome]), one.part, text)
     return rows
+
+
+def show_directory(agents: list[AgentInfo], skill: str | None) -> None:
+    """Print the agents of the directory, or of those with `skill`, as a table."""
+    out = console()
+    rows = table("agent", "presence", "skills", "description")
+    for one in agents[:ROWS_MAX]:
+        rows.add_row(
+            styled(one.subject, "bold"),
+            _presence(one),
+            styled(", ".join(one.skills), "cyan"),
+            printable(one.description),
+        )
+    if agents:
+        out.print(rows)
+    having = f" with the skill {printable(skill)}" if skill else ""
+    out.print(f"{plural(len(agents), 'agent')}{having}.", style="dim" if agents else "")
+
+
+def show_agent(agent: AgentInfo) -> None:
+    """Print one agent: its card, its key and its presence."""
+    out = console()
+    out.print(Text.assemble(styled(agent.subject, "bold"), f"  {_presence(agent)}"))
+    lines = (
+        ("description", agent.description),
+        ("skills", ", ".join(agent.skills)),
+        ("version", agent.version),
+        ("requests", "accepted" if agent.accepts_requests else "not accepted"),
+        ("public key", agent.public_key),
+    )
+    for name, text in lines:
+        if text:
+            out.print(f"  {name:<12} {printable(text)}", soft_wrap=True)
+
+
+def _presence(agent: AgentInfo) -> str:
+    if agent.connected:
+        return "connected"
+    return "" if agent.last_seen is None else f"seen {ago(agent.last_seen)}"

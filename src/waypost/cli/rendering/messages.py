@@ -28,6 +28,7 @@ from waypost.relay.inspection.history import HistoryEntry, MessageHistory
 from waypost.wire.envelopes import Envelope, instant
 from waypost.wire.history_bodies import Thread
 from waypost.wire.printable import printable
+from waypost.wire.results import NeverConnected
 from waypost.wire.scheduled import ScheduledMessage
 
 _PAYLOAD_MAX_CHARS = 400
@@ -85,6 +86,8 @@ def show_send_report(
             out.print("List the endpoints with 'waypost endpoints'.")
         else:
             out.print("Send it again with --register to register that subject first.")
+    if result.never_connected is not None:
+        out.print(never_connected_text(result.subject, result.never_connected), soft_wrap=True)
     for rejection in result.rejected:
         endpoint = f" by {printable(rejection.endpoint)}" if rejection.endpoint else ""
         line = Text.assemble(("rejected", "red"), f"{endpoint}: {rejection.reason}")
@@ -92,6 +95,12 @@ def show_send_report(
             line.append(f" ({printable(rejection.detail)})")
         out.print(line)
         out.print(Padding(rejection.advice, (0, 0, 0, 2), expand=False))
+
+
+def never_connected_text(subject: str, note: NeverConnected) -> str:
+    """Return that no agent has connected as `subject`, and which was probably meant."""
+    meant = f"; did you mean {printable(note.did_you_mean)}?" if note.did_you_mean else "."
+    return f"No agent has connected as {printable(subject)} yet{meant}"
 
 
 def show_confirmation(confirmation: Confirmation) -> None:

@@ -71,9 +71,17 @@ def check_scheduled(answer: frames.ScheduledResult | frames.CancelResult) -> Non
 
 
 def check_count(operations: Sequence[frames.FromRelay]) -> None:
-    """Reject a frame with too many operations."""
-    if len(operations) > FRAME_OPERATIONS_MAX:
-        raise InvalidMessage(f"{len(operations):,} operations in one frame")
+    """Reject a frame with too many operations; one that stands for several counts as many."""
+    count = len(operations)
+    for operation in operations:
+        if type(operation) is frames.SentMany:
+            if operation.last_ref < operation.ref:
+                raise InvalidMessage("sent_many without a send")
+            count += operation.last_ref - operation.ref
+        elif type(operation) is frames.DeliveryConfirms:
+            count += len(operation.confirmed)
+    if count > FRAME_OPERATIONS_MAX:
+        raise InvalidMessage(f"{count:,} operations in one frame")
 
 
 def check_handshake(operations: Sequence[frames.FromRelay], *, is_challenged: bool) -> None:
@@ -127,9 +135,13 @@ def check_fetched(answer: frames.FetchedMessages, limit: int) -> None:
         check_message(message)
 
 
-def check_confirmation(confirm: frames.DeliveryConfirm) -> None:
-    """Reject a confirmation with an invalid id or name."""
-    _check_id(confirm.message_id)
+def check_confirmation(confirm: frames.DeliveryConfirm | frames.DeliveryConfirms) -> None:
+    """Reject confirmations with an invalid id or name."""
+    if isinstance(confirm, frames.DeliveryConfirm):
+        _check_id(confirm.message_id)
+    else:
+        for message_id, _ in confirm.confirmed:
+            _check_id(message_id)
     _check_subject(confirm.recipient)
     if confirm.id is not None:
         _check_id(confirm.id)
@@ -147,11 +159,13 @@ def check_notification(about: frames.QueueFull | frames.RequestFailure) -> None:
 
 
 def check_result(result: frames.SendResult) -> None:
-    """Reject a result with an invalid id; cut its wait to a bound."""
+    """Reject a result with an invalid id or name; cut its wait to a bound."""
     if result.message_id:
         _check_id(result.message_id)
     if result.retry_after_ms:
         result.retry_after_ms = bounded_wait_ms(result.retry_after_ms)
+    if result.never_connected and result.never_connected.did_you_mean:
+        _check_subject(result.never_connected.did_you_mean)
 
 
 def check_signal(signalled: frames.Signalled) -> None:

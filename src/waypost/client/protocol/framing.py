@@ -6,7 +6,8 @@ Each operation is encoded once, when it is queued; a frame joins the encoded par
 import msgspec
 
 from waypost.policy.bounds import lease_max_messages
-from waypost.wire.frames import Codec, Welcome
+from waypost.wire.codecs import Codec
+from waypost.wire.frames import Welcome
 
 _HEADER_BYTES = 5
 """Upper bound for the brackets of a list, besides one separator byte per operation."""

@@ -24,7 +24,7 @@ from itertools import islice
 
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import is_literal, matches_pattern, validate_pattern
-from waypost.wire.frames import DeliveryConfirm
+from waypost.wire.frames import DeliveryConfirm, DeliveryConfirms
 
 BLOCKED_PATTERNS_MAX = 10_000
 UNWRITTEN_ACKS_MAX = 20_000
@@ -105,15 +105,27 @@ class InboxTracker:
         """Record that the application dropped a message without ack or nack. Thread-safe."""
         self._released.append(message_id)
 
-    def take_confirmation(self, confirm: DeliveryConfirm) -> bool:
-        """Record a delivery confirmation; return whether it is new. Acks one the relay stored."""
+    def take_confirmations(
+        self, confirm: DeliveryConfirm | DeliveryConfirms
+    ) -> list[DeliveryConfirm]:
+        """Record delivery confirmations; return those that are new. Acks their id."""
         if confirm.id is not None:
             self.take(confirm.id)
             self.ack(confirm.id)
-        key = (confirm.message_id, confirm.recipient)
-        if key in self._confirmed:
+        recipient = confirm.recipient
+        if isinstance(confirm, DeliveryConfirm):
+            return [confirm] if self._is_new((confirm.message_id, recipient)) else []
+        return [
+            DeliveryConfirm(message_id=message_id, recipient=recipient, was_stored=was_stored)
+            for message_id, was_stored in confirm.confirmed
+            if self._is_new((message_id, recipient))
+        ]
+
+    def _is_new(self, confirmed: tuple[str, str]) -> bool:
+        """Record a message and its recipient; return False if they were confirmed before."""
+        if confirmed in self._confirmed:
             return False
-        self._confirmed[key] = None
+        self._confirmed[confirmed] = None
         if len(self._confirmed) > self._remembered_max:
             self._confirmed.popitem(last=False)
         return True
@@ -157,6 +169,8 @@ class BlockList:
 
     def blocks(self, sender: str) -> bool:
         """Return whether `sender` is blocked, and count it if so."""
+        if not self._literal and not self._patterns:
+            return False
         blocked = sender in self._literal or any(
             matches_pattern(sender, pattern) for pattern in self._patterns
         )

@@ -16,6 +16,7 @@ import msgspec
 
 from waypost.client.protocol.framing import FrameBuilder
 from waypost.policy.bounds import number_max
+from waypost.policy.errors import InvalidMessage
 
 LOSSY_MAX = 10_000
 """Signals are dropped when this many operations wait to be written."""
@@ -75,6 +76,19 @@ class Outbox:
     def answered(self, ref: int) -> UnansweredOperation | None:
         """Remove and return the operation `ref`; None if it was withdrawn or answered before."""
         return self._unanswered.pop(ref, None)
+
+    def sent(self, ref: int) -> str | None:
+        """Remove a send that was answered and return its message id; None as in `answered`.
+
+        Raises `InvalidMessage` if `ref` is another operation.
+        """
+        asked = self._unanswered.get(ref)
+        if asked is None:
+            return None
+        if not asked.message_id:
+            raise InvalidMessage("sent as the answer to another operation")
+        del self._unanswered[ref]
+        return asked.message_id
 
     def withdraw(self, ref: int) -> None:
         """Drop the operation `ref`: if it is not written yet, it never will be."""

@@ -9,12 +9,13 @@ from waypost.client.protocol.framing import FrameLimits
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
+from waypost.wire.codecs import Codec
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import encode_payload
 
 
 def send_operation(
-    codec: frames.Codec,
+    codec: Codec,
     ref: int,
     message: OutgoingMessage,
     message_id: str,
@@ -40,7 +41,7 @@ def send_operation(
     )
 
 
-def _encode_payload(codec: frames.Codec, payload: object) -> msgspec.Raw:
+def _encode_payload(codec: Codec, payload: object) -> msgspec.Raw:
     """Encode a payload for a frame of `codec`. Both encodings reject what JSON cannot hold."""
     encoded = encode_payload(payload)
     if codec.is_text:

@@ -39,6 +39,7 @@ from waypost.policy.bounds import lease_extension_max_s, lease_max_messages
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.subjects import matches_pattern
 from waypost.wire import frames
+from waypost.wire.codecs import CODECS
 from waypost.wire.identifiers import UlidFactory
 from waypost.wire.outgoing import OutgoingMessage
 from waypost.wire.payloads import Signal, validate_signal
@@ -65,7 +66,7 @@ class Session:
         self._prove = prove
         self._options = options
         self._is_pulling = options.receive == "pull"
-        self._codec = frames.CODECS[options.protocol]
+        self._codec = CODECS[options.protocol]
         self._ids = UlidFactory(entropy)
         self._backoff = Backoff(random)
         self._outbox = Outbox()
@@ -271,14 +272,15 @@ class Session:
         match operation:
             case frames.Message():
                 self._message(operation, events)
-            case frames.SendResult():
-                self._send_result(operation, events)
+            case frames.SendResult() | frames.SentMany():
+                self._sent(operation, events)
+            case frames.DeliveryConfirm() | frames.DeliveryConfirms():
+                arrivals.check_confirmation(operation)
+                events += self._inbox.take_confirmations(operation)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
             case frames.ScheduledResult() | frames.CancelResult():
                 self._scheduled(operation, events)
-            case frames.DeliveryConfirm():
-                self._confirmed(operation, events)
             case frames.Signalled():
                 arrivals.check_signal(operation)
                 if not self.block_list.blocks(operation.sender):
@@ -308,7 +310,9 @@ class Session:
         if self.is_ready:
             raise InvalidMessage("challenge after the welcome")
         self._is_challenged = True
-        self._auth = self._codec.encode(self._prove(challenge.nonce))
+        proof = self._prove(challenge.nonce)
+        proof.batches = challenge.batches  # a relay that does not offer them rejects the field
+        self._auth = self._codec.encode(proof)
 
     def _welcomed(self, welcome: frames.Welcome, now_ms: int, events: list[SessionEvent]) -> None:
         if self.is_ready:
@@ -362,28 +366,25 @@ class Session:
         if self._outbox.answered(answer.ref) is not None:
             events.append(answer)
 
-    def _confirmed(self, receipt: frames.DeliveryConfirm, events: list[SessionEvent]) -> None:
-        arrivals.check_confirmation(receipt)
-        if self._inbox.take_confirmation(receipt):
-            events.append(receipt)
-
-    def _send_result(self, sent: frames.SendResult, events: list[SessionEvent]) -> None:
-        arrivals.check_result(sent)
-        asked = self._outbox.find(sent.ref)
-        if asked is None:
+    def _sent(self, sent: frames.SendResult | frames.SentMany, events: list[SessionEvent]) -> None:
+        if isinstance(sent, frames.SentMany):
+            for ref in range(sent.ref, sent.last_ref + 1):
+                if (message_id := self._outbox.sent(ref)) is not None:
+                    result = PublishResult(message_id=message_id, delivered_to=sent.delivered_to)
+                    events.append(Answered(ref, result))
             return
-        if not asked.message_id:
-            raise InvalidMessage("sent as the answer to another operation")
-        self._outbox.answered(sent.ref)
-        result = PublishResult(
-            message_id=sent.message_id,
-            delivered_to=sent.delivered_to,
-            rejected=sent.rejected,
-            retry_after_ms=sent.retry_after_ms,
-            mailbox_pressure=sent.mailbox_pressure,
-            budget_cut=sent.budget_cut,
-        )
-        events.append(Answered(sent.ref, result))
+        arrivals.check_result(sent)
+        if self._outbox.sent(sent.ref) is not None:
+            result = PublishResult(
+                message_id=sent.message_id,
+                delivered_to=sent.delivered_to,
+                rejected=sent.rejected,
+                retry_after_ms=sent.retry_after_ms,
+                mailbox_pressure=sent.mailbox_pressure,
+                budget_cut=sent.budget_cut,
+                never_connected=sent.never_connected,
+            )
+            events.append(Answered(sent.ref, result))
 
     def _error(self, error: frames.Error, events: list[SessionEvent]) -> None:
         arrivals.cut_error(error)

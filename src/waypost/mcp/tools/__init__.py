@@ -1,1 +1,1 @@
-"""The twelve tools: arguments, structured results, and what each does."""
+"""The thirteen tools: arguments, structured results, and what each does."""

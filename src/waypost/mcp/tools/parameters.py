@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from waypost.policy.bounds import (
+    card_skill_max_chars,
     message_id_length_max_chars,
     subject_length_max_chars,
     wait_max_s,
@@ -183,6 +184,14 @@ NackDelay = Annotated[
         description="Seconds until they are delivered again, at the earliest.",
         ge=0,
         le=DELAY_MAX_S,
+    ),
+]
+Skill = Annotated[
+    str | None,
+    Field(
+        description="One word for what the agent should be able to do, such as python.",
+        min_length=1,
+        max_length=card_skill_max_chars,
     ),
 ]
 Pattern = Annotated[

@@ -23,6 +23,7 @@ class SendOutcome(BaseModel):
     rejected: list[MailboxRejection]
     retry_after_seconds: int = Field(description="How long to wait, where waiting helps; else 0.")
     what_to_do: str = Field(description="Instructions, if a mailbox rejected it; else empty.")
+    note: str = Field(description="Set if no agent has ever connected as the recipient.")
     expires_in_seconds: int | None = Field(
         description="When it expires, if the relay allows less than you asked for; else null."
     )

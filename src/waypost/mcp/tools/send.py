@@ -69,13 +69,12 @@ class SendTools:
         if deliver_in_seconds is not None:
             fields["delay"] = deliver_in_seconds
         result = await self._send(recipient, payload, fields)
-        facts = _outcome(result, self._thread(fields))
+        facts = _outcome(result, self._thread(fields), recipient)
         if not result.delivered_to:
-            return error(f"Not sent to {quoted(recipient)}. {facts.what_to_do}", facts)
+            return error(_not_sent(recipient, facts), facts)
         where = "its mailbox" if result.delivered_to == 1 else f"{result.delivered_to:,} mailboxes"
         lines = [f"Sent to {quoted(recipient)} as {result.message_id}: stored in {where}."]
-        if facts.what_to_do:
-            lines.append(facts.what_to_do)
+        lines += [one for one in (facts.what_to_do, facts.note) if one]
         if deliver_in_seconds is not None:
             lines.append(LATER.format(deliver_in_seconds))
         if facts.expires_in_seconds is not None:
@@ -115,8 +114,8 @@ class SendTools:
             fields = {"parent": parent, "message_id": message_id, "reply_within": timeout_seconds}
             result = await self._send(subject, payload, fields)
             if not result.delivered_to:
-                facts = _outcome(result, self._thread(fields))
-                return error(f"Not sent to {quoted(subject)}. {facts.what_to_do}", facts)
+                facts = _outcome(result, self._thread(fields), subject)
+                return error(_not_sent(subject, facts), facts)
             reply = await self._wait_for_reply(message_id, subject, timeout_seconds, ctx)
         finally:
             if isinstance(reply, CachedMessage):
@@ -124,7 +123,8 @@ class SendTools:
             else:
                 self._guard.record_failure(subject)
         if reply is None:
-            return error(self._no_reply(subject, message_id, timeout_seconds))
+            unanswered = self._no_reply(subject, message_id, timeout_seconds)
+            return error("\n".join(filter(None, (unanswered, _note(result, subject)))))
         if isinstance(reply, RequestFailure):
             return error(_failure_text(subject, reply.error))
         reply.is_read = True
@@ -226,7 +226,23 @@ def _reply_address(parent: Envelope | None, ref: str | None) -> str:
     return address
 
 
-def _outcome(result: PublishResult, thread: str) -> SendOutcome:
+def _not_sent(recipient: str, facts: SendOutcome) -> str:
+    note = f" {facts.note}" if facts.note else ""
+    return f"Not sent to {quoted(recipient)}. {facts.what_to_do}{note}"
+
+
+def _note(result: PublishResult, recipient: str) -> str:
+    """Return that no agent has connected as the recipient, and which was probably meant."""
+    if not result.never_connected:
+        return ""
+    text = f"No agent has connected as {quoted(recipient)} yet: check the name."
+    meant = result.never_connected.did_you_mean
+    if meant:
+        text += f" Did you mean {quoted(meant)}? Agents choose their names."
+    return f"{text} relay_find_agents shows the agents you may see."
+
+
+def _outcome(result: PublishResult, thread: str, recipient: str) -> SendOutcome:
     lines = rejection_lines(result.rejected, result.retry_after_ms)
     if not lines and not result.delivered_to:
         lines = [NO_SUCH_ENDPOINT]
@@ -239,6 +255,7 @@ def _outcome(result: PublishResult, thread: str) -> SendOutcome:
         ],
         retry_after_seconds=seconds(result.retry_after_ms),
         what_to_do="\n".join(lines),
+        note=_note(result, recipient),
         expires_in_seconds=_seconds_left(result),
     )
 

@@ -98,6 +98,7 @@ class Deliverer:
         if rejected.reason in DEAD_LETTERED:
             rejected.kept = keeps_dead_letter(event, mailbox.rejected, settings)
             if rejected.kept:
+                self._rejections.counts.add(rejected.sender, rejected.reason, at_us)
                 self._transitions.store_rejected(mailbox, rejected, content)
                 return verdict
         self._rejections.record(rejected)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from waypost.policy.admission import SenderVerdict
 from waypost.policy.bounds import publish_many_max_messages
-from waypost.policy.budgets import Budget, inherited, is_answer, shrink
+from waypost.policy.budgets import Budget, budget_cut, inherited, is_answer, shrink
 from waypost.policy.errors import InvalidInput, InvalidMessage
 from waypost.policy.schedules import due_time_us
 from waypost.policy.settings import Settings
@@ -90,6 +91,33 @@ def initial_budget(draft: Draft, settings: Settings, now_ms: int) -> Budget:
             raise InvalidMessage(f"budget must be a Budget or a mapping, not {type(wish).__name__}")
         budget = shrink(budget, wish)
     return budget
+
+
+def arrival_of(
+    draft: Draft, message_id: str, budget: Budget, rate: SenderVerdict, now_us: int
+) -> Accepted:
+    """Return the arrival of a draft, at no endpoint yet; fields that mostly have their default are
+    set only otherwise."""
+    event = Accepted(
+        at_us=now_us,
+        id=message_id,
+        sender=draft.sender,
+        subject=draft.subject,
+        budget=budget,
+        rate_count=rate.count,
+        rate_limit=rate.limit,
+    )
+    if draft.reply_to is not None:
+        event.reply_to = draft.reply_to
+    if draft.parent is not None or draft.thread is not None:
+        join_conversation(event, draft)
+    if draft.message_id is not None:
+        event.chosen_id = True
+    if draft.budget is not None:
+        event.budget_cut = budget_cut(draft.budget, budget)
+    if draft.network:
+        event.network = draft.network
+    return event
 
 
 def join_conversation(arrival: Accepted | Rejected, draft: Draft) -> None:

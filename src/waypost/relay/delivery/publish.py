@@ -22,7 +22,7 @@ from waypost.policy.bounds import (
     turn_max_deliveries,
     turn_max_messages,
 )
-from waypost.policy.budgets import Budget, budget_cut
+from waypost.policy.budgets import Budget
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import RELAY
@@ -32,6 +32,7 @@ from waypost.relay.config.access_file import AccessFile
 from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drafts import (
     Draft,
+    arrival_of,
     due_us,
     encode_draft,
     initial_budget,
@@ -127,7 +128,7 @@ class Publishing:
             holders = sum(mailbox.holds(draft.message_id, now_ms) for mailbox in recipients)
             if holders:
                 return PublishResult(message_id=draft.message_id, delivered_to=holders)
-        event = _arrival(draft, draft.message_id or self._make_id(now_ms), budget, rate, now_us)
+        event = arrival_of(draft, draft.message_id or self._make_id(now_ms), budget, rate, now_us)
         if not recipients:
             try:
                 created = self._create_mailbox(draft.subject)
@@ -377,30 +378,3 @@ class Publishing:
             result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
             result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
         return result
-
-
-def _arrival(
-    draft: Draft, message_id: str, budget: Budget, rate: SenderVerdict, now_us: int
-) -> Accepted:
-    """Return the arrival of a draft, at no endpoint yet; fields that mostly have their default are
-    set only otherwise."""
-    event = Accepted(
-        at_us=now_us,
-        id=message_id,
-        sender=draft.sender,
-        subject=draft.subject,
-        budget=budget,
-        rate_count=rate.count,
-        rate_limit=rate.limit,
-    )
-    if draft.reply_to is not None:
-        event.reply_to = draft.reply_to
-    if draft.parent is not None or draft.thread is not None:
-        join_conversation(event, draft)
-    if draft.message_id is not None:
-        event.chosen_id = True
-    if draft.budget is not None:
-        event.budget_cut = budget_cut(draft.budget, budget)
-    if draft.network:
-        event.network = draft.network
-    return event

@@ -7,6 +7,7 @@ from waypost.policy.budgets import Budget
 from waypost.policy.reasons import UNCOUNTED, Reason
 from waypost.relay.errors import RelayStopped
 from waypost.relay.state.ledger import Ledger
+from waypost.relay.state.rejection_counts import RejectionCounts
 from waypost.wire.events import Rejected
 from waypost.wire.results import PublishResult, Rejection
 
@@ -25,9 +26,11 @@ class RejectionLog:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._tallies: dict[str, _Tally] = {}
+        self.counts = RejectionCounts()
 
     def record(self, event: Rejected) -> None:
         """Journal a rejection, or count it with similar ones."""
+        self.counts.add(event.sender, event.reason, event.at_us)
         minute = event.at_us // _MINUTE_US
         tally = self._tallies.get(event.sender)
         if tally is not None and tally.minute != minute:

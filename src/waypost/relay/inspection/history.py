@@ -108,6 +108,12 @@ def _fold(found: list[AnyEvent | Attempts | None], run: Sequence[int]) -> None:
     )
 
 
+def arrival_of(events: Iterable[AnyEvent]) -> Accepted | Rejected | None:
+    """Return the latest arrival among `events`, None without one."""
+    arrivals = [event for event in events if isinstance(event, Accepted | Rejected)]
+    return arrivals[-1] if arrivals else None
+
+
 def thread_of(events: Iterable[AnyEvent | Attempts]) -> str:
     """Return the thread of the latest arrival among `events`; empty if there is none."""
     thread = ""

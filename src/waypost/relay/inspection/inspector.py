@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -37,6 +36,7 @@ from waypost.relay.inspection.search import (
     find_in_memory,
 )
 from waypost.relay.inspection.stats import (
+    HasProblem,
     JournalStatus,
     MailboxCounts,
     MailboxStats,
@@ -53,7 +53,9 @@ from waypost.relay.journal.history import Histories
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.payloads import PayloadStore
+from waypost.relay.state.rejection_counts import RejectionCounts
 from waypost.wire.events import AnyEvent, BreakerMoved
+from waypost.wire.findings import SenderRejections
 from waypost.wire.history_bodies import Thread
 from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.stats_bodies import InboxUsage
@@ -63,13 +65,6 @@ WALK_STEP = 250
 
 _IN_MEMORY = ("pending", "leased", "dead")
 _REJECTED = "rejected."
-
-
-class HasProblem(Protocol):
-    """A part of the relay that may need an operator's attention; empty while it does not."""
-
-    @property
-    def problem(self) -> str: ...
 
 
 class Inspector:
@@ -84,6 +79,7 @@ class Inspector:
         payloads: PayloadStore,
         histories: Histories,
         parents: Parents,
+        rejections: RejectionCounts,
         mailboxes: HasProblem,
         checked: Sequence[HasProblem],
         damaged: Collection[object],
@@ -96,6 +92,7 @@ class Inspector:
         self._payloads = payloads
         self._histories = histories
         self.parents = parents
+        self._rejections = rejections
         self._mailboxes = mailboxes
         self._checked = checked
         self._damaged = damaged
@@ -195,13 +192,18 @@ class Inspector:
         """Return the position and the health of the journal."""
         journal = self._ledger.journal
         failure = "" if journal.failure is None else str(journal.failure)
+        at_us = journal.committed.at_us
         return JournalStatus(
-            self._state.seq, journal.commits, journal.full, failure, journal.full_because
+            self._state.seq, journal.commits, journal.full, failure, journal.full_because, at_us
         )
 
     def breakers(self) -> dict[str, CircuitBreakerState]:
         """Return the circuit breakers that are not at rest, by endpoint."""
         return self._breakers.get_states()
+
+    def rejections(self) -> list[SenderRejections]:
+        """Return the senders that were rejected in the last minutes, most rejections first."""
+        return self._rejections.recent(self._ledger.now_us())
 
     def breaker_moves(self) -> list[BreakerMoved]:
         """Return the latest state changes of circuit breakers, the newest first."""
@@ -310,6 +312,11 @@ class Inspector:
             now_ms = self._ledger.now_us() // 1000
         window_ms = self._settings.current.qos.bidirectional_window_ms
         return self._state.tier(sender, recipient, now_ms, window_ms)
+
+    def have_exchanged(self, one: str, other: str) -> bool:
+        """Return whether two agents have written to each other, as far as the relay remembers."""
+        seen = self._state.last_seen
+        return seen.get((one, other)) is not None and seen.get((other, one)) is not None
 
     # Messages
 

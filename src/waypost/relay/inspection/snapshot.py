@@ -4,9 +4,11 @@ It works while a relay runs there. The snapshot is of one instant in the near pa
 checkpoint of the index and every commit after it.
 """
 
+import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -26,13 +28,25 @@ from waypost.relay.inspection.dead_letters import (
     group_dead_letters,
     list_dead_letters,
 )
+from waypost.relay.inspection.findings import Facts, what_to_look_at
 from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.stats import MailboxStats, mailbox_stats
-from waypost.relay.journal.segments import Batch, Damage, list_segments, read_segment, segment_bytes
+from waypost.relay.journal.segments import (
+    Batch,
+    Damage,
+    decode_line,
+    list_segments,
+    read_segment,
+    segment_bytes,
+)
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recovery import RecoveryReport, recover
+from waypost.relay.state.rejection_counts import RejectionCounts
 from waypost.relay.state.relay_state import RelayState
+from waypost.wire.breaker_bodies import BreakerInfo
 from waypost.wire.events import AnyEvent, BreakerMoved, Rejected, SettingsChanged
+from waypost.wire.findings import OperatorFinding, SenderRejections
+from waypost.wire.journal_batches import ValidBatch, read_batches
 from waypost.wire.scheduled import ScheduledMessage
 
 T = TypeVar("T")
@@ -41,7 +55,7 @@ _ATTEMPTS = 5
 
 
 class RecentEvents(msgspec.Struct):
-    """Counts from `since_us` on: events by kind, rejected publishes by reason.
+    """Counts from `since_us` on: events by kind, rejections by reason and lately by sender.
 
     `breakers` holds the last move of each breaker that was not closed when the journal ended.
     """
@@ -50,6 +64,7 @@ class RecentEvents(msgspec.Struct):
     events: Counter[str] = msgspec.field(default_factory=Counter)
     rejected: Counter[str] = msgspec.field(default_factory=Counter)
     breakers: dict[str, BreakerMoved] = {}
+    senders: RejectionCounts = msgspec.field(default_factory=RejectionCounts)
 
 
 class Snapshot(msgspec.Struct):
@@ -70,6 +85,27 @@ class Snapshot(msgspec.Struct):
             if self.state.mailboxes[one.subject].registered
             or one.pending + one.scheduled + one.leased + one.dead
         ]
+
+    def findings(
+        self,
+        inboxes: list[MailboxStats],
+        breakers: Mapping[str, BreakerInfo],
+        rejections: list[SenderRejections],
+        now_us: int,
+    ) -> list[OperatorFinding]:
+        """Return what to look at. Which agents are stuck only a running relay knows."""
+        disk = shutil.disk_usage(self.data.root)
+        return what_to_look_at(
+            Facts(
+                now_us=now_us,
+                inboxes=inboxes,
+                warning_at=self.settings.backpressure.pressure_warning_at,
+                breakers={name: one.state for name, one in breakers.items()},
+                rejections=rejections,
+                disk=(disk.free, disk.total),
+                served=False,
+            )
+        )
 
     def read_mailbox(
         self, subject: str, limit: int, max_size_bytes: int | None, now_ms: int
@@ -175,6 +211,52 @@ def count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
     return retry_while_changing(lambda: _count_recent_events(data, max_bytes))
 
 
+class JournalTail:
+    """New events of a journal that another process may write; begins at its present end.
+
+    Each byte is read once.
+    """
+
+    def __init__(self, data: DataDir) -> None:
+        self._directory = data.journal
+        self._segment, self._offset = retry_while_changing(self._find_end)
+
+    def _find_end(self) -> tuple[int, int]:
+        ends = [(one, path.stat().st_size) for one, path in list_segments(self._directory).items()]
+        return ends[-1] if ends else (0, 0)
+
+    def read(self) -> list[AnyEvent]:
+        """Return the events that were committed since the last call.
+
+        The first batch may be missed if it was being written when this began.
+        """
+        found: list[AnyEvent] = []
+        for segment, path in list_segments(self._directory).items():
+            if segment > self._segment:
+                self._segment, self._offset = segment, 0
+            if segment == self._segment:
+                found += self._read_segment(path)
+        return found
+
+    def _read_segment(self, path: Path) -> list[AnyEvent]:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:  # sealed or deleted at this moment: it is read in the next call
+            return []
+        with file:
+            file.seek(self._offset)
+            content = file.read()
+        found: list[AnyEvent] = []
+        end = 0
+        for piece in read_batches(content, 0):
+            if isinstance(piece, ValidBatch):
+                end = piece.end
+                lines = content[piece.start : piece.stop].split(b"\n")
+                found += [decode_line(line) for line in lines if line]
+        self._offset += end
+        return found
+
+
 def _last_storage(data: DataDir) -> str:
     needle = b'{"kind":"settings"'
     for first_seq, path in reversed(list_segments(data.journal).items()):
@@ -206,6 +288,7 @@ def _count_recent_events(data: DataDir, max_bytes: int) -> RecentEvents:
                 moves.follow(event)
                 if isinstance(event, Rejected):
                     found.rejected[event.reason] += event.count
+                    found.senders.add(event.sender, event.reason, event.at_us, event.count)
                 else:
                     found.events[str(type(event).__struct_config__.tag)] += 1
         moves.end_segment()

@@ -4,6 +4,7 @@ Everything is derived from the state at the moment of the call; nothing is count
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,13 @@ from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
 
 TOP_SENDERS_MAX = 10
+
+
+class HasProblem(Protocol):
+    """A part of the relay that may need an operator's attention; empty while it does not."""
+
+    @property
+    def problem(self) -> str: ...
 
 
 class MailboxCounts(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +77,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
 
     `full`: the disk is full, or no descriptor is free (`full_because`), and writing resumes when
     there is room. `failure`: why the journal stopped for good, empty while it works.
+    `committed_us` is the time of the last event on disk.
     """
 
     seq: int
@@ -76,6 +85,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     full: bool
     failure: str
     full_because: str = ""
+    committed_us: int = 0
 
 
 class RelayMetrics(msgspec.Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 400 invalid                   the request is malformed; sending it again is of no use
 401 not_authenticated         a missing or invalid token
-403 forbidden, subject_taken, name_reserved, too_many_names, access_denied, host_not_allowed
+403 forbidden, subject_taken, key_revoked, name_reserved, too_many_names, directory_closed,
+    access_denied, host_not_allowed
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
 421 misdirected               the Host header does not name this relay
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
-429 rate_limited              too many new names, or changes of webhooks
+429 rate_limited              too many new names, changes of one, or changes of webhooks
 500 internal                  a bug in the relay; see its log
 503 stopped, storage_full, full, mailbox_unavailable
 """
@@ -35,13 +36,17 @@ from waypost.relay.errors import (
     UnknownEndpoint,
 )
 from waypost.server.identity.errors import (
+    DirectoryClosed,
     IdentitiesNotSaved,
     IdentityError,
+    KeyRevoked,
     NameNotBound,
     NameReserved,
     NewNamesPaused,
     NotAuthenticated,
     SubjectTaken,
+    TooManyCards,
+    TooManyChanges,
     TooManyIdentities,
     TooManyNames,
     TooManyNewNames,
@@ -49,7 +54,7 @@ from waypost.server.identity.errors import (
 from waypost.server.webhooks.errors import (
     HostNotAllowed,
     NoWebhook,
-    TooManyChanges,
+    TooManyWebhookChanges,
     TooManyWebhooks,
     WebhookError,
     WebhookNotSaved,
@@ -79,10 +84,13 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (NotAuthenticated, 401, ""),
     (AccessDenied, 403, Reason.ACCESS_DENIED),
     (SubjectTaken, 403, "subject_taken"),
+    (KeyRevoked, 403, "key_revoked"),
+    (DirectoryClosed, 403, "directory_closed"),
     (NameReserved, 403, "name_reserved"),
     (TooManyNames, 403, "too_many_names"),
     (NameNotBound, 404, ""),
     (TooManyNewNames, 429, Reason.RATE_LIMITED),
+    (TooManyChanges, 429, Reason.RATE_LIMITED),
     (NewNamesPaused, 503, ""),
     (UnknownEndpoint, 404, ""),
     (RulesFileBroken, 409, ""),
@@ -93,10 +101,11 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (RequestFailed, 409, ""),
     (RequestTimedOut, 408, ""),
     (TooManyIdentities, 503, "full"),
+    (TooManyCards, 503, "full"),
     (IdentitiesNotSaved, 503, Reason.STORAGE_FULL),
     (HostNotAllowed, 403, "host_not_allowed"),
     (NoWebhook, 404, ""),
-    (TooManyChanges, 429, Reason.RATE_LIMITED),
+    (TooManyWebhookChanges, 429, Reason.RATE_LIMITED),
     (TooManyWebhooks, 503, "full"),
     (WebhookNotSaved, 503, Reason.STORAGE_FULL),
     (RelayStopped, 503, ""),
@@ -109,8 +118,6 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (WaypostError, 500, ""),
 )
 """The first matching class decides."""
-
-_WAITS = (TooManyNewNames, TooManyChanges)
 
 
 class HttpError(Exception):
@@ -150,7 +157,8 @@ def rejection_of(problem: Exception) -> HttpError:
         full = isinstance(problem, RelayStopped) and problem.full
         code = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        wait_ms = problem.retry_after_ms if isinstance(problem, _WAITS) else 0
+        limits = TooManyNewNames | TooManyChanges | TooManyWebhookChanges
+        wait_ms = problem.retry_after_ms if isinstance(problem, limits) else 0
         return HttpError(status, text, reason=code, retry_after_ms=wait_ms, headers=headers)
     return HttpError(500, "internal error; the relay's log has the details")
 

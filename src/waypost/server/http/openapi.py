@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cached_property
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from inspect import cleandoc
 from typing import Any
 
@@ -13,6 +12,7 @@ from waypost.policy.access import AccessRule
 from waypost.policy.budgets import Budget
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import JSON, Answer, AnyOperation
+from waypost.server.live.node import installed_version
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal, StandardPayload
 
@@ -79,7 +79,7 @@ def make_document(operations: Sequence[AnyOperation]) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, kinds)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Waypost", "version": _version(), "description": _DESCRIPTION},
+        "info": {"title": "Waypost", "version": installed_version(), "description": _DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": kinds.components,
@@ -186,13 +186,6 @@ def _response(status: int, answer: Answer, kinds: _Kinds) -> dict[str, Any]:
     elif status == 401:
         described["headers"] = {"WWW-Authenticate": _ASKS_FOR_TOKEN}
     return described
-
-
-def _version() -> str:
-    try:
-        return version("waypost")
-    except PackageNotFoundError:
-        return "0"
 
 
 def make_html(document: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ Rule 2  A proof is for this relay: it names one of the relay's own origins, the 
         connected to.
 Rule 3  A subject belongs to the first key that authenticated as it, or to the one that the
         operator bound; `policy.names` decides which names need the operator.
-Rule 4  A token ends with the binding it was issued for.
+Rule 4  A key is rotated with a proof by itself and one by the key that replaces it.
+Rule 5  A token ends with the binding it was issued for.
 
 Files in the data directory, accessible to the owner only: `identities.jsonl`, `token-secret` and
 `operator-token`. The caller owns the directory (the relay holds its lock).
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.names import NamesConfig, NewNames, needs_operator
+from waypost.policy.names import NameChanges, NamesConfig, NewNames, needs_operator
 from waypost.server.identity.binding_file import Binding
 from waypost.server.identity.bindings import Bindings
 from waypost.server.identity.challenges import Challenges, is_signed_by
@@ -26,15 +27,18 @@ from waypost.server.identity.errors import (
     NameReserved,
     NewNamesPaused,
     NotAuthenticated,
+    TooManyChanges,
     TooManyNames,
     TooManyNewNames,
 )
 from waypost.server.identity.tokens import OperatorToken, Tokens
+from waypost.wire.cards import NO_CARD, AgentCard
 from waypost.wire.handshake import (
     KEY_BYTES,
     SIGNATURE_BYTES,
     from_text,
     proof_text,
+    rotation_text,
     sealing_key_text,
     signing_key_from,
     validate_agent_subject,
@@ -69,6 +73,7 @@ class Authenticator:
         self.bindings = bindings
         self._names = names
         self._new_names = NewNames()
+        self._changes = NameChanges()
         self._tokens = tokens
         self._operator = operator
         self._clock_ms = clock_ms
@@ -144,6 +149,65 @@ class Authenticator:
         )
         token, expires_at = self._tokens.issue(subject, public_key, now_ms)
         return Grant(subject=subject, token=token, expires_at=expires_at)
+
+    def rotate(  # noqa: PLR0913 - each is part of one proof
+        self,
+        *,
+        subject: str,
+        public_key: str,
+        new_public_key: str,
+        signature: str,
+        new_signature: str,
+        nonce: str,
+        origins: Collection[str],
+        sealing_key: str | None = None,
+        sealing_signature: str | None = None,
+        now_ms: int,
+    ) -> bool:
+        """Move `subject` to a new key; both keys signed `nonce` for one of `origins`.
+
+        Return False if that was done before. Raises `InvalidInput` for a malformed key or
+        signature, and any `IdentityError` but those about files.
+        """
+        is_fresh = self._challenges.redeem(nonce, now_ms)
+        validate_agent_subject(subject)
+        old, new = signing_key_from(public_key), signing_key_from(new_public_key)
+        if old == new:
+            raise InvalidMessage("new_public_key is the old one: create new keys")
+        signed = [from_text(one, SIGNATURE_BYTES) for one in (signature, new_signature)]
+        texts = [
+            rotation_text(
+                origin=one,
+                nonce=nonce,
+                subject=subject,
+                public_key=public_key,
+                new_public_key=new_public_key,
+            )
+            for one in origins
+        ]
+        if not is_fresh or not any(
+            is_signed_by(old, signed[0], text) and is_signed_by(new, signed[1], text)
+            for text in texts
+        ):
+            raise NotAuthenticated
+        _check_sealing_key(subject, new, sealing_key, sealing_signature)
+        return self.bindings.rotate(
+            subject,
+            public_key,
+            new_public_key,
+            now_ms,
+            sealing_key,
+            sealing_signature,
+            admit=partial(self._admit_change, now_ms),
+        )
+
+    def set_card(self, subject: str, card: AgentCard, now_ms: int) -> Binding:
+        """Keep what the agent of `subject` says about itself; the empty card is none.
+
+        Raises `TooManyChanges`, `TooManyCards`, `NameNotBound` or `IdentitiesNotSaved`.
+        """
+        kept = None if card == NO_CARD else card
+        return self.bindings.set_card(subject, kept, admit=partial(self._limit_changes, now_ms))
 
     def subject_of_token(self, token: str) -> str | None:
         """Return the subject of a token; None if it is not valid, or not any more."""
@@ -226,6 +290,24 @@ class Authenticator:
             raise TooManyNewNames(verdict.detail, verdict.retry_after_ms)
         else:
             raise TooManyNames(verdict.detail)
+
+    def _admit_change(self, now_ms: int, known: Binding | None, held: int) -> None:
+        """Raise an error unless the owner of `known` may move it to a key with `held` names."""
+        names = self._names()
+        if known is None or names is None:
+            raise NewNamesPaused
+        if not self.admits(known):
+            raise NameReserved(known.subject, known.public_key)
+        if held >= names.max_per_key:
+            raise TooManyNames(f"the new key holds {held:,} names, as many as names.maxPerKey")
+        self._limit_changes(now_ms, known, held)
+
+    def _limit_changes(self, now_ms: int, known: Binding | None, held: int) -> None:
+        """Raise `TooManyChanges` if the owner of `known` changed it too often; count a change."""
+        assert known is not None  # a free name has no owner to change it
+        verdict = self._changes.admit(known.subject, now_ms)
+        if not verdict.allowed:
+            raise TooManyChanges(verdict.detail, verdict.retry_after_ms)
 
 
 def _check_sealing_key(

@@ -2,7 +2,7 @@
 
 A line binds a subject to a key, changes its binding, or frees it; the newest line of a subject is
 valid. A line of another key is valid only after the subject was freed, or if it names the key that
-it replaces.
+it replaces. The line of a freed subject is kept as long as it names keys that were revoked.
 
 Failures and answers:
   crash in a write      an unfinished last line was never confirmed: it is cut off
@@ -18,12 +18,15 @@ import logging
 import os
 import zlib
 from collections.abc import Collection, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
+from waypost.policy.errors import InvalidInput
 from waypost.relay.data_dir import replace_file, sync_directory, sync_file
 from waypost.server.identity.errors import IdentitiesDamaged, IdentitiesNotSaved
+from waypost.wire.cards import AgentCard
 
 log = logging.getLogger("waypost.server")
 
@@ -36,7 +39,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `by_operator`: the operator bound it. `unused`: its agent has done nothing but bind it; lines
     of earlier versions count as used. `freed`: it belongs to no key any more. `replaces`: the key
-    that the operator took it from.
+    that it belonged to before. `revoked`: keys that cannot bind it again, the newest last.
+    `card`: what its agent says about itself.
     """
 
     subject: str
@@ -48,6 +52,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unused: bool = False
     freed: bool = False
     replaces: str | None = None
+    revoked: tuple[str, ...] = ()
+    card: AgentCard | None = None
 
 
 class _Line(Binding, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,7 +66,8 @@ def read_bindings(path: Path) -> dict[str, Binding]:
         content = path.read_bytes()
     except FileNotFoundError:
         return {}
-    return _fold(_lines(content), path)
+    found = _fold(_lines(content), path)
+    return {subject: one for subject, one in found.items() if not one.freed}
 
 
 class BindingFile:
@@ -76,7 +83,10 @@ class BindingFile:
         self._failure = ""
 
     def read(self) -> dict[str, Binding]:
-        """Return all bindings by subject; drop an unfinished line. Raises `IdentitiesDamaged`."""
+        """Return all bindings by subject, freed ones included; drop an unfinished line.
+
+        Raises `IdentitiesDamaged`.
+        """
         content = self._path.read_bytes()
         lines = _lines(content)
         bindings = _fold(lines, self._path)
@@ -105,11 +115,12 @@ class BindingFile:
         self._end += len(lines)
         self._lines += len(changes)
 
-    def drop_replaced_lines(self, bindings: Collection[Binding]) -> None:
+    def drop_replaced_lines(self, *bindings: Collection[Binding]) -> None:
         """Rewrite the file with `bindings` alone, if most of its lines are outdated."""
-        if self._lines < 2 * len(bindings) + REPLACED_LINES_MAX:
+        kept = sum(map(len, bindings))
+        if self._lines < 2 * kept + REPLACED_LINES_MAX:
             return
-        content = b"".join(_format_line(one) for one in bindings)
+        content = b"".join(_format_line(one) for one in chain(*bindings))
         try:
             replace_file(self._path, content)
         except OSError as problem:  # the old file is unchanged
@@ -126,7 +137,7 @@ class BindingFile:
             return
         os.close(self._descriptor)
         self._descriptor = descriptor
-        self._end, self._lines = len(content), len(bindings)
+        self._end, self._lines = len(content), kept
 
     def close(self) -> None:
         """Close the file. Later appends fail."""
@@ -182,8 +193,8 @@ def _fold(lines: Sequence[bytes], path: Path) -> dict[str, Binding]:
                 " restore the file from a backup. Removing the line would free its subject for the"
                 " first key that authenticates"
             )
-        if binding.freed:
-            del bindings[binding.subject]
+        if binding.freed and not binding.revoked:
+            bindings.pop(binding.subject, None)
         else:
             bindings[binding.subject] = binding
     return bindings
@@ -191,6 +202,8 @@ def _fold(lines: Sequence[bytes], path: Path) -> dict[str, Binding]:
 
 def _follows(binding: Binding, known: Binding | None) -> bool:
     if known is None:
+        return not binding.freed or bool(binding.revoked)
+    if known.freed:
         return not binding.freed
     return known.public_key in (binding.public_key, binding.replaces)
 
@@ -209,7 +222,7 @@ def _parse_line(line: bytes) -> Binding | None:
     """Return the binding of a line exactly as it was written, or None."""
     try:
         found = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput):
         return None
     fields = {name: getattr(found, name) for name in Binding.__struct_fields__}
     binding = Binding(**fields)

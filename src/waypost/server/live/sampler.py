@@ -16,6 +16,7 @@ from typing import Literal
 
 from waypost.policy.bounds import viewer_connections_max
 from waypost.relay.relay import Relay
+from waypost.server.live.node import check_node
 from waypost.server.live.rows import (
     AgentRow,
     InboxRow,
@@ -24,7 +25,13 @@ from waypost.server.live.rows import (
     agent_rows,
     take_inbox_snapshot,
 )
-from waypost.server.live.samples import IntervalCounter, Sample, breakers_status, relay_status
+from waypost.server.live.samples import (
+    IntervalCounter,
+    RelayStatus,
+    Sample,
+    breakers_status,
+    relay_status,
+)
 from waypost.server.live.sse import Channel, encode_frame
 from waypost.server.sessions.hub import Hub
 
@@ -45,7 +52,8 @@ class Sampler:
         self._relay = relay
         self._hub = hub
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
-        self._counter = IntervalCounter(relay.inspect(), relay.now_us())
+        self._started_us = relay.now_us()
+        self._counter = IntervalCounter(relay.inspect(), self._started_us)
         self._inbox_snapshot = InboxSnapshot()
         self._count_due_s = 0.0
         self._inboxes: RowTable[InboxRow] = RowTable()
@@ -74,6 +82,11 @@ class Sampler:
         async with aclosing(channel.follow()) as frames:
             async for one in frames:
                 yield one
+
+    async def status(self) -> RelayStatus:
+        """Count the mailboxes, and return the status of the relay."""
+        await self._measure(at_once=True)
+        return self._status()
 
     def disconnect_all(self) -> None:
         """Disconnect all viewers."""
@@ -111,9 +124,7 @@ class Sampler:
         rows = agent_rows(connected, relay.inspect())
         self._agents.replace(rows, len(connected), at_us)
         self._broadcast("agents", self._agents.changes)
-        self._broadcast(
-            "numbers", lambda: encode_frame("standing", relay_status(relay, inboxes, at_us))
-        )
+        self._broadcast("numbers", lambda: encode_frame("standing", self._status()))
         breakers = encode_frame("breakers", breakers_status(relay))
         if breakers != self._breakers:
             self._breakers = breakers
@@ -130,10 +141,16 @@ class Sampler:
         self._broadcast("numbers", lambda: encode_frame("sample", sample))
 
     def _status_frames(self) -> Iterator[bytes]:
-        status = relay_status(self._relay, self._inbox_snapshot, self._relay.now_us())
         yield encode_frame("history", list(self._samples))
-        yield encode_frame("standing", status)
+        yield encode_frame("standing", self._status())
         yield encode_frame("breakers", breakers_status(self._relay))
+
+    def _status(self) -> RelayStatus:
+        stuck = {
+            one.subject: one.stuck_since_us for one in self._hub.connected() if one.stuck_since_us
+        }
+        node = check_node(self._relay, self._started_us)
+        return relay_status(self._relay, self._inbox_snapshot, stuck, node)
 
     def _broadcast(self, topic: Topic, encode: Callable[[], bytes]) -> None:
         """Send a frame to the viewers of `topic`; encode nothing while there are none."""

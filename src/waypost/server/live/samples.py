@@ -13,11 +13,15 @@ from typing import Protocol
 import msgspec
 
 from waypost.policy.breakers import CircuitState
+from waypost.relay.inspection.findings import Facts, what_to_look_at
 from waypost.relay.relay import Relay
 from waypost.server.live.rows import InboxRow, InboxSnapshot, fullest
 from waypost.wire.events import BreakerMoved
+from waypost.wire.findings import OperatorFinding, SenderRejections
+from waypost.wire.stats_bodies import NodeHealth
 
 FULLEST_MAX = 6
+REJECTED_SENDERS_MAX = 20
 BREAKERS_MAX = 500
 
 _REJECTED = "rejected."
@@ -52,15 +56,19 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RelayStatus(msgspec.Struct, kw_only=True):
-    """Problems, the fullest inboxes, and the cap of an inbox (None without one).
+    """Findings, problems, the fullest inboxes, and the cap of an inbox (None without one).
 
-    `oldest` is the inbox with the oldest unacknowledged message, None without any. The relay warns
-    at `pressure_warning_at` of `mailbox_max`.
+    `rejections` are by sender, in the last minutes, the most first. `oldest` is the inbox with the
+    oldest unacknowledged message, None without any. The relay warns at `pressure_warning_at` of
+    `mailbox_max`.
     """
 
     at_us: int
     fullest: list[InboxRow]
     oldest: InboxRow | None
+    findings: list[OperatorFinding]
+    rejections: list[SenderRejections]
+    node: NodeHealth
     problems: list[str]
     storage_full: bool
     mailbox_max: int | None
@@ -140,15 +148,32 @@ def percentile_ms(waits_us: Sequence[int], percent: int) -> float | None:
     return waits_us[rank - 1] / 1000
 
 
-def relay_status(relay: Relay, inboxes: InboxSnapshot, at_us: int) -> RelayStatus:
-    """Return the current status of `relay`."""
+def relay_status(
+    relay: Relay, inboxes: InboxSnapshot, stuck: Mapping[str, int], node: NodeHealth
+) -> RelayStatus:
+    """Return the current status of `relay`; `stuck` are agents, and since when (µs)."""
+    at_us = relay.now_us()
     backpressure, inspector = relay.settings.backpressure, relay.inspect()
+    rejections, journal = inspector.rejections(), inspector.journal()
+    facts = Facts(
+        now_us=at_us,
+        inboxes=inboxes.rows,
+        warning_at=backpressure.pressure_warning_at,
+        breakers={name: one.state for name, one in inspector.breakers().items()},
+        stuck=stuck,
+        rejections=rejections,
+        disk=(node.disk_free_bytes, node.disk_total_bytes),
+        full_because=journal.full_because if journal.full else "",
+    )
     return RelayStatus(
         at_us=at_us,
         fullest=fullest(inboxes.rows, FULLEST_MAX),
         oldest=inboxes.oldest,
+        findings=what_to_look_at(facts),
+        rejections=rejections[:REJECTED_SENDERS_MAX],
+        node=node,
         problems=inspector.problems(),
-        storage_full=inspector.journal().full,
+        storage_full=journal.full,
         mailbox_max=backpressure.max_mailbox_size if backpressure.enabled else None,
         pressure_warning_at=backpressure.pressure_warning_at,
     )

@@ -24,9 +24,10 @@ from waypost.policy.errors import InvalidMessage
 from waypost.policy.reserved_names import RELAY
 from waypost.relay.relay import Consumer, Delivery
 from waypost.server.sessions.outbox import Outbox
-from waypost.server.sessions.receipts import AckedMessage, unpack_receipt
+from waypost.server.sessions.receipts import AckedMessage, receipt_operations, unpack_receipt
 from waypost.wire import frames
-from waypost.wire.frames import Codec, FrameOperation
+from waypost.wire.codecs import Codec
+from waypost.wire.frames import FrameOperation
 
 
 class DeliveryLimits(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class DeliveryLimits(msgspec.Struct, frozen=True):
 class Deliveries:
     """Moves messages from `consumer` to `outbox`; `tier_of` returns the tier of a sender."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what deliveries touch, and what the agent asked for
         self,
         consumer: Consumer,
         outbox: Outbox,
@@ -53,6 +54,7 @@ class Deliveries:
         limits: DeliveryLimits,
         *,
         pull: bool,
+        batches: bool,
         tier_of: Callable[[str], int],
     ) -> None:
         self._consumer = consumer
@@ -60,6 +62,7 @@ class Deliveries:
         self._codec = codec
         self._limits = limits
         self._pull = pull
+        self._batches = batches
         self._tier_of = tier_of
         self._shared = consumer.is_shared
         has_batches = not pull and not self._shared
@@ -174,7 +177,7 @@ class Deliveries:
         """Return a message, or a stored receipt, as operations."""
         envelope = one.envelope
         if envelope.sender == RELAY and (receipt := unpack_receipt(envelope)):
-            return list(receipt)
+            return [*receipt_operations([receipt], envelope.id, batches=self._batches)]
         try:
             payload = self._codec.payload_from_json(envelope.payload)
         except InvalidMessage as problem:

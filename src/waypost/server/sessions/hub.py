@@ -7,16 +7,24 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from waypost.policy.bounds import connections_max, readers_in_memory_max
+from msgspec import UNSET, UnsetType
+
+from waypost.policy.bounds import (
+    connections_max,
+    departures_in_memory_max,
+    readers_in_memory_max,
+)
 from waypost.policy.reserved_names import reject_reserved
 from waypost.relay.relay import Draft, Relay
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.sessions.errors import AlreadyConnected, TooManyConnections
-from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipts
+from waypost.server.sessions.receipts import AckedMessage, LiveReceipts, Receipt, Receipts
 from waypost.server.sessions.signals import AgentSignals
-from waypost.wire.frames import CLOSE_GOING_AWAY, DeliveryConfirm, FrameOperation, Signalled
+from waypost.wire.frames import CLOSE_GOING_AWAY, FrameOperation, Signalled
 from waypost.wire.payloads import Signal
-from waypost.wire.results import PublishResult
+from waypost.wire.results import NeverConnected, PublishResult
+
+NoteOf = Callable[[str, str, PublishResult], NeverConnected | UnsetType]
 
 READ_GAP_MAX_US = 60 * 1_000_000
 """As long as the longest wait of one read."""
@@ -54,7 +62,7 @@ class AgentSession(Protocol):
     def has_sent(self, message_id: str) -> bool: ...
     def send(self, operation: FrameOperation) -> None: ...
     def send_lossy(self, operation: FrameOperation) -> None: ...
-    def send_receipts(self, receipts: Sequence[DeliveryConfirm]) -> bool: ...
+    def send_receipts(self, receipts: Sequence[Receipt]) -> bool: ...
     def disconnect(self, reason: str, code: int = CLOSE_GOING_AWAY) -> None: ...
 
 
@@ -68,17 +76,22 @@ class Readers:
     """
 
     def __init__(self) -> None:
-        self._there: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._there: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
 
     def note_read(self, subject: str, seq: int, now_us: int, wait_s: float = 0.0) -> None:
         """Record that `subject` reads now, at `seq`, and waits up to `wait_s` for a message."""
-        since, until_us = self._there.pop(subject, (seq, 0))
+        since, until_us, _ = self._there.pop(subject, (seq, 0, 0))
         if now_us > until_us:
             since = seq
         until_us = max(until_us, now_us + round(wait_s * 1e6) + READ_GAP_MAX_US)
-        self._there[subject] = (since, until_us)
+        self._there[subject] = (since, until_us, now_us)
         if len(self._there) > readers_in_memory_max:
             self._there.popitem(last=False)
+
+    def last_read_us(self, subject: str) -> int | None:
+        """Return when `subject` last began to read; None if that is unknown."""
+        there = self._there.get(subject)
+        return None if there is None else there[2]
 
     def was_stored(self, subject: str, order: int) -> bool:
         """Return whether a message that `subject` has read waited for it."""
@@ -101,6 +114,9 @@ class Hub:
         self._readers = Readers()
         self._emptied = asyncio.Event()
         self._signals = AgentSignals(relay)
+        self._left_us: OrderedDict[str, int] = OrderedDict()
+        self.note_of: NoteOf = lambda sender, subject, result: UNSET
+        """Returns what a sender may know about a recipient that has never connected."""
         self._handshakes = 0
         self.stopping = False
         self._on_leave: list[Callable[[str], None]] = []
@@ -128,6 +144,11 @@ class Hub:
     def is_connected(self, subject: str) -> bool:
         """Return whether the agent of `subject` is connected."""
         return subject in self._by_subject
+
+    def last_seen_us(self, subject: str) -> int | None:
+        """Return when an agent last disconnected or read over HTTP; None if that is unknown."""
+        times = self._left_us.get(subject), self._readers.last_read_us(subject)
+        return max((one for one in times if one is not None), default=None)
 
     def connected(self) -> Sequence[AgentSession]:
         """Return the sessions, in the order in which they were added."""
@@ -171,6 +192,10 @@ class Hub:
         others.remove(session)
         if not others:
             del self._by_subject[session.subject]
+            self._left_us.pop(session.subject, None)
+            self._left_us[session.subject] = self._relay.now_us()
+            if len(self._left_us) > departures_in_memory_max:
+                self._left_us.popitem(last=False)
             for callback in self._on_leave:
                 callback(session.subject)
         if not self._sessions:
@@ -225,20 +250,20 @@ class Hub:
     def send_receipts(self, receipts: LiveReceipts) -> None:
         """Send durable receipts; store those of senders that have disconnected meanwhile, or that
         acknowledge none."""
-        by_sender: dict[str, list[DeliveryConfirm]] = {}
-        for sender, operation in receipts:
-            by_sender.setdefault(sender, []).append(operation)
-        for sender, operations in by_sender.items():
+        by_sender: dict[str, list[Receipt]] = {}
+        for sender, receipt in receipts:
+            by_sender.setdefault(sender, []).append(receipt)
+        for sender, together in by_sender.items():
             sessions = self._by_subject.get(sender)
             if sessions is None:
-                self.receipts.store(sender, operations)
+                self.receipts.store(sender, together)
             elif len(sessions) == 1:
-                self._send_or_store(sessions[0], operations)
+                self._send_or_store(sessions[0], together)
             else:
-                for session, own in _by_worker(sessions, operations).items():
+                for session, own in _by_worker(sessions, together).items():
                     self._send_or_store(session, own)
 
-    def _send_or_store(self, session: AgentSession, receipts: list[DeliveryConfirm]) -> None:
+    def _send_or_store(self, session: AgentSession, receipts: list[Receipt]) -> None:
         if not session.send_receipts(receipts):
             self.receipts.store(session.subject, receipts)
 
@@ -261,11 +286,16 @@ class Hub:
 
 
 def _by_worker(
-    workers: Sequence[AgentSession], receipts: Iterable[DeliveryConfirm]
-) -> dict[AgentSession, list[DeliveryConfirm]]:
+    workers: Sequence[AgentSession], receipts: Iterable[Receipt]
+) -> dict[AgentSession, list[Receipt]]:
     """Return the receipts by the worker that sent the message, or the first if none is known."""
-    found: dict[AgentSession, list[DeliveryConfirm]] = {}
+    found: dict[AgentSession, list[Receipt]] = {}
     for receipt in receipts:
-        senders = (one for one in workers if one.has_sent(receipt.message_id))
-        found.setdefault(next(senders, workers[0]), []).append(receipt)
+        shares: dict[AgentSession, Receipt] = {}
+        for pair in receipt.confirmed:
+            sender = next((one for one in workers if one.has_sent(pair[0])), workers[0])
+            share = shares.setdefault(sender, Receipt(receipt.recipient, []))
+            share.confirmed.append(pair)
+        for sender, share in shares.items():
+            found.setdefault(sender, []).append(share)
     return found

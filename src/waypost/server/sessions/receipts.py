@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from waypost.policy.bounds import live_receipts_max_operations
+from waypost.policy.bounds import frame_max_operations, live_receipts_max_operations
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.relay.relay import Draft, Relay
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import DeliveryConfirm
+from waypost.wire.frames import DeliveryConfirm, DeliveryConfirms
 
 log = logging.getLogger("waypost.server")
 
@@ -40,14 +40,17 @@ class AckedMessage(msgspec.Struct, frozen=True):
     was_stored: bool
 
 
-class _StoredReceipt(msgspec.Struct, frozen=True):
-    """The payload of a stored receipt: pairs of message id and `was_stored`."""
+class Receipt(msgspec.Struct, frozen=True):
+    """The messages that a recipient has acknowledged: pairs of message id and `was_stored`.
+
+    It is the payload of a stored receipt.
+    """
 
     recipient: str
     confirmed: list[tuple[str, bool]]
 
 
-LiveReceipts = list[tuple[str, DeliveryConfirm]]
+LiveReceipts = list[tuple[str, Receipt]]
 """Receipts for connected senders, each with its sender."""
 
 
@@ -62,21 +65,20 @@ class Receipts:
         """Store receipts for disconnected senders; return the others, to send once durable."""
         by_sender: dict[str, list[tuple[str, bool]]] = {}
         for one in acked:
-            if not is_reserved(one.sender):
-                by_sender.setdefault(one.sender, []).append((one.message_id, one.was_stored))
+            by_sender.setdefault(one.sender, []).append((one.message_id, one.was_stored))
         live: LiveReceipts = []
         for sender, pairs in by_sender.items():
             if self._is_connected(sender):
-                live += [(sender, _operation(recipient, *pair)) for pair in pairs]
-            else:
+                live.append((sender, Receipt(recipient, pairs)))
+            elif not is_reserved(sender):
                 self._store(sender, recipient, pairs)
         return live
 
-    def store(self, sender: str, receipts: Iterable[DeliveryConfirm]) -> None:
+    def store(self, sender: str, receipts: Iterable[Receipt]) -> None:
         """Store receipts that `sender` has not acknowledged."""
         by_recipient: dict[str, list[tuple[str, bool]]] = {}
         for one in receipts:
-            by_recipient.setdefault(one.recipient, []).append((one.message_id, one.was_stored))
+            by_recipient.setdefault(one.recipient, []).extend(one.confirmed)
         for recipient, pairs in by_recipient.items():
             self._store(sender, recipient, pairs)
 
@@ -86,7 +88,7 @@ class Receipts:
         room = self._relay.settings.max_payload_bytes - _HEAD_MAX_BYTES
         together = max(1, room // _PAIR_MAX_BYTES)
         for begin in range(0, len(pairs), together):
-            payload = _StoredReceipt(recipient, pairs[begin : begin + together])
+            payload = Receipt(recipient, pairs[begin : begin + together])
             try:
                 result = self._relay.submit(Draft(sender, payload, sender=RELAY))
             except (InvalidInput, AccessDenied) as problem:
@@ -99,11 +101,11 @@ class Receipts:
 class UnackedReceipts:
     """The receipts that a connected agent was sent and has not acknowledged.
 
-    Those that are sent at once are acknowledged at once: the last has the `id`.
+    Those that are sent at once are acknowledged at once, by one id.
     """
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Sequence[DeliveryConfirm]] = {}
+        self._by_id: dict[str, Sequence[Receipt]] = {}
         self._count = 0
 
     @property
@@ -111,11 +113,12 @@ class UnackedReceipts:
         """Return whether the agent must acknowledge some before it is sent more."""
         return self._count >= live_receipts_max_operations
 
-    def add(self, receipts: Sequence[DeliveryConfirm]) -> None:
-        """Add receipts that are sent now."""
-        receipt_id = receipts[-1].id = secrets.token_hex(16)
+    def add(self, receipts: Sequence[Receipt]) -> str:
+        """Add receipts that are sent now; return their id."""
+        receipt_id = secrets.token_hex(16)
         self._by_id[receipt_id] = receipts
-        self._count += len(receipts)
+        self._count += _count(receipts)
+        return receipt_id
 
     def ack(self, ids: Sequence[str]) -> list[str]:
         """Remove those that are acknowledged; return the ids that are none of theirs."""
@@ -127,31 +130,48 @@ class UnackedReceipts:
             if receipts is None:
                 others.append(one)
             else:
-                self._count -= len(receipts)
+                self._count -= _count(receipts)
         return others
 
-    def take_all(self) -> list[DeliveryConfirm]:
+    def take_all(self) -> list[Receipt]:
         """Remove and return all of them, in the order in which they were sent."""
         found = [one for receipts in self._by_id.values() for one in receipts]
         self._by_id, self._count = {}, 0
         return found
 
 
-def unpack_receipt(envelope: Envelope) -> list[DeliveryConfirm]:
-    """Return a stored receipt as operations; the last has the `id` to acknowledge.
+def _count(receipts: Iterable[Receipt]) -> int:
+    return sum(len(one.confirmed) for one in receipts)
 
-    Empty if the message is no receipt: any process on the relay's machine can put a message into
-    a mailbox in the relay's name.
-    """
+
+def unpack_receipt(envelope: Envelope) -> Receipt | None:
+    """Return a stored receipt; None if the message is none: any process on the relay's machine can
+    put a message into a mailbox in the relay's name."""
     try:
-        stored = msgspec.json.decode(envelope.payload, type=_StoredReceipt)
+        stored = msgspec.json.decode(envelope.payload, type=Receipt)
     except msgspec.DecodeError:
-        return []
-    operations = [_operation(stored.recipient, *pair) for pair in stored.confirmed]
-    if operations:
-        operations[-1].id = envelope.id
+        return None
+    return stored if stored.confirmed else None
+
+
+def receipt_operations(
+    receipts: Iterable[Receipt], receipt_id: str, *, batches: bool
+) -> list[DeliveryConfirm | DeliveryConfirms]:
+    """Return receipts as operations, for an agent that reads `batches` or one that does not.
+
+    The last has the id to acknowledge.
+    """
+    operations: list[DeliveryConfirm | DeliveryConfirms] = []
+    for one in receipts:
+        whom, pairs = one.recipient, one.confirmed
+        if not batches:
+            operations += (
+                DeliveryConfirm(message_id=message_id, recipient=whom, was_stored=was_stored)
+                for message_id, was_stored in pairs
+            )
+            continue
+        for begin in range(0, len(pairs), frame_max_operations):
+            part = pairs[begin : begin + frame_max_operations]
+            operations.append(DeliveryConfirms(recipient=whom, confirmed=part))
+    operations[-1].id = receipt_id
     return operations
-
-
-def _operation(recipient: str, message_id: str, was_stored: bool) -> DeliveryConfirm:
-    return DeliveryConfirm(message_id=message_id, recipient=recipient, was_stored=was_stored)

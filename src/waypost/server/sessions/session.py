@@ -9,28 +9,35 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
-from waypost.policy.bounds import (
-    outbox_max_operations,
-    queue_full_max_operations,
-)
+from waypost.policy.bounds import outbox_max_operations
 from waypost.policy.budgets import without_ancestors
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Consumer, Draft, Relay
+from waypost.server.sessions.answers import (
+    answers_to,
+    count_answers,
+    join_answer,
+    send_error,
+)
 from waypost.server.sessions.awaited_replies import AwaitedReplies
 from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
 from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
 from waypost.server.sessions.outbox import Outbox
-from waypost.server.sessions.receipts import LiveReceipts, UnackedReceipts
+from waypost.server.sessions.receipts import (
+    LiveReceipts,
+    Receipt,
+    UnackedReceipts,
+    receipt_operations,
+)
 from waypost.wire import frames
+from waypost.wire.codecs import Codec
 from waypost.wire.envelopes import Envelope
-from waypost.wire.frames import Codec, FrameOperation, FromAgent
+from waypost.wire.frames import FrameOperation, FromAgent
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
-from waypost.wire.problems import QUEUE_FULL_TEXT, discreet
-from waypost.wire.results import PublishResult
 from waypost.wire.scheduled import without_endpoints
 
 SLOW_CONSUMER_TEXT = (
@@ -66,6 +73,7 @@ class Session:
         limits: DeliveryLimits,
         shared: bool = False,
         show_pressure: bool = False,
+        batches: bool = False,
         address: str = "",
         on_dismissed: Callable[[int, str], None] = lambda code, reason: None,
     ) -> None:
@@ -86,6 +94,7 @@ class Session:
         self._codec = codec
         self._limits = limits
         self._show_pressure = show_pressure
+        self._batches = batches
         self._consumer: Consumer | None = None
         self._deliveries: Deliveries | None = None
         self._unacked_receipts = UnackedReceipts()
@@ -135,6 +144,7 @@ class Session:
             self._codec,
             self._limits,
             pull=self.receive == "pull",
+            batches=self._batches,
             tier_of=self._tier_of,
         )
         self._stop_signals = self._relay.on_signal(self.subject, self._on_relay_signal)
@@ -178,12 +188,12 @@ class Session:
             return
         self.outbox.put_lossy(operation, size)
 
-    def send_receipts(self, receipts: Sequence[frames.DeliveryConfirm]) -> bool:
+    def send_receipts(self, receipts: Sequence[Receipt]) -> bool:
         """Queue receipts for the agent; return False if it must acknowledge others first."""
         if self._deliveries is None or self._unacked_receipts.is_full:
             return False
-        self._unacked_receipts.add(receipts)
-        self.outbox.put_all(receipts)
+        receipt_id = self._unacked_receipts.add(receipts)
+        self.outbox.put_all(receipt_operations(receipts, receipt_id, batches=self._batches))
         return True
 
     def handle(self, operations: Sequence[FromAgent]) -> int:
@@ -201,7 +211,7 @@ class Session:
             done += 1
             match operation:
                 case frames.Send():
-                    responses += self._publish(operation)
+                    self._publish(operation, responses)
                     if self._turn_deliveries >= TURN_DELIVERIES:
                         break
                 case frames.Ack():
@@ -248,7 +258,7 @@ class Session:
         known = self._relay.inspect().parents.find(self.subject, parent.id)
         return known or self._recalled.get(parent.id)
 
-    def _publish(self, request: frames.Send) -> list[FrameOperation]:
+    def _publish(self, request: frames.Send, responses: list[FrameOperation]) -> None:
         try:
             draft = Draft(
                 request.subject,
@@ -265,13 +275,15 @@ class Session:
             result = self._hub.publish(draft)
         except AccessDenied as denied:
             self.rejected_in_a_row += 1
-            reason = str(Reason.ACCESS_DENIED)
-            return [frames.Error(ref=request.ref, error=str(denied), reason=reason)]
+            responses.append(send_error(request, str(denied), str(Reason.ACCESS_DENIED)))
+            return
         except InvalidInput as problem:
             self.rejected_in_a_row += 1
-            return [frames.Error(ref=request.ref, error=brief(problem), reason="invalid")]
+            responses.append(send_error(request, brief(problem), "invalid"))
+            return
         except RelayStopped as stopped:
-            return [frames.Error(ref=request.ref, error=str(stopped), reason="stopped")]
+            responses.append(send_error(request, str(stopped), "stopped"))
+            return
         if self.shared and self._consumer is not None and result.delivered_to:
             self._consumer.note_sent(result.message_id)
         if request.reply_within and result.delivered_to:
@@ -281,7 +293,10 @@ class Session:
             self.rejected_in_a_row += len(result.rejected)
         else:
             self.rejected_in_a_row = 0
-        return self._send_responses(request, result)
+        result.never_connected = self._hub.note_of(self.subject, request.subject, result)
+        if self._show_pressure or not self._batches or not join_answer(responses, request, result):
+            subject_of = self._relay.inspect().subject_of
+            responses += answers_to(request, result, subject_of, shown=self._show_pressure)
 
     def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
         limit = request.limit
@@ -291,31 +306,6 @@ class Session:
             messages=without_endpoints(found[:limit]),
             more=len(found) > limit,
         )
-
-    def _send_responses(self, request: frames.Send, result: PublishResult) -> list[FrameOperation]:
-        shown = result if self._show_pressure else discreet(result, request.subject)
-        responses: list[FrameOperation] = [
-            frames.SendResult(
-                ref=request.ref,
-                message_id=shown.message_id,
-                delivered_to=shown.delivered_to,
-                rejected=shown.rejected,
-                retry_after_ms=shown.retry_after_ms,
-                mailbox_pressure=shown.mailbox_pressure,
-                budget_cut=shown.budget_cut,
-            )
-        ]
-        full = [one for one in result.rejected if one.reason is Reason.BACKPRESSURE]
-        responses += (
-            frames.QueueFull(
-                ref=request.ref,
-                recipient=self._relay.inspect().subject_of(one.endpoint_hash) or request.subject,
-                reason=QUEUE_FULL_TEXT,
-                message_id=result.message_id,
-            )
-            for one in full[:queue_full_max_operations]
-        )
-        return responses
 
     def _signal(self, request: frames.SendSignal) -> list[FrameOperation]:
         """Send a signal; only an error has a response."""
@@ -365,7 +355,7 @@ class Session:
             # Earlier responses are on disk too, but not sent yet: these follow them.
             waiting = asyncio.get_running_loop().create_future()
             waiting.set_result(None)
-        self.unanswered += len(responses)
+        self.unanswered += count_answers(responses)
         waiting.add_done_callback(partial(self._on_durable, responses, receipts))
 
     def _on_durable(
@@ -374,7 +364,7 @@ class Session:
         receipts: LiveReceipts,
         done: "asyncio.Future[None]",
     ) -> None:
-        self.unanswered -= len(responses)
+        self.unanswered -= count_answers(responses)
         problem = None if done.cancelled() else done.exception()
         if problem is None:
             self._send(responses, receipts)

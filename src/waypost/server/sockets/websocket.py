@@ -11,7 +11,7 @@ Rule 4  A connection that is closed is gone within `CLOSE_DEADLINE_S`, whether t
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 
 from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -44,11 +44,42 @@ CLOSE_POLICY_VIOLATION = 1008
 CLOSE_TOO_LARGE = 1009
 
 
+class EventQueue:
+    """Events for an application that reads them one by one. Smaller than the queue of asyncio."""
+
+    __slots__ = ("_events", "_waiting")
+
+    def __init__(self) -> None:
+        self._events: list[ASGIReceiveEvent] = []
+        self._waiting: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def empty(self) -> bool:
+        """Return whether there is nothing to read."""
+        return not self._events
+
+    def put_nowait(self, event: ASGIReceiveEvent) -> None:
+        """Append an event."""
+        self._events.append(event)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def get(self) -> ASGIReceiveEvent:
+        """Wait for the next event, and remove it."""
+        while not self._events:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        return self._events.pop(0)
+
+
 class BoundedWebSocket(WebSocketsSansIOProtocol):
     """One WebSocket; `since` is when it was opened, in loop time."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.queue = cast("asyncio.Queue[ASGIReceiveEvent]", EventQueue())
         self.since = self.loop.time()
         self._authenticated = False
         self._early_bytes = 0
@@ -83,8 +114,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.scope["state"]["on_authenticated"] = self._allow
 
     def _allow(self, frame_max_bytes: int) -> None:
-        """Accept frames of an authenticated agent; slightly longer ones get an error in words."""
+        """Accept frames of an authenticated agent; slightly longer ones get an error in words.
+
+        The headers are not needed any more, and may be as large as everything else together.
+        """
         self._authenticated = True
+        self.request.headers.clear()  # the parser holds it, too
+        del self.request, self.response
+        self.scope["headers"] = []
         self.conn.max_message_size = frame_max_bytes + frame_overhead_max_bytes
 
     async def receive(self) -> ASGIReceiveEvent:

@@ -2,11 +2,11 @@
 
 WaypostError
 └── WebhookError
-    ├── HostNotAllowed      the settings do not allow the host of a URL
-    ├── NoWebhook           the agent has none
-    ├── TooManyChanges      webhooks are set, tested or removed too often
-    ├── TooManyWebhooks     no further webhook can be set
-    └── WebhookNotSaved     a change could not be made durable, so it is not valid
+    ├── HostNotAllowed          the settings do not allow the host of a URL
+    ├── NoWebhook               the agent has none
+    ├── TooManyWebhookChanges   webhooks are set, tested or removed too often
+    ├── TooManyWebhooks         no further webhook can be set
+    └── WebhookNotSaved         a change could not be made durable, so it is not valid
 """
 
 from waypost.policy.errors import WaypostError
@@ -27,7 +27,7 @@ class NoWebhook(WebhookError):
         super().__init__(f"{subject} has no webhook; 'waypost webhooks set' sets one")
 
 
-class TooManyChanges(WebhookError):
+class TooManyWebhookChanges(WebhookError):
     """Webhooks are set, tested or removed too often; try again after `retry_after_ms`."""
 
     def __init__(self, text: str, retry_after_ms: int) -> None:

@@ -84,12 +84,12 @@ class Registry:
             await self._save({one: kept for one, kept in self._webhooks.items() if one != subject})
             return True
 
-    async def move(self, subject: str, public_key: str) -> None:
-        """Leave a webhook to another key of its owner. Raises `WebhookNotSaved`."""
+    async def move(self, subject: str, old_key: str, new_key: str) -> None:
+        """Leave the webhook of one key to another key of its owner. Raises `WebhookNotSaved`."""
         async with self._changing:
             known = self._webhooks.get(subject)
-            if known is not None and known.public_key != public_key:
-                moved = msgspec.structs.replace(known, public_key=public_key)
+            if known is not None and known.public_key == old_key:
+                moved = msgspec.structs.replace(known, public_key=new_key)
                 await self._save({**self._webhooks, subject: moved})
 
     async def _save(self, webhooks: dict[str, Webhook]) -> None:

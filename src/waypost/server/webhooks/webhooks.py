@@ -25,7 +25,7 @@ from waypost.server.sessions.hub import Hub
 from waypost.server.webhooks.errors import (
     HostNotAllowed,
     NoWebhook,
-    TooManyChanges,
+    TooManyWebhookChanges,
     WebhookNotSaved,
 )
 from waypost.server.webhooks.notifier import Notifier
@@ -140,9 +140,12 @@ class Webhooks:
         except WebhookNotSaved as problem:  # it has no effect for another key
             log.warning("webhooks: %s", problem)
 
-    async def move(self, subject: str, public_key: str) -> None:
-        """Keep the webhook of an agent that has changed its key. Raises `WebhookNotSaved`."""
-        await self._registry.move(subject, public_key)
+    async def move(self, subject: str, old_key: str, new_key: str) -> None:
+        """Keep the webhook of an agent that has rotated its key."""
+        try:
+            await self._registry.move(subject, old_key, new_key)
+        except WebhookNotSaved as problem:
+            log.warning("webhooks: %s; %s has to set it again", problem, subject)
 
     def _in_absence(self, subject: str) -> Webhook | None:
         """Return the webhook of an agent that may connect and is not connected, or None."""
@@ -168,7 +171,7 @@ class Webhooks:
             raise HostNotAllowed(problem)
 
     def _admit_change(self, subject: str) -> None:
-        """Count a change. Raises `TooManyChanges`."""
+        """Count a change. Raises `TooManyWebhookChanges`."""
         now_ms, changes = self._relay.now_us() // 1000, self._changes
         limits = (
             (subject, webhook_changes_per_agent_minute_max),
@@ -176,7 +179,7 @@ class Webhooks:
         )
         for window, limit in limits:
             if changes.count(window, now_ms, _MINUTE_MS) >= limit:
-                raise TooManyChanges(
+                raise TooManyWebhookChanges(
                     f"webhooks change too often: at most {limit} times a minute",
                     max(1, changes.retry_after_ms(window, now_ms, _MINUTE_MS, limit)),
                 )

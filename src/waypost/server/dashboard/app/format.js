@@ -86,7 +86,7 @@ export const TIERS = { 1: "unknown", 2: "acknowledged", 3: "active" };
 
 export const OUTCOMES = {
   scheduled: "scheduled",
-  pending: "waiting",
+  pending: "pending",
   leased: "leased",
   dead: "dead letter",
   rejected: "rejected",

@@ -14,7 +14,8 @@ import * as settings from "../views/settings.js";
 import { WRONG, signIn } from "../views/sign_in.js";
 import { whenTokenRejected } from "./api.js";
 import { connectionBanner } from "./banner.js";
-import { byId, h } from "./dom.js";
+import { byId, h, setAttr, setText } from "./dom.js";
+import { compact } from "./format.js";
 import { live } from "./live.js";
 import { forgetRelayPaths } from "./terminal.js";
 import { themeButton } from "./theme_button.js";
@@ -30,7 +31,17 @@ const nav = byId("nav");
 let leave = () => {};
 let asking = false;
 
-const links = VIEWS.map(([name, view]) => h("a", { href: `#/${name}` }, view.title));
+// What a link counts, if it is not 0; not part of its name, which must not change while it is read.
+const COUNTS = {
+  "": () => live.standing?.findings.length,
+  inboxes: () => live.last?.inboxes,
+  agents: () => live.last?.connected,
+  breakers: () => live.breakers.states.filter((one) => one.state !== "CLOSED").length,
+  "dead-letters": () => live.last?.dead,
+};
+
+const counts = VIEWS.map(() => h("span", { class: "count", "aria-hidden": "true", hidden: true }));
+const links = VIEWS.map(([name, view], at) => h("a", { href: `#/${name}` }, view.title, counts[at]));
 nav.append(h("ul", {}, links.map((one) => h("li", {}, one))));
 
 function route({ first = false } = {}) {
@@ -91,6 +102,13 @@ byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+live.listen(() => VIEWS.forEach(([name], at) => {
+  const number = COUNTS[name]?.() ?? 0;
+  const isNew = number && counts[at].hidden;
+  setAttr(counts[at], "hidden", number ? null : "");
+  setText(counts[at], number ? compact(number) : "");
+  if (isNew) nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}));
 addEventListener("hashchange", () => route());
 themeButton(byId("theme"));
 connectionBanner();

@@ -2,10 +2,9 @@
 
 import { h } from "../app/dom.js";
 
-/** A command with a copy button; `label` describes it. */
-export function commandBlock(text, label = "The same on the command line") {
-  const code = h("code", {}, text);
-  const button = h("button", { type: "button", class: "quiet", onclick: copy }, "Copy");
+/** A button that copies the text of an element; `label` describes it if several are in view. */
+export function copyButton(code, label = null) {
+  const button = h("button", { type: "button", class: "quiet", "aria-label": label, onclick: copy }, "Copy");
   async function copy() {
     try {
       await navigator.clipboard.writeText(code.textContent);
@@ -16,8 +15,14 @@ export function commandBlock(text, label = "The same on the command line") {
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   }
+  return button;
+}
+
+/** A command with a copy button; `label` describes it. */
+export function commandBlock(text, label = "The same on the command line") {
+  const code = h("code", {}, text);
   const block = h("div", { class: "command" },
-    h("p", { class: "aside" }, label), h("div", { class: "line" }, h("pre", { tabindex: "0" }, code), button));
+    h("p", { class: "aside" }, label), h("div", { class: "line" }, h("pre", { tabindex: "0" }, code), copyButton(code)));
   block.update = (changed) => { code.textContent = changed; };
   return block;
 }

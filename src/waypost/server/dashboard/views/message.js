@@ -1,13 +1,15 @@
 // The history of one message, from its first check to its end.
 
 import { read } from "../app/api.js";
-import { h, toInbox, toSearch } from "../app/dom.js";
+import { h, toInbox, toMessage, toSearch } from "../app/dom.js";
 import { exactly, span, when } from "../app/format.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
 import { emptyNote } from "../parts/listing.js";
 
 export const title = "Message";
+
+const SHOWN_CHARS = 20_000;
 
 const KINDS = {
   check: "check", accepted: "accepted", rejected: "rejected", leased: "delivered", acked: "acknowledged",
@@ -24,7 +26,7 @@ export function show(main, { path }) {
   async function run() {
     try {
       const [history] = await Promise.all([read(`/v1/messages/${encodeURIComponent(id)}`), relayPaths().catch(() => null)]);
-      if (!stopped) body.replaceChildren(...render(history.steps, history.thread), commandBlock(command("explain", id)));
+      if (!stopped) body.replaceChildren(...render(history), commandBlock(command("explain", id)));
     } catch (problem) {
       if (!stopped) body.replaceChildren(unknown(problem, id));
     }
@@ -45,7 +47,7 @@ function unknown(problem, id) {
   return h("p", { class: "problem", role: "alert" }, problem.message);
 }
 
-function render(steps, thread) {
+function render({ steps, thread, parent, payload }) {
   const first = steps[0].at_us;
   const endpoints = [...new Set(steps.map((one) => one.endpoint).filter(Boolean))];
   const last = steps.at(-1);
@@ -53,7 +55,17 @@ function render(steps, thread) {
     h("p", { class: "lead" }, `Arrived ${when(first)}. Last: `, h("span", { class: `badge ${last.kind}` }, KINDS[last.kind] ?? last.kind), ` ${span((last.at_us - first) / 1000)} later.`),
     h("p", {}, "Inboxes: ", endpoints.length ? endpoints.map((one, at) => [at ? ", " : "", h("a", { href: toInbox(one) }, one)]) : "none"),
     ...(thread ? [h("p", {}, "Thread: ", h("a", { href: toSearch({ thread }) }, thread))] : []),
+    ...(parent ? [h("p", {}, "Parent: ", h("a", { href: toMessage(parent) }, parent))] : []),
+    h("section", {}, h("h2", {}, "Payload"), content(payload)),
     h("section", {}, h("h2", {}, "Timeline"), h("ol", { class: "timeline" }, steps.map((one) => step(one, first, endpoints.length > 1))))];
+}
+
+/** The payload as text: what an agent wrote is never interpreted. */
+function content(payload) {
+  if (payload === undefined) return emptyNote("It is larger than 4 KiB, or was not kept.");
+  if (/^sealed-\d$/.test(payload?.waypost)) return emptyNote("It is sealed: only its recipient can open it.");
+  const text = JSON.stringify(payload, null, 2);
+  return h("pre", { class: "content", tabindex: "0", "aria-label": "Payload" }, text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text);
 }
 
 function step(one, first, severalInboxes) {

@@ -1,10 +1,12 @@
-// Overview: throughput, latency, pressure and rejections.
+// Overview: what to look at, throughput, latency, pressure and rejections.
 
-import { h, setAttr, setText, toInbox } from "../app/dom.js";
+import { h, setAttr, setText, toInbox, toSearch } from "../app/dom.js";
 import { REASONS, bytes, compact, count, percent, plural, rate, span } from "../app/format.js";
 import { live } from "../app/live.js";
 import { TimeChart } from "../parts/chart.js";
+import { makeFindings } from "../parts/findings.js";
 import { gauge } from "../parts/gauge.js";
+import { emptyNote, plainTable } from "../parts/listing.js";
 import { welcome } from "./welcome.js";
 
 const SPANS = [[120, "2 min"], [300, "5 min"], [600, "10 min"]];
@@ -24,6 +26,9 @@ export function show(main) {
   const charts = makeCharts();
   const reasons = makeReasons();
   const fullest = makeFullest();
+  const findings = makeFindings();
+  const senders = makeSenders();
+  const node = makeNode();
   const welcomePanel = welcome();
   const choice = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Time shown"),
     SPANS.map(([value, label]) => h("label", {}, h("input", {
@@ -32,8 +37,8 @@ export function show(main) {
         sessionStorage.setItem(KEY, value);
         update();
       } }), h("span", {}, label))));
-  const body = h("div", {}, tiles.node, h("div", { class: "grid two" },
-    charts.map((one) => one.node), reasons.node, fullest.node));
+  const body = h("div", {}, findings.node, tiles.node, h("div", { class: "grid two" },
+    charts.map((one) => one.node), reasons.node, fullest.node, senders.node, node.node));
   main.append(h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, title), choice), welcomePanel, body);
 
   function update() {
@@ -45,12 +50,15 @@ export function show(main) {
     setAttr(body, "hidden", isNew ? "" : null);
     setAttr(choice, "hidden", isNew ? "" : null);
     if (!last || isNew) return;
+    findings.update(standing.findings);
     tiles.update(samples.slice(-RECENT), last, standing);
     // While the relay is unreachable, the time axis stands still: the lines must stay in view.
     const end = live.state === "live" ? Math.max(last.at_us, live.nowUs() - 1e6) : last.at_us;
     for (const chart of charts) chart.update(samples, end, seconds);
     reasons.update(samples.filter((one) => one.at_us > end - seconds * 1e6), seconds);
     fullest.update(standing);
+    senders.update(standing.rejections);
+    node.update(standing.node);
   }
 
   const stop = live.listen(update);
@@ -69,7 +77,7 @@ function makeTiles() {
     return { value, note, node: h("div", {}, h("dt", {}, name), h("dd", {}, value, note)) };
   };
   const all = {
-    accepted: tile("Accepted"), delivered: tile("Delivered"), rejected: tile("Rejected"),
+    accepted: tile("Stored"), delivered: tile("Acknowledged"), rejected: tile("Rejected"),
     wait: tile("Publish to ack"), waiting: tile("Pending", "#/inboxes"), agents: tile("Connected agents", "#/agents"),
     dead: tile("Dead letters", "#/dead-letters"), pressure: tile("Fullest inbox", "#/inboxes"),
     oldest: tile("Oldest message", "#/inboxes"), stuck: tile("Stuck agents", "#/agents"),
@@ -79,9 +87,9 @@ function makeTiles() {
   function update(recent, last, standing) {
     const seconds = sum(recent.map((one) => one.seconds));
     const over = (pick) => rate(sum(recent.map(pick)) / seconds);
-    put(all.accepted, over(held("accepted")), "messages stored");
-    put(all.delivered, over(held("acked")), "acknowledged by recipients");
-    put(all.rejected, over(rejected), "rejected publishes");
+    put(all.accepted, over(held("accepted")), "accepted, and on disk");
+    put(all.delivered, over(held("acked")), "by their recipients");
+    put(all.rejected, over(rejected), "not stored, with a reason");
     const waited = recent.findLast((one) => one.waits);
     put(all.wait, waited ? span(waited.wait_p50_ms) : "–",
       waited ? `p50; p95 ${span(waited.wait_p95_ms)}` : "no recent acknowledgements");
@@ -108,8 +116,8 @@ function makeCharts() {
     new TimeChart({
       title: "Throughput", note: "messages per second", words: rate,
       series: [
-        { name: "Accepted", kind: "stored", value: perSecond(held("accepted")) },
-        { name: "Delivered", kind: "delivered", value: perSecond(held("acked")) },
+        { name: "Stored", kind: "stored", value: perSecond(held("accepted")) },
+        { name: "Acknowledged", kind: "delivered", value: perSecond(held("acked")) },
         { name: "Rejected", kind: "rejected", value: perSecond(rejected) },
       ],
     }),
@@ -121,7 +129,7 @@ function makeCharts() {
       ],
     }),
     new TimeChart({
-      title: "In the relay", note: "stored messages", words: compact, least: 4,
+      title: "In the relay", note: "messages now", words: compact, least: 4,
       series: [
         { name: "Pending", kind: "stored", value: held("pending") },
         { name: "Leased", kind: "delivered", value: held("held") },
@@ -196,6 +204,40 @@ function makeFullest() {
       setText(one.number, count(inbox.pending + inbox.leased));
     });
     rows.forEach((one, at) => setAttr(one.node, "hidden", at < standing.fullest.length ? null : ""));
+  }
+  return { node, update };
+}
+
+function makeSenders() {
+  const body = h("div");
+  const node = h("section", { class: "panel" }, h("h2", { class: "caption" }, "Rejected senders", h("small", {}, "in the last minutes, most rejections first")), body);
+  const reasons = (one) => Object.entries(one.reasons).sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${REASONS[reason] ?? reason} ${count(n)}`).join(", ");
+  const link = (one) => h("a", { href: toSearch({ sender: one.sender, outcome: "rejected" }) }, one.sender);
+  let shown = null;
+  function update(found) {
+    const text = JSON.stringify(found);
+    if (text === shown || body.contains(document.activeElement)) return;
+    shown = text;
+    body.replaceChildren(found.length ? plainTable("Rejected senders", [
+      { label: "Sender", kind: "name", cell: (one) => (one.sender ? link(one) : "other senders") },
+      { label: "Rejected", kind: "number", cell: (one) => count(one.total) },
+      { label: "Reasons", cell: reasons },
+    ], found, { shown: false }) : emptyNote("No sender was rejected lately."));
+  }
+  return { node, update };
+}
+
+function makeNode() {
+  const facts = Object.fromEntries(["Version", "Uptime", "Disk", "Last sync", "Open files"].map((name) => [name, h("dd")]));
+  const node = h("section", { class: "panel" }, h("h2", { class: "caption" }, "Node"),
+    h("dl", { class: "facts" }, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), value])));
+  function update(found) {
+    const ago = (us) => span(Math.max(0, live.nowUs() - us) / 1000);
+    setText(facts.Version, found.version);
+    setText(facts.Uptime, ago(found.started_us));
+    setText(facts.Disk, `${bytes(found.disk_free_bytes)} free of ${bytes(found.disk_total_bytes)}`);
+    setText(facts["Last sync"], found.synced_us ? `${ago(found.synced_us)} ago` : "nothing written yet");
+    setText(facts["Open files"], `${count(found.open_files)} of ${count(found.open_files_max)}`);
   }
   return { node, update };
 }

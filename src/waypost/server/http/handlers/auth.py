@@ -1,4 +1,4 @@
-"""Authentication: challenges and tokens."""
+"""Authentication: challenges, tokens, and the rotation of keys."""
 
 import asyncio
 from functools import partial
@@ -16,6 +16,7 @@ from waypost.server.http.contract import (
 )
 from waypost.server.origins import origins_of
 from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
+from waypost.wire.name_bodies import RotationRequest, RotationResponse
 
 
 async def give_challenge(call: Call[NoParameters, None]) -> Reply:
@@ -43,6 +44,12 @@ async def give_token(call: Call[NoParameters, TokenRequest]) -> Reply:
     return Reply(
         TokenResponse(subject=grant.subject, token=grant.token, expires_at=grant.expires_at)
     )
+
+
+async def rotate_key(call: Call[NoParameters, RotationRequest]) -> Reply:
+    """Move a name from the key that owns it to a new one."""
+    await call.context.names.rotate(call.body, origins_of(call.request.scope))
+    return Reply(RotationResponse(subject=call.body.subject, public_key=call.body.new_public_key))
 
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -79,6 +86,30 @@ OPERATIONS: tuple[AnyOperation, ...] = (
             403: "The subject belongs to another key, or needs the operator; or the key holds as"
             " many names as it may.",
             429: "Too many new names at once; see `retry_after_ms`.",
+        },
+    ),
+    Operation(
+        method="POST",
+        path="/v1/auth/rotate",
+        access=Access.ANYONE,
+        summary="Replace the key of an agent",
+        description=(
+            "Sign the lines `waypost-rotate-1`, origin, nonce, subject, public key and new public"
+            " key, joined by line feeds, with the key that owns the subject and with the new one."
+            " The old key is rejected from then on: its connections end, and its tokens are"
+            " invalid. The mailbox stays."
+        ),
+        tag="auth",
+        handler=rotate_key,
+        parameters=NoParameters,
+        body=json_body(RotationRequest),
+        answer=Answer(RotationResponse),
+        rejections={
+            401: "A signature is invalid, or its challenge has expired or was used.",
+            403: "The subject belongs to another key, or this one was revoked; or the new key holds"
+            " as many names as it may.",
+            404: "The subject belongs to no key.",
+            429: "Too many changes at once; see `retry_after_ms`.",
         },
     ),
 )

@@ -12,6 +12,7 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
+from waypost.server.live.node import installed_version
 from waypost.server.metrics import CONTENT_TYPE, Connected
 from waypost.wire.http_bodies import Health
 
@@ -31,7 +32,7 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
         raise HttpError(503, f"storage full: {journal.full_because}", reason="storage_full")
     if inspector.mailbox_problem:
         raise HttpError(503, inspector.mailbox_problem, reason=Reason.MAILBOX_UNAVAILABLE)
-    return Reply(Health(status="ready"))
+    return Reply(Health(status="ready", version=installed_version()))
 
 
 async def metrics(call: Call[NoParameters, None]) -> Reply:

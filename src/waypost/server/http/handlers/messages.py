@@ -22,7 +22,13 @@ from waypost.policy.budgets import without_ancestors
 from waypost.policy.reasons import Reason
 from waypost.policy.reserved_names import ANONYMOUS, reject_reserved
 from waypost.policy.subjects import is_literal
-from waypost.relay.inspection.history import Attempts, fold_attempts, thread_of
+from waypost.relay.inspection.history import (
+    Attempts,
+    arrival_of,
+    describe_history,
+    fold_attempts,
+    thread_of,
+)
 from waypost.relay.relay import Draft, Relay
 from waypost.server.http.callers import Access, client_address
 from waypost.server.http.contract import (
@@ -62,7 +68,7 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
     network = ""
     if sender == ANONYMOUS:  # many callers share this name
         network = call.context.authenticator.network_key(client_address(call.request.scope))
-    show = call.context.options.show_pressure
+    show, note_of = call.context.options.show_pressure, call.context.directory.note_of
     if isinstance(call.body, NewMessages):
         throttle, key = call.context.throttle, f"{sender} {network}"
         if throttle.applies_to(key) and throttle.is_crowded:
@@ -81,12 +87,15 @@ async def publish(call: Call[NoParameters, NewMessage | NewMessages]) -> Reply:
         if not show:
             both = zip(results, call.body.messages, strict=True)
             results = [discreet(one, message.subject) for one, message in both]
+        for one, message in zip(results, call.body.messages, strict=True):
+            one.never_connected = note_of(sender, message.subject, one)
         return Reply(PublishResults(results=results))
     draft = await _draft(relay, call.body, sender, network)
     result = await relay.publish_draft(draft)
     shown = result if show else discreet(result, draft.subject)
     if _is_rejected(shown):
         raise _rejection(shown)
+    shown.never_connected = note_of(sender, draft.subject, result)
     return Reply(shown)
 
 
@@ -104,10 +113,12 @@ async def _publish_many(
 async def explain_message(call: Call[MessagePath, None]) -> Reply:
     """Return the history of a message; to an agent, only the part that concerns it."""
     message_id = validate_message_id(call.parameters.id)
-    relay, caller = call.context.relay, call.caller
+    relay, caller, arrival = call.context.relay, call.caller, None
     async with call.context.reading:
         if caller.is_operator:
-            history = await relay.explain(message_id)
+            events = await relay.inspect().events_of(message_id)
+            arrival = arrival_of(events)
+            history = describe_history(message_id, events)
             thread = history.thread
             steps = [
                 HistoryItem(at_us=s.at_us, kind=s.kind, endpoint=s.endpoint, text=s.text, seq=s.seq)
@@ -120,7 +131,11 @@ async def explain_message(call: Call[MessagePath, None]) -> Reply:
             steps = [_item(event, shown_as) for event, shown_as in visible]
     if not steps:
         raise HttpError(404, "no such message among those you sent or received")
-    return Reply(MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread))
+    response = MessageHistoryResponse(message_id=message_id, steps=steps, thread=thread)
+    if arrival is not None:
+        response.parent = arrival.parent
+        response.payload = arrival.payload
+    return Reply(response)
 
 
 def _visible(

@@ -53,6 +53,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
     subjects = {one.subject for one in connected}
     inspector = relay.inspect()
     metrics = await inspector.survey(call.parameters.inboxes)
+    status = await context.sampler.status()
     now_us = relay.now_us()
     return Reply(
         RelayStats(
@@ -73,6 +74,9 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             durability=metrics.durability,
             storage_full=metrics.storage_full,
             problems=metrics.problems,
+            findings=status.findings,
+            rejections=status.rejections,
+            node=status.node,
         )
     )
 
@@ -118,9 +122,9 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         access=Access.OPERATOR,
         summary="Statistics",
         description=(
-            "Messages, rejections, the fullest inboxes with their largest senders and tiers,"
-            " circuit breakers that are not at rest, the quotas in force, connected agents, and"
-            " problems."
+            "What to look at, messages, rejections, the fullest inboxes with their largest senders"
+            " and tiers, circuit breakers that are not at rest, the quotas in force, connected"
+            " agents, and problems."
         ),
         tag="stats",
         handler=get_stats,
