@@ -131,9 +131,7 @@ async def open_context(
                     clock=clock,
                 )
             finally:
-                await names.close()
-                await webhooks.close()
-                await sampler.close()
+                await asyncio.gather(names.close(), webhooks.close(), sampler.close())
         finally:
             authenticator.close()
 
