@@ -77,6 +77,7 @@ on the relay's machine. For a relay with its own certificate, set `SSL_CERT_FILE
 | `scheduled` | an agent's keys for its own messages, or the operator's token for all |
 | `explain`, `thread` | the operator's token for every message and every check; an agent's keys \
 for its own messages |
+| `webhooks` | the keys of its agent, or the operator's token |
 | `endpoints`, `stats`, `top`, `breakers`, `dead-letters`, `config`, `rules`, `names` | the \
 operator's token |
 
@@ -358,6 +359,20 @@ JSON = {
             " `connected`, null on a data directory",
         },
         after="`names bind` and `names unbind` print the fields of one name.",
+    ),
+    "webhooks set": JsonOutput(
+        {
+            "`subject`": "the agent",
+            "`url`": "where notices are posted",
+            "`content`": "`notice`, or `messages` if notices have the waiting messages",
+            "`set_at`": "when it was set",
+            "`last`": "the outcome of the last try: `at`, `status` (0 without a response),"
+            " `problem` (empty if the notice was accepted), `final` (whether it was given up);"
+            " null without one since the relay started",
+            "`secret`": "signs the notices; only `webhooks set` prints it",
+        },
+        after="`webhooks show` and `webhooks remove` print the same fields without the secret,"
+        " `webhooks test` those of `last`.",
     ),
     "agents list": JsonOutput(
         {

@@ -43,6 +43,9 @@ GROUPS = {
     "names": "Names that agents of a served relay may bind."
     " [serving.md](../serving.md#reserved-and-closed-names)",
     "signals": "Signals between agents of a served relay. [policies.md](../policies.md#signals)",
+    "webhooks": "Hosts that webhooks of agents may name: `hooks.example.com`, `*.example.com` or an"
+    " address, with `:8443` or `:*` for other ports than the default."
+    " [serving.md](../serving.md#webhooks)",
     "housekeeping": "Retention and cleanup. [storage.md](../storage.md#retention)",
 }
 MEANINGS = {
@@ -108,6 +111,8 @@ MEANINGS = {
     "names.newPerMinute": "names that may be bound within a minute",
     "names.newPerAddressMinute": "of those, from one IPv4 address or one IPv6 /64 network",
     "names.unusedExpiryMs": "time until a name that was never used expires",
+    "webhooks.allowedHosts": "hosts in public networks, with https only",
+    "webhooks.privateHosts": "hosts that may be in private networks, too, and without TLS there",
     "housekeeping.sweepIntervalMs": "interval between sweeps",
     "housekeeping.breakerIdleMs": "time until an idle breaker is dropped",
     "housekeeping.deadLetterRetentionMs": "retention of dead letters",
@@ -348,7 +353,8 @@ def metrics_page() -> str:
 async def _metrics(directory: Path) -> str:
     async with open_context(directory) as context:
         context.http_metrics.record("GET", "/healthz", 200, 0.001)  # so that its labels appear
-        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        totals = context.relay.inspect().totals()
+        connected = Connected(0, 0, context.hub.signals, context.webhooks.notices)
         return context.http_metrics.render(context.relay, totals, connected).decode()
 
 

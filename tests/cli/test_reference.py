@@ -34,7 +34,15 @@ COMMANDS = {
 }
 
 
-SERVED_ONLY = {"listen", "listen --exec", "ping", "request", "keys new", "agents list"}
+SERVED_ONLY = {
+    "listen",
+    "listen --exec",
+    "ping",
+    "request",
+    "keys new",
+    "agents list",
+    "webhooks set",
+}
 
 
 def sections() -> dict[str, str]:
@@ -86,9 +94,16 @@ def test_the_documented_fields_of_agent_commands_are_the_printed_ones(tmp_path: 
         run = user.json("listen", "agent.a", "--exec", "true", "--count", "1")
         request = ("request", "service.absent", "1", "--sender", "agent.a")
         rejected = user.json(*request, exits=3)
+        hosts = tmp_path / "hosts.json"
+        hosts.write_text('{"webhooks": {"privateHosts": ["127.0.0.1:9"]}}')
+        relay.operator()("config", "save", str(hosts))
+        webhook = user.json("webhooks", "set", "agent.a", "http://127.0.0.1:9/")
+        tested = user.json("webhooks", "test", "agent.a", exits=1)
     found = sections()
     assert documented(found["listen"])[0] == set(received) | set(confirmed)
     assert documented(found["listen --exec"])[0] == set(run)
     assert documented(found["request"])[0] == set(received)
     assert documented(found["send"])[0] == set(rejected)
     assert documented(found["keys new"])[0] == set(keys)
+    assert documented(found["webhooks set"])[0] == set(webhook)
+    assert set(tested) <= documented(found["webhooks set"])[1]

@@ -15,7 +15,7 @@ from waypost.policy import bounds
 from waypost.policy import reserved_names as reserved
 from waypost.policy.access import parse_rules
 from waypost.policy.names import DAY_MS
-from waypost.policy.settings import to_config_document
+from waypost.policy.settings import merge_settings, to_config_document
 from waypost.server import websocket
 from waypost.server.context import SERVED_SETTINGS, ServeOptions
 from waypost.server.http.callers import OPERATOR
@@ -66,8 +66,9 @@ def test_the_page_on_configuration_lists_the_defaults_of_a_served_relay() -> Non
 
 @pytest.mark.process
 def test_names_and_rules_on_the_page_keep_strangers_out(tmp_path: Path) -> None:
-    settings, rules = blocks(PAGE, "json")
+    settings, rules, hosts = blocks(PAGE, "json")
     assert len(parse_rules(rules.encode())) == 3
+    assert merge_settings(Settings(), hosts.encode()).webhooks.private_hosts
     (tmp_path / "names.json").write_text(settings)
     commands = section(PAGE, "Identity").split("```sh\n")[-1].split("```")[0].splitlines()
     assert len(commands) == 4
@@ -141,7 +142,8 @@ def test_files_of_a_served_relay_are_in_the_backup_table(tmp_path: Path) -> None
 
 async def test_metrics_named_on_pages_exist(tmp_path: Path) -> None:
     async with open_context(tmp_path) as context:
-        totals, connected = context.relay.inspect().totals(), Connected(0, 0, context.hub.signals)
+        totals = context.relay.inspect().totals()
+        connected = Connected(0, 0, context.hub.signals, context.webhooks.notices)
         shown = context.http_metrics.render(context.relay, totals, connected).decode()
     named = {name for page in PAGES for name in re.findall(r"\bwaypost_\w+", read(page))}
     assert named

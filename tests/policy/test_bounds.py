@@ -41,6 +41,8 @@ UNITS = (
     "chain_max",
     "replies_max",
     "identities_max",
+    "webhooks_max",
+    "hosts_max",
     "challenges_max",
     "minute_max",
     "second_max",

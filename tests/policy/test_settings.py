@@ -133,7 +133,7 @@ def another(value: Any) -> Any:
         case None:
             return {"maxEnvelopes": 1, "maxBytes": 2}
         case list():
-            return ["agent.a.>"]
+            return ["agent.a"]
         case _:
             return value + 1
 

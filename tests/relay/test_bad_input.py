@@ -257,6 +257,7 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "extend": lambda relay: relay.extend("agent.a", "x", 1),
     "release_leases": lambda relay: relay.release_leases("agent.a"),
     "attach": lambda relay: relay.attach("agent.a", lambda: None),
+    "on_waiting": lambda relay: relay.on_waiting(lambda subject: None),
     "publish_draft": lambda relay: relay.publish_draft(Draft("agent.a", 1, sender="agent.b")),
     "submit": lambda relay: relay.submit(Draft("agent.a", 1, sender="agent.b")),
     "lease_messages": lambda relay: relay.lease_messages("agent.a", 1),

@@ -32,7 +32,9 @@ async def context(tmp_path: Path, clock: ManualClock) -> AsyncIterator[ServerCon
 
 def numbers(context: ServerContext) -> dict[str, float]:
     """Return every sample by name and labels."""
-    connected = Connected(0, context.hub.stuck_count(), context.hub.signals)
+    connected = Connected(
+        0, context.hub.stuck_count(), context.hub.signals, context.webhooks.notices
+    )
     totals = context.relay.inspect().totals()
     text = context.http_metrics.render(context.relay, totals, connected).decode()
     return {

@@ -29,6 +29,7 @@ from waypost.cli.commands import (
     scheduled,
     serve,
     simulate,
+    webhooks,
 )
 from waypost.cli.help import CommandGroup, Group
 from waypost.policy.errors import InvalidInput, WaypostError
@@ -123,6 +124,7 @@ app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Messa
 app.command(rich_help_panel="The relay", help=serve.HELP)(serve.serve)
 app.add_typer(keys.commands, name="keys", rich_help_panel="The relay")
 app.add_typer(names.commands, name="names", rich_help_panel="The relay")
+app.add_typer(webhooks.commands, name="webhooks", rich_help_panel="The relay")
 app.command(rich_help_panel="The relay")(maintenance.endpoints)
 app.command(rich_help_panel="The relay")(maintenance.stats)
 app.command(rich_help_panel="The relay")(live.top)

@@ -19,6 +19,7 @@ from waypost.cli.results import (
     StatsResult,
 )
 from waypost.policy.access import AccessRule
+from waypost.relay.errors import RelayError
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
 from waypost.relay.inspection.history import MessageHistory
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerReset
@@ -34,6 +35,7 @@ from waypost.wire.stats_bodies import AgentConnection
 if TYPE_CHECKING:
     from waypost.cli.local import LocalRelay
     from waypost.cli.remote.relay import RemoteRelay
+    from waypost.client.webhooks import OwnWebhook
 
 
 class MessageOperations(Protocol):
@@ -227,6 +229,20 @@ def open_agents(choice: RelayChoice) -> AgentOperations:
     relay = RemoteAgents(choice)
     choice.closing.callback(relay.close)
     return relay
+
+
+def open_webhook(choice: RelayChoice, subject: str) -> "OwnWebhook":
+    """Return the webhook of an agent of the chosen relay. Raises `RelayError` without a URL."""
+    if choice.url is None:
+        raise RelayError(
+            f"{choice.data_dir} is a data directory: webhooks are those of a served relay, so use"
+            " its URL (--url)"
+        )
+    from waypost.cli.remote.operating import RemoteWebhooks  # loads the HTTP client
+
+    relay = RemoteWebhooks(choice)
+    choice.closing.callback(relay.close)
+    return relay.webhook(subject)
 
 
 def open_scheduled(choice: RelayChoice) -> ScheduleOperations:

@@ -258,6 +258,8 @@ def _forbidden(url: str, problem: Problem, role: Role) -> str:
             f"at {url} {problem.error}: use the key file it was first used with (--key), or another"
             " subject"
         )
+    if problem.reason == "host_not_allowed":
+        return problem.error
     if "operator" in problem.error:
         return OPERATOR_TOKEN_NEEDED
     if role is Role.AGENT:

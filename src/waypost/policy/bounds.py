@@ -226,10 +226,39 @@ rejected_senders_in_memory_max: Final = 256
 viewer_connections_max: Final = 64
 """Concurrent live views of one served relay."""
 
+webhooks_max: Final = 10_000
+"""Webhooks of one served relay; above this, new ones are rejected."""
+
+webhook_url_max_chars: Final = 2048
+webhook_hosts_max: Final = 100
+"""Entries of `webhooks.allowedHosts`, and of `webhooks.privateHosts`."""
+
+webhook_connections_max: Final = 256
+"""Notices that are posted at once. The entries that allow their hosts have equal shares of it."""
+
+webhook_host_connections_max: Final = 16
+"""Notices that are posted at once to the hosts of one entry."""
+
+webhook_head_max_bytes: Final = 16 * 1024
+"""The head of a webhook's response; its body is not read."""
+
+webhook_max_messages: Final = 50
+"""Messages in one notice."""
+
+webhook_messages_max_bytes: Final = 256 * 1024
+"""Payloads in one notice; a message with a larger one is only counted."""
+
+webhook_changes_per_agent_minute_max: Final = 10
+"""Times that one agent may set, test or remove its webhook."""
+
+webhook_changes_per_minute_max: Final = 600
+"""The same for all agents together."""
+
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
 assert closed_ballast_bytes <= ballast_bytes
 assert arriving_bodies_max_bytes // 2 > payload_max_bytes + frame_overhead_max_bytes
 assert number_max * 1000 < 1 << 63
 assert crowded_identities_max < identities_max
+assert webhook_connections_max >= 2 * webhook_hosts_max
 assert last_seen_in_memory_max_pairs <= last_seen_max_pairs
 assert handler_claim_max_messages <= lease_max_messages <= publish_many_max_messages

@@ -32,6 +32,7 @@ from waypost.policy.redelivery import RedeliveryConfig
 from waypost.policy.setting_keys import KeyTree, find_unknown_key, keys_of
 from waypost.policy.signal_limits import SignalsConfig
 from waypost.policy.tiers import UNLIMITED, WEEK_MS, QosConfig, TierLimits
+from waypost.policy.webhooks import WebhooksConfig
 
 RELIABILITY = {
     "rateLimit": "rate_limit",
@@ -94,6 +95,7 @@ class Settings(
     redelivery: RedeliveryConfig = RedeliveryConfig()
     names: NamesConfig = NamesConfig()
     signals: SignalsConfig = SignalsConfig()
+    webhooks: WebhooksConfig = WebhooksConfig()
     housekeeping: HousekeepingConfig = HousekeepingConfig()
 
     @property

@@ -216,6 +216,10 @@ class Relay(OpenableRelay):
         """
         return self._runtime.consumers.attach(subject, on_arrival, shared=shared)
 
+    def on_waiting(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(subject)` whenever a mailbox may have durable messages to deliver."""
+        self._runtime.ledger.listeners.on_visible(callback)
+
     async def publish_draft(self, draft: Draft) -> PublishResult:
         """Publish as `publish` does."""
         publishing = self._runtime.publishing

@@ -21,6 +21,7 @@ from waypost.server.metrics import HttpMetrics
 from waypost.server.names import Names
 from waypost.server.sessions.hub import Hub
 from waypost.server.throttle import Throttle
+from waypost.server.webhooks.webhooks import Webhooks
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -80,6 +81,7 @@ class ServerContext:
     hub: Hub
     mailboxes: MailboxFactory
     names: Names
+    webhooks: Webhooks
     directory: Directory
     options: ServeOptions
     http_metrics: HttpMetrics

@@ -39,11 +39,15 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 
 
 class Connected(msgspec.Struct, frozen=True):
-    """The number of connected agents, how many are stuck, and their signals by outcome."""
+    """The number of connected agents, how many are stuck, and their signals by outcome.
+
+    `notices` are those to the webhooks of agents that are not connected, by outcome.
+    """
 
     agents: int
     stuck: int
     signals: Mapping[str, int]
+    notices: Mapping[str, int]
 
 
 class HttpMetrics:
@@ -115,12 +119,17 @@ class _RelayCollector:
             "Connected agents that acknowledge nothing, whose messages have been returned.",
             value=self._connected.stuck,
         )
-        family = CounterMetricFamily(
-            "waypost_signals", "Signals of agents, by outcome.", labels=["outcome"]
-        )
-        for outcome, count in self._connected.signals.items():
-            family.add_metric([outcome], count)
-        yield family
+        signals, notices = self._connected.signals, self._connected.notices
+        yield _by_outcome("waypost_signals", "Signals of agents, by outcome.", signals)
+        text = "Notices posted to webhooks, by outcome."
+        yield _by_outcome("waypost_webhook_notices", text, notices)
+
+
+def _by_outcome(name: str, text: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    return family
 
 
 def _by_reason(count: Callable[[str], int]) -> Metric:

@@ -21,6 +21,7 @@ from waypost.server.identity.authenticator import Authenticator
 from waypost.server.identity.binding_file import Binding
 from waypost.server.identity.errors import IdentitiesNotSaved
 from waypost.server.sessions.hub import Hub
+from waypost.server.webhooks.webhooks import Webhooks
 from waypost.wire.frames import CLOSE_FORBIDDEN
 from waypost.wire.handshake import signing_key_from, validate_agent_subject
 from waypost.wire.http_bodies import AUTO_MAILBOX_PREFIX
@@ -45,11 +46,14 @@ def names_in_force(relay: Relay) -> NamesConfig | None:
 class Names:
     """The names of one served relay."""
 
-    def __init__(self, relay: Relay, authenticator: Authenticator, hub: Hub) -> None:
+    def __init__(
+        self, relay: Relay, authenticator: Authenticator, hub: Hub, webhooks: Webhooks
+    ) -> None:
         self._relay = relay
         self._authenticator = authenticator
         self._bindings = authenticator.bindings
         self._hub = hub
+        self._webhooks = webhooks
         self._admitted_under = relay.settings.names
         self._next = 0
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -73,12 +77,14 @@ class Names:
         )
         if before not in (None, public_key):
             self._hub.disconnect(subject, CLOSE_FORBIDDEN, FREED_TEXT)
+            await self._webhooks.release(subject)
         return binding
 
     async def unbind(self, subject: str) -> Binding:
         """Free `subject` and end its connection. Raises `NameNotBound`, `IdentitiesNotSaved`."""
         binding = await asyncio.to_thread(self._bindings.unbind, subject)
         self._hub.disconnect(subject, CLOSE_FORBIDDEN, FREED_TEXT)
+        await self._webhooks.release(subject)
         return binding
 
     async def rotate(self, request: RotationRequest, origins: Collection[str]) -> None:
@@ -94,6 +100,8 @@ class Names:
         )
         if await asyncio.to_thread(rotate):
             self._hub.disconnect(request.subject, CLOSE_FORBIDDEN, ROTATED_TEXT)
+        # Also if the name was moved before: a crash may have come between.
+        await self._webhooks.move(request.subject, request.public_key, request.new_public_key)
 
     async def keep_up(self) -> None:
         """Do one step of the upkeep."""
@@ -108,6 +116,7 @@ class Names:
             return
         for subject in freed:
             self._remove_mailbox(subject)
+            await self._webhooks.release(subject)
         if freed:
             log.info("%d unused names expired, the first is %s", len(freed), freed[0])
 

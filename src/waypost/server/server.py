@@ -41,6 +41,7 @@ from waypost.server.sockets.acceptor import Acceptor
 from waypost.server.sockets.http import BoundedHttp
 from waypost.server.sockets.open_files import connections_allowed
 from waypost.server.sockets.websocket import BoundedWebSocket
+from waypost.server.webhooks.webhooks import Webhooks
 from waypost.server.websocket import Connection
 
 log = logging.getLogger("waypost.server")
@@ -110,7 +111,8 @@ async def open_context(
             )
             relay.access.key_of = authenticator.key_of
             hub = Hub(relay, mailboxes)
-            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub)
+            webhooks = Webhooks(relay, authenticator, hub)
+            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub, webhooks)
             directory = Directory(relay, authenticator, hub, options.directory)
             hub.note_of = directory.note_of
             try:
@@ -120,6 +122,7 @@ async def open_context(
                     hub=hub,
                     mailboxes=mailboxes,
                     names=names,
+                    webhooks=webhooks,
                     directory=directory,
                     options=options,
                     http_metrics=HttpMetrics(),
@@ -128,8 +131,7 @@ async def open_context(
                     clock=clock,
                 )
             finally:
-                await names.close()
-                await sampler.close()
+                await asyncio.gather(names.close(), webhooks.close(), sampler.close())
         finally:
             authenticator.close()
 

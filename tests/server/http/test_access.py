@@ -21,6 +21,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/dead-letters/purge"): {},
     ("POST", "/v1/rules"): {"from": "a", "to": "b", "action": "allow"},
     ("PUT", "/v1/config"): {},
+    ("PUT", "/v1/webhooks/{subject}"): {"url": "https://hooks.example.com/"},
     ("PUT", "/v1/names/{subject}"): {"public_key": KEY, "replace": True},
     ("POST", "/v1/auth/token"): {
         **{"subject": "agent.b", "public_key": "x", "signature": "x", "nonce": "x"},
@@ -68,6 +69,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/names"): OPERATOR,
     ("PUT", "/v1/names/{subject}"): OPERATOR,
     ("DELETE", "/v1/names/{subject}"): OPERATOR,
+    ("PUT", "/v1/webhooks/{subject}"): (401, 401, 401, 403, 403, 403),  # no host is allowed
+    ("GET", "/v1/webhooks/{subject}"): (401, 401, 401, 403, 404, 404),  # there is none
+    ("POST", "/v1/webhooks/{subject}/test"): (401, 401, 401, 403, 404, 404),
+    ("DELETE", "/v1/webhooks/{subject}"): (401, 401, 401, 403, 404, 404),
     ("GET", "/v1/agents"): (401, 401, 401, 200, 200, 200),  # each sees its contacts
     ("PUT", "/v1/agents/me"): (401, 401, 401, 200, 200, 403),  # the operator is no agent
     ("GET", "/v1/agents/{subject}"): (401, 401, 401, 404, 200, 200),

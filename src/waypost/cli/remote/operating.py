@@ -1,13 +1,15 @@
-"""Names, agents, circuit breakers and scheduled messages of a served relay; its round trip."""
+"""Names, agents, webhooks, breakers and scheduled messages of a served relay; its round trip."""
 
 import statistics
 import time
 
 import msgspec
 
+from waypost.cli.remote.credentials import keys_missing
 from waypost.cli.remote.relay import RemoteRelay
 from waypost.cli.results import PingResult
-from waypost.client.http import HttpClient, path_segment
+from waypost.client.http import NO_TOKEN, HttpClient, path_segment
+from waypost.client.webhooks import OwnWebhook
 from waypost.policy.subjects import validate_subject
 from waypost.wire.breaker_bodies import BreakerInfo, BreakerList, BreakerReset
 from waypost.wire.cards import AgentInfo, AgentList
@@ -106,6 +108,20 @@ class RemoteBreakers(RemoteRelay):
         """Close the breaker of an endpoint; return its state before."""
         path = f"/v1/breakers/{path_segment(subject)}/reset"
         return self.api.post(path, {}, BreakerReset, token=self._operator())
+
+
+class RemoteWebhooks(RemoteRelay):
+    """A relay behind a URL, with the webhooks of agents: as the agent, or as the operator."""
+
+    def webhook(self, subject: str) -> OwnWebhook:
+        """Return the webhook of an agent, for all operations on it."""
+        identity = self.credentials.identity(subject)
+        if identity is not None:
+            return OwnWebhook.of(self.api, identity)
+        token = self._operator_if_given()
+        if token is NO_TOKEN:
+            raise keys_missing(subject)
+        return OwnWebhook(self.api, subject, token)
 
 
 class RemoteScheduled(RemoteRelay):

@@ -21,6 +21,7 @@ from waypost.wire.cards import AgentInfo
 from waypost.wire.envelopes import instant
 from waypost.wire.printable import printable
 from waypost.wire.stats_bodies import AgentConnection
+from waypost.wire.webhook_bodies import WebhookInfo
 
 _COUNTS = ("Pending", "Leased", "Dead")
 
@@ -30,6 +31,22 @@ _OUTCOME_STYLE = {
     Outcome.LOST: "bold red",
     Outcome.NOTED: "dim",
 }
+
+
+def show_webhook(webhook: WebhookInfo) -> None:
+    """Print the webhook of an agent, and the outcome of the last notice."""
+    what = "notices with messages" if webhook.content == "messages" else "notices"
+    lines = [f"{webhook.subject}: {what} go to {webhook.url}, set {ago(webhook.set_at)}"]
+    last = webhook.last
+    if last is None:
+        lines.append("no notice since the relay started")
+    elif not last.problem:
+        lines.append(f"last notice: accepted ({last.status}), {ago(last.at)}")
+    else:
+        next_step = "given up" if last.final else "tried again later"
+        lines.append(f"last notice: {last.problem}, {ago(last.at)}; {next_step}")
+    for line in lines:
+        console().print(printable(line), soft_wrap=True)
 
 
 def show_endpoints(endpoints: list[EndpointStatus]) -> None:

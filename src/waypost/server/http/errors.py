@@ -3,12 +3,12 @@
 400 invalid                   the request is malformed; sending it again is of no use
 401 not_authenticated         a missing or invalid token
 403 forbidden, subject_taken, key_revoked, name_reserved, too_many_names, directory_closed,
-    access_denied
+    access_denied, host_not_allowed
 404 not_found                 405 method_not_allowed        408 too_slow
 409 conflict                  413 too_large                 415 unsupported_media_type
 421 misdirected               the Host header does not name this relay
 429, 503, 422                 a rejected publish; see `wire.problems.STATUS`
-429 rate_limited              too many new names, or changes of one
+429 rate_limited              too many new names, changes of one, or changes of webhooks
 500 internal                  a bug in the relay; see its log
 503 stopped, storage_full, full, mailbox_unavailable
 """
@@ -50,6 +50,14 @@ from waypost.server.identity.errors import (
     TooManyIdentities,
     TooManyNames,
     TooManyNewNames,
+)
+from waypost.server.webhooks.errors import (
+    HostNotAllowed,
+    NoWebhook,
+    TooManyWebhookChanges,
+    TooManyWebhooks,
+    WebhookError,
+    WebhookNotSaved,
 )
 from waypost.wire.problems import Problem
 
@@ -95,11 +103,17 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (TooManyIdentities, 503, "full"),
     (TooManyCards, 503, "full"),
     (IdentitiesNotSaved, 503, Reason.STORAGE_FULL),
+    (HostNotAllowed, 403, "host_not_allowed"),
+    (NoWebhook, 404, ""),
+    (TooManyWebhookChanges, 429, Reason.RATE_LIMITED),
+    (TooManyWebhooks, 503, "full"),
+    (WebhookNotSaved, 503, Reason.STORAGE_FULL),
     (RelayStopped, 503, ""),
     (DataDirInUse, 503, ""),
     (DataDirUnusable, 503, ""),
     (JournalUnreadable, 503, ""),
     (IdentityError, 500, ""),
+    (WebhookError, 500, ""),
     (RelayError, 500, ""),
     (WaypostError, 500, ""),
 )
@@ -143,7 +157,7 @@ def rejection_of(problem: Exception) -> HttpError:
         full = isinstance(problem, RelayStopped) and problem.full
         code = Reason.STORAGE_FULL if full else reason or REASONS[status]
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        limits = TooManyNewNames | TooManyChanges
+        limits = TooManyNewNames | TooManyChanges | TooManyWebhookChanges
         wait_ms = problem.retry_after_ms if isinstance(problem, limits) else 0
         return HttpError(status, text, reason=code, retry_after_ms=wait_ms, headers=headers)
     return HttpError(500, "internal error; the relay's log has the details")

@@ -18,6 +18,7 @@ from waypost.server.http.handlers import (
     scheduled,
     search,
     stats,
+    webhooks,
 )
 
 OPERATIONS: tuple[AnyOperation, ...] = (
@@ -29,6 +30,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
     *endpoints.OPERATIONS,
     *agents.OPERATIONS,
     *names.OPERATIONS,
+    *webhooks.OPERATIONS,
     *dead_letters.OPERATIONS,
     *breakers.OPERATIONS,
     *operating.OPERATIONS,

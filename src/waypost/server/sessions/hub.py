@@ -120,6 +120,7 @@ class Hub:
         """Returns what a sender may know about a recipient that has never connected."""
         self._handshakes = 0
         self.stopping = False
+        self._on_leave: list[Callable[[str], None]] = []
         self.sessions_max = connections_max
         """Set below the number of connections, so that some are left for other callers."""
 
@@ -193,8 +194,14 @@ class Hub:
         if not others:
             del self._by_subject[session.subject]
             self._note_departure(session.subject)
+            for callback in self._on_leave:
+                callback(session.subject)
         if not self._sessions:
             self._emptied.set()
+
+    def on_leave(self, callback: Callable[[str], None]) -> None:
+        """Call `callback(subject)` whenever an agent has no connection any more."""
+        self._on_leave.append(callback)
 
     async def wait_until_empty(self) -> None:
         """Wait until all agents have disconnected."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec.structs import replace
 
 from waypost.cli.commands.pipeline.job import start_job
 from waypost.cli.commands.pipeline.options import JournalOption, LakeOption
@@ -212,6 +211,8 @@ def stream(  # noqa: PLR0913 - one parameter per option
     Example:
       waypost pipeline stream --journal ./waypost-data --lake ./lake
     """
+    import msgspec
+
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.jobs.stream import StreamOptions, stop_on_signals
     from waypost.pipeline.jobs.stream import stream as run_stream
@@ -221,7 +222,9 @@ def stream(  # noqa: PLR0913 - one parameter per option
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    own = replace(spark, share_server=False)  # it would occupy a server for as long as it runs
+    own = msgspec.structs.replace(
+        spark, share_server=False
+    )  # it would occupy a server for as long as it runs
     with start_job(own) as job, stop_on_signals() as stop, job.step("following"):
         summary = run_stream(job.spark, lake, sources, options, stop=stop)
     _print_summary(summary, pipeline.show_streamed, json)

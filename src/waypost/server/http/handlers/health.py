@@ -39,7 +39,7 @@ async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Return metrics for Prometheus."""
     context, hub = call.context, call.context.hub
     totals = await context.relay.inspect().count_totals()
-    connected = Connected(len(hub), hub.stuck_count(), hub.signals)
+    connected = Connected(len(hub), hub.stuck_count(), hub.signals, context.webhooks.notices)
     content = context.http_metrics.render(context.relay, totals, connected)
     return Reply(content, media_type=CONTENT_TYPE)
 
