@@ -90,6 +90,10 @@ class SparkChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether executors share this machine, its Python and its packages."""
         return self.remote is None and self.master.startswith("local")
 
+    def alone(self) -> "SparkChoice":
+        """Return the same choice without the server of `waypost pipeline serve`."""
+        return msgspec.structs.replace(self, share_server=False)
+
 
 @contextlib.contextmanager
 def spark_session(

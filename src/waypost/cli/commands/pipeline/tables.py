@@ -211,8 +211,6 @@ def stream(  # noqa: PLR0913 - one parameter per option
     Example:
       waypost pipeline stream --journal ./waypost-data --lake ./lake
     """
-    import msgspec
-
     from waypost.cli.rendering import pipeline
     from waypost.pipeline.jobs.stream import StreamOptions, stop_on_signals
     from waypost.pipeline.jobs.stream import stream as run_stream
@@ -222,10 +220,8 @@ def stream(  # noqa: PLR0913 - one parameter per option
     options = StreamOptions(
         checkpoint=checkpoint, every_s=every, build_every_s=build_every, until_idle=until_idle
     )
-    own = msgspec.structs.replace(
-        spark, share_server=False
-    )  # it would occupy a server for as long as it runs
-    with start_job(own) as job, stop_on_signals() as stop, job.step("following"):
+    # It would occupy a server for as long as it runs.
+    with start_job(spark.alone()) as job, stop_on_signals() as stop, job.step("following"):
         summary = run_stream(job.spark, lake, sources, options, stop=stop)
     _print_summary(summary, pipeline.show_streamed, json)
 
