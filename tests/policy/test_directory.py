@@ -13,7 +13,7 @@ from waypost.policy.directory import (
     reveals_names,
     similar_names,
 )
-from waypost.policy.names import NameChanges
+from waypost.policy.own_changes import OwnChanges
 
 
 def mistakes(typed: str, meant: str) -> int:
@@ -77,7 +77,7 @@ def test_only_an_open_directory_reveals_names() -> None:
 
 
 def test_changes_are_limited_for_one_name_and_for_all() -> None:
-    changes = NameChanges()
+    changes = OwnChanges("a name", name_changes_per_minute_max, all_name_changes_per_minute_max)
     for _ in range(name_changes_per_minute_max):
         assert changes.admit("agent.a", 1000).allowed
     rejected = changes.admit("agent.a", 1000)

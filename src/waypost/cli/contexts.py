@@ -4,7 +4,6 @@ They are in `~/.config/waypost/contexts.json`, which holds addresses and names o
 it still is for its owner only, because a changed address would receive an operator's token.
 """
 
-import os
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 
 from waypost.files import read_secret
 from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.relay.data_dir import replace_file
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE_MAX_BYTES = 256 * 1024
@@ -75,13 +75,9 @@ def read_contexts() -> Contexts:
 def write_contexts(contexts: Contexts) -> None:
     """Replace the file. Raises `ContextError`."""
     file = contexts_file()
-    new = file.with_suffix(f".{os.getpid()}.tmp")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as opened:
-            opened.write(msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
-        new.replace(file)
+        replace_file(file, msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
     except OSError as problem:
         raise ContextError(f"cannot write {file}: {problem.strerror}") from None
 

@@ -6,7 +6,6 @@ Rule 1  `open`: the first key that authenticates as a free name owns it. `reserv
 Rule 2  Keys cost nothing, so a bound for each key is no bound: names are also counted by network,
         and in total. Only names that were bound are counted.
 Rule 3  A name expires only if it was never used since it was bound; see `is_expired`.
-Rule 4  An agent changes its own name a few times a minute: each change is written to disk.
 
 This module does not know who is authenticated, or what counts as use.
 """
@@ -16,12 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from waypost.policy.bounds import (
-    all_name_changes_per_minute_max,
-    crowded_identities_max,
-    name_changes_per_minute_max,
-    reserved_patterns_max,
-)
+from waypost.policy.bounds import crowded_identities_max, reserved_patterns_max
 from waypost.policy.rate_limits import PositiveInt, RateWindows
 from waypost.policy.subjects import matches_pattern, validate_pattern
 
@@ -114,33 +108,9 @@ class NewNames:
             self._windows.record(network_of(address), now_ms)
 
 
-class NameChanges:
-    """The changes of names by their own agents within the last minute."""
-
-    def __init__(self) -> None:
-        self._windows = RateWindows()
-
-    def admit(self, subject: str, now_ms: int) -> NameVerdict:
-        """Return whether the agent of `subject` may change it now; count the change if so."""
-        limits = (
-            (subject, name_changes_per_minute_max),
-            (_EVERYONE, all_name_changes_per_minute_max),
-        )
-        for window, limit in limits:
-            if self._windows.count(window, now_ms, WINDOW_MS) >= limit:
-                wait_ms = self._windows.retry_after_ms(window, now_ms, WINDOW_MS, limit)
-                text = f"too many changes of {window or 'names'}: at most {limit:,} a minute"
-                return NameVerdict(False, text, max(1, wait_ms))
-        if len(self._windows) > _NETWORKS_MAX:
-            self._windows.sweep(now_ms, WINDOW_MS)
-        for window, _ in limits:
-            self._windows.record(window, now_ms)
-        return _ALLOWED
-
-
 def is_loopback(host: str) -> bool:
     """Return whether a host, given by name or address, is this machine."""
-    address = _parse_address(host)
+    address = parse_address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
@@ -149,7 +119,7 @@ def network_of(address: str) -> str:
 
     This machine is one network, too: a local program may use any of its loopback addresses.
     """
-    found = _parse_address(address)
+    found = parse_address(address)
     if found is None:
         return address
     if found.is_loopback:
@@ -159,7 +129,7 @@ def network_of(address: str) -> str:
     return f"{IPv6Address(int(found) >> 64 << 64)}/64"
 
 
-def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return an IP address, IPv4 also where it is written as IPv6; None if it is none."""
     try:
         found = ip_address(text.partition("%")[0])

@@ -12,13 +12,14 @@ This module does not resolve names and opens no connection.
 """
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from waypost.policy.bounds import webhook_hosts_max, webhook_url_max_chars
 from waypost.policy.errors import InvalidInput
+from waypost.policy.names import parse_address
 
 RETRY_DELAYS_MS = (5_000, 30_000, 120_000, 600_000, 1_800_000)
 """Waits before the second and each further try of a notice: 6 tries within 43 minutes."""
@@ -94,7 +95,7 @@ def parse_url(text: str) -> WebhookUrl:
             " without a user name and without a fragment"
         )
     scheme, host = found[1], found[2].strip("[]")
-    if ":" in host and _address(host) is None:
+    if ":" in host and parse_address(host) is None:
         raise InvalidInput(f"{found[2]!r} is not an IPv6 address")
     return WebhookUrl(scheme, host, port or DEFAULT_PORTS[scheme], found[4] or "/")
 
@@ -139,12 +140,12 @@ def check_addresses(url: WebhookUrl, addresses: list[str], *, private: bool) -> 
 
 def is_address(host: str) -> bool:
     """Return whether a host is given by its address."""
-    return _address(host) is not None
+    return parse_address(host) is not None
 
 
 def network_kind(text: str) -> NetworkKind:
     """Return the kind of network that an address belongs to."""
-    address = _address(text)
+    address = parse_address(text)
     if address is None:
         return "forbidden"
     if isinstance(address, IPv6Address):
@@ -185,15 +186,5 @@ def _matching_entry(url: WebhookUrl, entries: list[str]) -> str:
 
 
 def _is_same_address(host: str, other: str) -> bool:
-    address = _address(host)
-    return address is not None and address == _address(other)
-
-
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an IP address, IPv4 also where it is written as IPv6; None if it is none."""
-    try:
-        found = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return found if mapped is None else mapped
+    address = parse_address(host)
+    return address is not None and address == parse_address(other)

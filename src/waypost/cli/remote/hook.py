@@ -15,6 +15,7 @@ from waypost.cli.remote.responses import PeekResponse
 from waypost.client.http import HttpClient, path_segment
 from waypost.client.identity import Identity
 from waypost.files import read_file
+from waypost.relay.data_dir import replace_file
 
 SESSIONS_MAX = 16
 SHOWN_MAX = 500
@@ -59,11 +60,9 @@ class HookMemory:
         session.shown = session.shown[-SHOWN_MAX:]
         self._sessions[session_id] = session
         kept = dict(list(self._sessions.items())[-SESSIONS_MAX:])
-        new = self._file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            new.write_bytes(msgspec.json.encode(kept))
-            new.replace(self._file)
+            replace_file(self._file, msgspec.json.encode(kept))
 
     def _load(self) -> dict[str, Session]:
         try:

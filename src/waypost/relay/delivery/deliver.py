@@ -18,11 +18,7 @@ from waypost.policy.reasons import DEAD_LETTERED, Reason
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
-from waypost.relay.delivery.drafts import (
-    Draft,
-    encode_draft,
-    initial_budget,
-)
+from waypost.relay.delivery.drafts import Draft, arrival_of, encode_draft, initial_budget
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.transitions import Transitions
@@ -140,15 +136,7 @@ class Deliverer:
             content = encode_draft(draft, settings)
             budget = initial_budget(draft, settings, at_ms)
             rate = admit_sender(RELAY, self._state.windows, settings, at_ms)
-            event = Accepted(
-                at_us=at_us,
-                id=self._make_id(at_ms),
-                sender=RELAY,
-                subject=sender,
-                budget=budget,
-                rate_count=rate.count,
-                rate_limit=rate.limit,
-            )
+            event = arrival_of(draft, self._make_id(at_ms), budget, rate, at_us)
             self.deliver(event, content, mailbox, settings)
 
 

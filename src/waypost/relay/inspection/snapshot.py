@@ -4,6 +4,7 @@ It works while a relay runs there. The snapshot is of one instant in the near pa
 checkpoint of the index and every commit after it.
 """
 
+import contextlib
 import shutil
 import sqlite3
 from collections import Counter
@@ -239,13 +240,12 @@ class JournalTail:
         return found
 
     def _read_segment(self, path: Path) -> list[AnyEvent]:
-        try:
-            file = path.open("rb")
-        except FileNotFoundError:  # sealed or deleted at this moment: it is read in the next call
-            return []
-        with file:
-            file.seek(self._offset)
-            content = file.read()
+        content = b""
+        for name in (path, path.with_suffix(".jsonl")):  # it may be sealed, or deleted, by now
+            with contextlib.suppress(FileNotFoundError), name.open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+                break
         found: list[AnyEvent] = []
         end = 0
         for piece in read_batches(content, 0):

@@ -18,8 +18,13 @@ from pathlib import Path
 
 import msgspec
 
+from waypost.policy.bounds import (
+    all_name_changes_per_minute_max,
+    name_changes_per_minute_max,
+)
 from waypost.policy.errors import InvalidMessage
-from waypost.policy.names import NameChanges, NamesConfig, NewNames, needs_operator
+from waypost.policy.names import NamesConfig, NewNames, needs_operator
+from waypost.policy.own_changes import OwnChanges
 from waypost.server.identity.binding_file import Binding
 from waypost.server.identity.bindings import Bindings
 from waypost.server.identity.challenges import Challenges, is_signed_by
@@ -73,7 +78,9 @@ class Authenticator:
         self.bindings = bindings
         self._names = names
         self._new_names = NewNames()
-        self._changes = NameChanges()
+        self._changes = OwnChanges(
+            "this name", name_changes_per_minute_max, all_name_changes_per_minute_max
+        )
         self._tokens = tokens
         self._operator = operator
         self._clock_ms = clock_ms

@@ -16,7 +16,7 @@ from waypost.policy.bounds import (
     webhook_changes_per_agent_minute_max,
     webhook_changes_per_minute_max,
 )
-from waypost.policy.rate_limits import RateWindows
+from waypost.policy.own_changes import OwnChanges
 from waypost.policy.webhooks import check_addresses, check_host, is_address, parse_url
 from waypost.relay.relay import Relay
 from waypost.server.identity.authenticator import Authenticator
@@ -39,8 +39,6 @@ log = logging.getLogger("waypost.server")
 
 FILE = "webhooks.json"
 TEST_TIMEOUT_S = 30.0
-_MINUTE_MS = 60_000
-_EVERYONE = ""
 
 
 class Webhooks:
@@ -53,7 +51,9 @@ class Webhooks:
         self._registry = Registry(relay.inspect().data_dir / FILE, authenticator.key_of)
         sender = Sender(lambda: relay.settings.webhooks)
         self._notifier = Notifier(relay, sender, self._in_absence)
-        self._changes = RateWindows()
+        self._changes = OwnChanges(
+            "webhooks", webhook_changes_per_agent_minute_max, webhook_changes_per_minute_max
+        )
         relay.on_waiting(self._notifier.wake)
         hub.on_leave(self._notifier.wake)
         for subject in self._registry:
@@ -172,17 +172,6 @@ class Webhooks:
 
     def _admit_change(self, subject: str) -> None:
         """Count a change. Raises `TooManyWebhookChanges`."""
-        now_ms, changes = self._relay.now_us() // 1000, self._changes
-        limits = (
-            (subject, webhook_changes_per_agent_minute_max),
-            (_EVERYONE, webhook_changes_per_minute_max),
-        )
-        for window, limit in limits:
-            if changes.count(window, now_ms, _MINUTE_MS) >= limit:
-                raise TooManyWebhookChanges(
-                    f"webhooks change too often: at most {limit} times a minute",
-                    max(1, changes.retry_after_ms(window, now_ms, _MINUTE_MS, limit)),
-                )
-        changes.sweep(now_ms, _MINUTE_MS)
-        for window, _ in limits:
-            changes.record(window, now_ms)
+        verdict = self._changes.admit(subject, self._relay.now_us() // 1000)
+        if not verdict.allowed:
+            raise TooManyWebhookChanges(verdict.detail, verdict.retry_after_ms)
