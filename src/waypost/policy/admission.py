@@ -16,7 +16,8 @@
 The first rejection wins. Nothing before step 4 looks up an endpoint, so a publish over the rate
 limit costs the same whatever its subject. A probe slot taken by a delivery that the budget then
 rejects, or by a scheduled message, is released. Steps 3 to 5 are here, split as a replay is split:
-by sender, then by recipient.
+by sender, then by recipient. Between two partitions, the relay of the sender carries out steps 1 to
+4, and that of the recipient step 5, with the endpoints of a pattern and their access rules.
 """
 
 from collections.abc import Mapping, Sequence

@@ -214,6 +214,22 @@ last_seen_max_pairs: Final = 1_000_000
 """Above this, a tenth is forgotten: first those without an answer, and of the sender with the
 most."""
 
+outbox_max_messages: Final = 100_000
+outbox_max_bytes: Final = 256 * 1024 * 1024
+"""Messages that wait for the decision of one other partition; above this, publishes to it are
+rejected."""
+
+forward_batch_max_messages: Final = 500
+forward_batch_max_bytes: Final = 512 * 1024
+"""Messages that are carried to another partition at once, unless one alone is larger."""
+
+forward_wait_max_ms: Final = 10_000
+"""How long a publish waits for the decision of another partition."""
+
+forward_retry_min_ms: Final = 50
+forward_retry_max_ms: Final = 2_000
+"""How long a partition that cannot be reached is left alone, at first and at last."""
+
 payloads_in_memory_max_bytes: Final = 32 * 1024 * 1024
 waits_in_memory_max: Final = 4096
 """Waiting times of the newest acknowledged messages, for metrics."""
@@ -253,6 +269,17 @@ webhook_changes_per_agent_minute_max: Final = 10
 
 webhook_changes_per_minute_max: Final = 600
 """The same for all agents together."""
+
+partitions_max: Final = 4096
+"""Partitions of a cluster."""
+
+replicas_max: Final = 5
+"""Copies of a partition's stream; NATS allows no more."""
+
+cluster_name_max_chars: Final = 64
+
+monitoring_max_bytes: Final = 1024 * 1024
+"""What is read of a NATS server's answer about its settings."""
 
 assert payload_inline_max_bytes < batch_max_bytes < ballast_bytes
 assert closed_ballast_bytes <= ballast_bytes

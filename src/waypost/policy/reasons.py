@@ -15,6 +15,7 @@ class Reason(StrEnum):
     STORAGE_FULL = "storage_full"
     ACCESS_DENIED = "access_denied"
     MAILBOX_UNAVAILABLE = "mailbox_unavailable"
+    PARTITION_UNAVAILABLE = "partition_unavailable"
 
 
 DEAD_LETTERED: frozenset[Reason] = frozenset({Reason.BUDGET_EXCEEDED})
@@ -26,6 +27,7 @@ UNCOUNTED: frozenset[Reason] = frozenset(
         Reason.ACCESS_DENIED,
         Reason.STORAGE_FULL,
         Reason.MAILBOX_UNAVAILABLE,
+        Reason.PARTITION_UNAVAILABLE,
     }
 )
 """Rejections that do not count in the sender's rate window."""

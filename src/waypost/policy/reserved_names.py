@@ -18,6 +18,14 @@ ANONYMOUS: Final = "_anonymous"
 OPERATOR: Final = "_operator"
 """The sender of publishes with the operator's token."""
 
+OUTBOX_PREFIX: Final = "_partition."
+"""Begins the names of outboxes: of the messages that wait for the decision of a partition."""
+
+
+def outbox_of(partition: int) -> str:
+    """Return the name of the outbox for the messages to `partition`."""
+    return f"{OUTBOX_PREFIX}{partition}"
+
 
 def is_reserved(subject: str) -> bool:
     """Return whether a subject or pattern is reserved."""
