@@ -12,7 +12,7 @@ This module does not resolve names and opens no connection.
 """
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -32,6 +32,8 @@ _parse_entry = re.compile(rf"(\*\.)?({_HOST})(?::(\*|[0-9]{{1,5}}))?").fullmatch
 _parse_url = re.compile(rf"(https?)://({_HOST})(?::([0-9]{{1,5}}))?(/[!-\"$-~]*)?").fullmatch
 _split_url = re.compile(r"([A-Za-z]+://[^/]*)(.*)", re.DOTALL).fullmatch
 _NAT64 = IPv6Network("64:ff9b::/96")
+_ASSIGNED = IPv4Network("192.0.0.0/24")
+"""For protocols, not for hosts; the metadata service of one cloud is there."""
 
 NetworkKind = Literal["public", "private", "forbidden"]
 
@@ -159,7 +161,7 @@ def network_kind(text: str) -> NetworkKind:
         return "private"
     if address.is_multicast or address.is_link_local or address.is_reserved:
         return "forbidden"
-    if address.is_unspecified:
+    if address.is_unspecified or address in _ASSIGNED:
         return "forbidden"
     return "public" if address.is_global else "private"
 

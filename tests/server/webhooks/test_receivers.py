@@ -78,6 +78,15 @@ async def test_a_name_is_resolved_once_and_the_checked_address_is_used(receiver:
     assert len(receiver.posted) == 1
 
 
+@pytest.mark.parametrize("host", ["2130706433", "0x7f.1", "017700000001", "127.1", "0"])
+async def test_an_address_in_an_odd_spelling_is_checked_as_what_it_means(host: str) -> None:
+    hosts = WebhooksConfig(allowed_hosts=[host])
+    done = await Sender(lambda: hosts).post(f"https://{host}/", write_nothing)
+    assert done is not None
+    assert "private address 127.0.0.1" in done.problem or "no webhook may have" in done.problem
+    assert done.final
+
+
 async def test_one_private_address_among_public_ones_is_enough_to_reject_a_host() -> None:
     async def resolve(host: str) -> list[str]:
         return ["93.184.215.14", "127.0.0.1"]
