@@ -12,6 +12,7 @@ from waypost import AccessRule, Budget, BudgetCut, Reason
 from waypost.policy.breakers import CircuitState
 from waypost.wire import events
 from waypost.wire.payloads import encode_payload
+from waypost.wire.results import Rejection
 
 KINDS = {
     "seen",
@@ -31,6 +32,10 @@ KINDS = {
     "session",
     "rules",
     "settings",
+    "owner",
+    "checkpoint",
+    "forwarded",
+    "decided",
 }
 
 WHOLE = st.integers(0, (1 << 62) - 1)
@@ -56,6 +61,10 @@ FIELDS = {
     Reason: st.sampled_from(Reason),
     CircuitState: st.sampled_from(CircuitState),
     str | None: st.none() | TEXT,
+    int | None: st.none() | WHOLE,
+    tuple[Rejection, ...]: st.builds(Rejection, TEXT, st.sampled_from(Reason), TEXT).map(
+        lambda one: (one,)
+    ),
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     events.BodyRef | None: st.none() | st.builds(events.BodyRef, WHOLE, WHOLE, WHOLE),
     msgspec.Raw | msgspec.UnsetType: JSON.map(encode_payload).map(msgspec.Raw),
@@ -160,6 +169,14 @@ def test_a_commit_is_the_same_after_a_round_trip(
     encoded = events.encode_event(commit)
     assert encoded.startswith(events.COMMIT_PREFIX)
     assert events.decode_commit(encoded) == commit
+
+
+def test_a_commit_line_that_is_not_text_is_no_commit_line() -> None:
+    line = events.encode_event(
+        events.Commit(seq=1, at_us=1, count=1, bytes=1, crc=1, prev="0" * 64)
+    )
+    with pytest.raises(msgspec.MsgspecError):
+        events.decode_commit(line.replace(b"0000", b"00\xff0"))
 
 
 def test_no_event_looks_like_a_commit() -> None:

@@ -13,6 +13,7 @@ from waypost.policy.bounds import lease_extension_max_s, lease_max_messages, num
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidMessage
 from waypost.wire import frames
+from waypost.wire.cards import AgentCard
 from waypost.wire.codecs import CODECS, Codec
 from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import JSON_PROTOCOL, MSGPACK_PROTOCOL
@@ -61,6 +62,7 @@ FROM_RELAY = [
     frames.SentMany(ref=1, last_ref=2, delivered_to=1),
     frames.ScheduledResult(ref=1, messages=[SCHEDULED], more=True),
     frames.CancelResult(ref=1, ids=["x"]),
+    frames.CardSet(ref=1),
     frames.QueueFull(ref=1, recipient="agent.a", reason="full"),
     frames.DeliveryConfirm(message_id="x", recipient="agent.a", was_stored=False, id="y"),
     frames.DeliveryConfirms(recipient="agent.a", confirmed=[("x", False)], id="y"),
@@ -77,6 +79,7 @@ FROM_AGENT = [
     frames.Fetch(ref=1, limit=2, max_size_bytes=3, wait=4.0),
     frames.ListScheduled(ref=1, limit=2),
     frames.Cancel(ref=1, ids=["x"]),
+    frames.SetCard(ref=1, card=AgentCard(skills=("sum",))),
     frames.SendSignal(subject="agent.a", signal=SIGNAL),
 ]
 

@@ -43,11 +43,7 @@ class AgentCard(
         if len(skills) > card_skills_max:
             raise InvalidMessage(f"a card has at most {card_skills_max} skills, not {len(skills)}")
         for skill in skills:
-            if not isinstance(skill, str) or not _is_skill(skill):
-                raise InvalidMessage(
-                    f"skill {skill!r:.40} must be one word of lower-case letters, digits and"
-                    f" + # . _ -, at most {card_skill_max_chars} characters"
-                )
+            validate_skill(skill)
         msgspec.structs.force_setattr(self, "skills", tuple(skills))
         if not isinstance(self.accepts_requests, bool):
             raise InvalidMessage("accepts_requests must be true or false")
@@ -78,6 +74,16 @@ class AgentList(msgspec.Struct, kw_only=True):
 
     agents: list[AgentInfo]
     next: str | None = None
+
+
+def validate_skill(skill: object) -> str:
+    """Return `skill`. Raises `InvalidMessage` unless it is a word that a card may have."""
+    if not isinstance(skill, str) or not _is_skill(skill):
+        raise InvalidMessage(
+            f"skill {skill!r:.40} must be one word of lower-case letters, digits and + # . _ -,"
+            f" at most {card_skill_max_chars} characters"
+        )
+    return skill
 
 
 def _check_text(name: str, text: object, most: int) -> None:

@@ -20,6 +20,7 @@ from waypost.policy.access import AccessRule
 from waypost.policy.breakers import HANDLERS, CircuitState
 from waypost.policy.budgets import Budget, BudgetCut
 from waypost.policy.reasons import Reason
+from waypost.wire.results import Rejection
 
 
 class Event(msgspec.Struct, tag_field="kind", omit_defaults=True, kw_only=True, gc=False):
@@ -45,6 +46,8 @@ class _Arrived(Event, kw_only=True, gc=False):
     a keyed hash of the network of a sender without a key. `chosen_id` is true if the sender chose
     the id. `thread` is the conversation's id; it is empty if that is the message's own id.
     `answer`: it answers its parent. `due_us` is when a scheduled message is to be delivered.
+    `origin` is the partition that forwarded it, with the line `origin_seq` of its journal, which
+    counts in the rate window in place of this one.
     """
 
     id: str
@@ -72,6 +75,8 @@ class _Arrived(Event, kw_only=True, gc=False):
     quota_count: int = 0
     quota_bytes: int = 0
     breaker: CircuitState = CircuitState.CLOSED
+    origin: int | None = None
+    origin_seq: int = 0
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     body: BodyRef | None = None
 
@@ -85,6 +90,13 @@ class Accepted(_Arrived, tag="accepted", kw_only=True, gc=False):
 
     deferred: bool = False
     probe: bool = False
+
+
+def _arrival_fields(arrival: Accepted) -> dict[str, Any]:
+    """Return the fields of an arrival that do not depend on its acceptance."""
+    fields = msgspec.structs.asdict(arrival)
+    del fields["deferred"], fields["probe"]
+    return fields
 
 
 class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
@@ -101,6 +113,28 @@ class Rejected(_Arrived, tag="rejected", kw_only=True, gc=False):
     count: int = 1
     since_us: int = 0
     kept: bool = True
+
+    @classmethod
+    def of(
+        cls, arrival: Accepted, reason: Reason, detail: str, retry_after_ms: int = 0
+    ) -> "Rejected":
+        """Return the rejection of an arrival."""
+        fields = _arrival_fields(arrival)
+        return cls(**fields, reason=reason, detail=detail, retry_after_ms=retry_after_ms)
+
+
+class Forwarded(_Arrived, tag="forwarded", kw_only=True, gc=False):
+    """Admitted as far as the partition of its sender decides; `partition` decides the rest.
+
+    It waits in the outbox `endpoint`. A publish to several partitions is several lines.
+    """
+
+    partition: int
+
+    @classmethod
+    def of(cls, arrival: Accepted, partition: int) -> "Forwarded":
+        """Return an arrival as one for another partition."""
+        return cls(**_arrival_fields(arrival), partition=partition)
 
 
 class _About(Event, kw_only=True, gc=False):
@@ -168,6 +202,17 @@ class Evicted(_About, tag="evicted", kw_only=True, gc=False):
 
     sender: str
     reason: str
+
+
+class Decided(_About, tag="decided", kw_only=True, gc=False):
+    """The decision of another partition about a forwarded message, which left the outbox
+    `endpoint`. With an `error`, it was not a valid message there."""
+
+    sender: str
+    delivered_to: int = 0
+    rejected: tuple[Rejection, ...] = ()
+    retry_after_ms: int = 0
+    error: str = ""
 
 
 class Redriven(_About, tag="redriven", kw_only=True, gc=False):
@@ -241,14 +286,50 @@ class SettingsChanged(Event, tag="settings", kw_only=True, gc=False):
     breakers_count: str = HANDLERS
 
 
-class Commit(msgspec.Struct, tag_field="kind", tag="commit", kw_only=True, gc=False):
-    """The end of a batch: `count` events in the `bytes` before this line, with their CRC-32."""
+class OwnerChanged(Event, tag="owner", kw_only=True, gc=False):
+    """From here on, `node` at `address` writes this journal, until an owner of a higher `epoch`."""
+
+    epoch: int
+    node: str
+    address: str = ""
+
+
+class SignedCheckpoint(Event, tag="checkpoint", kw_only=True, gc=False):
+    """The relay signed its journal up to here: all batches before the one with this event.
+
+    `head` is the hash of the last of them, `signature` that of the relay's key `key` over
+    `handshake.checkpoint_text`; both are base64url.
+    """
+
+    head: str
+    key: str
+    signature: str
+
+
+class BodiesHash(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The part of the body file that a batch wrote, with its SHA-256 in hexadecimal."""
+
+    offset: int
+    length: int
+    sha256: str
+
+
+class Commit(
+    msgspec.Struct, tag_field="kind", tag="commit", omit_defaults=True, kw_only=True, gc=False
+):
+    """The end of a batch: `count` events in the `bytes` before this line, with their CRC-32.
+
+    `prev` is the hash of the batch before it; journals of older versions have none. `bodies` are
+    the large payloads that were written with the batch.
+    """
 
     seq: int
     at_us: int
     count: int
     bytes: int
     crc: int
+    prev: str = ""
+    bodies: BodiesHash | None = None
 
 
 MailboxEvent = (
@@ -257,6 +338,8 @@ MailboxEvent = (
 AnyEvent = (
     Accepted
     | Rejected
+    | Forwarded
+    | Decided
     | MailboxEvent
     | BreakerMoved
     | EndpointChanged
@@ -264,6 +347,8 @@ AnyEvent = (
     | PairSeen
     | RulesChanged
     | SettingsChanged
+    | OwnerChanged
+    | SignedCheckpoint
 )
 
 
@@ -288,5 +373,13 @@ def split(event: SomeEvent) -> Iterator[SomeEvent]:
 encode_event = msgspec.json.Encoder().encode
 encode_event_into = msgspec.json.Encoder().encode_into
 decode_event: Callable[[bytes], AnyEvent] = msgspec.json.Decoder(AnyEvent).decode
-decode_commit = msgspec.json.Decoder(Commit).decode
+_decode_commit = msgspec.json.Decoder(Commit).decode
 COMMIT_PREFIX = b'{"kind":"commit"'
+
+
+def decode_commit(line: bytes) -> Commit:
+    """Decode a commit line. Raises `msgspec.MsgspecError` if it is not one."""
+    try:
+        return _decode_commit(line)
+    except UnicodeDecodeError as problem:
+        raise msgspec.DecodeError(str(problem)) from None

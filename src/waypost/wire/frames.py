@@ -11,9 +11,10 @@ The order of a connection:
     … until nothing is stored …
     live                             →
     message                          →
-                                     ←   send, ack, nack, extend, signal, fetch, scheduled, cancel
+                                     ←   send, ack, nack, extend, signal, fetch, scheduled, cancel,
+                                         set_card
     sent, sent_many, queue_full, delivery_confirm, delivery_confirms, request_failed, signal,
-    messages, scheduled, cancelled, error  →
+    messages, scheduled, cancelled, card_set, error  →
 
 `ref` is a number chosen by the agent to match an answer to its operation. Both encodings hold the
 same fields.
@@ -150,6 +151,16 @@ class CancelResult(FrameOperation, tag="cancelled", kw_only=True):
     ids: list[str]
 
 
+class CardSet(FrameOperation, tag="card_set", kw_only=True):
+    """The answer to `set_card`: the relay keeps the card."""
+
+    ref: Ref
+
+
+Answer = ScheduledResult | CancelResult | CardSet
+"""The answers to operations that are neither a send nor a fetch."""
+
+
 class QueueFull(FrameOperation, tag="queue_full", kw_only=True):
     """The message sent as `ref` was not stored for `recipient`: its mailbox is full.
 
@@ -193,13 +204,18 @@ class RequestFailure(FrameOperation, tag="request_failed", kw_only=True):
 
 
 class Error(FrameOperation, tag="error", kw_only=True):
-    """The failure of the operation `ref`, or (`fatal`) of the connection."""
+    """The failure of the operation `ref`, or (`fatal`) of the connection.
+
+    With `reason: moved`, another node of the relay serves this agent, at `url`; it is empty while
+    none does.
+    """
 
     error: str
     reason: str = ""
     ref: Ref | None = None
     retry_after_ms: int = 0
     fatal: bool = False
+    url: str = ""
 
 
 # From the agent
@@ -321,6 +337,13 @@ class Cancel(AgentOperation, tag="cancel", kw_only=True):
     ids: Ids
 
 
+class SetCard(AgentOperation, tag="set_card", kw_only=True):
+    """Replace what this agent says about itself; the empty card is none."""
+
+    ref: Ref
+    card: AgentCard
+
+
 class SendSignal(AgentOperation, tag="signal", kw_only=True):
     """A signal to the agents connected now under a subject or pattern; never stored."""
 
@@ -345,8 +368,7 @@ FromRelay = (
     | FetchedMessages
     | SendResult
     | SentMany
-    | ScheduledResult
-    | CancelResult
+    | Answer
     | QueueFull
     | DeliveryConfirm
     | DeliveryConfirms
@@ -354,7 +376,9 @@ FromRelay = (
     | Signalled
     | Error
 )
-FromAgent = Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SendSignal
+FromAgent = (
+    Auth | Send | Ack | Nack | Extend | Fetch | ListScheduled | Cancel | SetCard | SendSignal
+)
 
 CLOSE_NOT_AUTHENTICATED = 4401
 CLOSE_FORBIDDEN = 4403
@@ -363,4 +387,7 @@ CLOSE_STUCK = 4410
 CLOSE_BY_OPERATOR = 4411
 CLOSE_ALREADY_CONNECTED = 4409
 CLOSE_TOO_LARGE = 4413
+CLOSE_MOVED = 4421
+MOVED = "moved"
+"""The `reason` of an error that ends a connection because another node serves the agent."""
 CLOSE_GOING_AWAY = 1001

@@ -53,6 +53,13 @@ def sealing_key_text(*, subject: str, sealing_key: str) -> bytes:
     return "\n".join(("waypost-sealing-key-1", subject, sealing_key)).encode()
 
 
+def checkpoint_text(*, public_key: str, seq: int, at_us: int, head: str) -> bytes:
+    """Return the text a relay signs at event `seq`, to confirm its journal up to the batch with
+    the hash `head`."""
+    parts = ("waypost-checkpoint-1", public_key, str(seq), str(at_us), head)
+    return "\n".join(parts).encode()
+
+
 def validate_agent_subject(subject: str) -> str:
     """Return `subject` if an agent may use it; names that begin with '_' are reserved.
 
@@ -84,7 +91,12 @@ def from_text(text: str, length: int | None = None) -> bytes:
 def signing_key_from(text: str) -> bytes:
     """Decode an Ed25519 public key. Raises `InvalidMessage` unless it is 32 bytes of base64url, and
     for a key of small order or in a second encoding."""
-    raw = from_text(text, KEY_BYTES)
+    try:
+        raw = from_text(text, KEY_BYTES)
+    except InvalidMessage as problem:
+        raise InvalidMessage(
+            f"{text!r:.60} is not a public key ({problem}): 'waypost keys show' prints it"
+        ) from None
     y = int.from_bytes(raw, "little") & ~(1 << 255)  # the highest bit is the sign of x
     if y >= _FIELD_PRIME or y in _SMALL_ORDER_Y:
         raise InvalidMessage("insecure Ed25519 key (small order): create a new one")

@@ -55,6 +55,9 @@ PatternText = Annotated[
         extra_json_schema={"pattern": rf"^({_WILD}\.){_MORE}({_WILD}|>)$"},
     ),
 ]
+CursorText = Annotated[
+    str, msgspec.Meta(description="`next` of the page before.", pattern=r"^\d{1,19}-\d{1,19}$")
+]
 IdText = Annotated[
     str,
     msgspec.Meta(

@@ -5,17 +5,38 @@ Rule 2  A commit line holds the length of its own batch, so damage affects only 
         touches.
 Rule 3  Bytes after the last valid batch are corrupt batches (they end in a commit line) or, after
         those, an unfinished write.
+Rule 4  Each batch names the hash of the batch before it, so that nothing in between can be changed,
+        removed or inserted without changing every batch after it.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
-from waypost.wire.events import COMMIT_PREFIX, Commit, decode_commit
+from waypost.wire.events import COMMIT_PREFIX, BodiesHash, Commit, decode_commit
 
 COMMIT_MARK = b"\n" + COMMIT_PREFIX
+NO_BATCH = "0" * 64
+"""The hash that the first batch of a journal names."""
+
+
+def batch_hash(batch: bytes | bytearray | memoryview) -> str:
+    """Return the SHA-256 of a batch, from its first line to the end of its commit line."""
+    return sha256(batch).hexdigest()
+
+
+def bodies_hash(bodies: Sequence[bytes], end: int) -> BodiesHash | None:
+    """Return the extent and hash of large payloads that end at byte `end` of a body file."""
+    if not bodies:
+        return None
+    digest = sha256()
+    for body in bodies:
+        digest.update(body)
+    length = sum(map(len, bodies))
+    return BodiesHash(end - length, length, digest.hexdigest())
 
 
 class ValidBatch(NamedTuple):

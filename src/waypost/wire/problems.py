@@ -13,11 +13,15 @@ from waypost.wire.results import PublishResult, Rejection
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`error` is for people, `reason` for programs; `retry_after_ms` is 0 if waiting is useless."""
+    """`error` is for people, `reason` for programs; `retry_after_ms` is 0 if waiting is useless.
+
+    With `reason: moved`, the request is for another node of the relay, at `url`.
+    """
 
     error: str
     reason: str = ""
     retry_after_ms: int = 0
+    url: str = ""
 
 
 STATUS: dict[Reason, int] = {
@@ -30,6 +34,7 @@ STATUS: dict[Reason, int] = {
     Reason.STORAGE_FULL: 503,
     Reason.ACCESS_DENIED: 403,
     Reason.MAILBOX_UNAVAILABLE: 503,
+    Reason.PARTITION_UNAVAILABLE: 503,
 }
 """The HTTP status of a publish that was rejected as a whole."""
 

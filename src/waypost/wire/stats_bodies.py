@@ -75,7 +75,7 @@ class RelayStats(msgspec.Struct, kw_only=True):
     `events` and `rejected` count since the relay was started. `inboxes` lists the fullest, of
     `inboxes_total`. `breakers` are those not at rest, `qos` the quotas in force. `findings` are
     what to look at, the most urgent first; `rejections` the senders rejected in the last minutes,
-    `node` the health of the process.
+    `node` the health of the process. With `public_key`, the relay signs its journal.
     """
 
     at_us: int
@@ -98,6 +98,7 @@ class RelayStats(msgspec.Struct, kw_only=True):
     findings: list[OperatorFinding] = []
     rejections: list[SenderRejections] = []
     node: NodeHealth | None = None
+    public_key: str = ""
 
 
 class TierUsage(msgspec.Struct, kw_only=True):

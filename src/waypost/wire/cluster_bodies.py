@@ -1,0 +1,47 @@
+"""The state of a cluster, as a node and the command line report it."""
+
+import msgspec
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is alive, and how many partitions it owns."""
+
+    name: str
+    address: str
+    owned: int
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition: its owner since the beginning of `epoch`, and its stream.
+
+    `owner` is empty while no node owns it; `is_alive` is false if the last one is gone. `position`
+    is the end of the stream, `leader` the server that leads it, `replicas_behind` those of its
+    copies that are not up to date. `problem` says why it cannot be used.
+    """
+
+    number: int
+    owner: str = ""
+    address: str = ""
+    epoch: int = 0
+    is_alive: bool = False
+    position: int = 0
+    stored_bytes: int = 0
+    leader: str = ""
+    replicas: int = 0
+    replicas_behind: int = 0
+    problem: str = ""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes that are alive, and all partitions."""
+
+    cluster: str
+    nodes: list[NodeStatus]
+    partitions: list[PartitionStatus]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every partition has an owner that is alive, and all copies are up to date."""
+        return all(
+            one.is_alive and not one.problem and not one.replicas_behind for one in self.partitions
+        )
