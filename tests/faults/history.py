@@ -81,6 +81,7 @@ async def assert_goes_on(data: Path, expected: plain_journal.Sum) -> None:
         assert relay._runtime.report.bytes_cut == 0
         (kept,) = await relay.lease("agent.new")
         assert kept.payload == "after the fall"
+    plain_journal.assert_chained(data)
     plain_journal.assert_index_is_right(data)
 
 

@@ -136,6 +136,19 @@ def committed(data: Path) -> list[Event]:
     ]
 
 
+def assert_chained(data: Path) -> None:
+    """Assert that every batch names the hash of the one before it, up to the first damage."""
+    before = "0" * 64
+    for path in segments(data):
+        content, end = _content(path), 0
+        for start, end, _ in batches(content):
+            commit = json.loads(content[start:end].splitlines()[-1])
+            assert commit["prev"] == before, f"{path.name} at byte {start}"
+            before = sha256(content[start:end]).hexdigest()
+        if end != len(content):
+            return
+
+
 def add_up(events: Iterable[Event]) -> Sum:
     """Add up events, oldest first."""
     total = Sum()
@@ -258,7 +271,7 @@ _ADD = {
     "redriven": _redriven,
     "queued": _queued,
     "endpoint": _endpoint,
-    **dict.fromkeys(("breaker", "session", "rules", "settings"), _nothing),
+    **dict.fromkeys(("breaker", "session", "rules", "settings", "checkpoint"), _nothing),
 }
 
 

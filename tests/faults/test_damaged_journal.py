@@ -161,7 +161,9 @@ async def test_any_byte_of_a_commit_line_costs_its_own_batch_only(
     plain = arrivals(batches)
     lost = next(number for number in plain if number + 1 in plain)  # the next one would be missed
     expected = without(batches, lost)
-    for offset in range(*commit_line(history, batches[lost])):
+    start, end = commit_line(history, batches[lost])
+    link = only_segment(history).read_bytes().index(b',"prev":"', start, end)
+    for offset in (*range(start, link + 2), *range(end - 3, end)):
         data = shutil.copytree(history, tmp_path / str(offset))
         damage(data, offset, b"#")
         try:
@@ -169,6 +171,23 @@ async def test_any_byte_of_a_commit_line_costs_its_own_batch_only(
         except BaseException as problem:
             problem.add_note(f"byte {offset} of the journal was changed")
             raise
+        shutil.rmtree(data)
+
+
+async def test_any_byte_of_a_link_costs_no_batch_and_is_reported(
+    history: Path, tmp_path: Path
+) -> None:
+    batches = all_batches(history)
+    expected = plain_journal.add_up_directory(history)
+    start, end = commit_line(history, batches[len(batches) // 2])
+    link = only_segment(history).read_bytes().index(b'prev":"', start, end)
+    for offset in (*range(link, link + 4), *range(link + 7, end - 3, 8)):
+        data = shutil.copytree(history, tmp_path / str(offset))
+        damage(data, offset, b"#")
+        forget_index(data)
+        async with Relay(data, settings=SETTINGS, clock=ManualClock(START_US)) as relay:
+            assert state_of(relay) == as_state(expected)
+            assert any("chain is broken" in problem for problem in relay.metrics().problems)
         shutil.rmtree(data)
 
 

@@ -1,6 +1,7 @@
 """Group commit: many publishes, few syncs, and no result before its sync."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -194,4 +195,66 @@ async def test_a_large_payload_is_durable_before_the_line_that_refers_to_it(
     syncs.release()
     await sent
     assert syncs.begun - begun == 2
+    await relay.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let events that no one waits for wait for longer than a test."""
+    monkeypatch.setattr("waypost.relay.journal.journal._UNAWAITED_MAX_S", 600)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_lease_shares_the_sync_of_its_ack(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay = await opened(tmp_path, storage)
+    await publish(relay)
+    begun, commits = syncs.begun, relay.metrics().commits
+    (leased,) = await relay.lease("agent.a")
+    await event_loop_turns()
+    assert (syncs.begun, relay.metrics().commits) == (begun, commits)
+    assert await relay.ack("agent.a", leased.id) == 1
+    assert (syncs.begun - begun, relay.metrics().commits - commits) == (1, 1)
+    kinds = [event["kind"] for event in plain_journal.committed(tmp_path)]
+    assert kinds[-2:] == ["leased", "acked"]
+    await relay.close()
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_lease_is_durable_at_once_for_a_caller_that_waits(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay = await opened(tmp_path, storage)
+    await publish(relay)
+    done = syncs.done
+    await relay.lease("agent.a")
+    async with asyncio.timeout(10):
+        await relay.sync()
+    assert syncs.done - done == 1
+    await relay.close()
+
+
+async def test_a_lease_that_no_one_waits_for_is_durable_soon(
+    tmp_path: Path, storage: str, syncs: Syncs
+) -> None:
+    relay = await opened(tmp_path, storage)
+    await publish(relay)
+    done = syncs.done
+    await relay.lease("agent.a")
+    await eventually(lambda: syncs.done - done == 1, "the sync of the lease")
+    await relay.close()
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_lease_that_a_crash_loses_does_not_count(tmp_path: Path, storage: str) -> None:
+    relay = await opened(tmp_path / "first", storage)
+    sent = await publish(relay)
+    await relay.lease("agent.a")
+    shutil.copytree(tmp_path / "first", tmp_path / "second")  # as a crash leaves it
+    await relay.close()
+    relay = await opened(tmp_path / "second", storage)
+    (leased,) = await relay.lease("agent.a")
+    assert (leased.id, leased.attempt) == (sent.message_id, 1)
+    assert await relay.ack("agent.a", leased.id) == 1
     await relay.close()

@@ -95,8 +95,23 @@ async def test_a_failed_sync_of_the_event_loop_stops_the_relay(
         assert [one.id for one in await again.lease("agent.a")][1:] == [confirmed]
 
 
-async def test_a_relay_that_reads_sockets_syncs_in_its_thread(relay: Relay, disk: Disk) -> None:
-    relay.sync_in_thread()
-    await publish(relay)
-    assert disk.threads == ["waypost-journal"]
+async def test_a_served_relay_syncs_in_its_thread_once_messages_arrive_during_a_sync(
+    relay: Relay, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waypost.relay.journal.writer._JUST_SYNCED_S", 600.0)
+    relay.share_syncs()
+    for _ in range(3):
+        await publish(relay)  # as if it had arrived during the sync of the one before
+    assert disk.threads == ["waypost-journal"] * 3
+    await relay.close()
+
+
+async def test_an_idle_served_relay_syncs_in_its_event_loop(
+    relay: Relay, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waypost.relay.journal.writer._JUST_SYNCED_S", 0.0)
+    relay.share_syncs()
+    for _ in range(3):
+        await publish(relay)
+    assert disk.threads == ["MainThread"] * 3
     await relay.close()

@@ -21,6 +21,7 @@ from waypost import (
     InvalidInput,
     InvalidMessage,
     InvalidSubject,
+    PublishResult,
     Relay,
     RelayStopped,
     Settings,
@@ -263,7 +264,12 @@ CALLS: dict[str, Callable[[Relay], Any]] = {
     "lease_messages": lambda relay: relay.lease_messages("agent.a", 1),
     "askers": lambda relay: relay.askers.remove("agent.a", "x"),
     "claims": lambda relay: relay.claims.ack("agent.a", ["x"]),
-    "sync_in_thread": lambda relay: relay.sync_in_thread(),
+    "share_syncs": lambda relay: relay.share_syncs(),
+    "sign_journal": lambda relay: relay.sign_journal(None),
+    "unconfirmed": lambda relay: relay.unconfirmed(),
+    "decided": lambda relay: relay.decided(PublishResult(message_id="x", delivered_to=0)),
+    "decide_forwarded": lambda relay: relay.decide_forwarded(0, []),
+    "is_elsewhere": lambda relay: relay.is_elsewhere("agent.a"),
     "sync": lambda relay: relay.sync(),
     "now_us": lambda relay: relay.now_us(),
     "wait_until": lambda relay: relay.wait_until(0),
@@ -313,4 +319,4 @@ async def as_awaitable(value: Any) -> Any:
 
 def test_every_public_call_of_a_relay_is_tried_while_it_is_closed() -> None:
     public = {name for name in dir(Relay) if not name.startswith("_")}
-    assert public - {"open", "close", "parts"} == set(CALLS)
+    assert public - {"open", "close", "parts", "is_decided"} == set(CALLS)

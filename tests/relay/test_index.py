@@ -9,6 +9,7 @@ import pytest
 from tests.relay.observing import payloads, send, write
 from waypost import QosConfig, Relay
 from waypost.relay.data_dir import DataDir
+from waypost.relay.state.index import take_changes, to_row
 from waypost.relay.verify.verify import verify
 
 TABLES = ("endpoints", "messages", "last_seen", "duplicates")
@@ -51,6 +52,14 @@ async def busy(start) -> Relay:
 
 async def test_the_index_uses_a_write_ahead_log(busy: Relay, data: Path) -> None:
     assert rows(data, "pragma journal_mode") == [("wal",)]
+
+
+async def test_a_checkpoint_does_not_change_after_it_was_taken(busy: Relay) -> None:
+    runtime = busy._runtime
+    taken = take_changes(runtime.ledger.state, runtime.journal.committed, replace_all=True)
+    before = [to_row(one) for one in taken.messages]
+    assert await busy.lease("agent.a")
+    assert [to_row(one) for one in taken.messages] == before
 
 
 async def test_the_index_is_readable_by_its_owner_only(busy: Relay, data: Path) -> None:

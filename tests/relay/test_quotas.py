@@ -27,8 +27,8 @@ from waypost import (
     Signal,
     TierLimits,
 )
+from waypost.relay.state import known_senders as state
 from waypost.relay.state import payloads as bodies
-from waypost.relay.state import relay_state as state
 from waypost.testing import ManualClock
 
 WIDE = 1 << 40

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.relay.observing import UNLIMITED, send
-from waypost.relay.state import relay_state as state
+from waypost.relay.state import known_senders as state
 from waypost.relay.state import write_behind
 from waypost.relay.state.index import Index
 from waypost.relay.state.write_behind import KeyFilter

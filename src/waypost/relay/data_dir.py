@@ -6,6 +6,7 @@
   access-rules.json          rules, hot-reloaded
   subscriptions.json         patterns last subscribed to, for information only
   index.db                   derived from the journal; may be deleted
+  relay-key                  served: the key that signs the journal
   journal/<seq>.open         being written; <seq>.jsonl once sealed; <seq>.bodies beside it
   journal/damaged/           damaged bytes set aside by recovery
   journal/remembered.db      last-seen pairs and duplicate ids of deleted segments

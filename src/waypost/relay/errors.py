@@ -6,10 +6,16 @@ WaypostError
     ├── DataDirUnusable     the directory cannot be created, read or written
     ├── JournalUnreadable   the journal was written by a newer version
     ├── RelayStopped        closed, or stopped because the journal could not be written
+    │   ├── NotOwner        another node owns the partition now
+    │   └── LogUnavailable  the replicated log did not answer in time
+    ├── LogUnusable         the replicated log cannot be used as it is; the text names what to do
+    │   └── LogLost         the replicated log lost events that it had confirmed
     ├── UnknownEndpoint     the endpoint is not registered
     ├── MailboxUnavailable  the directory of a new mailbox cannot be created
     ├── MailboxTaken        another consumer is attached to the mailbox
     ├── PoolFull            as many consumers share the mailbox as may
+    ├── OtherPartition      the subject belongs to another relay of the same cluster
+    ├── PartitionUnavailable  the relay of a partition cannot be reached, or cannot store
     ├── RulesFileBroken     the rules file must be repaired or deleted first
     ├── RequestRejected     no endpoint received the request; `result` has the reasons
     ├── RequestFailed       the recipient failed; `error` is the text it gave, if any
@@ -47,6 +53,22 @@ class RelayStopped(RelayError):
         self.full = full
 
 
+class NotOwner(RelayStopped):
+    """Another node owns the partition now. What was not confirmed may be in the log or not."""
+
+
+class LogUnavailable(RelayStopped):
+    """The replicated log did not answer in time. What was not confirmed may be in it or not."""
+
+
+class LogUnusable(RelayError):
+    """The replicated log cannot be used as it is."""
+
+
+class LogLost(LogUnusable):
+    """The replicated log lost events that it had confirmed; this node still has them."""
+
+
 class UnknownEndpoint(RelayError):
     """The endpoint is not registered."""
 
@@ -78,6 +100,22 @@ class PoolFull(RelayError):
         super().__init__(
             f"{subject} is shared by {limit:,} connections already: use fewer, or raise maxWorkers"
         )
+
+
+class OtherPartition(RelayError):
+    """The subject belongs to another partition, whose relay has its mailbox and its limits."""
+
+    def __init__(self, subject: str, partition: int) -> None:
+        super().__init__(f"{subject} belongs to partition {partition}: use the relay of that one")
+        self.partition = partition
+
+
+class PartitionUnavailable(RelayError):
+    """The relay of a partition cannot be reached, or cannot store: it decided nothing, or nothing
+    that is known."""
+
+    def __init__(self, partition: int, problem: str) -> None:
+        super().__init__(f"partition {partition} is not available: {problem}")
 
 
 class RulesFileBroken(RelayError):

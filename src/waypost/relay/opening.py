@@ -13,11 +13,13 @@ from waypost.relay.clock import Clock, system_clock
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.forwarding import Partition
 from waypost.relay.errors import DataDirUnusable, RelayStopped
+from waypost.relay.journal.replicated import Ownership
 from waypost.relay.journal.writer import Ballast
-from waypost.relay.runtime import Runtime
+from waypost.relay.runtime import Given, Runtime
 from waypost.relay.state.recovery import recover
-from waypost.wire.events import RulesChanged, SettingsChanged
+from waypost.wire.events import OwnerChanged, RulesChanged, SettingsChanged
 
 HANDLER_GRACE_S = 5.0
 
@@ -32,24 +34,27 @@ class OpenableRelay:
         settings: Settings | None = None,
         clock: Clock | None = None,
         create_mailbox: Callable[[str], bool] = lambda subject: False,
+        ownership: Ownership | None = None,
+        partition: Partition | None = None,
     ) -> None:
         """Configure a relay; `open` starts it.
 
         `create_mailbox(subject)` is called when an admitted message has no recipient. It may
-        register the subject, and returns whether it did.
+        register the subject, and returns whether it did. With `ownership`, the directory is this
+        node's copy of a replicated log, and `open` raises `NotOwner` if another node is faster.
+        With `partition`, the relay is one of several that share all subjects; without, it has all
+        of them.
         """
         self._data = DataDir(data_dir)
-        self._settings = settings or Settings()
-        self._clock = clock or system_clock
-        self._create_mailbox = create_mailbox
+        self._given = Given(
+            settings or Settings(), clock or system_clock, create_mailbox, ownership, partition
+        )
         self._open: tuple[Runtime, DirectoryLock] | None = None
 
     async def open(self) -> Self:
         """Lock the data directory, recover its state, and start. `close` ends it."""
         if self._open is None:
-            self._open = await _open_runtime(
-                self._data, self._settings, self._clock, self._create_mailbox
-            )
+            self._open = await _open_runtime(self._data, self._given)
         return self
 
     async def close(self) -> None:
@@ -90,16 +95,14 @@ class OpenableRelay:
         return self._runtime.access
 
 
-async def _open_runtime(
-    data: DataDir, given: Settings, clock: Clock, create_mailbox: Callable[[str], bool]
-) -> tuple[Runtime, DirectoryLock]:
+async def _open_runtime(data: DataDir, given: Given) -> tuple[Runtime, DirectoryLock]:
     """Lock the data directory, recover its state, and start a runtime."""
     data.create()
     try:
         lock, ballast = DirectoryLock(data), Ballast(data.journal)
         try:
             ballast.release()  # on a full disk, this is the room in which the relay opens
-            return await _start(data, given, clock, create_mailbox, lock), lock
+            return await _start(data, given, lock), lock
         except BaseException:
             ballast.shrink()
             lock.release()
@@ -108,20 +111,16 @@ async def _open_runtime(
         raise DataDirUnusable(f"cannot open {data.root}: {problem}") from problem
 
 
-async def _start(
-    data: DataDir,
-    given: Settings,
-    clock: Clock,
-    create_mailbox: Callable[[str], bool],
-    lock: DirectoryLock,
-) -> Runtime:
-    settings = SettingsFile(data, given)
+async def _start(data: DataDir, given: Given, lock: DirectoryLock) -> Runtime:
+    settings = SettingsFile(data, given.settings)
     access = AccessFile(data)
     window_us = settings.current.rate_limit.window_secs * 1_000_000
     recovered = await asyncio.to_thread(recover, data, window_us)
-    runtime = Runtime(data, settings, access, recovered, clock, create_mailbox)
+    runtime = Runtime(data, settings, access, recovered, given)
     try:
         await asyncio.to_thread(runtime.restore_files)
+        if given.ownership is not None:
+            _take_ownership(runtime, given.ownership)
         _journal_config(runtime)
         runtime.end_old_leases()
         runtime.endpoints.end_old_requests()
@@ -134,6 +133,8 @@ async def _start(
             await runtime.file_watcher.start()
         if runtime.uses_files:
             await runtime.drop_ins.scan_in_turns()
+        if runtime.forwarding is not None:
+            runtime.forwarding.resume()
     except BaseException:
         await _close_files(runtime)
         raise
@@ -167,6 +168,8 @@ async def _stop(runtime: Runtime) -> None:
     await runtime.drop_in_search.stop()
     await runtime.journal_tasks.quiet()
     await runtime.handlers.stop(HANDLER_GRACE_S)
+    if runtime.forwarding is not None:
+        await runtime.forwarding.stop()
     runtime.leases.stop()
     runtime.life.stop()
     runtime.returns.stop()
@@ -176,6 +179,8 @@ async def _stop(runtime: Runtime) -> None:
     runtime.signals.detach_all()
     runtime.rejections.flush()
     runtime.transitions.expiries.write(runtime.ledger.now_us())
+    if runtime.signing is not None:
+        runtime.signing.stop()
     await runtime.ledger.sync()
     await runtime.checkpoints.finish()
 
@@ -187,6 +192,18 @@ async def _close_files(runtime: Runtime) -> None:
         ends.callback(runtime.index.close)
         ends.push_async_callback(asyncio.to_thread, runtime.checkpoints.stop)
         await runtime.journal.close()
+
+
+def _take_ownership(runtime: Runtime, ownership: Ownership) -> None:
+    """Journal the owner, as the first event of its epoch."""
+    runtime.ledger.record(
+        OwnerChanged(
+            at_us=runtime.ledger.now_us(),
+            epoch=ownership.epoch,
+            node=ownership.node,
+            address=ownership.address,
+        )
+    )
 
 
 def _journal_config(runtime: Runtime) -> None:

@@ -7,7 +7,7 @@ async with Relay("~/.waypost") as relay:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,7 @@ from waypost.relay.delivery.claims import Claims
 from waypost.relay.delivery.consumer import Consumer, Delivery
 from waypost.relay.delivery.drafts import Draft, drafts_from
 from waypost.relay.delivery.endpoints import Endpoint
+from waypost.relay.delivery.forwarding import Carrier, ForwardedResult, Partition
 from waypost.relay.delivery.leases import LeasedMessage
 from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import SignalHandler
@@ -33,12 +34,19 @@ from waypost.relay.inspection.dead_letters import (
 from waypost.relay.inspection.history import MessageHistory, describe_history
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.stats import RelayMetrics
+from waypost.relay.journal.replicated import Ownership
+from waypost.relay.maintenance.signing import Signer
 from waypost.relay.opening import OpenableRelay
 from waypost.wire.envelopes import Envelope
+from waypost.wire.events import Forwarded
+from waypost.wire.outcomes import ForwardOutcome
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
 
-__all__ = ["Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage", "Relay"]
+__all__ = [
+    "Carrier", "Consumer", "Delivery", "Draft", "Endpoint", "Inspector", "LeasedMessage",
+    "Ownership", "Partition", "Relay",
+]  # fmt: skip
 
 Stop = Callable[[], None]
 T = TypeVar("T")
@@ -104,8 +112,7 @@ class Relay(OpenableRelay):
             deliver_at,
             sender=sender,
         )
-        publishing = self._runtime.publishing
-        return await publishing.until_durable(publishing.publish(draft))
+        return await self.publish_draft(draft)
 
     async def publish_many(
         self, drafts: Iterable[Draft | Mapping[str, object]]
@@ -228,9 +235,36 @@ class Relay(OpenableRelay):
     def submit(self, draft: Draft, content: bytes | None = None) -> PublishResult:
         """Publish without waiting; the decision is durable once `durable()` is done.
 
-        `content` is the payload as JSON of a draft that was validated before.
+        `content` is the payload as JSON of a draft that was validated before. The result of a
+        message to another partition is incomplete until `decided(result)` is done.
         """
         return self._runtime.publishing.publish(draft, content)
+
+    def is_decided(self, result: PublishResult) -> bool:
+        """Return whether a result is complete: no other partition has to decide."""
+        return not isinstance(result, ForwardedResult)
+
+    async def decided(self, result: PublishResult) -> PublishResult:
+        """Return the complete result of a message that was submitted, once it is durable.
+
+        It is rejected with `partition_unavailable` if another partition does not decide in time.
+        """
+        return await self._runtime.publishing.until_durable(result)
+
+    async def decide_forwarded(
+        self, origin: int, messages: Sequence[Forwarded]
+    ) -> list[ForwardOutcome]:
+        """Decide about messages that the partition `origin` forwarded to this one, durably.
+
+        A carrier calls this. Messages that were decided before get the same decision. Raises
+        `PartitionUnavailable` if nothing can be stored.
+        """
+        return await self._runtime.decide_forwarded(origin, messages)
+
+    def is_elsewhere(self, subject: str) -> bool:
+        """Return whether a subject belongs to another partition."""
+        partition = self._runtime.partition
+        return partition is not None and not partition.holds(subject)
 
     async def lease_messages(
         self,
@@ -254,10 +288,14 @@ class Relay(OpenableRelay):
         """Leased messages: `ack`, `nack` and `release` them without waiting (see `durable`)."""
         return self._runtime.claims
 
-    def sync_in_thread(self) -> None:
-        """Have a thread do all syncs: while the event loop does one, it reads no socket, and what
-        arrives meanwhile could have shared it."""
-        self._runtime.journal.syncs_in_loop = False
+    def share_syncs(self) -> None:
+        """Have a thread sync while agents are busy: while the event loop does, it reads no socket,
+        and what arrives meanwhile could have shared a sync."""
+        self._runtime.journal.shares_syncs = True
+
+    def sign_journal(self, signer: Signer) -> None:
+        """Sign the journal with the relay's key every minute with traffic, and on `close`."""
+        self._runtime.sign_with(signer)
 
     async def sync(self) -> None:
         """Wait until every decision so far is durable."""
@@ -274,6 +312,10 @@ class Relay(OpenableRelay):
     def durable(self) -> "asyncio.Future[None] | None":
         """Return a future that is done once every decision so far is durable; None if it is."""
         return self._runtime.journal.barrier()
+
+    def unconfirmed(self) -> "asyncio.Future[None] | None":
+        """Return a future to await before anything is delivered; None if there is no need."""
+        return self._runtime.journal.unconfirmed()
 
     async def idle(self) -> None:
         """Wait until every event is durable, no handler is running and no segment being deleted."""

@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from waypost.policy.errors import InvalidInput
+from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, Timers
 from waypost.relay.config.access_file import AccessFile
 from waypost.relay.config.file_watcher import FileWatcher
 from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir, DirectoryLock
+from waypost.relay.delivery.arrivals import Arrivals
 from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.claims import Claims
@@ -18,10 +22,12 @@ from waypost.relay.delivery.deliver import Deliverer
 from waypost.relay.delivery.drop_in_search import DropInSearch
 from waypost.relay.delivery.drop_ins import DropIns
 from waypost.relay.delivery.endpoints import Endpoints
+from waypost.relay.delivery.forwarding import Forwarding, Partition
 from waypost.relay.delivery.handlers import HandlerRunner
 from waypost.relay.delivery.leases import Leases
 from waypost.relay.delivery.life_signs import LifeSigns
 from waypost.relay.delivery.publish import Publishing
+from waypost.relay.delivery.recipients import Recipients
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.requests import Requests
 from waypost.relay.delivery.returns import Returns
@@ -29,15 +35,20 @@ from waypost.relay.delivery.schedule import Schedule
 from waypost.relay.delivery.signals import PressureSignals, Signals
 from waypost.relay.delivery.subscriptions import MessageHandler, Subscriptions
 from waypost.relay.delivery.transitions import Transitions
+from waypost.relay.errors import PartitionUnavailable, RelayStopped
 from waypost.relay.inspection.inspector import Inspector
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.inspection.stats import HasProblem
 from waypost.relay.journal.history import Histories
-from waypost.relay.journal.journal import CommitListeners, Journal
+from waypost.relay.journal.journal import Journal
+from waypost.relay.journal.listeners import CommitListeners
+from waypost.relay.journal.replicated import Ownership
+from waypost.relay.journal.writer import JournalWriter, MakeWriter
 from waypost.relay.maildir.maildir import Maildir
 from waypost.relay.maildir.mirror import MailboxMirror, MaildirFiles, NoFiles
 from waypost.relay.maildir.reconcile import reconcile
 from waypost.relay.maintenance.journal_tasks import JournalTasks
+from waypost.relay.maintenance.signing import JournalSigner, Signer
 from waypost.relay.maintenance.state_tasks import MailTasks, StateTasks
 from waypost.relay.maintenance.sweeper import Sweeper
 from waypost.relay.state.checkpoints import Checkpoints
@@ -45,8 +56,29 @@ from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.recent import RecentlyAcked
 from waypost.relay.state.recovery import Recovered
+from waypost.wire.events import Forwarded
+from waypost.wire.outcomes import ForwardOutcome
 
 log = logging.getLogger("waypost.relay")
+
+
+class Given(NamedTuple):
+    """What a relay is given by its caller, beside the data directory.
+
+    With `ownership`, its journal is replicated, and only the owner of that log may write it. With
+    `partition`, it is one of several relays that share all subjects.
+    """
+
+    settings: Settings
+    clock: Clock
+    create_mailbox: Callable[[str], bool]
+    ownership: Ownership | None = None
+    partition: Partition | None = None
+
+    @property
+    def make_writer(self) -> MakeWriter:
+        """Return what creates the journal's writer."""
+        return self.ownership.make_writer if self.ownership is not None else JournalWriter
 
 
 class Runtime:
@@ -58,14 +90,15 @@ class Runtime:
         settings: SettingsFile,
         access: AccessFile,
         recovered: Recovered,
-        clock: Clock,
-        create_mailbox: Callable[[str], bool],
+        given: Given,
     ) -> None:
         self.data, self.settings, self.access = data, settings, access
         self.index, self.report = recovered.index, recovered.report
         self.closed = False
-        self._build_state(recovered, clock)
-        self._build_delivery(create_mailbox)
+        self.partition = given.partition
+        self.signing: JournalSigner | None = None
+        self._build_state(recovered, given)
+        self._build_delivery(given.create_mailbox)
         histories = Histories(data.journal)
         self._checked: list[HasProblem] = [
             settings,
@@ -90,11 +123,16 @@ class Runtime:
         self.sweeper = self._make_sweeper()
         self.file_watcher = self._make_file_watcher()
 
-    def _build_state(self, recovered: Recovered, clock: Clock) -> None:
+    def _build_state(self, recovered: Recovered, given: Given) -> None:
         """Build the journal, the state, and everything a transition of a message touches."""
-        current = self.settings.current
+        current, clock = self.settings.current, given.clock
         self.journal = Journal(
-            self.data.journal, recovered.position, current, listeners=CommitListeners()
+            self.data.journal,
+            recovered.position,
+            current,
+            CommitListeners(),
+            recovered.head,
+            given.make_writer,
         )
         self.ledger = Ledger(self.journal, recovered.state, clock)
         self.timers = Timers(clock, self.ledger.now_us)
@@ -114,6 +152,9 @@ class Runtime:
         The order of leases, consumers and handlers is the order in which they are notified.
         """
         get = self.settings.get
+        self.forwarding: Forwarding | None = None
+        if self.partition is not None:
+            self.forwarding = Forwarding(self.partition, self.ledger, self.timers, self.payloads)
         self.signals = Signals()
         self.rejections = RejectionLog(self.ledger)
         self.subscriptions = Subscriptions(self.data.subscriptions)
@@ -125,15 +166,30 @@ class Runtime:
             self.rejections,
             PressureSignals(self.signals),
             self.is_consumed,
+            forwarding=self.forwarding,
         )
+        recipients = Recipients(self.ledger.state, self.access, create_mailbox)
+        self.arrivals = Arrivals(self.ledger, get, recipients, deliverer, self.rejections)
         self.publishing = Publishing(
-            self.ledger, get, self.access, deliverer, self.rejections, create_mailbox
+            self.ledger,
+            get,
+            self.access,
+            self.arrivals,
+            self.rejections,
+            recipients,
+            forwarding=self.forwarding,
         )
         self.returns = Returns(self.ledger, self.transitions, self.timers, self.askers, get)
         self.claims = Claims(self.ledger, self.transitions, self.returns, get)
         self.leases = Leases(
             self.ledger, self.claims, self.transitions, self.payloads, self.timers, get
         )
+        self._build_consumers()
+        self._build_endpoints()
+
+    def _build_consumers(self) -> None:
+        """Build what takes messages out of mailboxes, beside leases."""
+        get = self.settings.get
         self.acked = RecentlyAcked()
         self.life = LifeSigns(self.ledger, self.timers, get)
         self.consumers = Consumers(
@@ -149,12 +205,11 @@ class Runtime:
         self.handlers = HandlerRunner(
             self.ledger, self.subscriptions, self.claims, self.transitions, self.payloads
         )
-        self._build_endpoints()
 
     def _build_endpoints(self) -> None:
         """Build the parts that use the path: endpoints, requests, dead letters and drop-ins."""
         probe = self.maildir.probe if self.uses_files else lambda: None
-        self.endpoints = Endpoints(self.ledger, self.mirror, probe)
+        self.endpoints = Endpoints(self.ledger, self.mirror, probe, self.partition)
         self.requests = Requests(
             self.ledger,
             self.timers,
@@ -190,6 +245,20 @@ class Runtime:
         """Return whether a handler is subscribed to `subject` or an agent connected."""
         return self.consumers.is_attached(subject) or bool(self.subscriptions.handlers(subject))
 
+    async def decide_forwarded(
+        self, origin: int, messages: Sequence[Forwarded]
+    ) -> list[ForwardOutcome]:
+        """Decide about messages of another partition, durably."""
+        if self.partition is None:
+            raise InvalidInput("this relay has no partition: open it with one")
+        here = self.partition
+        if self.journal.full:
+            raise PartitionUnavailable(here.number, self.journal.full_because)
+        try:
+            return await self.arrivals.decide_all(origin, messages, here.number, here.count)
+        except RelayStopped as stopped:
+            raise PartitionUnavailable(here.number, str(stopped)) from stopped
+
     def return_probes(self) -> None:
         """Return pending probes without a consumer, unless nothing can be recorded any more."""
         if self.journal.failure is None and not self.closed:
@@ -208,6 +277,10 @@ class Runtime:
         for repair in repairs:
             log.info("mailbox of %s: %s %s", repair.endpoint, repair.name, repair.text)
         return len(repairs)
+
+    def sign_with(self, signer: Signer) -> None:
+        """Sign the journal at intervals and when the relay is closed."""
+        self.signing = JournalSigner(self.ledger, self.timers, signer)
 
     def keep(self, lock: DirectoryLock) -> None:
         """Look after the lock at every sweep."""

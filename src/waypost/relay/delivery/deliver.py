@@ -3,8 +3,6 @@
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-
 from waypost.policy.admission import (
     DeliveryVerdict,
     admit_delivery,
@@ -14,11 +12,12 @@ from waypost.policy.admission import (
 )
 from waypost.policy.bounds import notice_max_messages
 from waypost.policy.breakers import CLOSED
-from waypost.policy.reasons import DEAD_LETTERED, Reason
+from waypost.policy.reasons import DEAD_LETTERED
 from waypost.policy.reserved_names import RELAY, is_reserved
 from waypost.policy.settings import Settings
 from waypost.relay.delivery.breaker_feedback import BreakerFeedback
 from waypost.relay.delivery.drafts import Draft, arrival_of, encode_draft, initial_budget
+from waypost.relay.delivery.forwarding import Forwarding
 from waypost.relay.delivery.rejections import RejectionLog
 from waypost.relay.delivery.signals import PressureSignals
 from waypost.relay.delivery.transitions import Transitions
@@ -35,7 +34,7 @@ EVICTED_TEXT = "evicted: its sender held the most bytes of the inbox"
 class Deliverer:
     """Carries out step 5 of admission."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a delivery touches
         self,
         state: RelayState,
         transitions: Transitions,
@@ -43,6 +42,8 @@ class Deliverer:
         rejections: RejectionLog,
         pressure_signals: PressureSignals,
         is_consumed: Callable[[str], bool],
+        *,
+        forwarding: Forwarding | None,
     ) -> None:
         """Take `is_consumed(subject)`: whether a consumer of that mailbox is there now."""
         self._state = state
@@ -51,6 +52,7 @@ class Deliverer:
         self._rejections = rejections
         self._pressure_signals = pressure_signals
         self._is_consumed = is_consumed
+        self._forwarding = forwarding
         self._make_id = UlidFactory(secrets.token_bytes).make
 
     def deliver(
@@ -90,7 +92,8 @@ class Deliverer:
             if evicted:
                 self._notify_senders(evicted, at_us, settings)
             return verdict
-        rejected = _as_rejected(event, verdict, verdict.reason)
+        wait_ms = verdict.retry_after_ms
+        rejected = Rejected.of(event, verdict.reason, verdict.detail, wait_ms)
         if rejected.reason in DEAD_LETTERED:
             rejected.kept = keeps_dead_letter(event, mailbox.rejected, settings)
             if rejected.kept:
@@ -121,7 +124,8 @@ class Deliverer:
         return evicted
 
     def _notify_senders(self, evicted: Sequence[Message], at_us: int, settings: Settings) -> None:
-        """Store a notice for each sender of `evicted` that has a mailbox, in the same commit.
+        """Store a notice for each sender of `evicted` that has a mailbox, in the same commit, or
+        forward it to the partition that may have one.
 
         A notice evicts nothing, so it causes no other.
         """
@@ -129,15 +133,20 @@ class Deliverer:
             return
         at_ms = at_us // 1000
         for sender, notice in _eviction_notices(evicted):
-            mailbox = self._state.mailboxes.get(sender)
-            if is_reserved(sender) or mailbox is None or not mailbox.registered:
+            mailbox, forwarding = self._state.mailboxes.get(sender), self._forwarding
+            elsewhere = () if forwarding is None else forwarding.route(RELAY, sender)
+            is_here = mailbox is not None and mailbox.registered
+            if is_reserved(sender) or not (is_here or elsewhere):
                 continue
             draft = Draft(sender, notice, sender=RELAY)
             content = encode_draft(draft, settings)
             budget = initial_budget(draft, settings, at_ms)
             rate = admit_sender(RELAY, self._state.windows, settings, at_ms)
             event = arrival_of(draft, self._make_id(at_ms), budget, rate, at_us)
-            self.deliver(event, content, mailbox, settings)
+            if forwarding is not None and elsewhere:
+                forwarding.forward(event, content, elsewhere)
+            elif mailbox is not None:
+                self.deliver(event, content, mailbox, settings)
 
 
 def _eviction_notices(evicted: Sequence[Message]) -> Iterator[tuple[str, EvictionNotice]]:
@@ -149,11 +158,3 @@ def _eviction_notices(evicted: Sequence[Message]) -> Iterator[tuple[str, Evictio
     for sender, own in ids.items():
         for begin in range(0, len(own), notice_max_messages):
             yield sender, EvictionNotice.about(own[begin : begin + notice_max_messages], recipient)
-
-
-def _as_rejected(event: Accepted, verdict: DeliveryVerdict, reason: Reason) -> Rejected:
-    fields = msgspec.structs.asdict(event)
-    del fields["deferred"], fields["probe"]
-    return Rejected(
-        **fields, reason=reason, detail=verdict.detail, retry_after_ms=verdict.retry_after_ms
-    )

@@ -1,6 +1,7 @@
 """Endpoints: the subjects that have a mailbox."""
 
 import logging
+import secrets
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 from waypost.policy.bounds import endpoints_max
 from waypost.policy.errors import InvalidInput
 from waypost.policy.subjects import validate_subject
+from waypost.relay.delivery.forwarding import Partition
 from waypost.relay.errors import MailboxUnavailable, UnknownEndpoint
 from waypost.relay.maildir.mirror import MailboxMirror
 from waypost.relay.state.directories import journaled_directory
@@ -36,9 +38,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 class Endpoints:
     """Registers and lists endpoints."""
 
-    def __init__(self, ledger: Ledger, mirror: MailboxMirror, probe: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        mirror: MailboxMirror,
+        probe: Callable[[], None],
+        partition: Partition | None,
+    ) -> None:
         """Take `probe`, which raises `OSError` if no mailbox can be created."""
         self._cause = ""
+        self._partition = partition
         self._probe = probe
         self._ledger = ledger
         self._state = ledger.state
@@ -47,9 +56,12 @@ class Endpoints:
     def register(self, subject: str) -> Endpoint:
         """Register `subject` and create its mailbox; an existing one keeps its messages.
 
-        Raises `MailboxUnavailable` if its directory cannot be created.
+        Raises `MailboxUnavailable` if its directory cannot be created, and `OtherPartition` if the
+        subject belongs to another relay.
         """
         validate_subject(subject)
+        if self._partition is not None:
+            self._partition.require(subject)
         mailbox = self._state.mailbox(subject)
         if not mailbox.registered:
             try:
@@ -61,6 +73,13 @@ class Endpoints:
                 raise
             self._record(subject, "registered", journaled_directory(mailbox))
         return self._describe(mailbox)
+
+    def make_reply_subject(self) -> str:
+        """Return a new reply subject of this partition that cannot be guessed."""
+        while True:
+            subject = f"{REPLY_PREFIX}{secrets.token_hex(12)}"
+            if self._partition is None or self._partition.holds(subject):
+                return subject
 
     def check_problem(self) -> None:
         """Find out whether mailboxes can be created again."""

@@ -83,6 +83,9 @@ class Leases:
             if not await self._wait_for_messages(subject, until_us) or self._stopped:
                 break
             taken = self._lease_now(subject, limit, max_size_bytes, max_bytes, read)
+        waiting = self._ledger.journal.unconfirmed()
+        if waiting is not None:
+            await waiting
         return taken
 
     def read(self, message: Message) -> LeasedMessage:

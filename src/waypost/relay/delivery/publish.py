@@ -17,11 +17,7 @@ from waypost.policy.admission import (
     admit_sender,
     may_use_patterns,
 )
-from waypost.policy.bounds import (
-    names_visited_per_endpoint_max,
-    turn_max_deliveries,
-    turn_max_messages,
-)
+from waypost.policy.bounds import turn_max_deliveries, turn_max_messages
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import AccessDenied, InvalidMessage
 from waypost.policy.reasons import Reason
@@ -29,7 +25,7 @@ from waypost.policy.reserved_names import RELAY
 from waypost.policy.settings import Settings
 from waypost.policy.subjects import is_literal
 from waypost.relay.config.access_file import AccessFile
-from waypost.relay.delivery.deliver import Deliverer
+from waypost.relay.delivery.arrivals import Arrivals
 from waypost.relay.delivery.drafts import (
     Draft,
     arrival_of,
@@ -39,6 +35,8 @@ from waypost.relay.delivery.drafts import (
     join_conversation,
 )
 from waypost.relay.delivery.endpoints import REPLY_PREFIX
+from waypost.relay.delivery.forwarding import Forwarding
+from waypost.relay.delivery.recipients import Recipients
 from waypost.relay.delivery.rejections import (
     RejectionLog,
     rejected_result,
@@ -49,9 +47,9 @@ from waypost.relay.state.duplicates import duplicate_key
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import Mailbox
 from waypost.wire.envelopes import stored_size
-from waypost.wire.events import Accepted, Rejected
+from waypost.wire.events import Rejected
 from waypost.wire.identifiers import UlidFactory
-from waypost.wire.results import PublishResult, Rejection
+from waypost.wire.results import PublishResult
 
 Claims = dict[tuple[str, str], str]
 """Chosen ids that are about to be published: by mailbox and id, their sender."""
@@ -66,29 +64,27 @@ _MAILBOX_WORK = 256
 class Publishing:
     """Publishes drafts, synchronously: decisions become durable with the next commit."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a publish touches
         self,
         ledger: Ledger,
         settings: Callable[[], Settings],
         access: AccessFile,
-        delivery: Deliverer,
+        arrivals: Arrivals,
         rejections: RejectionLog,
-        create_mailbox: Callable[[str], bool],
+        recipients: Recipients,
+        *,
+        forwarding: Forwarding | None,
     ) -> None:
-        """Take `create_mailbox(subject)`, which is called when a message that passed access rules
-        and rate limit has no recipient, and returns whether it has one now. It may raise
-        `MailboxUnavailable`."""
         self._ledger = ledger
         self._state = ledger.state
         self._settings = settings
         self._access = access
-        self._delivery = delivery
+        self._arrivals = arrivals
         self._rejections = rejections
         self._make_id = UlidFactory(secrets.token_bytes).make
-        self._create_mailbox = create_mailbox
+        self._recipients = recipients
+        self._forwarding = forwarding
         self._claims: list[Claims] = []
-        self._created = 0
-        """Mailboxes created for messages."""
 
     def publish(
         self, draft: Draft, content: bytes | None = None, budget: Budget | None = None
@@ -108,7 +104,8 @@ class Publishing:
     def _publish(
         self, draft: Draft, content: bytes, budget: Budget, settings: Settings, now_us: int
     ) -> PublishResult:
-        now_ms = now_us // 1000
+        now_ms, forwarding = now_us // 1000, self._forwarding
+        elsewhere = () if forwarding is None else forwarding.route(draft.sender, draft.subject)
         if draft.message_id is not None:
             first = self._first_result(draft.sender, draft.message_id, now_us)
             if first is not None:
@@ -118,7 +115,9 @@ class Publishing:
         rate = admit_sender(draft.sender, self._state.windows, settings, now_ms, draft.network)
         if rate.reason is not None:
             return self._reject(draft, rate, budget, content, now_us)
-        recipients = self._recipients(draft, settings, now_us)
+        if elsewhere:
+            return self._forward(draft, content, elsewhere, budget, rate, now_us)
+        recipients = self._allowed_recipients(draft, settings, now_us)
         if recipients is None:
             detail = admit_fan_out(settings.max_fanout + 1, settings)
             rate = replace(rate, reason=Reason.FANOUT_EXCEEDED, detail=detail)
@@ -131,22 +130,19 @@ class Publishing:
         event = arrival_of(draft, draft.message_id or self._make_id(now_ms), budget, rate, now_us)
         if not recipients:
             try:
-                created = self._create_mailbox(draft.subject)
+                recipients = self._recipients.create(draft.subject)
             except MailboxUnavailable as problem:
                 reason, detail = Reason.MAILBOX_UNAVAILABLE, str(problem)
                 rate = replace(rate, reason=reason, detail=detail)
                 return self._reject(draft, rate, budget, content, now_us)
-            if created:
-                self._created += 1
-                recipients = self._recipients(draft, settings, now_us) or ()
-                self._reject_taken(draft.sender, event.id, recipients)
+            self._reject_taken(draft.sender, event.id, recipients)
         if not recipients:
             event.parts = 0
             self._ledger.record(event)
             return PublishResult(message_id=event.id, delivered_to=0, budget_cut=event.budget_cut)
         if draft.delay is not None or draft.deliver_at is not None:
             event.due_us = due_us(draft, settings, now_us)
-        return self._fan_out(event, content, recipients, settings)
+        return self._arrivals.fan_out(event, content, recipients, settings)
 
     async def until_durable(self, result: PublishResult) -> PublishResult:
         """Return the result of a publish once it is durable, or that its storage failed."""
@@ -159,7 +155,7 @@ class Publishing:
                 await waiting
             except RelayStopped as stopped:
                 return storage_failed_result(stopped)
-        return result
+        return result if self._forwarding is None else await self._forwarding.wait(result)
 
     async def publish_many(self, drafts: Sequence[Draft]) -> list[PublishResult]:
         """Publish many drafts with one wait; if one is invalid, raise before any decision.
@@ -182,13 +178,13 @@ class Publishing:
                 if work >= turn_max_deliveries:
                     await asyncio.sleep(0)
                     work = 0
-                created = self._created
+                created = self._recipients.created
                 try:
                     result = self.publish(draft, content, budget)
                 except AccessDenied as denied:
                     result = rejected_result(Reason.ACCESS_DENIED, str(denied))
                 results.append(result)
-                work += 1 + _MAILBOX_WORK * (self._created - created)
+                work += 1 + _MAILBOX_WORK * (self._recipients.created - created)
                 if not is_literal(draft.subject):
                     work += max(result.delivered_to + len(result.rejected), _PATTERN_WORK)
         finally:
@@ -197,9 +193,11 @@ class Publishing:
             await self._ledger.sync()
         except RelayStopped as stopped:
             return [storage_failed_result(stopped) for _ in results]
-        return results
+        if self._forwarding is None:
+            return results
+        return [await self._forwarding.wait(result) for result in results]
 
-    def _recipients(
+    def _allowed_recipients(
         self, draft: Draft, settings: Settings, now_us: int
     ) -> Sequence[Mailbox] | None:
         """Carry out step 4: return the mailboxes that the sender may publish to.
@@ -207,32 +205,68 @@ class Publishing:
         None if the subject is a pattern that matches more than `max_fanout` of them.
         """
         subject, sender = draft.subject, draft.sender
-        mailbox = self._state.mailboxes.get(subject)
-        found: Sequence[Mailbox] | None = None
-        if mailbox is not None:
-            found = (mailbox,) if mailbox.registered else ()
-        elif is_literal(subject):
-            found = ()
-        else:
+        found = self._recipients.find(subject)
+        if found is None:
             if not may_use_patterns(sender, settings):
                 raise self._denied(draft, now_us, NO_PATTERNS_TEXT)
-            found = self._match_pattern(subject, settings.max_fanout)
+            found = self._recipients.match(subject, settings.max_fanout)
         if found is None or not self._access.restricts or sender == RELAY:
             return found  # access rules do not apply to the relay itself
-        allowed = [to for to in found if self._access.check_access(sender, to.subject).allowed]
+        allowed = self._recipients.allowed(sender, found)
         if not allowed and (found or not self._access.check_access(sender, subject).allowed):
             raise self._denied(draft, now_us)
-        if not self._may_name_reply_address(draft):
-            text = f"access rules do not let {sender} name {draft.reply_to} as the reply address"
-            raise self._denied(draft, now_us, text)
+        self._require_reply_address(draft, now_us)
         return allowed
 
-    def _may_name_reply_address(self, draft: Draft) -> bool:
-        """Return whether the sender may publish to its reply address: the recipient will."""
+    def _forward(
+        self,
+        draft: Draft,
+        content: bytes,
+        partitions: Sequence[int],
+        budget: Budget,
+        rate: SenderVerdict,
+        now_us: int,
+    ) -> PublishResult:
+        """Carry out step 4 for a message to other partitions, which carry out step 5.
+
+        Of a pattern that touches this partition, too, both are carried out here at once.
+        """
+        forwarding, sender, settings = self._forwarding, draft.sender, self._settings()
+        assert forwarding is not None
+        self._require_access(draft, settings, now_us)
+        others = [one for one in partitions if one != forwarding.number]
+        detail = forwarding.require_room(sender, draft.message_id, others)
+        if detail:
+            rate = replace(rate, reason=Reason.PARTITION_UNAVAILABLE, detail=detail)
+            return self._reject(draft, rate, budget, content, now_us)
+        message_id = draft.message_id or self._make_id(now_us // 1000)
+        event = arrival_of(draft, message_id, budget, rate, now_us)
+        event.due_us = due_us(draft, settings, now_us)
+        result, first = forwarding.forward(event, content, others)
+        if len(others) < len(partitions):
+            result.add(self._arrivals.decide(forwarding.number, first, content))
+        return result
+
+    def _require_access(self, draft: Draft, settings: Settings, now_us: int) -> None:
+        """Raise `AccessDenied` if the sender may not publish to this subject, or to patterns."""
+        sender, subject = draft.sender, draft.subject
+        if not is_literal(subject) and not may_use_patterns(sender, settings):
+            raise self._denied(draft, now_us, NO_PATTERNS_TEXT)
+        if not self._access.restricts or sender == RELAY:
+            return
+        if is_literal(subject) and not self._access.check_access(sender, subject).allowed:
+            raise self._denied(draft, now_us)
+        self._require_reply_address(draft, now_us)
+
+    def _require_reply_address(self, draft: Draft, now_us: int) -> None:
+        """Raise `AccessDenied` if the sender may not publish to its reply address: the recipient
+        will."""
         sender, reply_to = draft.sender, draft.reply_to
         if reply_to is None or reply_to == sender or reply_to.startswith(REPLY_PREFIX):
-            return True
-        return self._access.check_access(sender, reply_to).allowed
+            return
+        if not self._access.check_access(sender, reply_to).allowed:
+            text = f"access rules do not let {sender} name {reply_to} as the reply address"
+            raise self._denied(draft, now_us, text)
 
     def _denied(self, draft: Draft, now_us: int, text: str = "") -> AccessDenied:
         """Journal that a publish is denied; return the error."""
@@ -240,34 +274,15 @@ class Publishing:
         self._rejections.record_denied(message_id, sender, subject, now_us)
         return AccessDenied(sender, subject, text)
 
-    def _match(self, subject: str) -> Sequence[Mailbox] | None:
-        """Return the mailbox of a registered endpoint, if there is one; None for a pattern."""
-        mailbox = self._state.mailboxes.get(subject)
-        if mailbox is not None:
-            return (mailbox,) if mailbox.registered else ()
-        return () if is_literal(subject) else None
-
-    def _match_pattern(self, pattern: str, limit: int) -> list[Mailbox] | None:
-        """Return the endpoints that match a pattern; None if they are more than `limit`, or so
-        many names have to be tried.
-
-        Reply subjects match only a pattern with their prefix: a broadcast is not a reply.
-        """
-
-        def accept(mailbox: Mailbox) -> bool:
-            return replies or not mailbox.subject.startswith(REPLY_PREFIX)
-
-        endpoints, replies = self._state.endpoints, pattern.startswith(REPLY_PREFIX)
-        if limit:
-            visits_max = limit * names_visited_per_endpoint_max
-            return endpoints.within_bounds(pattern, accept, limit, visits_max)
-        return [mailbox for mailbox in endpoints.within(pattern) if accept(mailbox)]
-
     def _first_result(self, sender: str, message_id: str, now_us: int) -> PublishResult | None:
         """Carry out step 2: return the first result of this id, or None if it may be published.
 
         An id that was stored nowhere may be retried. Each sender has its own ids.
         """
+        if self._forwarding is not None:
+            undecided = self._forwarding.join(sender, message_id)
+            if undecided is not None:
+                return undecided
         first = self._state.duplicates.get(duplicate_key(sender, message_id))
         if first is None:
             return None
@@ -297,7 +312,7 @@ class Publishing:
             sender, message_id = draft.sender, draft.message_id
             if message_id is None:
                 continue
-            mailboxes = self._match(draft.subject)
+            mailboxes = self._recipients.find(draft.subject)
             if mailboxes is None:
                 if sender not in left:
                     windows = self._state.windows
@@ -321,13 +336,11 @@ class Publishing:
         sender, message_id = draft.sender, draft.message_id or ""
         if left[sender] <= 0 or not may_use_patterns(sender, settings):
             return ()
-        found = self._match_pattern(draft.subject, settings.max_fanout)
+        found = self._recipients.match(draft.subject, settings.max_fanout)
         if found is None:
             left[sender] -= 1
             return ()
-        reaches = not self._access.restricts or any(
-            self._access.check_access(sender, to.subject).allowed for to in found
-        )
+        reaches = self._recipients.allowed(sender, found) or not self._access.restricts
         if reaches and not any(mailbox.holds(message_id, now_ms) for mailbox in found):
             left[sender] -= 1
         return found
@@ -356,25 +369,3 @@ class Publishing:
         event.size = stored_size(event, budget, draft.subject, len(content))
         self._rejections.record(event)
         return rejected_result(rate.reason, rate.detail, rate.retry_after_ms)
-
-    def _fan_out(
-        self,
-        event: Accepted,
-        content: bytes,
-        recipients: Sequence[Mailbox],
-        settings: Settings,
-    ) -> PublishResult:
-        """Carry out step 5 for each mailbox; each has an event of its own."""
-        result = PublishResult(message_id=event.id, delivered_to=0, budget_cut=event.budget_cut)
-        shows_pressure, parts = settings.backpressure.enabled, len(recipients)
-        for part, mailbox in enumerate(recipients):
-            own = event if parts == 1 else replace(event, part=part, parts=parts)
-            verdict = self._delivery.deliver(own, content, mailbox, settings)
-            if shows_pressure:
-                result.mailbox_pressure[mailbox.hash] = verdict.pressure
-            if verdict.reason is None:
-                result.delivered_to += 1
-                continue
-            result.rejected.append(Rejection(mailbox.hash, verdict.reason, verdict.detail))
-            result.retry_after_ms = max(result.retry_after_ms, verdict.retry_after_ms)
-        return result

@@ -39,8 +39,10 @@ class RejectionLog:
         if tally is None:
             tally = self._tallies[event.sender] = _Tally(minute, 0, {})
         # A rejection after the rate limit counts in its window, which bounds it: always journaled.
+        # That of a forwarded message was counted elsewhere, and must be found if it comes again.
         counts = event.rate_limit > 0 and event.reason not in UNCOUNTED
-        if counts or tally.written < journaled_rejections_per_sender_minute_max:
+        is_single = counts or event.origin is not None
+        if is_single or tally.written < journaled_rejections_per_sender_minute_max:
             tally.written += 1
             self._ledger.record(event)
             return

@@ -1,14 +1,13 @@
 """Request and reply: a publish with a mailbox of its own for the reply."""
 
 import asyncio
-import secrets
 
 import msgspec
 
 from waypost.relay.clock import Timers, to_microseconds
 from waypost.relay.delivery.askers import Askers
 from waypost.relay.delivery.drafts import Draft
-from waypost.relay.delivery.endpoints import REPLY_PREFIX, Endpoints
+from waypost.relay.delivery.endpoints import Endpoints
 from waypost.relay.delivery.publish import Publishing
 from waypost.relay.delivery.subscriptions import Subscriptions
 from waypost.relay.errors import RequestFailed, RequestRejected, RequestTimedOut
@@ -16,11 +15,6 @@ from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.mailbox import NO_LIMIT
 from waypost.wire.envelopes import Envelope
 from waypost.wire.results import PublishResult
-
-
-def reply_subject() -> str:
-    """Return a new reply subject that cannot be guessed."""
-    return f"{REPLY_PREFIX}{secrets.token_hex(12)}"
 
 
 class Requests:
@@ -47,7 +41,7 @@ class Requests:
 
         Raises `RequestRejected`, `RequestFailed` or `RequestTimedOut`.
         """
-        reply_to = reply_subject()
+        reply_to = self._endpoints.make_reply_subject()
         pending = PendingReply(self._ledger, self._timers, draft.subject, timeout_s)
         self._endpoints.register(reply_to)
         at_us = self._ledger.now_us()

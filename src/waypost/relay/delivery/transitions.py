@@ -86,7 +86,8 @@ class Transitions:
             )
             for attempt, together in groupby(messages, key=attrgetter("attempt"))
         ]
-        self._ledger.record_all(leased)
+        # A lease that a crash loses ends as one that it interrupts: its message is pending again.
+        self._ledger.record_all(leased, is_awaited=False)
         self._mirror.on_events(mailbox, leased)
 
     def extend(self, message: Message, until_us: int) -> None:

@@ -1,11 +1,13 @@
 """Lists and groups of dead letters, for an open relay or a snapshot."""
 
+import heapq
 from datetime import datetime
 
 import msgspec
 
 from waypost.policy.budgets import Budget
 from waypost.policy.reasons import reason_kind
+from waypost.relay.inspection.paging import Cursor, cursor_text
 from waypost.relay.state.mailbox import Message
 from waypost.relay.state.payloads import PayloadStore
 from waypost.relay.state.relay_state import RelayState
@@ -20,6 +22,13 @@ class DeadLetter(msgspec.Struct, frozen=True):
     failed_at: datetime
     endpoint: str
     endpoint_hash: str
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """Some dead letters; the next page is after the cursor `next`, empty if there is none."""
+
+    dead_letters: list[DeadLetter]
+    next: str
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True):
@@ -42,6 +51,33 @@ def list_dead_letters(
     """
     found = state.dead_messages(subject)[:limit]
     return [_dead_letter(payloads, one, state.mailboxes[one.endpoint].hash) for one in found]
+
+
+def page_dead_letters(
+    state: RelayState,
+    payloads: PayloadStore,
+    limit: int,
+    subject: str | None,
+    kind: str | None,
+    after: Cursor,
+) -> DeadLetterPage:
+    """Return the dead letters after a cursor, the oldest failure first, at most `limit`.
+
+    With `kind`, only those with this kind of reason.
+    """
+    found = [
+        one
+        for one in state.dead_messages(subject)
+        if _cursor(one) > after and (kind is None or reason_kind(one.reason) == kind)
+    ]
+    shown = heapq.nsmallest(limit, found, key=_cursor)
+    following = cursor_text(_cursor(shown[-1])) if len(found) > len(shown) else ""
+    listed = [_dead_letter(payloads, one, state.mailboxes[one.endpoint].hash) for one in shown]
+    return DeadLetterPage(listed, following)
+
+
+def _cursor(message: Message) -> Cursor:
+    return message.failed_at_us, message.order
 
 
 def group_dead_letters(state: RelayState, subject: str | None = None) -> list[DeadLetterGroup]:

@@ -10,7 +10,15 @@ import msgspec
 
 from waypost.relay.journal.history import find_events
 from waypost.wire.envelopes import instant
-from waypost.wire.events import Accepted, AnyEvent, Leased, Rejected, Returned
+from waypost.wire.events import (
+    Accepted,
+    AnyEvent,
+    Decided,
+    Forwarded,
+    Leased,
+    Rejected,
+    Returned,
+)
 
 ATTEMPTS_SHOWN_MAX = 5
 """As many deliveries in a row that came back are shown one by one."""
@@ -131,20 +139,20 @@ def _steps(event: AnyEvent | Attempts) -> Iterator[HistoryEntry]:
         return
     kind = str(type(event).__struct_config__.tag)
     endpoint = getattr(event, "endpoint", "")
-    if isinstance(event, Accepted | Rejected):
+    if isinstance(event, Accepted | Rejected | Forwarded):
         for text in _checks(event):
             yield HistoryEntry(event.at_us, event.seq, "check", endpoint, text)
     yield HistoryEntry(event.at_us, event.seq, kind, endpoint, _describe(event))
 
 
-def _checks(event: Accepted | Rejected) -> Iterator[str]:
+def _checks(event: Accepted | Rejected | Forwarded) -> Iterator[str]:
     """Yield the result of each check that was made, in the order of admission."""
     reason = str(event.reason) if isinstance(event, Rejected) else ""
     verdict = {name: "rejected" if name == reason else "passed" for name in _CHECKS}
     if event.rate_limit:
         usage = f"{event.rate_count}/{event.rate_limit} in the sender's window"
         yield f"rate limit {verdict['rate_limited']}: {usage}"
-    if reason == "rate_limited" or not event.endpoint:
+    if reason == "rate_limited" or not event.endpoint or isinstance(event, Forwarded):
         return
     if event.depth_max:
         weight = f", {event.depth_bytes:,} bytes" if event.depth_bytes else ""
@@ -192,6 +200,12 @@ _TEXTS = {
 
 
 def _describe(event: AnyEvent) -> str:
+    if isinstance(event, Forwarded):
+        return f"{event.sender} -> {event.subject}: forwarded to partition {event.partition}"
+    if isinstance(event, Decided):
+        reasons = [str(one.reason) for one in event.rejected]
+        outcomes = [f"stored in {event.delivered_to}", *reasons]
+        return event.error or ", ".join(outcomes)
     if isinstance(event, Accepted):
         where = f"stored, {event.size:,} bytes" if event.endpoint else "no recipient"
         due = f", due at {_date(event.due_us // 1000)}" if event.due_us else ""

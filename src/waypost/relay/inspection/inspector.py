@@ -27,6 +27,8 @@ from waypost.relay.config.settings_file import SettingsFile
 from waypost.relay.data_dir import DataDir
 from waypost.relay.errors import UnknownEndpoint
 from waypost.relay.inspection.contents import MailboxContents, read_contents
+from waypost.relay.inspection.dead_letters import DeadLetterPage, page_dead_letters
+from waypost.relay.inspection.paging import Cursor
 from waypost.relay.inspection.parents import Parents
 from waypost.relay.inspection.scheduled import list_scheduled
 from waypost.relay.inspection.search import (
@@ -34,6 +36,7 @@ from waypost.relay.inspection.search import (
     SearchResult,
     find_in_journal,
     find_in_memory,
+    page_of,
 )
 from waypost.relay.inspection.stats import (
     HasProblem,
@@ -41,11 +44,13 @@ from waypost.relay.inspection.stats import (
     MailboxCounts,
     MailboxStats,
     RelayMetrics,
+    Survey,
     Totals,
     add_up,
     count_mailbox,
     mailbox_stats,
     stats_of,
+    summarize,
 )
 from waypost.relay.inspection.threads import describe_thread, search_thread
 from waypost.relay.inspection.usage import measure_usage
@@ -64,7 +69,6 @@ WALK_STEP = 250
 """Mailboxes counted before the event loop gets its turn: well below a millisecond."""
 
 _IN_MEMORY = ("pending", "leased", "dead")
-_REJECTED = "rejected."
 
 
 class Inspector:
@@ -117,28 +121,20 @@ class Inspector:
     def metrics(self) -> RelayMetrics:
         """Return statistics and problems of the whole relay.
 
-        Visits all mailboxes at once: with very many of them, await `survey` on a busy event loop.
+        Visits all mailboxes at once: with very many of them, await `survey` on a busy event loop,
+        and then `metrics_of`.
         """
         return self._metrics(
             list(mailbox_stats(self._state, self._settings.current)), self.totals()
         )
 
-    async def survey(self, fullest: int) -> RelayMetrics:
-        """Return the same, but of the mailboxes only the `fullest`; by name among equals.
-
-        The event loop gets its turn in between: the figures are of about one moment.
-        """
-        totals, order = Totals(), []
-        async for step in self._walk():
-            add_up(totals, step)
-            order += [(-one.occupancy.depth, one.subject) for one in step]
-        chosen = await asyncio.to_thread(heapq.nsmallest, fullest, order)
+    async def metrics_of(self, subjects: Sequence[str], totals: Totals) -> RelayMetrics:
+        """Return the same, but of the mailboxes only these, with turns for the event loop."""
         mailboxes = self._state.mailboxes
         shown: list[MailboxStats] = []
-        for begin in range(0, len(chosen), WALK_STEP):
-            names = (name for _, name in chosen[begin : begin + WALK_STEP])
-            found = (mailboxes[name] for name in names if name in mailboxes)
-            shown += [stats_of(one, self._settings.current) for one in found]
+        for begin in range(0, len(subjects), WALK_STEP):
+            found = (mailboxes.get(one) for one in subjects[begin : begin + WALK_STEP])
+            shown += [stats_of(one, self._settings.current) for one in found if one is not None]
             await asyncio.sleep(0)
         return self._metrics(shown, totals)
 
@@ -157,11 +153,7 @@ class Inspector:
             total_messages=sum(by_status.values()),
             by_status=by_status,
             events={kind: count for kind, count in counts if "." not in kind},
-            rejected={
-                kind.removeprefix(_REJECTED): count
-                for kind, count in counts
-                if kind.startswith(_REJECTED)
-            },
+            rejected={kind[9:]: count for kind, count in counts if kind.startswith("rejected.")},
             endpoints=endpoints,
             breakers=self.breakers(),
             senders_tracked=self.senders_tracked,
@@ -211,9 +203,7 @@ class Inspector:
 
     def take_wait_times_us(self) -> list[int]:
         """Return the times from arrival to acknowledgement since the last call, sorted.
-
-        Only the newest `waits_in_memory_max` are kept. For one caller: they are returned once.
-        """
+        Only the newest `waits_in_memory_max` are kept. For one caller: they are returned once."""
         waits = sorted(self._state.waits_us)
         self._state.waits_us.clear()
         return waits
@@ -273,21 +263,23 @@ class Inspector:
         add_up(totals, self._state.mailboxes.values())
         return totals
 
-    async def count_totals(self) -> Totals:
-        """Add up all mailboxes, with turns for the event loop."""
-        totals = Totals()
-        async for step in self._walk():
-            add_up(totals, step)
-        return totals
+    async def survey(self, fullest: int) -> Survey:
+        """Count all mailboxes once, and return the totals and the `fullest`.
 
-    async def count_mailboxes(self) -> AsyncIterator[list[MailboxCounts]]:
-        """Yield the counts of all mailboxes, in lists of at most `WALK_STEP`.
-
-        The event loop gets its turn between two lists: the counts are of about one moment.
+        The event loop gets its turn in between: the counts are of about one moment.
         """
+        totals, held, empty = Totals(), list[MailboxCounts](), list[str]()
         async for step in self._walk():
             settings = self._settings.current
-            yield [count_mailbox(one, settings) for one in step]
+            add_up(totals, step)
+            for one in step:
+                if one.empty:
+                    empty.append(one.subject)
+                else:
+                    held.append(count_mailbox(one, settings))
+        if len(held) + len(empty) <= WALK_STEP:
+            return summarize(totals, held, empty, fullest)
+        return await asyncio.to_thread(summarize, totals, held, empty, fullest)
 
     async def _walk(self) -> AsyncIterator[list[Mailbox]]:
         """Yield all mailboxes in lists of at most `WALK_STEP`, with turns for the event loop."""
@@ -296,13 +288,16 @@ class Inspector:
             yield step
             await asyncio.sleep(0)
 
-    def usage(self, subject: str, *, connected: bool) -> InboxUsage:
-        """Return usage, tiers and quotas of the senders of one inbox. Raises `UnknownEndpoint`."""
+    def usage(self, subject: str, senders: int, *, connected: bool) -> InboxUsage:
+        """Return usage, tiers and quotas of one inbox, and the `senders` with the most bytes.
+
+        Raises `UnknownEndpoint`.
+        """
         mailbox = self._state.mailboxes.get(subject)
         if mailbox is None:
             raise UnknownEndpoint(subject)
         now_us, settings = self._ledger.now_us(), self._settings.current
-        usage = measure_usage(self._state, mailbox, settings, now_us)
+        usage = measure_usage(self._state, mailbox, settings, now_us, senders)
         usage.connected = connected
         return usage
 
@@ -319,6 +314,15 @@ class Inspector:
         return seen.get((one, other)) is not None and seen.get((other, one)) is not None
 
     # Messages
+
+    def dead_letters(
+        self, limit: int, subject: str | None, kind: str | None, after: Cursor
+    ) -> DeadLetterPage:
+        """Return dead letters of one endpoint or all, the oldest failure first, after a cursor.
+
+        With `kind`, only those with this kind of reason.
+        """
+        return page_dead_letters(self._state, self._payloads, limit, subject, kind, after)
 
     def scheduled(
         self, sender: str | None = None, limit: int | None = None
@@ -365,17 +369,14 @@ class Inspector:
         if query.outcome not in _IN_MEMORY:
             known = {(one.id, one.endpoint) for one in stored}
             found = await asyncio.to_thread(find_in_journal, self._data.journal, query, known)
-        messages = sorted([*stored, *found.messages], key=lambda one: -one.at_us)
-        found.more = found.more or len(messages) > query.limit
-        found.messages = messages[: query.limit]
-        return found
+        return page_of([*stored, *found.messages], query, found)
 
     async def _search_thread(self, query: SearchQuery, thread: str) -> SearchResult:
         def read() -> SearchResult:
             arrivals = self._histories.find_thread(thread)
             messages = search_thread(query, arrivals, self._histories.find)
-            more = len(arrivals) > thread_max_messages or len(messages) > query.limit
-            return SearchResult(messages=messages[: query.limit], since_us=0, more=more)
+            cut = SearchResult(messages=[], since_us=0, more=len(arrivals) > thread_max_messages)
+            return page_of(messages, query, cut)
 
         return await asyncio.to_thread(read)
 

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from waypost.policy.subjects import is_subject, matches_pattern
+from waypost.relay.inspection.paging import Cursor, cursor_text
 from waypost.relay.journal.segments import list_segments
 from waypost.relay.state.mailbox import Mailbox, Message, MessageState
 from waypost.relay.state.relay_state import RelayState
@@ -53,7 +54,8 @@ _ARRIVALS = (b'{"kind":"accepted"', b'{"kind":"rejected"')
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Search criteria. `sender` and `endpoint` are patterns; None matches all.
 
-    Events after `seq` are left out: the search in memory did not see them.
+    Events after `seq` are left out: the search in memory did not see them. `after` is the cursor
+    of the page before.
     """
 
     id: str | None = None
@@ -65,12 +67,14 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int = 1 << 62
     limit: int = 100
     seq: int = 1 << 62
+    after: Cursor = (1 << 62, 0)
 
 
 class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message at one endpoint. `reason` explains why it is dead or was rejected.
 
     `count` rejections may be recorded as one. The outcome `gone` is outside the searched part.
+    `seq` is the number of the event that put it into its queue, or rejected it.
     """
 
     id: str
@@ -81,17 +85,33 @@ class FoundMessage(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str = ""
     count: int = 1
+    seq: int = 0
+
+    @property
+    def cursor(self) -> Cursor:
+        """Return its position in a list."""
+        return self.at_us, self.seq
 
 
 class SearchResult(msgspec.Struct, kw_only=True):
     """`messages`, the newest first. The journal was searched back to `since_us`.
 
-    `more`: there may be further matches, older or beyond the limit.
+    `more`: there may be further matches, older or beyond the limit. The next page is `after` the
+    cursor `next`, empty if there is none.
     """
 
     messages: list[FoundMessage]
     since_us: int
     more: bool
+    next: str = ""
+
+
+def page_of(messages: list[FoundMessage], query: SearchQuery, found: SearchResult) -> SearchResult:
+    """Return the newest of `messages` as a page; `found` is what the journal had of them."""
+    newest = sorted(messages, key=lambda one: one.cursor, reverse=True)[: query.limit]
+    more = found.more or len(messages) > query.limit
+    following = cursor_text(newest[-1].cursor) if more and newest else ""
+    return SearchResult(messages=newest, since_us=found.since_us, more=more, next=following)
 
 
 def find_in_memory(state: RelayState, query: SearchQuery) -> list[FoundMessage]:
@@ -128,6 +148,8 @@ def find_in_journal(
             event = _arrival(data, start, stop)
             if event is None or event.seq > query.seq or (event.id, event.endpoint) in known:
                 continue
+            if (event.at_us, event.seq) >= query.after:
+                continue
             if event.at_us < query.since_us:
                 return found
             one = _from_journal(event, chunks[at::-1], stop)
@@ -150,6 +172,7 @@ def _in_memory(message: Message) -> FoundMessage:
         bytes=message.size,
         outcome=_IN_MEMORY.get(message.state, "gone"),
         reason=message.reason,
+        seq=message.order,
     )
 
 
@@ -159,6 +182,7 @@ def matches(one: FoundMessage, query: SearchQuery) -> bool:
         (query.id is None or one.id == query.id)
         and (query.outcome is None or one.outcome == query.outcome)
         and query.since_us <= one.at_us <= query.until_us
+        and one.cursor < query.after
         and (query.sender is None or matches_pattern(one.sender, query.sender))
         and (query.endpoint is None or matches_pattern(one.endpoint, query.endpoint))
     )
@@ -230,11 +254,12 @@ def _from_journal(event: Accepted | Rejected, later: list[bytes], after: int) ->
         outcome=outcome,
         reason=reason,
         count=count,
+        seq=event.seq,
     )
 
 
 def _outcome_of(event: Accepted, later: list[bytes], after: int) -> Outcome:
-    """Return the outcome of an accepted message from the first event that ends it."""
+    """Return the outcome of a stored message from the first event that ends it."""
     if not event.endpoint:
         return "gone"  # it had no recipient
     needles = f'"{event.id}"'.encode(), f'"endpoint":"{event.endpoint}"'.encode()

@@ -3,6 +3,7 @@
 Everything is derived from the state at the moment of the call; nothing is counted twice.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -70,6 +71,19 @@ class Totals(msgspec.Struct):
     bytes: int = 0
     deepest: int = 0
     oldest_us: int | None = None
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """The totals of all `mailboxes`, and the counts of the fullest, in that order.
+
+    `pressure` is that of the fullest, `oldest` the mailbox with the oldest unacknowledged message.
+    """
+
+    totals: Totals
+    mailboxes: int
+    pressure: float
+    oldest: MailboxCounts | None
+    fullest: list[MailboxCounts]
 
 
 class JournalStatus(msgspec.Struct, frozen=True):
@@ -153,6 +167,8 @@ def stats_of(mailbox: Mailbox, settings: Settings) -> MailboxStats:
 def add_up(totals: Totals, mailboxes: Iterable[Mailbox]) -> None:
     """Add mailboxes to `totals`."""
     for mailbox in mailboxes:
+        if mailbox.empty:
+            continue
         depth = mailbox.occupancy.depth
         totals.pending += mailbox.pending_count
         totals.scheduled += mailbox.scheduled_count
@@ -163,3 +179,30 @@ def add_up(totals: Totals, mailboxes: Iterable[Mailbox]) -> None:
         oldest_us = mailbox.oldest_us
         if oldest_us is not None and (totals.oldest_us is None or oldest_us < totals.oldest_us):
             totals.oldest_us = oldest_us
+
+
+def summarize(totals: Totals, held: list[MailboxCounts], empty: list[str], shown: int) -> Survey:
+    """Return a survey with the `shown` fullest; by name among equals.
+
+    `held` are the mailboxes with messages. The `empty` ones come last, as far as there is room.
+    """
+    fullest = heapq.nsmallest(shown, held, key=_by_fill)
+    fullest += [
+        MailboxCounts(one, 0, 0, 0, 0, 0, 0.0, 0, None)
+        for one in sorted(empty[: shown - len(fullest)])
+    ]
+    return Survey(
+        totals=totals,
+        mailboxes=len(held) + len(empty),
+        pressure=max((one.pressure for one in held), default=0.0),
+        oldest=min(
+            (one for one in held if one.oldest_us is not None),
+            key=lambda one: one.oldest_us or 0,
+            default=None,
+        ),
+        fullest=fullest,
+    )
+
+
+def _by_fill(counts: MailboxCounts) -> tuple[int, str]:
+    return -counts.pending - counts.scheduled - counts.leased, counts.subject

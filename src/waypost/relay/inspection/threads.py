@@ -137,6 +137,7 @@ def search_thread(
             bytes=arrival.size,
             outcome=outcome,
             reason=reason,
+            seq=arrival.seq,
         )
         if matches(one, query):
             found.append(one)

@@ -9,11 +9,9 @@ from waypost.relay.state.mailbox import Mailbox
 from waypost.relay.state.relay_state import RelayState
 from waypost.wire.stats_bodies import InboxUsage, SenderUsage, TierUsage
 
-SENDERS_MAX = 200
-
 
 def measure_usage(
-    state: RelayState, mailbox: Mailbox, settings: Settings, now_us: int
+    state: RelayState, mailbox: Mailbox, settings: Settings, now_us: int, senders_shown: int
 ) -> InboxUsage:
     """Return the usage of one inbox at `now_us`; its agent counts as not connected."""
     senders = _senders(state, mailbox, settings, now_us // 1000)
@@ -35,7 +33,7 @@ def measure_usage(
         bytes_max=qos.inbox_max_bytes if qos.enabled else None,
         oldest_us=mailbox.oldest_us,
         senders_total=len(senders),
-        senders=heapq.nsmallest(SENDERS_MAX, senders, key=lambda one: (-one.bytes, one.sender)),
+        senders=heapq.nsmallest(senders_shown, senders, key=lambda one: (-one.bytes, one.sender)),
         tiers=[_tier(settings, tier, senders) for tier in Tier],
     )
 

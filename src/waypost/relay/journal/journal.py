@@ -5,6 +5,9 @@ Rule 1  Events are written in the order they are appended; a batch is durable as
 Rule 2  Group commit: everything queued when the writer becomes free is written together.
 Rule 3  After a write or sync has failed for good, no more events are accepted.
 Rule 4  Numbers are consecutive, and times never go back.
+Rule 5  Events that no one waits for are written with the next that someone waits for, or a few
+        milliseconds later.
+Rule 6  Each batch names the hash of the batch before it, across segments and restarts.
 """
 
 import asyncio
@@ -15,93 +18,52 @@ from pathlib import Path
 from waypost.policy.bounds import batch_max_bytes, batch_max_events
 from waypost.policy.settings import Settings
 from waypost.relay.errors import RelayStopped
+from waypost.relay.journal.listeners import CommitListeners
 from waypost.relay.journal.segments import Location, Position, bodies_path
-from waypost.relay.journal.writer import FULL_DISK, JournalWriter, WriteJob
+from waypost.relay.journal.writer import JournalWriter, MakeWriter, WriteJob, stopped_by
 from waypost.wire.events import (
     Accepted,
     AnyEvent,
     BodyRef,
     Commit,
+    Forwarded,
     Rejected,
     encode_event,
     encode_event_into,
     event_count,
 )
+from waypost.wire.journal_batches import NO_BATCH, batch_hash, bodies_hash
 
 _DISK_FULL = "the disk of the relay is full"
 _NO_DESCRIPTOR = "the relay has no free file descriptor: try again later"
+_UNAWAITED_MAX_S = 0.005
+"""The time that a batch which no one waits for may stay open."""
 
 
 class PendingBatch:
     """Events that will be written together, and the futures waiting for them.
 
     `seq` is the number of the last event before it, `last_seq` the highest number it may reach.
-    `room` is the number of bytes its lines may have; it shrinks with the bytes in `bodies`.
+    `room` is the number of bytes its lines may have; it shrinks with the bytes in `bodies`. It
+    `is_awaited` once it has an event, or a future, that should be durable soon.
     """
 
     __slots__ = (
-        "after",
-        "bodies",
-        "job",
-        "last_seq",
-        "lines",
-        "position",
-        "room",
-        "seq",
+        "after", "bodies", "is_awaited", "job", "last_seq", "lines", "position", "room", "seq",
         "waiters",
-    )
+    )  # fmt: skip
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self.last_seq = seq + batch_max_events
         self.room = batch_max_bytes
+        self.is_awaited = False
         self.lines = bytearray()
         self.bodies: list[bytes] = []
         self.after: list[Callable[[], None]] = []
         self.waiters: list[asyncio.Future[None]] = []
         self.job: WriteJob | None = None
         self.position = Position()
-
-
-class CommitListeners:
-    """Callbacks for the three moments of a batch, each called in the order of registration.
-
-    on_batch_closed  it accepts no more events: the state is exactly that at `position`
-    on_commit        it is durable
-    on_visible       it is durable, and an endpoint may have messages to deliver
-    """
-
-    def __init__(self) -> None:
-        self._on_batch_closed: list[Callable[[Position], None]] = []
-        self._on_commit: list[Callable[[], None]] = []
-        self._on_visible: list[Callable[[str], None]] = []
-
-    def on_batch_closed(self, callback: Callable[[Position], None]) -> None:
-        """Call `callback(position)` whenever a batch is closed."""
-        self._on_batch_closed.append(callback)
-
-    def on_commit(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` whenever a batch has become durable."""
-        self._on_commit.append(callback)
-
-    def on_visible(self, callback: Callable[[str], None]) -> None:
-        """Call `callback(endpoint)` whenever an endpoint may have messages to deliver."""
-        self._on_visible.append(callback)
-
-    def batch_closed(self, position: Position) -> None:
-        """Notify of a closed batch."""
-        for callback in self._on_batch_closed:
-            callback(position)
-
-    def committed(self) -> None:
-        """Notify of a durable batch."""
-        for callback in self._on_commit:
-            callback()
-
-    def visible(self, endpoint: str) -> None:
-        """Notify of an endpoint that may have messages to deliver."""
-        for callback in self._on_visible:
-            callback(endpoint)
 
 
 class Journal:
@@ -113,11 +75,14 @@ class Journal:
         position: Position,
         settings: Settings,
         listeners: CommitListeners,
+        head: str = NO_BATCH,
+        make_writer: MakeWriter = JournalWriter,
     ) -> None:
+        """Continue after `position`, at the end of the batch with the hash `head`."""
         self.settings = settings
         self.listeners = listeners
-        self.syncs_in_loop = True
-        """Whether this thread syncs small batches itself."""
+        self.shares_syncs = False
+        """Whether events may arrive during a sync, which should then share the next one."""
         self.full = False
         """Whether publishes are rejected: the disk is full, or no descriptor is free."""
         self.full_because = ""
@@ -125,6 +90,8 @@ class Journal:
         self.failed = asyncio.Event()
         self.committed = position
         self.commits = 0
+        self.head = head
+        """The hash of the last closed batch, which the next one names."""
         self._directory = directory
         self._loop = asyncio.get_running_loop()
         self._seq = position.seq
@@ -137,9 +104,11 @@ class Journal:
         self._closed: list[PendingBatch] = []
         self._writing: PendingBatch | None = None
         self._flush_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends the wait of an open batch that began without an awaited event."""
         self._inline_result: tuple[asyncio.Handle, WriteJob, OSError | None] | None = None
         """The result of a batch written in this thread, until `_done` is called with it."""
-        self._writer = JournalWriter(directory, self._done_in_thread, self._waiting_in_thread)
+        self._writer = make_writer(directory, self._done_in_thread, self._waiting_in_thread)
         self._disk_full = not self._writer.ballast.restore()
         self._set_full(waiting=False)
 
@@ -152,7 +121,9 @@ class Journal:
         batch = self._batch
         if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
             batch = self._open_batch(event.at_us)
-        if body is not None and isinstance(event, Accepted | Rejected):
+        if not batch.is_awaited:
+            self._await_batch(batch)
+        if body is not None and isinstance(event, Accepted | Rejected | Forwarded):
             event.body = self._append_body(batch, body)
         self._seq = event.seq = self._seq + 1
         event.at_us = max(event.at_us, self._last_at_us)
@@ -164,12 +135,19 @@ class Journal:
         lines += b"\n"
         return Location(self._segment, self._offset + begin, length)
 
-    def append_all(self, events: Sequence[AnyEvent]) -> None:
-        """Number and queue events whose locations are not needed; all go into one batch."""
+    def append_all(self, events: Sequence[AnyEvent], *, is_awaited: bool = True) -> None:
+        """Number and queue events whose locations are not needed; all go into one batch.
+
+        Those that are not awaited are written a little later, unless a caller of `barrier` waits.
+        """
         last = events[-1]
         batch = self._batch
         if batch is None or len(batch.lines) >= batch.room or self._seq >= batch.last_seq:
             batch = self._open_batch(last.at_us)
+            if not is_awaited:
+                self._timer = self._loop.call_later(_UNAWAITED_MAX_S, self._await_batch, batch)
+        if is_awaited and not batch.is_awaited:
+            self._await_batch(batch)
         seq, at_us, lines = self._seq, self._last_at_us, batch.lines
         for event in events:
             event.seq = seq = seq + event_count(event)
@@ -198,9 +176,15 @@ class Journal:
         batch = self._last_batch()
         if batch is None:
             return None
+        if not batch.is_awaited:
+            self._await_batch(batch)
         waiter: asyncio.Future[None] = self._loop.create_future()
         batch.waiters.append(waiter)
         return waiter
+
+    def unconfirmed(self) -> "asyncio.Future[None] | None":
+        """Return a future to await before a delivery (`replicated`); None if there is no need."""
+        return self.barrier() if self._writer.is_replicated else None
 
     async def sync(self) -> None:
         """Wait until every event so far is durable."""
@@ -213,6 +197,8 @@ class Journal:
 
         Callbacks of the commit run inside this call: use it only where an `await` would be safe.
         """
+        if self._batch is not None:
+            self._batch.is_awaited = True
         self._flush()
         while self._inline_result is not None:
             handle, job, problem = self._inline_result
@@ -231,7 +217,7 @@ class Journal:
     def seal(self) -> None:
         """Seal the current segment unless it is empty; later events go into a new one."""
         if self._batch is not None:
-            self._close_batch(seal=True)
+            self.close_batch(seal=True)
         elif self._offset:
             batch = PendingBatch(self._seq)
             batch.position = Position(self._seq, self._last_at_us)
@@ -271,31 +257,40 @@ class Journal:
 
     def _open_batch(self, at_us: int) -> PendingBatch:
         """Open a batch for an event of `at_us`, closing the full one before it."""
-        if self._batch is not None:
-            self._close_batch()
+        self.close_batch()
         if self.failure is not None:
             raise self.failure
         if not self._offset:
             self._segment_at_us = at_us
         self._batch = PendingBatch(self._seq)
+        return self._batch
+
+    def _await_batch(self, batch: PendingBatch) -> None:
+        """Have a batch written as soon as the disk is free."""
+        batch.is_awaited = True
+        if self.shares_syncs:
+            self._writer.note_arrival()
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        return self._batch
 
     def _flush(self) -> None:
         self._flush_scheduled = False
         if self._writing is not None:
             return
-        if not self._closed and self._batch is not None:
-            self._close_batch()
+        if not self._closed and self._batch is not None and self._batch.is_awaited:
+            self.close_batch()
         if self._closed and self._writing is None:
             self._submit()
 
-    def _close_batch(self, *, seal: bool = False) -> None:
-        batch = self._batch
-        assert batch is not None
-        self._batch = None
+    def close_batch(self, *, seal: bool = False) -> None:
+        """Close the open batch, if there is one: `head` then stands for every event so far."""
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         batch.position = Position(self._seq, self._last_at_us)
         commit = Commit(
             seq=self._seq,
@@ -303,8 +298,11 @@ class Journal:
             count=self._seq - batch.seq,
             bytes=len(batch.lines),
             crc=zlib.crc32(batch.lines),
+            prev=self.head,
+            bodies=bodies_hash(batch.bodies, self._bodies_offset),
         )
         batch.lines += encode_event(commit) + b"\n"
+        self.head = batch_hash(batch.lines)
         self._finish(batch, seal=seal)
 
     def _finish(self, batch: PendingBatch, *, seal: bool) -> None:
@@ -339,8 +337,7 @@ class Journal:
         self._writing = self._closed.pop(0)
         job = self._writing.job
         assert job is not None
-        may_sync = self.syncs_in_loop or not job.sync
-        if may_sync and self._writer.is_quick(job):  # quicker than waking the writer thread
+        if self._writer.is_quick(job):  # quicker than waking the writer thread
             problem = self._writer.perform_now(job)
             self._inline_result = (self._loop.call_soon(self._done, job, problem), job, problem)
         else:
@@ -355,10 +352,10 @@ class Journal:
         self.full = waiting or self._disk_full
         self.full_because = _NO_DESCRIPTOR if waiting else _DISK_FULL if self.full else ""
 
-    def _done_in_thread(self, job: WriteJob, problem: OSError | None) -> None:
+    def _done_in_thread(self, job: WriteJob, problem: OSError | RelayStopped | None) -> None:
         self._loop.call_soon_threadsafe(self._done, job, problem)
 
-    def _done(self, job: WriteJob, problem: OSError | None) -> None:
+    def _done(self, job: WriteJob, problem: OSError | RelayStopped | None) -> None:
         batch = self._writing
         assert batch is not None
         self._writing = self._inline_result = None
@@ -376,15 +373,11 @@ class Journal:
         self.listeners.committed()
         if self._closed:
             self._submit()
-        elif self._batch is not None:
-            self._close_batch()
+        elif self._batch is not None and self._batch.is_awaited:
+            self.close_batch()
 
-    def _fail(self, batch: PendingBatch, problem: OSError) -> None:
-        self.failure = RelayStopped(
-            f"the journal could not be written ({problem.strerror}); unconfirmed events are lost:"
-            " repair the disk or free space, then open the relay again",
-            full=problem.errno in FULL_DISK,
-        )
+    def _fail(self, batch: PendingBatch, problem: OSError | RelayStopped) -> None:
+        self.failure = problem if isinstance(problem, RelayStopped) else stopped_by(problem)
         for lost in (batch, *self._closed, self._batch):
             for waiter in lost.waiters if lost is not None else ():
                 if not waiter.done():

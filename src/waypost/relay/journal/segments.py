@@ -15,9 +15,10 @@ import msgspec
 
 from waypost.relay.errors import JournalUnreadable
 from waypost.wire.events import AnyEvent, Commit, decode_commit, decode_event, split
-from waypost.wire.journal_batches import COMMIT_MARK, ValidBatch, read_batches
+from waypost.wire.journal_batches import COMMIT_MARK, ValidBatch, batch_hash, read_batches
 
 _COMMIT_LINE_MAX_BYTES = 512
+_TAIL_BYTES = 64 * 1024
 
 
 class Location(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +47,11 @@ class Batch(msgspec.Struct, frozen=True):
     end: int
     commit: Commit
     data: bytes
+
+    @property
+    def hash(self) -> str:
+        """The hash that the next batch names."""
+        return batch_hash(memoryview(self.data)[self.start : self.end])
 
     def events(self) -> Iterator[tuple[AnyEvent, Location]]:
         """Yield the batch's events with the locations of their lines, in order."""
@@ -124,3 +130,16 @@ def last_commit(path: Path) -> Commit | None:
         return decode_commit(tail[tail.rfind(COMMIT_MARK) + 1 :])
     except msgspec.MsgspecError:
         return None
+
+
+def last_hash(path: Path, end: int) -> str:
+    """Return the hash of the last valid batch in the first `end` bytes of a segment, or ""."""
+    with path.open("rb") as file:
+        for size in (_TAIL_BYTES, end):  # mostly, the tail has a whole batch
+            start = max(0, end - size)
+            file.seek(start)
+            data = file.read(end - start)
+            valid = [piece for piece in read_batches(data) if isinstance(piece, ValidBatch)]
+            if valid:
+                return batch_hash(data[valid[-1].start : valid[-1].end])
+    return ""

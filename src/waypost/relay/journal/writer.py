@@ -1,9 +1,9 @@
 """The writer thread: writes and syncs batches, then updates the mailbox files.
 
-A small batch without mailbox files (`storage: journal`) is written by the event loop itself. The
-loop of an embedded relay also syncs it while the disk is quick, because waking a thread twice takes
-longer; after one slow sync the thread does it for a while. A served relay always uses the thread:
-frames that arrive during a sync share the next one.
+A small batch without mailbox files (`storage: journal`) is written and synced by the event loop
+itself while the disk is quick, because waking a thread twice takes longer; after one slow sync the
+thread does it for a while. So it does in a served relay after frames have arrived during a sync:
+those that arrive while the thread works share the next one.
 
 Failures and answers:
   disk full      the ballast is released and the write completed, so no decision is lost; the
@@ -23,11 +23,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from waypost.policy.bounds import ballast_bytes, closed_ballast_bytes
 from waypost.relay.data_dir import sync_file
+from waypost.relay.errors import RelayStopped
 from waypost.relay.journal.segment_files import NoDescriptor, SegmentFiles
 
 log = logging.getLogger("waypost.relay")
@@ -39,10 +41,12 @@ _INLINE_SYNC_MAX_BYTES = 256 * 1024
 _QUICK_SYNC_MAX_S = 0.005
 _SYNCS_IN_THREAD = 200
 """As many syncs are done by the thread after one that held up the event loop."""
+_JUST_SYNCED_S = 0.0001
+"""A frame that is read this soon after a sync in the event loop arrived during the sync."""
 
 _BALLAST_MIN_BYTES = 64 * 1024
 
-OnDone = Callable[["WriteJob", OSError | None], None]
+OnDone = Callable[["WriteJob", OSError | RelayStopped | None], None]
 
 
 class WriteJob(msgspec.Struct):
@@ -64,12 +68,36 @@ class WriteJob(msgspec.Struct):
     has_waited: bool = False
 
 
+class Writer(Protocol):
+    """What a journal needs of its writer; see `JournalWriter`."""
+
+    is_replicated: bool
+
+    @property
+    def ballast(self) -> "Ballast": ...
+
+    def submit(self, job: WriteJob) -> None: ...
+
+    def is_quick(self, job: WriteJob) -> bool: ...
+
+    def perform_now(self, job: WriteJob) -> OSError | None: ...
+
+    def note_arrival(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+MakeWriter = Callable[[Path, OnDone, Callable[[], None]], Writer]
+
+
 class JournalWriter:
     """Performs jobs one by one, in order.
 
     `on_done` is called in the writer thread after each, `on_waiting` when one has to wait for a
     descriptor.
     """
+
+    is_replicated = False
 
     def __init__(self, directory: Path, on_done: OnDone, on_waiting: Callable[[], None]) -> None:
         self._on_done = on_done
@@ -80,6 +108,7 @@ class JournalWriter:
         self._failure: OSError | None = None
         self._unsynced: OSError | None = None
         self._syncs_in_thread = 0
+        self._synced_here = 0.0
         self.ballast = Ballast(directory)
         self._thread = threading.Thread(target=self._run, name="waypost-journal", daemon=True)
         self._thread.start()
@@ -109,9 +138,17 @@ class JournalWriter:
         """Perform a quick job in the calling thread; return the error, if any."""
         begin = time.perf_counter()
         problem = self._try(job)
-        if time.perf_counter() - begin > _QUICK_SYNC_MAX_S:
-            self._syncs_in_thread = _SYNCS_IN_THREAD
+        if job.sync:
+            self._synced_here = time.perf_counter()
+            if self._synced_here - begin > _QUICK_SYNC_MAX_S:
+                self._syncs_in_thread = _SYNCS_IN_THREAD
         return problem
+
+    def note_arrival(self) -> None:
+        """Have the thread do the next syncs if the calling thread has synced a moment ago: what
+        arrives now was there before that sync was done, and could have shared it."""
+        if time.perf_counter() - self._synced_here < _JUST_SYNCED_S:
+            self._syncs_in_thread = _SYNCS_IN_THREAD
 
     def stop(self) -> None:
         """Finish the queued jobs, then close the files. Raises `OSError` if they cannot be synced,
@@ -216,6 +253,15 @@ class JournalWriter:
                     raise
             except OSError as problem:  # a new directory entry may need room too
                 self._make_room(job, problem)
+
+
+def stopped_by(problem: OSError) -> RelayStopped:
+    """Return the error of a relay whose journal could not be written."""
+    return RelayStopped(
+        f"the journal could not be written ({problem.strerror}); unconfirmed events are lost:"
+        " repair the disk or free space, then open the relay again",
+        full=problem.errno in FULL_DISK,
+    )
 
 
 class Ballast:

@@ -12,16 +12,10 @@ from pathlib import Path
 from waypost.policy.settings import Settings
 from waypost.relay.data_dir import DataDir
 from waypost.relay.journal.line_index import index_path
-from waypost.relay.journal.segments import (
-    Batch,
-    bodies_path,
-    last_commit,
-    list_segments,
-    read_segment,
-)
+from waypost.relay.journal.segments import bodies_path, last_commit, list_segments
 from waypost.relay.state.checkpoints import Checkpoints
 from waypost.relay.state.directories import journaled_directory
-from waypost.relay.state.index import all_messages
+from waypost.relay.state.index import indexed_messages
 from waypost.relay.state.ledger import Ledger
 from waypost.relay.state.remembered import remembered_path
 from waypost.wire.events import EndpointChanged
@@ -68,7 +62,7 @@ class JournalTasks:
         segments = list(list_segments(self._directory).items())
         sealed = [path for _, path in segments if path.suffix == ".jsonl"]
         if segments and segments[0][0] > 1 and not remembered_path(self._data).exists():
-            self._remember(_start_us(segments[0][1]), [], 0)  # an older version deleted segments
+            self._remember([], 0)  # an older version deleted segments
             return
         if not sealed:
             return
@@ -79,12 +73,12 @@ class JournalTasks:
         dropped = [(path, following) for path, following in unneeded if _end_us(path) < cutoff_us]
         if not dropped:
             return
-        last, before_seq = dropped[-1]
-        self._remember(_end_us(last), [path for path, _ in dropped], before_seq)
+        _, before_seq = dropped[-1]
+        self._remember([path for path, _ in dropped], before_seq)
 
-    def _remember(self, until_us: int, dropped: list[Path], before_seq: int) -> None:
-        """Write what will be forgotten up to `until_us`, then delete the segments `dropped`."""
-        self._remembering = self._checkpoints.remember(self._data, until_us)
+    def _remember(self, dropped: list[Path], before_seq: int) -> None:
+        """Write what will be forgotten, then delete the segments `dropped`."""
+        self._remembering = self._checkpoints.remember(self._data)
         self._remembering.add_done_callback(partial(self._remembered, dropped, before_seq))
 
     def _remembered(self, dropped: list[Path], before_seq: int, done: asyncio.Future[None]) -> None:
@@ -123,7 +117,7 @@ class JournalTasks:
         The last segment is always needed: its name and events continue the numbering.
         """
         needed = min(
-            (message.location.segment for message in all_messages(self._ledger.state)),
+            (message.location.segment for message in indexed_messages(self._ledger.state)),
             default=self._ledger.journal.segment,
         )
         following = [first for first, _ in segments[1:]]
@@ -134,13 +128,6 @@ class JournalTasks:
             and first < needed
             and after - 1 <= self._checkpoints.written_seq
         ]
-
-
-def _start_us(path: Path) -> int:
-    for piece in read_segment(path, int(path.stem)):
-        if isinstance(piece, Batch):
-            return next(piece.events())[0].at_us
-    return 0
 
 
 def _end_us(path: Path) -> int:

@@ -74,10 +74,10 @@ class Checkpoints:
         await self._wait_until_written()
         return sum(1 for _ in all_messages(self._state))
 
-    def remember(self, data: DataDir, until_us: int) -> "asyncio.Future[None]":
-        """Start writing what the journal will forget up to `until_us`; see `remembered`."""
+    def remember(self, data: DataDir) -> "asyncio.Future[None]":
+        """Start writing what the journal will forget; see `remembered`."""
         loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._thread, write_remembered, data, until_us)
+        return loop.run_in_executor(self._thread, write_remembered, data)
 
     def forget_duplicates(self, before_us: int) -> None:
         """Drop duplicate ids recorded before `before_us` with the next checkpoint."""

@@ -15,7 +15,7 @@ from waypost.relay.clock import Clock
 from waypost.relay.journal.journal import Journal
 from waypost.relay.state.mailbox import Message
 from waypost.relay.state.relay_state import RelayState
-from waypost.wire.events import Accepted, AnyEvent, MailboxEvent, PairSeen, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Forwarded, MailboxEvent, PairSeen, Rejected
 
 
 class OneTime:
@@ -76,7 +76,7 @@ class Ledger:
         """Journal a decision and apply it; return the message it put into a mailbox, if any."""
         return self.state.apply(event, self.journal.append(event))
 
-    def record_arrival(self, event: Accepted | Rejected, content: bytes) -> Message:
+    def record_arrival(self, event: Accepted | Rejected | Forwarded, content: bytes) -> Message:
         """Journal an arrival with its payload `content`, apply it, and return its message.
 
         A large payload goes into the segment's body file, a small one into the event itself.
@@ -90,10 +90,13 @@ class Ledger:
         assert message is not None
         return message
 
-    def record_all(self, events: Sequence[MailboxEvent]) -> None:
-        """Journal and apply decisions of one kind about messages stored before."""
+    def record_all(self, events: Sequence[MailboxEvent], *, is_awaited: bool = True) -> None:
+        """Journal and apply decisions of one kind about messages stored before.
+
+        Those that are not awaited become durable a little later, unless a caller waits for `sync`.
+        """
         if events:
-            self.journal.append_all(events)
+            self.journal.append_all(events, is_awaited=is_awaited)
             self.state.apply_all(events)
 
     def record_pairs(self, pairs: Iterable[tuple[str, str, int]]) -> int:

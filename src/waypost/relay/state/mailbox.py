@@ -14,7 +14,7 @@ import msgspec
 
 from waypost.policy.occupancy import Occupancy
 from waypost.relay.journal.segments import Location
-from waypost.wire.events import Accepted, Rejected
+from waypost.wire.events import Accepted, Forwarded, Rejected
 
 NO_LIMIT = 1 << 62
 _STALE_QUEUE_ENTRIES_MAX = 64
@@ -77,7 +77,7 @@ class Message(msgspec.Struct, gc=False):
     cached: tuple[Accepted | Rejected, bytes] | None = None
 
 
-def message_from_event(event: Accepted | Rejected, location: Location) -> Message:
+def message_from_event(event: Accepted | Rejected | Forwarded, location: Location) -> Message:
     """Return the message of an arrival whose line is at `location`."""
     message = Message(
         id=event.id,

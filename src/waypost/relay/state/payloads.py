@@ -15,7 +15,7 @@ from waypost.relay.errors import RelayError
 from waypost.relay.journal.segments import Location, bodies_path, decode_line, segment_path
 from waypost.relay.state.mailbox import Message
 from waypost.wire.envelopes import Envelope, instant
-from waypost.wire.events import Accepted, Rejected
+from waypost.wire.events import Accepted, AnyEvent, Forwarded, Rejected
 
 _OPEN_FILES_MAX = 16
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
@@ -73,16 +73,25 @@ class PayloadStore:
 
     def read_arrival(self, location: Location) -> Accepted | Rejected:
         """Read the arrival event at `location`."""
+        event = self._read_event(location)
+        if not isinstance(event, Accepted | Rejected):
+            raise _damaged(location)
+        return event
+
+    def _read_event(self, location: Location) -> AnyEvent:
         line = self._read(self._segment_file(location.segment), location.offset, location.length)
         try:
-            event = decode_line(line)
+            return decode_line(line)
         except msgspec.DecodeError:
-            event = None
-        if not isinstance(event, Accepted | Rejected):
-            raise RelayError(
-                f"journal damaged at byte {location.offset} of segment {location.segment}"
-            )
-        return event
+            raise _damaged(location) from None
+
+    def read_forwarded(self, message: Message) -> Forwarded:
+        """Return a message of an outbox as its line has it, with its payload."""
+        event = self._read_event(message.location)
+        if not isinstance(event, Forwarded):
+            raise _damaged(message.location)
+        payload = self._payload(event, message.location.segment)
+        return msgspec.structs.replace(event, payload=msgspec.Raw(payload), body=None)
 
     def close(self) -> None:
         """Close the open files."""
@@ -90,7 +99,7 @@ class PayloadStore:
             os.close(descriptor)
         self._files.clear()
 
-    def _payload(self, event: Accepted | Rejected, segment: int) -> bytes:
+    def _payload(self, event: Accepted | Rejected | Forwarded, segment: int) -> bytes:
         if event.body is None:
             return b"" if event.payload is msgspec.UNSET else bytes(event.payload)
         body = event.body
@@ -123,6 +132,10 @@ class PayloadStore:
 
     def _close_oldest(self) -> None:
         os.close(self._files.pop(next(iter(self._files))))
+
+
+def _damaged(location: Location) -> RelayError:
+    return RelayError(f"journal damaged at byte {location.offset} of segment {location.segment}")
 
 
 def envelope_of(event: Accepted | Rejected, payload: object, attempt: int = 1) -> Envelope:

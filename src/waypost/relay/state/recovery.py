@@ -20,18 +20,21 @@ import msgspec
 
 from waypost.relay.data_dir import DataDir, replace_file, sync_directory
 from waypost.relay.errors import DataDirUnusable
+from waypost.relay.journal.chain import ChainCheck
 from waypost.relay.journal.segments import (
     Batch,
     Damage,
     Position,
+    last_hash,
     list_segments,
     read_segment,
     segment_path,
 )
-from waypost.relay.state.index import Index
+from waypost.relay.state.index import DAMAGED, Index, take_changes
 from waypost.relay.state.relay_state import RelayState
 from waypost.relay.state.remembered import RememberedUnusable, read_remembered
-from waypost.wire.events import Accepted, Rejected
+from waypost.wire.events import Accepted, Forwarded, Rejected
+from waypost.wire.journal_batches import NO_BATCH
 
 log = logging.getLogger("waypost.relay")
 
@@ -61,6 +64,12 @@ class RecoveryReport(msgspec.Struct):
                 f"journal: {self.doubtful[0]}{more}; stop the relay and run 'waypost verify'"
             )
         return "; ".join(texts)
+
+    def note_links(self, chain: ChainCheck) -> None:
+        """Note batches that do not follow the one before them; damage is noted by itself."""
+        self.doubtful += [
+            f"segment {link.segment}: {link}" for link in chain.broken if link.damage is None
+        ]
 
 
 class Continuity:
@@ -92,10 +101,14 @@ class Continuity:
 
 
 class Recovered(msgspec.Struct):
-    """The recovered state, and the position at which the journal continues."""
+    """The recovered state, and the position at which the journal continues.
+
+    `head` is the hash of the last batch; it is read only if something may be written.
+    """
 
     state: RelayState
     position: Position
+    head: str
     index: Index
     report: RecoveryReport
 
@@ -117,9 +130,11 @@ def recover(
     _refill_windows(segments, start, state, window_us, report)
     if report.problem:
         log.error("%s", report.problem)
+    head = NO_BATCH
     if repair:
+        head = _head(segments, end)
         _repair(data, segments, end, report)
-    return Recovered(state, end, index, report)
+    return Recovered(state, end, head, index, report)
 
 
 def _was_used(data: DataDir) -> bool:
@@ -162,8 +177,7 @@ def _from_index(
             index.abandon()
         log.warning("index: rebuilt, because %s", report.index_rebuilt)
     if writable:
-        for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
-            leftover.unlink(missing_ok=True)
+        _delete_index(data)
     index, state = Index(data.index if writable else Path(":memory:")), RelayState()
     if min(segments, default=1) > 1:
         _restore_remembered(data, min(segments), index, report)
@@ -210,7 +224,7 @@ def _covers(segments: dict[int, Path], known: Position) -> bool:
 def _fold(
     segments: dict[int, Path], start: Position, state: RelayState, report: RecoveryReport
 ) -> Position:
-    end = start
+    end, chain = start, ChainCheck()
     for first_seq, path in segments.items():
         if first_seq < start.segment:
             continue
@@ -219,6 +233,7 @@ def _fold(
         numbers = Continuity(first_seq, start.seq + 1 if offset else first_seq, report)
         for piece in read_segment(path, first_seq, offset):
             numbers.note(piece)
+            chain.note(piece)
             if isinstance(piece, Damage):
                 report.damaged.append(piece)
                 continue
@@ -226,12 +241,23 @@ def _fold(
                 state.apply(event, location)
                 report.events_read += 1
             end = Position(piece.commit.seq, piece.commit.at_us, first_seq, piece.end)
+    report.note_links(chain)
     last = segments.get(end.segment)
     if last is not None and last.suffix == ".jsonl":
         # Even if no batch of it is left, its name is taken, and so is that number.
         seq = max(end.seq, end.segment)
         end = Position(seq, end.at_us, seq + 1, 0)
     return end
+
+
+def _head(segments: dict[int, Path], end: Position) -> str:
+    """Return the hash of the last valid batch before `end`."""
+    for first_seq, path in reversed(segments.items()):
+        size = end.offset if first_seq == end.segment else path.stat().st_size
+        found = last_hash(path, size)
+        if found:
+            return found
+    return NO_BATCH
 
 
 def _refill_windows(
@@ -248,18 +274,20 @@ def _refill_windows(
     cutoff_us = state.at_us - window_us
     recent: list[Batch] = []
     for first_seq in sorted((s for s in segments if s <= start.segment), reverse=True):
-        numbers = Continuity(first_seq, first_seq, report)
+        numbers, chain = Continuity(first_seq, first_seq, report), ChainCheck()
         batches: list[Batch] = []
         for piece in read_segment(segments[first_seq], first_seq):
             if first_seq == start.segment and piece.start >= start.offset:
                 break
             numbers.note(piece)
+            chain.note(piece)
             if isinstance(piece, Batch):
                 batches += [piece] if piece.commit.seq <= start.seq else []
             else:
                 report.doubtful.append(
                     f"bytes {piece.start:,} to {piece.end:,} of segment {first_seq} are damaged"
                 )
+        report.note_links(chain)
         recent = [b for b in batches if b.commit.at_us > cutoff_us] + recent
         if batches and batches[0].commit.at_us <= cutoff_us:
             break
@@ -267,8 +295,8 @@ def _refill_windows(
     state.windows.clear()
     for batch in recent:
         for event, _ in batch.events():
-            if isinstance(event, Accepted | Rejected):
-                state.count_publish(event)
+            if isinstance(event, Accepted | Rejected | Forwarded):
+                state.senders.count_publish(event)
     for sender, instants in newer.items():
         for at_ms in instants:
             state.windows.record(sender, at_ms)
@@ -290,6 +318,37 @@ def _repair(
         if path.suffix == ".open" and first_seq != end.segment:
             os.rename(path, segment_path(data.journal, first_seq, sealed=True))
             sync_directory(data.journal)
+
+
+def checkpoint(data: DataDir) -> None:
+    """Bring the index up to the end of the journal, so that opening reads little of it.
+
+    For a directory that no relay has open. Raises `OSError` or `sqlite3.Error`.
+    """
+    recovered = recover(data, 0)
+    try:
+        recovered.index.write(take_changes(recovered.state, recovered.position))
+    finally:
+        recovered.index.close()
+
+
+def drop_index_after(data: DataDir, segment: int, offset: int) -> None:
+    """Delete the index if it holds events from after a place: the journal is cut off there."""
+    if not data.index.exists():
+        return
+    try:
+        index = Index(data.index, read_only=True)
+        known = index.position()
+        index.abandon()
+    except DAMAGED:
+        known = None
+    if known is None or (known.segment, known.offset) > (segment, offset):
+        _delete_index(data)
+
+
+def _delete_index(data: DataDir) -> None:
+    for leftover in (data.index, Path(f"{data.index}-wal"), Path(f"{data.index}-shm")):
+        leftover.unlink(missing_ok=True)
 
 
 def damaged_copy(data: DataDir, path: Path, damage: Damage) -> Path:

@@ -11,20 +11,14 @@ from typing import Any
 
 import msgspec
 
-from waypost.policy.bounds import (
-    breaker_moves_in_memory_max,
-    duplicates_in_memory_max,
-    last_seen_in_memory_max_pairs,
-    waits_in_memory_max,
-)
-from waypost.policy.rate_limits import RateWindows, network_window
-from waypost.policy.reasons import DEAD_LETTERED, UNCOUNTED
+from waypost.policy.bounds import breaker_moves_in_memory_max, waits_in_memory_max
+from waypost.policy.reasons import DEAD_LETTERED
 from waypost.policy.schedules import is_ahead
 from waypost.policy.subject_index import SubjectIndex
 from waypost.policy.tiers import UNKNOWN, Tier, sender_tier
 from waypost.relay.journal.segments import Location
 from waypost.relay.state.directories import Directories
-from waypost.relay.state.duplicates import Duplicate, duplicate_key, first_result
+from waypost.relay.state.known_senders import KnownSenders, passed_rate_limit
 from waypost.relay.state.mailbox import (
     DEAD,
     EVICTED,
@@ -41,7 +35,6 @@ from waypost.relay.state.mailbox import (
     message_from_event,
 )
 from waypost.relay.state.scheduled import ScheduledMessages
-from waypost.relay.state.write_behind import WriteBehind
 from waypost.wire import events
 
 NO_LOCATION = Location(0, 0, 0)
@@ -54,14 +47,17 @@ class RelayState:
     def __init__(self) -> None:
         self.seq = 0
         self.at_us = 0
+        self.epoch = 0
+        """Of the last owner in the events folded; 0 if that one is before the checkpoint."""
         self.mailboxes: dict[str, Mailbox] = {}
+        self.outboxes: dict[str, Mailbox] = {}
+        """Messages that wait for the decision of another partition."""
         self.directories = Directories()
         self.endpoints: SubjectIndex[Mailbox] = SubjectIndex()
-        self.windows = RateWindows()
-        self.last_seen: WriteBehind[tuple[str, str], int] = WriteBehind(
-            last_seen_in_memory_max_pairs
-        )
-        self.duplicates: WriteBehind[str, Duplicate] = WriteBehind(duplicates_in_memory_max)
+        self.senders = KnownSenders(lambda subject: self.mailbox(subject).hash)
+        self.windows = self.senders.windows
+        self.last_seen = self.senders.last_seen
+        self.duplicates = self.senders.duplicates
         self.leased: dict[tuple[str, str], Message] = {}
         self.scheduled = ScheduledMessages()
         self.dirty: dict[int, Message] = {}
@@ -76,6 +72,8 @@ class RelayState:
         self._appliers: dict[type[Any], Callable[[Any, Location], Message | None]] = {
             events.Accepted: self._accepted,
             events.Rejected: self._rejected,
+            events.Forwarded: self._forwarded,
+            events.Decided: self._decided,
             events.Leased: self._leased,
             events.Acked: self._acked,
             events.Returned: self._returned,
@@ -88,9 +86,11 @@ class RelayState:
             events.EndpointChanged: self._endpoint_changed,
             events.BreakerMoved: self._breaker_moved,
             events.PairSeen: self._pair_seen,
+            events.OwnerChanged: self._owner_changed,
             events.SessionChanged: _no_change,
             events.RulesChanged: _no_change,
             events.SettingsChanged: _no_change,
+            events.SignedCheckpoint: _no_change,
         }
 
     def apply(self, event: events.AnyEvent, location: Location) -> Message | None:
@@ -113,6 +113,13 @@ class RelayState:
         if mailbox is None:
             mailbox = self.mailboxes[subject] = self.directories.create_mailbox(subject)
         return mailbox
+
+    def outbox(self, name: str) -> Mailbox:
+        """Return the outbox of this name; create it if it is new."""
+        outbox = self.outboxes.get(name)
+        if outbox is None:
+            outbox = self.outboxes[name] = Mailbox(name, "")
+        return outbox
 
     def registered(self) -> Iterator[Mailbox]:
         """Return the mailboxes of registered endpoints, in order of registration."""
@@ -163,35 +170,9 @@ class RelayState:
         received_ms = self.last_seen.get((recipient, sender))
         return sender_tier(sender, None, received_ms, 0, 0) is not UNKNOWN
 
-    def count_publish(self, event: events.Accepted | events.Rejected) -> None:
-        """Count a publish in its sender's rate window, once, if it passed the rate limit."""
-        if event.part == 0 and _passed_rate_limit(event):
-            at_ms = event.at_us // 1000
-            self.windows.record(event.sender, at_ms)
-            if event.network:
-                self.windows.record(network_window(event.sender, event.network), at_ms)
-
-    def _note_arrival(self, event: events.Accepted | events.Rejected) -> None:
-        """Update rate window, last-seen pair and duplicate id of an arrival."""
-        at_ms = event.at_us // 1000
-        if event.part == 0:
-            self.windows.record(event.sender, at_ms)
-            if event.network:
-                self.windows.record(network_window(event.sender, event.network), at_ms)
-        if event.endpoint:
-            self.last_seen.put((event.sender, event.endpoint), at_ms)
-        if event.chosen_id:
-            self._note_duplicate(event)
-
-    def _note_duplicate(self, event: events.Accepted | events.Rejected) -> None:
-        key = duplicate_key(event.sender, event.id)
-        known = self.duplicates.get(key) if event.part else None
-        hash_ = self.mailbox(event.endpoint).hash if event.endpoint else ""
-        self.duplicates.put(key, first_result(known, event, hash_))
-
     def _accepted(self, event: events.Accepted, location: Location) -> Message | None:
         self.counts["accepted"] += 1
-        self._note_arrival(event)
+        self.senders.note_arrival(event)
         endpoint = event.endpoint
         if not endpoint:
             return None
@@ -205,10 +186,29 @@ class RelayState:
         self.dirty[event.seq] = message
         return message
 
+    def _forwarded(self, event: events.Forwarded, location: Location) -> Message:
+        self.counts["forwarded"] += 1
+        self.senders.note_forwarded(event)
+        message = message_from_event(event, location)
+        message.state, message.due_us = PENDING, 0  # it is scheduled where it is delivered
+        self.outbox(event.endpoint).add(message)
+        self.dirty[event.seq] = message
+        return message
+
+    def _decided(self, event: events.Decided, location: Location) -> None:
+        self.counts["decided"] += 1
+        outbox = self.outbox(event.endpoint)
+        message = outbox.live.get(event.id)
+        if message is None:
+            return  # its arrival was in a deleted segment
+        outbox.remove(message)
+        self._mark_removed(message)
+        self.senders.note_decided(event)
+
     def _rejected(self, event: events.Rejected, location: Location) -> Message | None:
         self.counts[f"rejected.{event.reason}"] += event.count
-        if _passed_rate_limit(event):
-            self._note_arrival(event)
+        if passed_rate_limit(event) or event.origin is not None:
+            self.senders.note_arrival(event)
         if event.reason not in DEAD_LETTERED or not event.kept:
             return None
         mailbox = self.mailbox(event.endpoint)
@@ -362,8 +362,10 @@ class RelayState:
             self.drop_if_empty(mailbox)
 
     def _pair_seen(self, event: events.PairSeen, location: Location) -> None:
-        pair = (event.sender, event.endpoint)
-        self.last_seen.put(pair, max(event.seen_ms, self.last_seen.get(pair) or 0))
+        self.senders.note_seen(event.sender, event.endpoint, event.seen_ms)
+
+    def _owner_changed(self, event: events.OwnerChanged, location: Location) -> None:
+        self.epoch = event.epoch
 
     def _breaker_moved(self, event: events.BreakerMoved, location: Location) -> None:
         self.counts[f"breaker.{event.before}.{event.after}"] += 1
@@ -384,8 +386,3 @@ class RelayState:
 
 def _no_change(event: events.AnyEvent, location: Location) -> None:
     """Change nothing: the event is for readers of the journal only."""
-
-
-def _passed_rate_limit(event: events.Accepted | events.Rejected) -> bool:
-    """Return whether an arrival passed its sender's rate limit, accepted or not."""
-    return not (isinstance(event, events.Rejected) and event.reason in UNCOUNTED)

@@ -37,8 +37,8 @@ def remembered_path(data: DataDir) -> Path:
     return data.journal / "remembered.db"
 
 
-def write_remembered(data: DataDir, until_us: int) -> None:
-    """Write all last-seen pairs of the index, and its duplicate ids up to `until_us` (µs).
+def write_remembered(data: DataDir) -> None:
+    """Write all last-seen pairs and duplicate ids of the index.
 
     Raises `OSError` or `sqlite3.Error`; the old file is then unchanged.
     """
@@ -47,7 +47,7 @@ def write_remembered(data: DataDir, until_us: int) -> None:
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        _copy(data.index, unfinished, until_us)
+        _copy(data.index, unfinished)
         sync_file(descriptor)
     except (OSError, sqlite3.Error):
         unfinished.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def remembered_problem(data: DataDir) -> str:
     return ""
 
 
-def _copy(index: Path, target: Path, until_us: int) -> None:
+def _copy(index: Path, target: Path) -> None:
     if not index.exists():  # SQLite would create an empty one
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(index))
     connection = sqlite3.connect(index, isolation_level=None)
@@ -104,11 +104,7 @@ def _copy(index: Path, target: Path, until_us: int) -> None:
         connection.executescript(_TABLES)
         run("begin")
         run("insert into kept.last_seen select sender, recipient, at_ms from main.last_seen")
-        run(
-            "insert into kept.duplicates"
-            " select id, at_us, result from main.duplicates where at_us <= ?",
-            (until_us,),
-        )
+        run("insert into kept.duplicates select id, at_us, result from main.duplicates")
         run("commit")
         run(f"pragma kept.user_version = {FORMAT}")
     finally:

@@ -35,12 +35,16 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """The extent and the findings of a verification; `in_use_by` is the pid of a running relay."""
+    """The extent and the findings of a verification; `in_use_by` is the pid of a running relay.
+
+    `chained_from` is the first event whose batch names the batch before it, 0 if none does.
+    """
 
     data_dir: str
     in_use_by: str
     segments: int
     events: int
+    chained_from: int
     messages: int
     findings: list[Finding]
 

@@ -14,13 +14,14 @@ import msgspec
 
 from waypost.relay.data_dir import DataDir
 from waypost.relay.journal.segments import Batch, Position, list_segments, read_segment
-from waypost.relay.state.duplicates import Duplicate
+from waypost.relay.state.duplicates import Duplicate, is_forwarded
 from waypost.relay.state.index import (
     DAMAGED,
     Changes,
     Index,
     least_remembered_pairs,
     take_changes,
+    to_row,
 )
 from waypost.relay.state.recovery import RecoveryReport, recover
 from waypost.relay.state.relay_state import RelayState
@@ -104,6 +105,8 @@ class Beginning(msgspec.Struct, frozen=True):
                 return bool(row[_SEGMENT] < self.segment)
             case "last_seen":
                 return bool(row[0] * 1000 <= self.at_us)
+            case "duplicates" if is_forwarded(row[1]):
+                return True  # its time is not that of its arrival
             case _:
                 return bool(row[0] <= self.at_us)
 
@@ -228,7 +231,7 @@ def _rows_of_state(state: RelayState, position: Position) -> IndexRows:
     return IndexRows(
         position=position,
         endpoints={one[0]: one[1:] for one in changes.endpoints if one[1] is not None},
-        messages={row[0]: row for row in changes.messages},
+        messages={one.order: to_row(one) for one in changes.messages},
         last_seen={pair: (at_ms,) for pair, at_ms in changes.last_seen.items()},
         duplicates={key: (first.at_us, first.text) for key, first in changes.duplicates.items()},
     )

@@ -39,7 +39,8 @@ from waypost.relay.data_dir import (
     sync_directory,
 )
 from waypost.relay.errors import DataDirUnusable, RelayError
-from waypost.relay.journal.journal import CommitListeners, Journal
+from waypost.relay.journal.journal import Journal
+from waypost.relay.journal.listeners import CommitListeners
 from waypost.relay.journal.segments import Position, list_segments
 from waypost.relay.state.index import DAMAGED, Index
 from waypost.relay.state.ledger import Ledger

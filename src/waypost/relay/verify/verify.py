@@ -22,7 +22,7 @@ from waypost.relay.inspection.snapshot import (
     retry_while_changing,
     take_snapshot,
 )
-from waypost.relay.journal.segments import Damage
+from waypost.relay.journal.segments import Damage, bodies_path
 from waypost.relay.state.index import all_messages
 from waypost.relay.state.recovery import damaged_copy, recover, set_aside
 from waypost.relay.state.remembered import (
@@ -151,6 +151,7 @@ class _Verification:
             in_use_by=self._owner,
             segments=len(self._scan.segments),
             events=self._scan.events,
+            chained_from=self._scan.chain.chained_from,
             messages=messages,
             findings=[*findings, *found],
         )
@@ -165,11 +166,23 @@ class _Verification:
                 yield self._describe_gap(gap)
         for problem in self._scan.misnumbered:
             yield Finding(Part.JOURNAL, "numbers", problem, Outcome.LOST)
+        yield from self._chain()
         *older, _ = self._scan.segments.values() or [Path()]
         for path in older:
             if path.suffix == ".open" and not self._owner:
                 text = "not sealed, although a later segment exists"
                 yield Finding(Part.JOURNAL, path.name, text, self._reparable)
+
+    def _chain(self) -> Iterator[Finding]:
+        for link in self._scan.chain.broken:
+            if link.damage not in self._flipped:  # it holds once the byte is corrected
+                outcome = Outcome.LOST if link.damage is None else Outcome.NOTED
+                name = self._scan.segments[link.segment].name
+                yield Finding(Part.JOURNAL, name, str(link), outcome)
+        for one in self._scan.changed_bodies:
+            if not any(map(one.explains, self._scan.broken_bodies)):  # its checksum is changed, too
+                name = bodies_path(self._data.journal, one.segment).name
+                yield Finding(Part.JOURNAL, name, str(one), Outcome.LOST)
 
     def _describe_gap(self, gap: Gap) -> Finding:
         lost = _lost(gap)
@@ -261,7 +274,7 @@ class _Verification:
         else:
             recover(self._data, 0).index.close()
         if self._remembered_is_wrong:
-            write_remembered(self._data, self._scan.oldest_us)
+            write_remembered(self._data)
 
     def _mail(self, use_index: bool) -> tuple[list[Finding], int]:
         seen = take_snapshot(self._data, use_index=use_index)
