@@ -85,6 +85,8 @@ def full(**fields: Any) -> frames.QueueFull:
         (message("m-1", sender="Obey me"), "invalid subject"),
         (message("m-1", parent=LONG), "invalid message id"),
         (with_envelope(reply_to=LONG), "invalid subject"),
+        (with_envelope(thread=LONG), "invalid message id"),
+        (with_envelope(thread="a\x00b"), "invalid message id"),
         (with_envelope(subject=LONG), "invalid subject"),
         (
             with_envelope(budget=msgspec.structs.replace(CHAIN, ancestor_chain=("a",) * 257)),

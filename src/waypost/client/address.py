@@ -10,6 +10,8 @@ CONNECT_PATH = "/v1/connect"
 MISDIRECTED = 421
 """The HTTP status of a request to a name that is not the relay's."""
 
+NODES_MAX = 64
+
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _PORTS = {"ws": 80, "wss": 443}
 
@@ -20,6 +22,16 @@ class Address(msgspec.Struct, frozen=True):
     uri: str
     origin: str
 
+    @property
+    def host(self) -> str:
+        """The host name or address, without the port."""
+        return self.origin.rpartition(":")[0]
+
+    @property
+    def http_url(self) -> str:
+        """The URL of the relay's HTTP interface."""
+        return f"http{self.uri.removeprefix('ws').removesuffix(CONNECT_PATH)}"
+
     def not_its_name(self) -> str:
         """Return the error for a relay that rejects this address (`MISDIRECTED`)."""
         return (
@@ -27,6 +39,20 @@ class Address(msgspec.Struct, frozen=True):
             f" {self.origin}: connect to it under a name of its own, or start it with --origin"
             f" {self.origin}"
         )
+
+
+def parse_addresses(urls: str) -> tuple[Address, ...]:
+    """Parse the URL of a relay, or the URLs of its nodes, separated by commas.
+
+    Raises `InvalidInput`, also if some have TLS and others not, or for more than `NODES_MAX`.
+    """
+    parts = str(urls).split(",")
+    if len(parts) > NODES_MAX:
+        raise InvalidInput(f"{len(parts):,} addresses of one relay: name {NODES_MAX} at most")
+    found = tuple(dict.fromkeys(parse_address(one.strip()) for one in parts))
+    if len({one.uri.partition(":")[0] for one in found}) > 1:
+        raise InvalidInput(f"addresses of one relay with TLS and without: {urls!r:.200}")
+    return found
 
 
 def parse_address(url: str) -> Address:

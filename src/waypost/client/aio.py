@@ -18,7 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from waypost.client.address import Address, parse_address
 from waypost.client.connection import RelayConnection
 from waypost.client.errors import AgentClosed, ReceiveTimedOut, WrongReceiveMode
 from waypost.client.guard import MessagingGuard
@@ -26,18 +25,16 @@ from waypost.client.identity import Identity
 from waypost.client.lease_keeper import HeldMessages
 from waypost.client.message import Message, Outgoing, open_payload
 from waypost.client.options import ClientOptions, chosen_options
+from waypost.client.route import Route
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandler, Stop
 from waypost.client.websocket import now_ms
-from waypost.policy.bounds import (
-    lease_max_messages,
-    scheduled_max_messages,
-    wait_max_s,
-)
+from waypost.policy.bounds import lease_max_messages, scheduled_max_messages, wait_max_s
 from waypost.policy.budgets import Budget
 from waypost.policy.errors import InvalidInput
 from waypost.policy.schedules import Delay
 from waypost.wire import frames
+from waypost.wire.cards import AgentCard
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -55,12 +52,13 @@ async def connect(
 ) -> AsyncIterator["Agent"]:
     """Connect to the relay at `url` as `identity`, and stay connected until the block ends.
 
-    `url` is http(s)://HOST:PORT or ws(s)://HOST:PORT. With `shared`, other connections of the same
+    `url` is http(s)://HOST:PORT or ws(s)://HOST:PORT, or those of several nodes of one relay,
+    separated by commas. With `shared`, other connections of the same
     identity may share its mailbox, if all of them are `shared`: each message goes to one of them.
     Raises `CannotConnect` or one of its subclasses `NotAuthenticated`, `SubjectTaken`,
     `AlreadyConnected`.
     """
-    agent = Agent(parse_address(url), identity, chosen_options(options, shared=shared))
+    agent = Agent(Route.parse(url), identity, chosen_options(options, shared=shared))
     try:
         await agent.open()
         yield agent
@@ -80,15 +78,13 @@ class Agent:
     reconnect for good, every waiting call raises the `CannotConnect` with the cause.
     """
 
-    def __init__(self, address: Address, identity: Identity, options: ClientOptions) -> None:
+    def __init__(self, route: Route, identity: Identity, options: ClientOptions) -> None:
         self.identity = identity
         self._options = options
         self._seals = SealMemory(
             Path(options.seal_memory) if options.seal_memory else identity.file
         )
-        self._connection = RelayConnection(
-            address, identity, options, self._seals, self._to_message
-        )
+        self._connection = RelayConnection(route, identity, options, self._seals, self._to_message)
         connection = self._connection
         self.held = HeldMessages(
             self.subject, connection.session, connection.leases, self._seals, connection.wake
@@ -145,7 +141,7 @@ class Agent:
         delay: Delay | None = None,
         deliver_at: datetime | None = None,
     ) -> PublishResult:
-        """Send a message and wait for the relay's decision. An accepted message is on its disk.
+        """Send a message and wait for the relay's decision. A stored message is on its disk.
 
         With a `parent` it belongs to that message's thread; without, it begins one, with the id
         `thread` if given. With `reply_within`, this agent waits that many seconds for a reply: if
@@ -174,8 +170,6 @@ class Agent:
 
         Raises `TimeoutError` if the relay does not answer.
         """
-        if not 1 <= limit <= scheduled_max_messages:
-            raise InvalidInput(f"limit must be 1 to {scheduled_max_messages}, not {limit!r:.40}")
         return await self._connection.operations.scheduled(limit)
 
     async def cancel(self, ids: str | Iterable[str]) -> list[str]:
@@ -184,8 +178,6 @@ class Agent:
         Raises `TimeoutError` if the relay does not answer: see `scheduled` then.
         """
         wanted = [ids] if isinstance(ids, str) else list(ids)
-        if len(wanted) > lease_max_messages:
-            raise InvalidInput(f"cancel at most {lease_max_messages:,} messages at once")
         return await self._connection.operations.cancel(wanted)
 
     async def send_many(
@@ -250,6 +242,13 @@ class Agent:
         A slow reader loses the oldest.
         """
         return self._connection.requests.failures.listen()
+
+    async def set_card(self, card: AgentCard) -> None:
+        """Replace what this agent says about itself, also for reconnects. `AgentCard()` removes it.
+
+        Raises `OperationRejected`, and `TimeoutError` if the relay does not answer: call it again.
+        """
+        await self._connection.set_card(card)
 
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent

@@ -18,14 +18,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from waypost.client import aio
-from waypost.client.address import parse_address
 from waypost.client.errors import AgentClosed, ClientError
 from waypost.client.guard import MessagingGuard
 from waypost.client.identity import Identity
 from waypost.client.message import Message as AsyncMessage
 from waypost.client.message import Outgoing, Received
 from waypost.client.options import ClientOptions, chosen_options
+from waypost.client.route import Route
 from waypost.client.signals import SignalHandler, Stop
+from waypost.wire.cards import AgentCard
 from waypost.wire.frames import DeliveryConfirm, QueueFull, RequestFailure
 from waypost.wire.payloads import Signal
 from waypost.wire.results import PublishResult
@@ -44,10 +45,10 @@ def connect(
 
     Raises as `waypost.client.aio.connect` does.
     """
-    address, chosen = parse_address(url), chosen_options(options, shared=shared)
+    route, chosen = Route.parse(url), chosen_options(options, shared=shared)
     thread = _LoopThread()
     try:
-        inner = thread.call(_on_loop(lambda: aio.Agent(address, identity, chosen)))
+        inner = thread.call(_on_loop(lambda: aio.Agent(route, identity, chosen)))
         agent = Agent(inner, thread)
         try:
             thread.call(inner.open())
@@ -184,6 +185,10 @@ class Agent:
     def failures(self) -> Iterator[RequestFailure]:
         """Iterate over failures of awaited messages from now on, until the agent is closed."""
         return self._each(self._inner.failures())
+
+    def set_card(self, card: AgentCard) -> None:
+        """Replace what this agent says about itself, also for reconnects."""
+        self._thread.call(self._inner.set_card(card))
 
     def signal(self, subject: str, signal: Signal) -> bool:
         """Signal the agents connected now under a subject or pattern. Return False if this agent

@@ -12,10 +12,8 @@ import logging
 import os
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import assert_never
 
-from waypost.client.address import Address
 from waypost.client.confirmations import DeliveryConfirmations
 from waypost.client.errors import AgentClosed, CannotConnect, ClientError
 from waypost.client.feeds import Feed
@@ -28,10 +26,12 @@ from waypost.client.protocol.events import Answered, Fetched, OperationFailed, R
 from waypost.client.protocol.session import Session
 from waypost.client.receive_queue import ReceiveQueue
 from waypost.client.requests import GuardedRequests
+from waypost.client.route import Route
 from waypost.client.seal_memory import SealMemory
 from waypost.client.signals import SignalHandlers
 from waypost.client.websocket import WebSocketLink
 from waypost.wire import frames
+from waypost.wire.cards import AgentCard
 
 log = logging.getLogger("waypost.client")
 
@@ -42,7 +42,7 @@ class RelayConnection:
 
     def __init__(
         self,
-        address: Address,
+        route: Route,
         identity: Identity,
         options: ClientOptions,
         seals: SealMemory,
@@ -50,23 +50,25 @@ class RelayConnection:
     ) -> None:
         self._options = options
         self._to_message = to_message
-        prove = partial(
-            identity.prove,
-            origin=address.origin,
-            receive=options.receive,
-            shared=options.shared,
-            prefetch=options.prefetch_max if options.shared else 1,
-            card=options.card,
-        )
+        self._card = options.card
+
+        def prove(nonce: str) -> frames.Auth:
+            return identity.prove(
+                nonce,
+                route.current.origin,
+                receive=options.receive,
+                shared=options.shared,
+                prefetch=options.prefetch_max if options.shared else 1,
+                card=self._card,
+            )
+
         self.session = Session(
             prove,
             options,
             entropy=os.urandom,
             random=random.random,
         )
-        self._link = WebSocketLink(
-            address, self.session, options, self._handle, self._wait_for_room
-        )
+        self._link = WebSocketLink(route, self.session, options, self._handle, self._wait_for_room)
         self.operations = Operations(identity, self.session, options, seals, self.wake)
         self.requests = GuardedRequests(
             identity.subject, self.session, self.operations, options.guard
@@ -110,6 +112,14 @@ class RelayConnection:
             task.cancel()
             await asyncio.wait([task])
             self._end(AgentClosed("the agent is closed"))
+
+    async def set_card(self, card: AgentCard) -> None:
+        """Replace the card of the agent, for this connection and for those that follow it.
+
+        Raises `OperationRejected` or `TimeoutError`.
+        """
+        await self.operations.set_card(card)
+        self._card = card
 
     def wake(self) -> None:
         """Notify the writer of queued operations, and resume reading for their answers."""
@@ -167,6 +177,7 @@ class RelayConnection:
                     | Fetched()
                     | frames.ScheduledResult()
                     | frames.CancelResult()
+                    | frames.CardSet()
                 ):
                     self.operations.on_event(event)
                 case Replied() | frames.RequestFailure():
@@ -190,6 +201,8 @@ class RelayConnection:
 
     def _log_error(self, error: frames.Error) -> None:
         """Log the 1st, 2nd, 4th, 8th … error: no relay fills the log of its agents."""
+        if error.reason == frames.MOVED:
+            return  # the connection follows
         self._error_count += 1
         if self._error_count.bit_count() == 1:
             count = self._error_count

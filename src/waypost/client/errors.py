@@ -7,6 +7,7 @@ WaypostError
     │   ├── NotAuthenticated  the relay rejected the proof of identity
     │   ├── SubjectTaken      the subject is bound to another key, or reserved
     │   └── AlreadyConnected  another connection uses this subject
+    ├── RelayMoved            another node serves this agent; the connection follows by itself
     ├── AgentClosed           the agent was closed
     ├── WrongReceiveMode      a push operation on a pulling agent, or the reverse
     ├── OperationRejected     the relay rejected an operation; see `reason` and `retry_after_ms`
@@ -53,6 +54,14 @@ class SubjectTaken(CannotConnect):
 
 class AlreadyConnected(CannotConnect):
     """Another connection uses this subject; the relay keeps the first."""
+
+
+class RelayMoved(ClientError):
+    """Another node of the relay serves this agent, at `url`. The connection follows by itself."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"another node of the relay serves this agent: {url!r:.200}")
+        self.url = url
 
 
 class AgentClosed(ClientError):

@@ -20,9 +20,12 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from waypost.client.address import CONNECT_PATH, MISDIRECTED, parse_address
+from waypost.client.address import MISDIRECTED, Address
+from waypost.client.errors import RelayMoved
 from waypost.client.http_transport import HttpTransport, UnacceptableAnswer
+from waypost.client.route import Route
 from waypost.policy.errors import InvalidInput, WaypostError
+from waypost.wire.frames import MOVED
 from waypost.wire.http_bodies import ChallengeResponse, TokenRequest, TokenResponse
 from waypost.wire.name_bodies import RotationResponse
 from waypost.wire.problems import Problem
@@ -72,11 +75,14 @@ class HttpClient:
 
     def __init__(self, url: str, on_accepted: Callable[[Token], None] = lambda token: None) -> None:
         """Call `on_accepted` with the token of each request that the relay carried out."""
-        address = parse_address(url)
+        self._route = Route.parse(url)
         self._on_accepted = on_accepted
-        self.url = f"http{address.uri.removeprefix('ws').removesuffix(CONNECT_PATH)}"
-        self._address = address
         self._transport = HttpTransport(tls_context(self.url))
+
+    @property
+    def url(self) -> str:
+        """The URL of the relay; those of its nodes are separated by commas."""
+        return self._route.urls
 
     def close(self) -> None:
         """Close the connection."""
@@ -84,8 +90,11 @@ class HttpClient:
 
     def log_in(self, identity: "Identity") -> Token:
         """Return a token for the agent `identity`, after proving that it holds its keys."""
-        nonce = self.post("/v1/auth/challenge", None, ChallengeResponse).nonce
-        proof = identity.prove(nonce, self._address.origin)
+        return self._on_its_node(lambda: self._log_in(identity))
+
+    def _log_in(self, identity: "Identity") -> Token:
+        nonce = self._new_nonce()
+        proof = identity.prove(nonce, self._route.current.origin)
         asked = TokenRequest(
             subject=proof.subject,
             public_key=proof.public_key,
@@ -94,14 +103,42 @@ class HttpClient:
             sealing_key=proof.sealing_key,
             sealing_signature=proof.sealing_signature,
         )
-        given = self.post("/v1/auth/token", asked, TokenResponse, token=Token(Role.AGENT))
+        agent, body = Token(Role.AGENT), _encode(asked)
+        given = self._exchange("POST", "/v1/auth/token", TokenResponse, agent, content=body)
         return Token(Role.AGENT, given.token)
 
     def rotate(self, identity: "Identity", new: "Identity") -> None:
         """Move the subject of `identity` to the keys of `new`, which replaces it from then on."""
-        nonce = self.post("/v1/auth/challenge", None, ChallengeResponse).nonce
-        asked = identity.prove_rotation(nonce, self._address.origin, new)
-        self.post("/v1/auth/rotate", asked, RotationResponse, token=Token(Role.AGENT))
+        self._on_its_node(lambda: self._rotate(identity, new))
+
+    def _rotate(self, identity: "Identity", new: "Identity") -> None:
+        asked = identity.prove_rotation(self._new_nonce(), self._route.current.origin, new)
+        agent, body = Token(Role.AGENT), _encode(asked)
+        self._exchange("POST", "/v1/auth/rotate", RotationResponse, agent, content=body)
+
+    def _new_nonce(self) -> str:
+        path = "/v1/auth/challenge"
+        return self._exchange("POST", path, ChallengeResponse, NO_TOKEN, content=b"").nonce
+
+    def _on_its_node(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns, repeated at the node that the relay sends it to, or at the
+        next one if a node is not there."""
+        unreachable = 0
+        while True:
+            try:
+                return act()
+            except RelayMoved as moved:
+                if not self._route.follow(moved.url):
+                    raise RemoteError(
+                        f"the nodes of the relay at {self.url} send this request to each other:"
+                        " try again later"
+                    ) from None
+            except httpx.HTTPError as problem:
+                unreachable += 1
+                is_unsent = isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
+                if not is_unsent or unreachable >= self._route.given_count:
+                    raise _no_response(self.url, problem) from None
+                self._route.give_up()
 
     def get(self, path: str, answer: type[T], *, token: Token = NO_TOKEN, **query: Any) -> T:
         """Return the resource at `path`. Raises `RemoteError` or `InvalidInput`."""
@@ -125,30 +162,43 @@ class HttpClient:
         return self._request("DELETE", path, answer, token, params=params)
 
     def _request(self, method: str, path: str, answer: type[T], token: Token, **more: Any) -> T:
+        return self._on_its_node(lambda: self._exchange(method, path, answer, token, **more))
+
+    def _exchange(self, method: str, path: str, answer: type[T], token: Token, **more: Any) -> T:
+        """Make one request to the current node. Raises `RelayMoved` if another has to be asked, and
+        `httpx.HTTPError` without an answer."""
         headers = {"Content-Type": "application/json"} if more.get("content") else {}
         if token.text:
             headers["Authorization"] = f"Bearer {token.text}"
+        url = self._route.current.http_url
         try:
-            status, body = self._transport.exchange(
-                method, self.url + path, headers=headers, **more
-            )
-        except httpx.HTTPError as problem:
-            raise _no_response(self.url, problem) from None
+            status, body = self._transport.exchange(method, url + path, headers=headers, **more)
         except UnacceptableAnswer as problem:
             raise RemoteError(
-                f"the answer of {self.url} was not read: {problem}; is it a relay?"
+                f"the answer of {url} was not read: {problem}; is it a relay?"
             ) from None
         if status == MISDIRECTED:
-            raise RemoteError(self._address.not_its_name(), status)
+            raise _misdirected(self._route.current, body)
         if status != 200:
-            raise _failure(self.url, status, body, token.role)
+            raise _failure(url, status, body, token.role)
         self._on_accepted(token)
         try:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.DecodeError, RecursionError) as problem:
             raise RemoteError(
-                f"unexpected response from {self.url}: {problem}; is it a relay of this version?"
+                f"unexpected response from {url}: {problem}; is it a relay of this version?"
             ) from None
+
+
+def _misdirected(address: Address, body: bytes) -> WaypostError:
+    """Return the error of a request to the wrong node, or under a wrong name."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.DecodeError, RecursionError):
+        problem = Problem(error="")
+    if problem.reason == MOVED and problem.url:
+        return RelayMoved(problem.url)
+    return RemoteError(address.not_its_name(), MISDIRECTED)
 
 
 def path_segment(name: str) -> str:

@@ -223,6 +223,10 @@ def _read(path: Path) -> bytes:
         ) from None
     except UnsuitableFile as problem:
         raise KeyFileInvalid(f"{path} is not a key file: {problem.strerror}") from None
+    except FileNotFoundError as problem:
+        raise KeyFileInvalid(
+            f"cannot read {path}: {problem.strerror}; 'waypost keys new SUBJECT' creates keys"
+        ) from None
     except OSError as problem:
         raise KeyFileInvalid(f"cannot read {path}: {problem.strerror}") from None
 

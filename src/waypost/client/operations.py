@@ -1,4 +1,4 @@
-"""Operations that wait for the relay's answer: sends, fetches, and those on scheduled messages.
+"""Operations that wait for the relay's answer: sends, fetches, scheduled messages, the card.
 
 Rule 1  A bounded number of sends run ahead of their answers; the next one waits.
 Rule 2  A caller that stops waiting (timeout, cancellation) withdraws its operation: if it is not
@@ -22,11 +22,16 @@ from waypost.client.protocol.events import Answered, Fetched, OperationFailed
 from waypost.client.protocol.session import Session
 from waypost.client.seal_memory import SealMemory
 from waypost.client.websocket import now_ms
-from waypost.policy.bounds import publish_many_max_messages
+from waypost.policy.bounds import (
+    lease_max_messages,
+    publish_many_max_messages,
+    scheduled_max_messages,
+)
 from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.wire import frames
-from waypost.wire.frames import CancelResult, ScheduledResult
+from waypost.wire.cards import AgentCard
+from waypost.wire.frames import Answer, CancelResult, CardSet, ScheduledResult
 from waypost.wire.results import PublishResult, denied_result
 from waypost.wire.scheduled import ScheduledMessage
 from waypost.wire.sealing import Card, Circumstances
@@ -54,7 +59,7 @@ class Operations:
         self._slots = asyncio.Semaphore(options.unanswered_max)
         self._sends: dict[int, tuple[SendAnswers, int]] = {}
         self._fetches: PendingFutures[int, Fetched] = PendingFutures()
-        self._scheduled: PendingFutures[int, ScheduledResult | CancelResult] = PendingFutures()
+        self._answers: PendingFutures[int, Answer] = PendingFutures()
         self._fetch_lock = asyncio.Lock()
         self._abandoned_fetch: asyncio.Future[Fetched] | None = None
         self._problem: Exception | None = None
@@ -133,28 +138,36 @@ class Operations:
 
     async def scheduled(self, limit: int) -> list[ScheduledMessage]:
         """Return the scheduled messages of this agent that are due first. Raises `TimeoutError`."""
-        answer = await self._ask(
-            lambda: self._session.ask(frames.ListScheduled(ref=0, limit=limit))
-        )
+        if not 1 <= limit <= scheduled_max_messages:
+            raise InvalidInput(f"limit must be 1 to {scheduled_max_messages}, not {limit!r:.40}")
+        answer = await self._ask(frames.ListScheduled(ref=0, limit=limit))
         return answer.messages if isinstance(answer, ScheduledResult) else []
 
     async def cancel(self, ids: list[str]) -> list[str]:
         """Cancel scheduled messages; return the ids of those. Raises `TimeoutError`."""
-        answer = await self._ask(lambda: self._session.ask(frames.Cancel(ref=0, ids=ids)))
+        if len(ids) > lease_max_messages:
+            raise InvalidInput(f"cancel at most {lease_max_messages:,} messages at once")
+        answer = await self._ask(frames.Cancel(ref=0, ids=ids))
         return answer.ids if isinstance(answer, CancelResult) else []
 
-    async def _ask(self, queue: Callable[[], int]) -> ScheduledResult | CancelResult:
-        """Queue an operation about scheduled messages, and wait for its answer."""
+    async def set_card(self, card: AgentCard) -> None:
+        """Replace the card of this agent. Raises `OperationRejected` or `TimeoutError`."""
+        if not isinstance(card, AgentCard):
+            raise InvalidInput(f"card must be an AgentCard, not {card!r:.40}")
+        await self._ask(frames.SetCard(ref=0, card=card))
+
+    async def _ask(self, request: frames.ListScheduled | frames.Cancel | frames.SetCard) -> Answer:
+        """Queue a request, and wait for its answer."""
         self.check_open()
-        ref = queue()
-        answer = self._scheduled.expect(ref)
+        ref = self._session.ask(request)
+        answer = self._answers.expect(ref)
         self._wake()
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await answer
         finally:
             self._session.withdraw(ref)
-            self._scheduled.forget(ref, answer)
+            self._answers.forget(ref, answer)
 
     def _nack_all(self, answer: asyncio.Future[Fetched]) -> None:
         """Return the messages of an abandoned fetch to the relay."""
@@ -193,9 +206,7 @@ class Operations:
             raise CardChanged(problem)
         return sealed
 
-    def on_event(
-        self, event: Answered | OperationFailed | Fetched | ScheduledResult | CancelResult
-    ) -> None:
+    def on_event(self, event: Answered | OperationFailed | Fetched | Answer) -> None:
         """Pass an answer of the relay to the caller that waits for it."""
         match event:
             case Answered():
@@ -204,13 +215,13 @@ class Operations:
                     sent[0].put(sent[1], event.result)
             case Fetched(ref):
                 self._fetches.resolve(ref, event)
-            case ScheduledResult() | CancelResult():
-                self._scheduled.resolve(event.ref, event)
+            case ScheduledResult() | CancelResult() | CardSet():
+                self._answers.resolve(event.ref, event)
             case OperationFailed(ref, problem):
                 if (sent := self._settle(ref)) is not None:
                     sent[0].fail(sent[1], problem)
                 self._fetches.fail(ref, problem)
-                self._scheduled.fail(ref, problem)
+                self._answers.fail(ref, problem)
 
     def end(self, problem: Exception) -> None:
         """Fail every waiting caller, and every later one."""
@@ -218,7 +229,7 @@ class Operations:
         for answers, index in list(self._sends.values()):
             answers.fail(index, problem)
         self._fetches.fail_all(problem)
-        self._scheduled.fail_all(problem)
+        self._answers.fail_all(problem)
 
     def check_open(self) -> None:
         """Raise the problem that ended the agent, if it has ended."""

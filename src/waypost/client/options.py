@@ -33,7 +33,7 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     `ping_interval_s`: a relay that is silent for twice this long counts as disconnected.
     `unanswered_max`: sends that may run ahead of their answers; the next one waits.
     `unread_max_messages`, `unread_max_bytes` of memory: past either, the client stops reading.
-    `remembered_max_ids`: acked message ids to remember, to recognize duplicate deliveries.
+    `remembered_max_ids`: acknowledged message ids to remember, to recognize duplicate deliveries.
     `extend_max_s`: how long the lease of a message is extended while its block runs.
     `sealed_max_age_s`: sealed messages that are older do not open.
     `seal_memory`: where to remember the keys of other agents and opened seals, as the files

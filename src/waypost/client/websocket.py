@@ -4,7 +4,8 @@ Rule 1  One reader, one writer. Operations queued while the writer is busy share
 Rule 2  A connection ends as a whole, and the session decides whether and when to reconnect.
 Rule 3  No wait without a deadline: connecting and the handshake have timeouts, an open connection
         is pinged.
-Rule 4  The agent talks to the address it was given: no redirect is followed.
+Rule 4  No HTTP redirect is followed. A relay of several nodes sends its agents from one to another,
+        within the addresses that they were given (`route`).
 Rule 5  Bytes in both directions are bounded, whatever the relay sends and does not read.
 """
 
@@ -26,12 +27,13 @@ from websockets.protocol import Event
 from websockets.typing import Subprotocol
 
 from waypost.client.address import MISDIRECTED, Address
-from waypost.client.errors import CannotConnect
+from waypost.client.errors import CannotConnect, RelayMoved
 from waypost.client.guard import wall_clock_us
 from waypost.client.options import ClientOptions
 from waypost.client.protocol.arrivals import memory_bytes
 from waypost.client.protocol.events import SessionEvent
 from waypost.client.protocol.session import Session
+from waypost.client.route import Route
 from waypost.policy.bounds import payload_max_bytes
 from waypost.policy.errors import InvalidInput
 from waypost.wire.codecs import CODECS
@@ -54,6 +56,9 @@ UNREAD_PONGS_MAX = 1000
 
 FRAGMENTS_MAX = 1024
 """Fragments of one frame. Even empty ones are kept until the last arrives."""
+
+MOVES_PAUSE_MS = 1000
+"""The pause after too many moves in a row from one node to another."""
 
 _RETRY_STATUSES = {408, 425, 429}
 
@@ -109,13 +114,13 @@ class WebSocketLink:
 
     def __init__(
         self,
-        address: Address,
+        route: Route,
         session: Session,
         options: ClientOptions,
         handle: Callable[[list[SessionEvent], int], None],
         wait_for_room: Callable[[], Awaitable[None]],
     ) -> None:
-        self._address = address
+        self._route = route
         self._session = session
         self._options = options
         self._handle = handle
@@ -145,9 +150,17 @@ class WebSocketLink:
             code, text = await self._connect_once()
             self.problem = text or f"connection closed with code {code}"
             self._all_written.set()  # there is nothing left to flush to
-            delay_ms = self._session.disconnected(now_ms(), code, text)
+            try:
+                delay_ms = self._session.disconnected(now_ms(), code, text)
+                self._route.give_up()
+            except RelayMoved as moved:
+                delay_ms = 0 if self._route.follow(moved.url) else MOVES_PAUSE_MS
             log.info("disconnected: %s; reconnecting in %d ms", self.problem, delay_ms)
             await asyncio.sleep(delay_ms / 1000)
+
+    @property
+    def _address(self) -> Address:
+        return self._route.current
 
     async def _connect_once(self) -> tuple[int | None, str]:
         """Run one connection from open to close; return its close code and reason."""
@@ -233,6 +246,7 @@ class WebSocketLink:
         async with asyncio.timeout(self._options.handshake_timeout_s):
             while not self._session.is_ready:
                 self._take(await websocket.recv(decode=False))
+        self._route.arrived()
         while True:
             await self._wait_for_room()
             self._take(await websocket.recv(decode=False))

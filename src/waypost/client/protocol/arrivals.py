@@ -60,11 +60,12 @@ def memory_bytes(frame: bytes | str, *, is_text: bool) -> int:
     return _MSGPACK_FACTOR * size + _VALUE_BYTES * containers
 
 
-def check_scheduled(answer: frames.ScheduledResult | frames.CancelResult) -> None:
+def check_answer(answer: frames.Answer) -> None:
     """Reject a list of more messages than can be requested."""
+    too_many = False
     if isinstance(answer, frames.CancelResult):
         too_many = len(answer.ids) > lease_max_messages
-    else:
+    elif isinstance(answer, frames.ScheduledResult):
         too_many = len(answer.messages) > scheduled_max_messages
     if too_many:
         raise InvalidMessage("more scheduled messages than were requested")
@@ -111,6 +112,8 @@ def check_message(message: frames.Message) -> None:
     if not 1 <= envelope.attempt <= number_max:
         raise InvalidMessage("an attempt that is no possible number")
     _check_id(envelope.id)
+    if envelope.thread and envelope.thread != envelope.id:
+        _check_id(envelope.thread)
     if envelope.sender not in _recent_names:
         _check_subject(envelope.sender)
     if envelope.subject not in _recent_names:

@@ -3,7 +3,7 @@
 import msgspec
 
 from waypost.wire.frames import (
-    CancelResult,
+    Answer,
     DeliveryConfirm,
     Error,
     Live,
@@ -11,7 +11,6 @@ from waypost.wire.frames import (
     QueueFull,
     QueueStatus,
     RequestFailure,
-    ScheduledResult,
     Signalled,
     Welcome,
 )
@@ -56,8 +55,7 @@ SessionEvent = (
     | OperationFailed
     | Fetched
     | Replied
-    | ScheduledResult
-    | CancelResult
+    | Answer
     | DeliveryConfirm
     | RequestFailure
     | QueueStatus

@@ -1,8 +1,8 @@
 """The receiving side of a session: deliveries and their acks, and the block list.
 
 Rule 1  The application gets a message once while it holds it, and never again after its ack. A
-        second delivery of an acked message (the ack was still on its way) is acked again without
-        notice.
+        second delivery of an acknowledged message (the ack was still on its way) is acked again,
+        without notice.
 Rule 2  An ack is queued until it is written. If it is lost after that, the relay delivers again,
         and Rule 1 applies.
 Rule 3  A message that the application nacked, or released without an ack, counts as new when it is

@@ -26,7 +26,7 @@ Time, entropy and randomness are arguments.
 
 from collections.abc import Callable
 
-from waypost.client.errors import NotAuthenticated, operation_error, permanent_failure
+from waypost.client.errors import NotAuthenticated, RelayMoved, operation_error, permanent_failure
 from waypost.client.options import ClientOptions
 from waypost.client.protocol import arrivals
 from waypost.client.protocol.backoff import Backoff
@@ -113,7 +113,8 @@ class Session:
         """End a connection or a failed attempt; return the delay in ms before the next attempt.
 
         `code` and `text` are the WebSocket's close code and reason. Raises `NotAuthenticated`,
-        `SubjectTaken` or `AlreadyConnected` where another attempt is pointless.
+        `SubjectTaken` or `AlreadyConnected` where another attempt is pointless, `RelayMoved` where
+        another node serves this agent.
         """
         connected_ms = max(0, now_ms - self._ready_at_ms) if self._ready_at_ms is not None else 0
         error, self._last_error = self._last_error, None
@@ -121,6 +122,8 @@ class Session:
         self._ready_at_ms = None
         self._outbox.disconnected()
         reason = (error.error if error else "") or text
+        if error is not None and error.reason == frames.MOVED and error.url:
+            raise RelayMoved(error.url)
         problem = permanent_failure(code, reason, first=self._welcome is None)
         if isinstance(problem, NotAuthenticated) and self._welcome is not None:
             # The key was good once: perhaps the proof only arrived too late.
@@ -160,8 +163,8 @@ class Session:
         self._outbox.put(ref, unanswered)
         return ref
 
-    def ask(self, request: frames.ListScheduled | frames.Cancel) -> int:
-        """Queue a request about scheduled messages; set and return the `ref` of its answer."""
+    def ask(self, request: frames.ListScheduled | frames.Cancel | frames.SetCard) -> int:
+        """Queue a request; set and return the `ref` of its answer."""
         ref = request.ref = self._outbox.new_ref()
         self._outbox.put(ref, UnansweredOperation(self._encode(request)))
         return ref
@@ -279,8 +282,8 @@ class Session:
                 events += self._inbox.take_confirmations(operation)
             case frames.FetchedMessages():
                 self._fetched(operation, events)
-            case frames.ScheduledResult() | frames.CancelResult():
-                self._scheduled(operation, events)
+            case frames.ScheduledResult() | frames.CancelResult() | frames.CardSet():
+                self._answered(operation, events)
             case frames.Signalled():
                 arrivals.check_signal(operation)
                 if not self.block_list.blocks(operation.sender):
@@ -359,10 +362,8 @@ class Session:
             return
         events.append(Fetched(answer.ref, wanted, len(answer.messages)))
 
-    def _scheduled(
-        self, answer: frames.ScheduledResult | frames.CancelResult, events: list[SessionEvent]
-    ) -> None:
-        arrivals.check_scheduled(answer)
+    def _answered(self, answer: frames.Answer, events: list[SessionEvent]) -> None:
+        arrivals.check_answer(answer)
         if self._outbox.answered(answer.ref) is not None:
             events.append(answer)
 
