@@ -1,5 +1,6 @@
 """A relay in a process of its own for the dashboard, and requests of its operator."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,25 @@ PROGRAM = Path(__file__).with_name("failing_handler_relay.py")
 class DashboardRelay(RelayProcess):
     """A relay whose handlers always fail, and its operator; `restart` keeps the port."""
 
+    ready = "http"
+    environment: Mapping[str, str] = {}
+
     def __init__(self, data: Path) -> None:
         self.data = data
         self.lake = data / "lake"
         self._start(port=0)
 
+    def arguments(self, port: int) -> list[str]:
+        """Return the program and its arguments."""
+        return [str(PROGRAM), str(self.data), str(port)]
+
     def _start(self, port: int) -> None:
-        arguments = [str(PROGRAM), str(self.data), str(port)]
-        super().__init__(arguments, self.data.parent / "relay.log", ready="http")
+        super().__init__(
+            self.arguments(port),
+            self.data.parent / "relay.log",
+            ready=self.ready,
+            environment=self.environment,
+        )
         self.token = (self.data / "operator-token").read_text().strip()
         self.client = httpx.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}
@@ -59,3 +71,14 @@ class DashboardRelay(RelayProcess):
         read = self.ask("GET", f"/v1/inbox/{subject}", params={"limit": limit})
         ids = [one["id"] for one in read["messages"]]
         return int(self.ask("POST", f"/v1/inbox/{subject}/ack", json={"ids": ids})["count"])
+
+
+class ServedRelay(DashboardRelay):
+    """A relay of `waypost serve`, with a cache directory of its own for Spark."""
+
+    ready = "Stop with Ctrl-C"
+
+    def arguments(self, port: int) -> list[str]:
+        """Return the command."""
+        self.environment = {"XDG_CACHE_HOME": str(self.data.parent / "cache")}
+        return ["-m", "waypost", "serve", "--data-dir", str(self.data), "--port", str(port)]

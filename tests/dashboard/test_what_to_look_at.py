@@ -99,6 +99,12 @@ def test_the_first_screen_names_each_trouble_with_a_link_that_works(
         "agent.hung": page.get_by_role("row", name=re.compile("^agent.hung")),
         "agent.flood": page.get_by_role("row").filter(has_text="backpressure").first,
     }
+    links = [one.get_attribute("href") for one in panel.get_by_role("link").all()]
+    for link in links:
+        page.goto(f"{troubled.url}/{link}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.locator("main .problem:visible")).to_have_count(0)
+    page.goto(f"{troubled.url}/#/")
     for subject, shown in views.items():
         panel.get_by_role("listitem").filter(has_text=subject).first.get_by_role("link").click()
         expect(shown).to_be_visible()

@@ -1,9 +1,10 @@
 """What request handlers and connections share, and the options and settings of a server."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -12,13 +13,14 @@ from waypost.policy.directory import DirectoryMode
 from waypost.policy.settings import HousekeepingConfig, Settings
 from waypost.policy.tiers import WEEK_MS, QosConfig, TierLimits
 from waypost.relay.clock import Clock, system_clock
-from waypost.relay.relay import Relay
+from waypost.relay.relay import Ownership, Partition, Relay
 from waypost.server.directory import Directory
-from waypost.server.identity.authenticator import Authenticator
+from waypost.server.identity.authenticator import Authenticator, Identities
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
 from waypost.server.names import Names
+from waypost.server.pipeline_jobs import PipelineJobs
 from waypost.server.sessions.hub import Hub
 from waypost.server.throttle import Throttle
 from waypost.server.webhooks.webhooks import Webhooks
@@ -63,6 +65,20 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     connections_max: Positive = connections_max
     """TCP connections at once; fewer if the process may not open that many files."""
     lake: Path | None = None
+    pipeline_command: Sequence[str] | None = None
+    """Runs the command line, with which the operator starts pipeline jobs; None is no jobs."""
+
+
+class Membership(NamedTuple):
+    """What makes a served relay one partition of several.
+
+    It owns its log, reaches the others through `partition`, and shares the keys of all agents with
+    them.
+    """
+
+    ownership: Ownership
+    partition: Partition
+    identities: Identities
 
 
 @dataclass
@@ -84,11 +100,18 @@ class ServerContext:
     webhooks: Webhooks
     directory: Directory
     options: ServeOptions
+    public_key: str
+    """The relay's own public key, with which it signs its journal."""
     http_metrics: HttpMetrics
     sampler: Sampler
-    lake: Path
+    pipeline_jobs: PipelineJobs
     clock: Clock = system_clock
     arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
     throttle: Throttle = field(default_factory=Throttle)
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     """Held while the journal is read for one caller, so that no caller occupies the disk alone."""
+
+    @property
+    def lake(self) -> Path:
+        """The directory of the pipeline's tables and report."""
+        return self.pipeline_jobs.lake

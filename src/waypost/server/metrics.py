@@ -2,8 +2,8 @@
 
 Rule 1  No label holds a name chosen by an agent: the number of series does not depend on the
         agents. Figures of one mailbox or sender are in `/v1/stats`.
-Rule 2  A scrape costs one pass over the mailboxes, and nothing is counted twice: the relay's own
-        counts are read when Prometheus asks.
+Rule 2  A scrape counts nothing twice: the relay's own counts are read when Prometheus asks, and
+        mailboxes are counted together with those of the live statistics.
 
 Counters start at zero with the process.
 """

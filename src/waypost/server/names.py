@@ -9,7 +9,7 @@ Rule 3  Upkeep checks a few names at a time: it never delays messages.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -47,8 +47,16 @@ class Names:
     """The names of one served relay."""
 
     def __init__(
-        self, relay: Relay, authenticator: Authenticator, hub: Hub, webhooks: Webhooks
+        self,
+        relay: Relay,
+        authenticator: Authenticator,
+        hub: Hub,
+        webhooks: Webhooks,
+        is_own: Callable[[str], bool] = lambda subject: True,
     ) -> None:
+        """Take `is_own(subject)`: whether its messages are at this relay, and not at another one
+        with the same identities."""
+        self._is_own = is_own
         self._relay = relay
         self._authenticator = authenticator
         self._bindings = authenticator.bindings
@@ -145,7 +153,7 @@ class Names:
         found = self._bindings.unused(self._next, CHECKED_MAX)
         self._next = self._next + len(found) if len(found) == CHECKED_MAX else 0
         expired: list[str] = []
-        for one in found:
+        for one in filter(lambda binding: self._is_own(binding.subject), found):
             if not self._is_idle(one.subject):
                 self._bindings.note_use(one.subject)
             elif names is not None and is_expired(one.at_ms, now_ms, len(self._bindings), names):

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 import uvicorn
@@ -20,21 +20,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from waypost.policy.bounds import frame_overhead_max_bytes
-from waypost.policy.names import is_loopback
+from waypost.policy.names import NamesConfig, is_loopback
 from waypost.policy.settings import Settings
 from waypost.relay.clock import Clock, system_clock
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Relay
-from waypost.server.context import SERVED_SETTINGS, ServeOptions, ServerContext
+from waypost.server.context import SERVED_SETTINGS, Membership, ServeOptions, ServerContext
 from waypost.server.directory import Directory
 from waypost.server.gate import Gate
 from waypost.server.http.routing import make_http_app
 from waypost.server.identity.authenticator import Authenticator
+from waypost.server.identity.relay_key import RelayKey
 from waypost.server.live.sampler import Sampler
 from waypost.server.mailbox_factory import MailboxFactory
 from waypost.server.metrics import HttpMetrics
 from waypost.server.names import Names, names_in_force
 from waypost.server.origins import own_origins, parse_origin
+from waypost.server.pipeline_jobs import PipelineJobs
 from waypost.server.proxies import TrustedProxies
 from waypost.server.sessions.hub import Hub
 from waypost.server.sockets.acceptor import Acceptor
@@ -91,49 +93,87 @@ async def open_context(
     *,
     settings: Settings = SERVED_SETTINGS,
     clock: Clock = system_clock,
+    membership: Membership | None = None,
 ) -> AsyncIterator[ServerContext]:
-    """Open the relay and the parts that serving it needs; close them on exit."""
+    """Open the relay and the parts that serving it needs; close them on exit.
+
+    With `membership`, it is one partition of several; raises `NotOwner` if another node was faster.
+    """
     options = options or ServeOptions()
+    ownership, partition, _ = membership or (None, None, None)
 
     def create_mailbox(subject: str) -> bool:
         return mailboxes.create(subject)  # assigned below, before anything can be published
 
     async with Relay(
-        data_dir, settings=settings, clock=clock, create_mailbox=create_mailbox
+        data_dir,
+        settings=settings,
+        clock=clock,
+        create_mailbox=create_mailbox,
+        ownership=ownership,
+        partition=partition,
     ) as relay:
-        relay.sync_in_thread()
-        authenticator = Authenticator.open(
-            Path(data_dir), lambda: relay.now_us() // 1000, lambda: names_in_force(relay)
-        )
-        try:
+        public_key = _prepare_journal(relay, Path(data_dir))
+        with closing(_authenticator(Path(data_dir), relay, membership)) as authenticator:
             mailboxes = MailboxFactory(
                 relay, options.mailboxes_made_max, authenticator.has_authenticated
             )
-            relay.access.key_of = authenticator.key_of
             hub = Hub(relay, mailboxes)
             webhooks = Webhooks(relay, authenticator, hub)
-            sampler, names = Sampler(relay, hub), Names(relay, authenticator, hub, webhooks)
-            directory = Directory(relay, authenticator, hub, options.directory)
-            hub.note_of = directory.note_of
-            try:
-                yield ServerContext(
-                    relay=relay,
-                    authenticator=authenticator,
-                    hub=hub,
-                    mailboxes=mailboxes,
-                    names=names,
-                    webhooks=webhooks,
-                    directory=directory,
-                    options=options,
-                    http_metrics=HttpMetrics(),
-                    sampler=sampler,
-                    lake=options.lake or Path(data_dir) / "lake",
-                    clock=clock,
-                )
-            finally:
-                await asyncio.gather(names.close(), webhooks.close(), sampler.close())
-        finally:
-            authenticator.close()
+            has = (lambda subject: True) if partition is None else partition.holds
+            context = ServerContext(
+                relay=relay,
+                authenticator=authenticator,
+                hub=hub,
+                mailboxes=mailboxes,
+                names=Names(relay, authenticator, hub, webhooks, has),
+                webhooks=webhooks,
+                directory=Directory(relay, authenticator, hub, options.directory),
+                options=options,
+                public_key=public_key,
+                http_metrics=HttpMetrics(),
+                sampler=Sampler(relay, hub),
+                pipeline_jobs=PipelineJobs(
+                    options.pipeline_command, data_dir, options.lake, relay.now_us
+                ),
+                clock=clock,
+            )
+            async with _running(context):
+                yield context
+
+
+@asynccontextmanager
+async def _running(context: ServerContext) -> AsyncIterator[None]:
+    """Connect the parts of a context, and stop them when the block ends."""
+    context.relay.access.key_of = context.authenticator.key_of
+    context.hub.note_of = context.directory.note_of
+    try:
+        yield
+    finally:
+        parts = (context.names, context.webhooks, context.sampler, context.pipeline_jobs)
+        await asyncio.gather(*(part.close() for part in parts))
+
+
+def _authenticator(data_dir: Path, relay: Relay, membership: Membership | None) -> Authenticator:
+    """Return the authenticator of a relay: with keys and secrets of its own, or shared ones."""
+
+    def clock_ms() -> int:
+        return relay.now_us() // 1000
+
+    def names() -> NamesConfig | None:
+        return names_in_force(relay)
+
+    if membership is None:
+        return Authenticator.open(data_dir, clock_ms, names)
+    return Authenticator(membership.identities, clock_ms, names)
+
+
+def _prepare_journal(relay: Relay, data_dir: Path) -> str:
+    """Share syncs, and sign the journal with the relay's key; return the public key."""
+    relay.share_syncs()
+    key = RelayKey.open(data_dir)
+    relay.sign_journal(key)
+    return key.public_key
 
 
 def make_app(context: ServerContext) -> Starlette:
@@ -157,19 +197,58 @@ def with_connections(app: ASGIApp, context: ServerContext) -> ASGIApp:
     return call
 
 
+class Served(Protocol):
+    """What a server listens for: one relay, or a node with several.
+
+    Of at most `connections_max` connections, agents may have as many as `limit_sessions` is called
+    with. `failure` returns the cause when it cannot go on.
+    """
+
+    connections_max: int
+
+    def limit_sessions(self, sessions_max: int) -> None: ...
+    def disconnect_all(self) -> None: ...
+    async def wait_until_empty(self) -> None: ...
+    async def failure(self) -> str: ...
+
+
+class ServedRelay:
+    """One relay, with its agents and viewers."""
+
+    def __init__(self, context: ServerContext) -> None:
+        self._context = context
+        self.connections_max = context.options.connections_max
+
+    def limit_sessions(self, sessions_max: int) -> None:
+        """Connect at most `sessions_max` agents, so that others can connect, too."""
+        self._context.hub.sessions_max = sessions_max
+
+    def disconnect_all(self) -> None:
+        """Disconnect agents and viewers, because the relay stops."""
+        self._context.sampler.disconnect_all()
+        self._context.hub.disconnect_all("the relay is shutting down; reconnect later")
+
+    async def wait_until_empty(self) -> None:
+        """Wait until all agents have disconnected."""
+        await self._context.hub.wait_until_empty()
+
+    async def failure(self) -> str:
+        """Wait until the journal has failed for good; return why."""
+        return await self._context.relay.inspect().journal_failure()
+
+
 class _Server(uvicorn.Server):
     """Reports when it is ready, and disconnects agents and viewers before it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, context: ServerContext, on_ready: Callable[[], None]
+        self, config: uvicorn.Config, served: Served, on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
-        self._hub = context.hub
-        self._sampler = context.sampler
+        self._served = served
         self._on_ready = on_ready
         self._acceptors: list[Acceptor] = []
-        self._connections_max = connections_allowed(context.options.connections_max)
-        self._hub.sessions_max = self._connections_max - self._connections_max // 8
+        self._connections_max = connections_allowed(served.connections_max)
+        served.limit_sessions(self._connections_max - self._connections_max // 8)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then report that requests are accepted."""
@@ -201,11 +280,10 @@ class _Server(uvicorn.Server):
         """Disconnect agents and viewers, then shut down."""
         for server in self.servers:
             server.close()
-        self._sampler.disconnect_all()
-        self._hub.disconnect_all("the relay is shutting down; reconnect later")
+        self._served.disconnect_all()
         try:
             async with asyncio.timeout(SHUTDOWN_WAIT_S):
-                await self._hub.wait_until_empty()
+                await self._served.wait_until_empty()
         except TimeoutError:
             pass
         await super().shutdown(sockets)
@@ -220,29 +298,36 @@ async def serve(
     `RelayStopped` if the journal failed for good.
     """
     context.directory.is_local = listen.is_local
+    app = with_connections(make_app(context), context)
+    await serve_app(app, ServedRelay(context), listen, on_ready)
+
+
+async def serve_app(
+    app: ASGIApp, served: Served, listen: Listen, on_ready: Callable[[str], None]
+) -> None:
+    """Serve `app` as `serve` does."""
     with _bind(listen) as listener:
         host, port = listener.getsockname()[:2]
         origins = own_origins((host, port), listen.origins, listen.certificate)
         url = _url(listen, host, port)
-        app = with_connections(make_app(context), context)
         gate = Gate(app, origins, TrustedProxies(listen.trusted_proxies))
         log.info("accepting requests and proofs for %s", origins)
-        server = _Server(_config(gate, listen), context, lambda: on_ready(url))
-        watching = asyncio.create_task(_stop_on_failure(server, context))
+        server = _Server(_config(gate, listen), served, lambda: on_ready(url))
+        watching = asyncio.create_task(_stop_on_failure(server, served))
         try:
             await server.serve(sockets=[listener])
         finally:
             watching.cancel()
-    failure = context.relay.inspect().journal().failure
-    if failure:
-        raise RelayStopped(failure)
+    if watching.done() and not watching.cancelled():
+        raise RelayStopped(watching.result())
 
 
-async def _stop_on_failure(server: _Server, context: ServerContext) -> None:
+async def _stop_on_failure(server: _Server, served: Served) -> str:
     """Stop serving when the journal has failed for good: a new process can recover it."""
-    failure = await context.relay.inspect().journal_failure()
+    failure = await served.failure()
     log.critical("stopping: %s", failure)
     server.should_exit = True
+    return failure
 
 
 def _url(listen: Listen, host: str, port: int) -> str:

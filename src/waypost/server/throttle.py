@@ -1,6 +1,6 @@
 """The time that the relay spends on callers whose messages are all rejected.
 
-Rule 1  Callers that had a message accepted last time do not wait here.
+Rule 1  Callers that had a message stored last time do not wait here.
 Rule 2  Batches of the others are handled one at a time, and the relay rests after each: together
         they take a small share of its time, however many connections they come from.
 

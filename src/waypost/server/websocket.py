@@ -31,6 +31,7 @@ from waypost.server.identity.errors import (
     NewNamesPaused,
     NotAuthenticated,
     SubjectTaken,
+    TooManyChanges,
     TooManyIdentities,
     TooManyNames,
     TooManyNewNames,
@@ -76,7 +77,6 @@ class Connection:
         self._codec: Codec = CODECS[protocol or JSON_PROTOCOL]
         self._protocol = protocol
         self._frame_max_bytes = frame_overhead_max_bytes
-        self._card: AgentCard | None = None
         self._dismissed: asyncio.Future[tuple[int, str]]
         self._dismissed = asyncio.get_running_loop().create_future()
 
@@ -88,12 +88,13 @@ class Connection:
             return  # closed during the handshake
         try:
             with self._context.hub.handshake():
-                session = await self._authenticate()
+                session, card = await self._authenticate()
         except (WaypostError, TimeoutError) as problem:
             await self._reject(problem)
             return
         try:
-            await self._keep_card(session)
+            if card is not None:
+                await self._set_card(session, card)
             end = await self._serve(session)
         finally:
             session.end()  # first: the agent may reconnect as soon as it is closed
@@ -102,7 +103,7 @@ class Connection:
 
     # Authentication
 
-    async def _authenticate(self) -> Session:
+    async def _authenticate(self) -> tuple[Session, AgentCard | None]:
         context, websocket = self._context, self._websocket
         nonce = context.authenticator.challenge()
         await self._send([frames.Challenge(nonce=nonce, batches=True)])
@@ -143,17 +144,20 @@ class Connection:
             )
         )
         session.start()
-        self._card = auth.card
-        return session
+        return session, auth.card
 
-    async def _keep_card(self, session: Session) -> None:
+    async def _set_card(self, session: Session, card: AgentCard, ref: int | None = None) -> None:
         """Keep the card of an agent; one that cannot be kept does not end its connection."""
-        if self._card is None:
-            return
         try:
-            await self._context.directory.set_card(session.subject, self._card)
+            await self._context.directory.set_card(session.subject, card)
         except IdentityError as problem:
-            session.send(frames.Error(error=f"card not kept: {brief(problem)}", reason="card"))
+            session.rejected_in_a_row += 1
+            wait_ms = problem.retry_after_ms if isinstance(problem, TooManyChanges) else 0
+            text = f"card not kept: {brief(problem)}"
+            session.send(frames.Error(error=text, reason="card", ref=ref, retry_after_ms=wait_ms))
+            return
+        if ref is not None:
+            session.send(frames.CardSet(ref=ref))
 
     def _make_session(self, auth: frames.Auth) -> Session:
         options = self._context.options
@@ -235,6 +239,9 @@ class Connection:
 
     async def _handle(self, session: Session, operations: Sequence[FromAgent]) -> None:
         """Carry out the operations of a frame, in turns with other connections."""
+        for asked in operations:
+            if type(asked) is frames.SetCard:
+                await self._set_card(session, asked.card, asked.ref)
         done = 0
         while done < len(operations):
             turn = operations[done : done + TURN_OPERATIONS]
@@ -265,6 +272,9 @@ class Connection:
     async def _write(self, session: Session) -> None:
         enough = self._frame_max_bytes - frame_overhead_max_bytes
         while operations := await session.outbox.take(frame_max_operations, enough):
+            waiting = self._context.relay.unconfirmed()
+            if waiting is not None:
+                await waiting
             await self._send(operations)
 
     # Frames

@@ -21,6 +21,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/dead-letters/purge"): {},
     ("POST", "/v1/rules"): {"from": "a", "to": "b", "action": "allow"},
     ("PUT", "/v1/config"): {},
+    ("POST", "/v1/pipeline/backtest"): {},
     ("PUT", "/v1/webhooks/{subject}"): {"url": "https://hooks.example.com/"},
     ("PUT", "/v1/names/{subject}"): {"public_key": KEY, "replace": True},
     ("POST", "/v1/auth/token"): {
@@ -92,6 +93,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/live"): OPERATOR,
     ("GET", "/v1/pipeline"): OPERATOR,
     ("GET", "/v1/pipeline/report"): OPERATOR,
+    ("POST", "/v1/pipeline/report"): (401, 401, 401, 403, 403, 409),  # this one starts no jobs
+    ("POST", "/v1/pipeline/backtest"): (401, 401, 401, 403, 403, 409),
     ("GET", "/healthz"): OPEN,
     ("GET", "/readyz"): OPEN,
     ("GET", "/metrics"): OPEN,

@@ -58,6 +58,21 @@ async def test_the_fullest_inboxes_come_first_and_all_are_counted(crowded: HttpR
     assert shown["by_status"] == {"pending": 3, "scheduled": 0, "leased": 0, "dead": 0}
 
 
+async def test_requests_share_one_count_until_the_next_is_due(crowded: HttpRelay) -> None:
+    async def pending() -> int:
+        stats = await crowded.call("GET", "/v1/stats", token=crowded.operator)
+        return int(stats.json()["by_status"]["pending"])
+
+    assert await pending() == 3
+    await crowded.relay.publish("agent.a00001", 4, sender="agent.x")
+    _, few = await counting_turns(crowded.call("GET", "/healthz"))
+    again, turns = await counting_turns(pending())
+    assert again == 3
+    assert turns < few + ENDPOINTS // WALK_STEP
+    crowded.clock.advance_ms(600_000)
+    assert await pending() == 4
+
+
 async def test_pages_of_endpoints_hold_each_once_in_order(crowded: HttpRelay) -> None:
     found: list[str] = []
     after = ""

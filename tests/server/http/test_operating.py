@@ -126,6 +126,23 @@ async def test_dead_letters_are_grouped_by_endpoint_and_reason(served: HttpRelay
     assert found == [("agent.b", 3), ("agent.c", 1)]
 
 
+async def test_pages_of_dead_letters_hold_each_once(served: HttpRelay) -> None:
+    for number in range(5):
+        await served.publish("agent.b", "x", message_id=f"d{number}", budget={"ttl": 0})
+    await served.publish("agent.c", "x", message_id="other", budget={"ttl": 0})
+    [group] = (await ask(served, "GET", "/v1/dead-letters?group=true&subject=agent.b"))["groups"]
+    found, after = list[str](), {}
+    while True:
+        chosen = {"subject": "agent.b", "reason": group["reason"], "limit": "2", **after}
+        page = await ask(served, "GET", "/v1/dead-letters", params=chosen)
+        assert page["total"] == 5
+        found += [one["envelope"]["id"] for one in page["dead_letters"]]
+        if not page["next"]:
+            break
+        after = {"after": page["next"]}
+    assert found == [f"d{number}" for number in range(5)]
+
+
 async def test_redriving_reports_what_was_redriven_and_what_not(served: HttpRelay) -> None:
     await dead_letter(served, "agent.b", "m1")
     body = {"ids": ["m1", "unknown"]}

@@ -147,3 +147,30 @@ async def test_an_arrival_during_a_search_is_not_reported_as_gone(served: HttpRe
     journal = served.relay._runtime.data.journal
     found = search.find_in_journal(journal, search.SearchQuery(seq=seq), set())
     assert [one.id for one in found.messages] == ["before"]
+
+
+async def test_pages_hold_each_message_once_also_those_of_one_instant(served: HttpRelay) -> None:
+    for number in range(7):
+        await served.publish("agent.a", "x", message_id=f"m{number}")
+        if number == 4:
+            served.clock.advance_ms(1000)
+    owner = await served.token("agent.a")
+    await served.read("agent.a", token=owner)
+    await served.ack("agent.a", ["m1", "m5"], token=owner)
+    found, after = list[str](), {}
+    while True:
+        page = await find(served, endpoint="agent.a", limit=2, **after)
+        found += [one["id"] for one in page["messages"]]
+        if not page["next"]:
+            break
+        after = {"after": page["next"]}
+    assert found == ["m6", "m5", "m4", "m3", "m2", "m1", "m0"]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1-", "-1-2", "1-2-3", "9" * 40 + "-1"])
+async def test_an_invalid_cursor_is_an_error_that_names_it(served: HttpRelay, cursor: str) -> None:
+    for path in ("/v1/messages", "/v1/dead-letters"):
+        params = {"after": cursor}
+        answered = await served.call("GET", path, token=served.operator, params=params)
+        assert answered.status_code == 400, answered.text
+        assert "after" in answered.json()["error"]

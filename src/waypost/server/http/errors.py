@@ -131,6 +131,7 @@ class HttpError(Exception):
         reason: str | None = None,
         retry_after_ms: int = 0,
         headers: Mapping[str, str] | None = None,
+        url: str = "",
     ) -> None:
         super().__init__(error)
         self.status = status
@@ -139,6 +140,7 @@ class HttpError(Exception):
             error=printable(error),
             reason=REASONS.get(status, "") if reason is None else reason,
             retry_after_ms=retry_after_ms,
+            url=url,
         )
         if retry_after_ms > 0:
             self.headers["Retry-After"] = str(math.ceil(retry_after_ms / 1000))

@@ -12,7 +12,7 @@ from waypost.policy.access import AccessRule
 from waypost.policy.budgets import Budget
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import JSON, Answer, AnyOperation
-from waypost.server.live.node import installed_version
+from waypost.version import installed_version
 from waypost.wire.envelopes import Envelope
 from waypost.wire.payloads import Signal, StandardPayload
 

@@ -15,6 +15,7 @@ Files in the data directory, accessible to the owner only: `identities.jsonl`, `
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -59,6 +60,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
 
 
+class Identities(NamedTuple):
+    """Where an authenticator finds keys and secrets, its own or those of several relays."""
+
+    bindings: Bindings
+    tokens: Tokens
+    operator: OperatorToken
+    is_shared: bool = False
+
+
 class Authenticator:
     """Authenticate agents by key or token, and the operator by token.
 
@@ -69,20 +79,16 @@ class Authenticator:
 
     def __init__(
         self,
-        bindings: Bindings,
-        tokens: Tokens,
-        operator: OperatorToken,
+        identities: Identities,
         clock_ms: Callable[[], int],
         names: Callable[[], NamesConfig | None] = NamesConfig,
     ) -> None:
-        self.bindings = bindings
+        self.bindings, self._tokens, self._operator, self._is_shared = identities
         self._names = names
         self._new_names = NewNames()
         self._changes = OwnChanges(
             "this name", name_changes_per_minute_max, all_name_changes_per_minute_max
         )
-        self._tokens = tokens
-        self._operator = operator
         self._clock_ms = clock_ms
         self._challenges = Challenges()
 
@@ -101,11 +107,12 @@ class Authenticator:
         operator = OperatorToken.open(data_dir / "operator-token")
         tokens = Tokens.open(data_dir / "token-secret")
         bindings = Bindings.open(data_dir / "identities.jsonl")
-        return cls(bindings, tokens, operator, clock_ms, names)
+        return cls(Identities(bindings, tokens, operator), clock_ms, names)
 
     def close(self) -> None:
-        """Close the files. New subjects are rejected from now on."""
-        self.bindings.close()
+        """Close the files, unless others share them. New subjects are rejected from now on."""
+        if not self._is_shared:
+            self.bindings.close()
 
     def network_key(self, address: str) -> str:
         """Return a keyed hash of the network of `address`, which cannot be computed elsewhere."""

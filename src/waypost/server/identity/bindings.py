@@ -12,9 +12,10 @@ Rule 4  Only changes are written: an agent that returns every day costs nothing.
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -38,10 +39,30 @@ def _admit_all(known: Binding | None, held: int) -> None:
     """Reject nothing."""
 
 
+class BindingStore(Protocol):
+    """Where bindings are kept: in a file, or where several nodes share them."""
+
+    def read(self) -> dict[str, Binding]:
+        """Return all bindings by subject, freed ones included."""
+        ...
+
+    def append(self, changes: Sequence[Binding]) -> None:
+        """Save changes durably. Raises `IdentitiesNotSaved`."""
+        ...
+
+    def drop_replaced_lines(self, *bindings: Collection[Binding]) -> None:
+        """Use the occasion to make the store smaller: `bindings` are all that are left."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more changes."""
+        ...
+
+
 class Bindings:
     """The bindings of one relay. Safe to use from several threads."""
 
-    def __init__(self, file: BindingFile, limit: int = identities_max) -> None:
+    def __init__(self, file: BindingStore, limit: int = identities_max) -> None:
         self._file = file
         self._limit = limit
         found = file.read()
@@ -296,11 +317,23 @@ class Bindings:
         if not changes:
             return
         self._file.append(changes)
+        self._apply(changes)
+        self._file.drop_replaced_lines(self._bindings.values(), self._freed.values())
+
+    def learn(self, changes: Iterable[Binding]) -> None:
+        """Apply changes that another node has saved."""
+        with self._lock:
+            self._apply(one for one in changes if one != self._known(one.subject))
+
+    def _known(self, subject: str) -> Binding | None:
+        return self._bindings.get(subject) or self._freed.get(subject)
+
+    def _apply(self, changes: Iterable[Binding]) -> None:
         for one in changes:
             self._count(one)
             self._sort(one)
             if one.freed:
-                del self._bindings[one.subject]
+                self._bindings.pop(one.subject, None)
                 if one.revoked:
                     self._freed[one.subject] = one
             else:
@@ -311,7 +344,6 @@ class Bindings:
             else:
                 self._unused.pop(one.subject, None)
                 self._noted.discard(one.subject)
-        self._file.drop_replaced_lines(self._bindings.values(), self._freed.values())
 
     def _sort(self, change: Binding) -> None:
         """Keep the sorted subjects."""

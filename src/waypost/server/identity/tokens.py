@@ -95,8 +95,8 @@ class Tokens:
 class OperatorToken:
     """Verify the operator's token."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     @classmethod
     def open(cls, path: Path) -> "OperatorToken":
@@ -108,7 +108,7 @@ class OperatorToken:
         given: object = token
         if not isinstance(given, str):
             return False
-        return hmac.compare_digest(given.encode(errors="backslashreplace"), self._secret)
+        return hmac.compare_digest(given.encode(errors="backslashreplace"), self.text.encode())
 
 
 def load_secret(path: Path) -> str:

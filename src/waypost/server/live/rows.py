@@ -1,12 +1,8 @@
 """Rows of the dashboard's tables: inboxes and connected agents, and what changed in them.
 
-Rule 1  All mailboxes are counted in one walk that yields to the event loop; the counts are of
-        about the same moment.
-Rule 2  A table has at most `INBOX_ROWS_MAX` or `AGENT_ROWS_MAX` rows; totals cover everything.
+A table has at most `INBOX_ROWS_MAX` or `AGENT_ROWS_MAX` rows; its total counts all.
 """
 
-import asyncio
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -32,20 +28,6 @@ class InboxRow(MailboxCounts, frozen=True, gc=False):
     def key(self) -> str:
         """Return what identifies the row."""
         return self.subject
-
-
-class InboxSnapshot(msgspec.Struct):
-    """Totals of all `inboxes`, and rows of the fullest; `oldest` has the oldest message."""
-
-    pending: int = 0
-    scheduled: int = 0
-    leased: int = 0
-    dead: int = 0
-    bytes: int = 0
-    inboxes: int = 0
-    pressure: float = 0.0
-    oldest: InboxRow | None = None
-    rows: list[InboxRow] = []
 
 
 class AgentRow(msgspec.Struct, frozen=True, gc=False):
@@ -119,30 +101,24 @@ class RowTable(Generic[R]):
         return encode_frame("rows", rows)
 
 
-async def take_inbox_snapshot(inspector: Inspector, connected: Mapping[str, bool]) -> InboxSnapshot:
-    """Count every mailbox once; `connected` are agents, and whether each is stuck."""
-    snapshot = InboxSnapshot(rows=[])
-    async for counts in inspector.count_mailboxes():
-        for one in counts:
-            snapshot.pending += one.pending
-            snapshot.scheduled += one.scheduled
-            snapshot.leased += one.leased
-            snapshot.dead += one.dead
-            snapshot.bytes += one.bytes
-            snapshot.pressure = max(snapshot.pressure, one.pressure)
-            row = _inbox_row(one, one.subject in connected, connected.get(one.subject, False))
-            snapshot.rows.append(row)
-            if _is_older(row, snapshot.oldest):
-                snapshot.oldest = row
-    snapshot.inboxes = len(snapshot.rows)
-    if snapshot.inboxes > INBOX_ROWS_MAX:
-        snapshot.rows = await asyncio.to_thread(fullest, snapshot.rows, INBOX_ROWS_MAX)
-    return snapshot
-
-
-def fullest(rows: list[InboxRow], count: int) -> list[InboxRow]:
-    """Return the `count` rows with the most messages, the fullest first; by name among equals."""
-    return heapq.nsmallest(count, rows, key=lambda one: (-one.pending - one.leased, one.subject))
+def inbox_rows(counts: Iterable[MailboxCounts], agents: Mapping[str, bool]) -> list[InboxRow]:
+    """Return the rows of inboxes; `agents` are connected, and each may be stuck."""
+    return [
+        InboxRow(
+            one.subject,
+            one.pending,
+            one.scheduled,
+            one.leased,
+            one.dead,
+            one.bytes,
+            one.pressure,
+            one.senders,
+            one.oldest_us,
+            one.subject in agents,
+            agents.get(one.subject, False),
+        )
+        for one in counts
+    ]
 
 
 def agent_rows(agents: Sequence[AgentSession], inspector: Inspector) -> list[AgentRow]:
@@ -165,25 +141,3 @@ def agent_rows(agents: Sequence[AgentSession], inspector: Inspector) -> list[Age
         )
         for one in agents[:AGENT_ROWS_MAX]
     ]
-
-
-def _is_older(row: InboxRow, other: InboxRow | None) -> bool:
-    if row.oldest_us is None:
-        return False
-    return other is None or other.oldest_us is None or row.oldest_us < other.oldest_us
-
-
-def _inbox_row(counts: MailboxCounts, connected: bool, stuck: bool) -> InboxRow:
-    return InboxRow(
-        counts.subject,
-        counts.pending,
-        counts.scheduled,
-        counts.leased,
-        counts.dead,
-        counts.bytes,
-        counts.pressure,
-        counts.senders,
-        counts.oldest_us,
-        connected,
-        stuck,
-    )

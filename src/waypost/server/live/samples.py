@@ -14,14 +14,14 @@ import msgspec
 
 from waypost.policy.breakers import CircuitState
 from waypost.relay.inspection.findings import Facts, what_to_look_at
+from waypost.relay.inspection.stats import MailboxCounts, Survey
 from waypost.relay.relay import Relay
-from waypost.server.live.rows import InboxRow, InboxSnapshot, fullest
 from waypost.wire.events import BreakerMoved
 from waypost.wire.findings import OperatorFinding, SenderRejections
 from waypost.wire.stats_bodies import NodeHealth
 
 FULLEST_MAX = 6
-REJECTED_SENDERS_MAX = 20
+REJECTED_SENDERS_MAX = 100
 BREAKERS_MAX = 500
 
 _REJECTED = "rejected."
@@ -58,16 +58,17 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
 class RelayStatus(msgspec.Struct, kw_only=True):
     """Findings, problems, the fullest inboxes, and the cap of an inbox (None without one).
 
-    `rejections` are by sender, in the last minutes, the most first. `oldest` is the inbox with the
-    oldest unacknowledged message, None without any. The relay warns at `pressure_warning_at` of
-    `mailbox_max`.
+    `rejections` are by sender, of `rejected_senders` in the last minutes, the most first. `oldest`
+    is the inbox with the oldest unacknowledged message, None without any. The relay warns at
+    `pressure_warning_at` of `mailbox_max`.
     """
 
     at_us: int
-    fullest: list[InboxRow]
-    oldest: InboxRow | None
+    fullest: list[MailboxCounts]
+    oldest: MailboxCounts | None
     findings: list[OperatorFinding]
     rejections: list[SenderRejections]
+    rejected_senders: int
     node: NodeHealth
     problems: list[str]
     storage_full: bool
@@ -87,12 +88,13 @@ class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakersStatus(msgspec.Struct, kw_only=True):
-    """The breakers that are not at rest, and the latest state changes, the newest first.
+    """The breakers that are not at rest, of `total`, and the latest state changes, newest first.
 
     An open breaker is probed after `cooldown_ms`.
     """
 
     states: list[BreakerStatus]
+    total: int
     moves: list[BreakerMoved]
     cooldown_ms: int
 
@@ -149,7 +151,7 @@ def percentile_ms(waits_us: Sequence[int], percent: int) -> float | None:
 
 
 def relay_status(
-    relay: Relay, inboxes: InboxSnapshot, stuck: Mapping[str, int], node: NodeHealth
+    relay: Relay, survey: Survey, stuck: Mapping[str, int], node: NodeHealth
 ) -> RelayStatus:
     """Return the current status of `relay`; `stuck` are agents, and since when (µs)."""
     at_us = relay.now_us()
@@ -157,7 +159,7 @@ def relay_status(
     rejections, journal = inspector.rejections(), inspector.journal()
     facts = Facts(
         now_us=at_us,
-        inboxes=inboxes.rows,
+        inboxes=survey.fullest,
         warning_at=backpressure.pressure_warning_at,
         breakers={name: one.state for name, one in inspector.breakers().items()},
         stuck=stuck,
@@ -167,10 +169,11 @@ def relay_status(
     )
     return RelayStatus(
         at_us=at_us,
-        fullest=fullest(inboxes.rows, FULLEST_MAX),
-        oldest=inboxes.oldest,
+        fullest=survey.fullest[:FULLEST_MAX],
+        oldest=survey.oldest,
         findings=what_to_look_at(facts),
         rejections=rejections[:REJECTED_SENDERS_MAX],
+        rejected_senders=len(rejections),
         node=node,
         problems=inspector.problems(),
         storage_full=journal.full,
@@ -196,6 +199,7 @@ def breakers_status(relay: Relay) -> BreakersStatus:
     states.sort(key=lambda one: one.state is CircuitState.CLOSED)
     return BreakersStatus(
         states=states[:BREAKERS_MAX],
+        total=len(states),
         moves=inspector.breaker_moves(),
         cooldown_ms=relay.settings.circuit_breaker.cooldown_ms,
     )

@@ -3,7 +3,7 @@
 Rule 1  A connected sender gets the receipt once the acknowledgement is on disk, and acknowledges
         it. What it has not acknowledged when its connection ends is stored in its mailbox, and so
         is what it gets beyond a bound. A sender that is disconnected and has a mailbox finds it
-        there, stored in the same commit.
+        there, stored in the same commit, or forwarded if that is in another partition.
 Rule 2  Receipts have no receipts.
 Rule 3  All messages that one recipient acknowledges at once are stored as one receipt, split only
         where it would exceed the size limit of messages.
@@ -83,7 +83,7 @@ class Receipts:
             self._store(sender, recipient, pairs)
 
     def _store(self, sender: str, recipient: str, pairs: list[tuple[str, bool]]) -> None:
-        if self._relay.get_endpoint(sender) is None:
+        if self._relay.get_endpoint(sender) is None and not self._relay.is_elsewhere(sender):
             return
         room = self._relay.settings.max_payload_bytes - _HEAD_MAX_BYTES
         together = max(1, room // _PAIR_MAX_BYTES)

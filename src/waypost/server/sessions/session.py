@@ -15,13 +15,8 @@ from waypost.policy.errors import AccessDenied, InvalidInput
 from waypost.policy.reasons import Reason
 from waypost.relay.errors import RelayStopped
 from waypost.relay.relay import Consumer, Draft, Relay
-from waypost.server.sessions.answers import (
-    answers_to,
-    count_answers,
-    join_answer,
-    send_error,
-)
-from waypost.server.sessions.awaited_replies import AwaitedReplies
+from waypost.server.sessions.answers import answers_to, count_answers, join_answer, send_error
+from waypost.server.sessions.awaited_replies import AwaitedReplies, UndecidedSends
 from waypost.server.sessions.deliveries import Deliveries, DeliveryLimits
 from waypost.server.sessions.errors import SignalDropped, brief
 from waypost.server.sessions.hub import Hub
@@ -38,6 +33,7 @@ from waypost.wire.envelopes import Envelope
 from waypost.wire.frames import FrameOperation, FromAgent
 from waypost.wire.identifiers import validate_message_id
 from waypost.wire.payloads import Signal, encode_payload, validate_signal
+from waypost.wire.results import PublishResult
 from waypost.wire.scheduled import without_endpoints
 
 SLOW_CONSUMER_TEXT = (
@@ -100,6 +96,7 @@ class Session:
         self._unacked_receipts = UnackedReceipts()
         self._recalled: dict[str, Envelope] = {}
         self._awaited = AwaitedReplies(relay, subject, lambda failure: self._respond([failure], []))
+        self._undecided = UndecidedSends(relay, self._on_decided, self.disconnect)
         self._stop_signals: Callable[[], None] = lambda: None
 
     @property
@@ -160,6 +157,7 @@ class Session:
         """
         deliveries, self._deliveries = self._deliveries, None
         self._awaited.clear()
+        self._undecided.clear()
         self.outbox.end()
         self._stop_signals()
         self._hub.remove(self)
@@ -196,7 +194,9 @@ class Session:
         self.outbox.put_all(receipt_operations(receipts, receipt_id, batches=self._batches))
         return True
 
-    def handle(self, operations: Sequence[FromAgent]) -> int:
+    def handle(  # noqa: PLR0912 - one case per operation
+        self, operations: Sequence[FromAgent]
+    ) -> int:
         """Carry out operations until one completes `TURN_DELIVERIES`; return how many those are.
 
         Responses follow in the outbox.
@@ -235,6 +235,8 @@ class Session:
                     responses.append(frames.CancelResult(ref=operation.ref, ids=ids))
                 case frames.SendSignal():
                     responses += self._signal(operation)
+                case frames.SetCard():
+                    pass  # the connection keeps it
                 case frames.Auth():
                     self.rejected_in_a_row += 1
                     responses.append(frames.Error(error="already authenticated", reason="invalid"))
@@ -284,11 +286,28 @@ class Session:
         except RelayStopped as stopped:
             responses.append(send_error(request, str(stopped), "stopped"))
             return
+        self._turn_deliveries += result.delivered_to + len(result.rejected)
+        if self._relay.is_decided(result):
+            self._answer(request, result, responses)
+        else:
+            self.unanswered += 1
+            self._undecided.add(request, result)
+
+    def _on_decided(self, request: frames.Send, result: PublishResult) -> None:
+        """Answer a message that another partition has decided about."""
+        self.unanswered -= 1
+        responses: list[FrameOperation] = []
+        self._answer(request, result, responses)
+        self.outbox.put_all(responses)
+
+    def _answer(
+        self, request: frames.Send, result: PublishResult, responses: list[FrameOperation]
+    ) -> None:
+        """Add what the agent gets to know of a result, and count what concerns the session."""
         if self.shared and self._consumer is not None and result.delivered_to:
             self._consumer.note_sent(result.message_id)
         if request.reply_within and result.delivered_to:
             self._awaited.add(result, request.reply_within)
-        self._turn_deliveries += result.delivered_to + len(result.rejected)
         if result.rejected and not result.delivered_to:
             self.rejected_in_a_row += len(result.rejected)
         else:
@@ -301,11 +320,8 @@ class Session:
     def _scheduled(self, request: frames.ListScheduled) -> FrameOperation:
         limit = request.limit
         found = self._relay.inspect().scheduled(self.subject, limit + 1)
-        return frames.ScheduledResult(
-            ref=request.ref,
-            messages=without_endpoints(found[:limit]),
-            more=len(found) > limit,
-        )
+        shown, more = without_endpoints(found[:limit]), len(found) > limit
+        return frames.ScheduledResult(ref=request.ref, messages=shown, more=more)
 
     def _signal(self, request: frames.SendSignal) -> list[FrameOperation]:
         """Send a signal; only an error has a response."""

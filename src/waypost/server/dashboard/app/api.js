@@ -25,12 +25,15 @@ export function whenTokenRejected(act) {
   onTokenRejected = act;
 }
 
+// The relay may be one partition of several, below a path of its own.
+const BASE = location.pathname.replace(/\/$/, "");
+
 export async function ask(path, { method = "GET", body, signal, token = readToken() } = {}) {
   const headers = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {
-    response = await fetch(path, { method, headers, body, signal, cache: "no-store" });
+    response = await fetch(BASE + path, { method, headers, body, signal, cache: "no-store" });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
     throw new Unreachable("the relay cannot be reached");

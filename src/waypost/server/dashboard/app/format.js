@@ -80,6 +80,7 @@ export const REASONS = {
   storage_full: "disk full",
   access_denied: "access denied",
   mailbox_unavailable: "mailbox not created",
+  partition_unavailable: "partition not available",
 };
 
 export const TIERS = { 1: "unknown", 2: "acknowledged", 3: "active" };

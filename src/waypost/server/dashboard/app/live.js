@@ -7,7 +7,7 @@ const SAMPLES_MAX = 600;
 class Live {
   samples = [];
   standing = null;
-  breakers = { states: [], moves: [], cooldown_ms: 0 };
+  breakers = { states: [], total: 0, moves: [], cooldown_ms: 0 };
   state = "connecting";
   awaySince = 0; // ms by the reader's clock
   #listeners = new Set();

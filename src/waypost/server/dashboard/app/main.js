@@ -44,10 +44,19 @@ const counts = VIEWS.map(() => h("span", { class: "count", "aria-hidden": "true"
 const links = VIEWS.map(([name, view], at) => h("a", { href: `#/${name}` }, view.title, counts[at]));
 nav.append(h("ul", {}, links.map((one) => h("li", {}, one))));
 
+/** A part of an address; one that is not encoded properly is taken as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function route({ first = false } = {}) {
   if (asking) return;
   const [before, after = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
-  const path = before.split("/").map(decodeURIComponent);
+  const path = before.split("/").map(decoded);
   const at = VIEWS.findIndex(([name]) => name === path[0]);
   const [name, list, detail] = VIEWS[at < 0 ? 0 : at];
   const view = detail && path[1] ? detail : list;

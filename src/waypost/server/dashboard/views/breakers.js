@@ -7,9 +7,12 @@ import { live } from "../app/live.js";
 import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
+import { growingList } from "../parts/growing_list.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
 
 export const title = "Breakers";
+
+const SHOWN = 50;
 
 const STATES = { CLOSED: "closed", OPEN: "open", HALF_OPEN: "half open" };
 const WORDS = {
@@ -28,18 +31,24 @@ export function show(main) {
     h("p", { class: "lead" }, "A circuit breaker opens after consecutive failures of one inbox, rejects its messages, and after a cooldown admits a probe."),
     h("section", {}, h("h2", {}, "Now"), now), h("section", {}, h("h2", {}, "History"), moves));
   relayPaths().catch(() => {});
+  const open = growingList({ table: states, one: "breaker", many: "breakers", size: SHOWN });
+  const changes = growingList({ table: history, one: "state change", many: "state changes", size: SHOWN });
   let drawn = null;
   let drawnAt = 0;
 
   function update() {
     const found = live.breakers;
     const due = found.states.length && Date.now() - drawnAt > 1000;
-    if (!live.standing || (drawn === found && !due)) return;
+    // Nothing is drawn anew under somebody who is about to press a button in it.
+    if (!live.standing || (drawn === found && (!due || now.contains(document.activeElement)))) return;
     const changed = drawn !== found;
     drawn = found;
     drawnAt = Date.now();
-    now.replaceChildren(found.states.length ? states(found) : emptyNote("All breakers are closed, without failures."));
-    if (changed) moves.replaceChildren(found.moves.length ? history(found.moves) : emptyNote("No breaker has changed its state recently."));
+    open.update(found.states, { all: found.total });
+    put(now, found.states.length ? open.node : emptyNote("All breakers are closed, without failures."));
+    if (!changed) return;
+    changes.update(found.moves, { all: found.moves.length });
+    put(moves, found.moves.length ? changes.node : emptyNote("No breaker has changed its state recently."));
   }
 
   const stop = live.listen(update);
@@ -47,8 +56,10 @@ export function show(main) {
   return stop;
 }
 
-function states(found) {
-  const left = (one) => one.opened_at + found.cooldown_ms - live.nowUs() / 1000;
+const put = (box, node) => { if (box.firstChild !== node) box.replaceChildren(node); };
+
+function states(rows) {
+  const left = (one) => one.opened_at + live.breakers.cooldown_ms - live.nowUs() / 1000;
   const next = (one) => {
     if (one.state === "OPEN") return left(one) > 0 ? `probe in ${span(left(one))}` : "probe with the next message";
     return one.state === "HALF_OPEN" ? `${count(one.probes_in_flight)} in flight, ${count(one.half_open_successes)} succeeded` : "–";
@@ -59,7 +70,7 @@ function states(found) {
     { label: "Consecutive failures", kind: "number", cell: (one) => count(one.consecutive_failures) },
     { label: "Next", cell: next },
     { label: "", kind: "act", cell: (one) => h("button", { type: "button", "aria-label": `Reset the breaker of ${one.endpoint}`, onclick: () => askReset(one) }, "Reset") },
-  ], found.states, { shown: false, stacked: true });
+  ], rows, { shown: false, stacked: true });
 }
 
 function askReset(breaker) {

@@ -8,10 +8,13 @@ import { live } from "../app/live.js";
 import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
+import { growingList } from "../parts/growing_list.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
 
 const REDRIVE_MAX_IDS = 10_000;
-const LISTED = 100;
+const GROUPS_MAX = 1000;
+const GROUPS_SHOWN = 20;
+const PAGE = 100;
 const PAYLOAD_CHARS = 160;
 const AGES = [["", "any age"], ["1h", "older than an hour"], ["1d", "older than a day"], ["7d", "older than 7 days"]];
 const AGE_MS = { "1h": 3_600_000, "1d": 86_400_000, "7d": 604_800_000 };
@@ -36,16 +39,15 @@ export function show(main, { query }) {
     if (busy || stopped) return;
     busy = true;
     try {
-      const found = await read("/v1/dead-letters", { group: true, limit: 1000, subject: endpoint });
+      const found = await read("/v1/dead-letters", { group: true, limit: GROUPS_MAX, subject: endpoint, reason: reason ?? "" });
       groups = found.groups;
       purge.hidden = !found.total;
       if (stopped) return;
-      const chosen = groups.filter((one) => reason === null || one.reason === reason);
-      const total = chosen.reduce((all, one) => all + one.count, 0);
-      setText(summary, `${plural(total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.`);
-      if (!chosen.length) body.replaceChildren(emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every accepted message was delivered, is pending, or has expired."));
-      else if (reason !== null) body.replaceChildren(...await listDeadLetters(chosen, after));
-      else body.replaceChildren(...byReason(chosen, after));
+      const left = found.groups_total > GROUPS_MAX ? ` The ${count(GROUPS_MAX)} largest of ${count(found.groups_total)} groups are listed.` : "";
+      setText(summary, `${plural(found.total, "dead letter")}${endpoint ? ` of ${endpoint}` : ""}. Kept with their reason until they are redriven, purged or expire.${left}`);
+      if (!groups.length) body.replaceChildren(emptyNote(endpoint || reason ? "No dead letter matches any more." : "No dead letters: every stored message was delivered, is pending, or has expired."));
+      else if (reason !== null && endpoint) body.replaceChildren(await deadLettersOf(groups[0], after));
+      else body.replaceChildren(...byReason(groups, after));
     } catch (problem) {
       if (!stopped && problem.status) body.replaceChildren(emptyNote(problem.message));
     } finally {
@@ -70,32 +72,44 @@ function byReason(groups, after) {
   for (const one of groups) reasons.set(one.reason, [...(reasons.get(one.reason) ?? []), one]);
   return [...reasons].map(([reason, members]) => h("section", { class: "panel" },
     h("h2", { class: "caption" }, reason, h("small", {}, plural(members.reduce((all, one) => all + one.count, 0), "dead letter"))),
-    plainTable(`Dead letters: ${reason}`, [
-      { label: "Inbox", kind: "name", cell: (one) => h("a", { href: toInbox(one.endpoint), title: one.endpoint }, one.endpoint) },
-      { label: "Dead letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
-      { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
-      { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
-      { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
-    ], members, { shown: false })));
+    listOf(reason, members, after)));
 }
 
-async function listDeadLetters(groups, after) {
-  const [group] = groups;
-  const found = await read("/v1/dead-letters", { subject: group.endpoint, limit: 1000 });
-  const ids = new Set(group.ids);
-  const mine = found.dead_letters.filter((one) => ids.has(one.envelope.id));
-  const shown = mine.slice(0, LISTED);
-  return [h("section", { class: "panel" }, h("h2", { class: "caption" }, group.reason, h("small", {}, `at ${group.endpoint}, the oldest failure first`)),
+function listOf(reason, members, after) {
+  const table = (rows) => plainTable(`Dead letters: ${reason}`, [
+    { label: "Inbox", kind: "name", cell: (one) => h("a", { href: toInbox(one.endpoint), title: one.endpoint }, one.endpoint) },
+    { label: "Dead letters", kind: "number", cell: (one) => h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: one.endpoint, reason })}` }, count(one.count)) },
+    { label: "First failed", kind: "wide", cell: (one) => when(microseconds(one.first_failed_at)) },
+    { label: "Last failed", kind: "wide", cell: (one) => when(microseconds(one.last_failed_at)) },
+    { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive(one.ids, one.endpoint).then(after), "aria-label": `Redrive ${plural(one.count, "dead letter")} of ${one.endpoint}` }, "Redrive") },
+  ], rows, { shown: false });
+  const listed = growingList({ table, one: "inbox", many: "inboxes", size: GROUPS_SHOWN });
+  listed.update(members, { all: members.length });
+  return listed.node;
+}
+
+async function deadLettersOf(group, after) {
+  const load = async (cursor) => {
+    const page = await read("/v1/dead-letters", { subject: group.endpoint, reason: group.reason, after: cursor, limit: PAGE });
+    return { rows: page.dead_letters, next: page.next, total: page.total };
+  };
+  const listed = growingList({ table: (rows) => deadLettersTable(group, rows, after), one: "dead letter", many: "dead letters", size: PAGE, load });
+  const first = await load("");
+  listed.update(first.rows, { following: first.next, all: first.total });
+  return h("section", { class: "panel" }, h("h2", { class: "caption" }, group.reason, h("small", {}, `at ${group.endpoint}, the oldest failure first`)),
     h("p", {}, h("button", { type: "button", onclick: () => askRedrive(group.ids, group.endpoint).then(after) }, `Redrive all ${count(group.count)}`)),
-    plainTable(`Dead letters of ${group.endpoint}: ${group.reason}`, [
-      { label: "Message", kind: "id", cell: (one) => h("a", { href: toMessage(one.envelope.id) }, one.envelope.id) },
-      { label: "From", cell: (one) => one.envelope.sender },
-      { label: "Failed", cell: (one) => when(microseconds(one.failed_at)) },
-      { label: "Error", kind: "wide", cell: (one) => one.reason.slice(group.reason.length + 2) },
-      { label: "Payload", kind: "payload wide", cell: (one) => h("code", {}, brief(one.envelope.payload)) },
-      { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
-    ], shown, { shown: false, stacked: true }),
-    group.count > shown.length ? h("p", { class: "aside" }, `The oldest ${count(shown.length)} of ${count(group.count)} are listed.`) : null)];
+    listed.node);
+}
+
+function deadLettersTable(group, rows, after) {
+  return plainTable(`Dead letters of ${group.endpoint}: ${group.reason}`, [
+    { label: "Message", kind: "id", cell: (one) => h("a", { href: toMessage(one.envelope.id) }, one.envelope.id) },
+    { label: "From", cell: (one) => one.envelope.sender },
+    { label: "Failed", cell: (one) => when(microseconds(one.failed_at)) },
+    { label: "Error", kind: "wide", cell: (one) => one.reason.slice(group.reason.length + 2) },
+    { label: "Payload", kind: "payload wide", cell: (one) => h("code", {}, brief(one.envelope.payload)) },
+    { label: "", kind: "act", cell: (one) => h("button", { type: "button", onclick: () => askRedrive([one.envelope.id], group.endpoint).then(after), "aria-label": `Redrive ${one.envelope.id}` }, "Redrive") },
+  ], rows, { shown: false, stacked: true });
 }
 
 function brief(payload) {

@@ -1,7 +1,7 @@
 // One inbox: how full it is, and whose messages fill it, by sender and by tier.
 
 import { read } from "../app/api.js";
-import { h, setText, toSearch } from "../app/dom.js";
+import { h, setAttr, setText, toSearch } from "../app/dom.js";
 import { TIERS, bytes, count, limit, percent, plural, span } from "../app/format.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
@@ -10,6 +10,8 @@ import { emptyNote, plainTable } from "../parts/listing.js";
 import { LiveTable, linkCell } from "../parts/table.js";
 
 const EVERY_MS = 2000;
+const SENDERS_SHOWN = 200;
+const SENDERS_MAX = 2000;
 
 export const title = "Inbox";
 
@@ -30,17 +32,19 @@ export function show(main, { path }) {
 
   async function update() {
     try {
-      const detail = await read(`/v1/endpoints/${encodeURIComponent(subject)}/usage`);
+      const detail = await read(`/v1/endpoints/${encodeURIComponent(subject)}/usage`, { senders: parts?.wanted() ?? SENDERS_SHOWN });
       if (stopped) return;
       if (!parts) {
-        parts = build(subject);
+        parts = build(subject, () => { clearTimeout(timer); update(); });
         body.replaceChildren(...parts.nodes);
         relayPaths().then(() => parts.twin.update(command("inbox", subject)), () => {});
       }
       parts.update(detail);
     } catch (problem) {
       if (stopped) return;
-      if (problem.status === 404 || problem.status === 400) {
+      if (problem.status && problem.status !== 404 && problem.status !== 400) {
+        if (!parts) body.replaceChildren(h("p", { class: "problem", role: "alert" }, problem.message));
+      } else if (problem.status) {
         parts = null;
         body.replaceChildren(emptyNote(`No inbox ${subject}: the subject is not registered and has no messages. An inbox is created by the first message to it, or when its agent connects.`));
       }
@@ -61,7 +65,7 @@ function fact(label) {
   return { node: h("div", {}, h("dt", {}, label), h("dd", {}, value, note)), put: (a, b) => { setText(value, a); setText(note, b); } };
 }
 
-function build(subject) {
+function build(subject, refresh) {
   const facts = { waiting: fact("Pending"), leased: fact("Leased"), size: fact("Size"), dead: fact("Dead letters"), agent: fact("Agent"), oldest: fact("Oldest message") };
   const full = gauge();
   const tiers = h("div");
@@ -76,7 +80,12 @@ function build(subject) {
       { name: "quota", label: "Quota used", kind: "number wide", value: (one) => one.quota, cell: quotaCell },
     ],
   });
-  const more = h("p", { class: "aside" });
+  let wanted = SENDERS_SHOWN;
+  const shown = h("span", { role: "status" });
+  const more = h("button", { type: "button", "aria-label": "More senders", hidden: true, onclick: () => {
+    wanted = Math.min(wanted + SENDERS_SHOWN, SENDERS_MAX);
+    refresh();
+  } }, "More");
   const twin = commandBlock(command("inbox", subject), "Show its messages on the command line");
   const nodes = [
     h("div", { class: "pressure-line" }, h("span", {}, "Pressure"), full),
@@ -84,7 +93,7 @@ function build(subject) {
     h("p", {}, h("a", { href: toSearch({ endpoint: subject }) }, "Its messages"), " · ",
       h("a", { href: `#/dead-letters?${new URLSearchParams({ endpoint: subject })}` }, "Its dead letters")),
     h("section", {}, h("h2", {}, "By tier"), tiers),
-    h("section", {}, h("h2", {}, "By sender"), senders.node, more), twin];
+    h("section", {}, h("h2", {}, "By sender"), senders.node, h("p", { class: "more" }, shown, more)), twin];
 
   function update(detail) {
     full.show(detail.pressure);
@@ -99,10 +108,12 @@ function build(subject) {
     if (statusText !== JSON.stringify(detail.tiers)) tiers.replaceChildren(tierTable(detail.tiers));
     statusText = JSON.stringify(detail.tiers);
     senders.replace(detail.senders.map((one) => ({ ...one, quota: quotaOf(one, limits[one.tier]) })));
+    const all = plural(detail.senders_total, "sender");
     const left = detail.senders_total - detail.senders.length;
-    setText(more, left > 0 ? `and ${plural(left, "more sender")} with less` : "");
+    setText(shown, left > 0 ? `${count(detail.senders.length)} of ${all} shown, those with the most bytes` : all);
+    setAttr(more, "hidden", left > 0 && wanted < SENDERS_MAX ? null : "");
   }
-  return { nodes, update, twin, senders };
+  return { nodes, update, twin, senders, wanted: () => wanted };
 }
 
 function tierTable(tiers) {

@@ -41,10 +41,16 @@ export function show(main, { query, setQuery }) {
   const input = h("input", { type: "search", id: "filter", placeholder: "agent.billing", value: query.get("filter") ?? "", oninput: () => refilter(), autocomplete: "off", spellcheck: "false" });
   const held = h("input", { type: "checkbox", id: "held", onchange: () => refilter() });
   main.append(h("h1", { tabindex: "-1" }, title),
-    h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+    h("form", { class: "filters", role: "search", onsubmit: open },
       h("label", { for: "filter" }, "Name contains"), input,
       h("label", { class: "check", for: "held" }, held, "Only inboxes with messages")),
     statusText, table.node);
+
+  /** Open the inbox with this very name, listed or not. */
+  function open(event) {
+    event.preventDefault();
+    if (input.value.trim()) location.hash = toInbox(input.value.trim());
+  }
 
   let total = 0;
   function refilter() {
@@ -58,7 +64,7 @@ export function show(main, { query, setQuery }) {
     const shown = table.order.length;
     const hidden = total - table.rows.size;
     setText(statusText, shown === total ? plural(total, "inbox", "inboxes")
-      : `${count(shown)} of ${plural(total, "inbox", "inboxes")}${hidden > 0 ? `; only the fullest ${count(table.rows.size)} are listed` : ""}`);
+      : `${count(shown)} of ${plural(total, "inbox", "inboxes")}${hidden > 0 ? `; the fullest ${count(table.rows.size)} are listed, Enter opens any other by its whole name` : ""}`);
   }
   refilter();
   const stream = new Stream("/v1/live?show=inboxes", {

@@ -12,7 +12,7 @@ export const title = "Message";
 const SHOWN_CHARS = 20_000;
 
 const KINDS = {
-  check: "check", accepted: "accepted", rejected: "rejected", leased: "delivered", acked: "acknowledged",
+  check: "check", accepted: "stored", rejected: "rejected", leased: "delivered", acked: "acknowledged",
   returned: "returned", failed: "dead letter", expired: "expired", evicted: "evicted", redriven: "redriven",
   queued: "due", cancelled: "cancelled",
 };
@@ -37,9 +37,9 @@ export function show(main, { path }) {
 }
 
 function unknown(problem, id) {
-  if (problem.status === 404) {
+  if (problem.status === 404 || problem.status === 400) {
     return h("div", {}, emptyNote(`No message ${id} in the journal.`),
-      h("ul", {}, h("li", {}, "Check the spelling: ids are case-sensitive."),
+      h("ul", {}, h("li", {}, "Check the spelling: ids are case-sensitive, with letters, digits, - and _ only."),
         h("li", {}, "A publish rejected by the rate limit has no id, and so no history."),
         h("li", {}, "Journal segments are deleted after their retention; the pipeline's tables may still have it."),
         h("li", {}, h("a", { href: "#/messages" }, "Search by sender, inbox or time"), " instead.")));

@@ -6,10 +6,12 @@ import { live } from "../app/live.js";
 import { TimeChart } from "../parts/chart.js";
 import { makeFindings } from "../parts/findings.js";
 import { gauge } from "../parts/gauge.js";
+import { growingList } from "../parts/growing_list.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
 import { welcome } from "./welcome.js";
 
 const SPANS = [[120, "2 min"], [300, "5 min"], [600, "10 min"]];
+const SENDERS_SHOWN = 8;
 const RECENT = 10; // samples that tiles are averaged over
 const KEY = "waypost.span";
 
@@ -57,7 +59,7 @@ export function show(main) {
     for (const chart of charts) chart.update(samples, end, seconds);
     reasons.update(samples.filter((one) => one.at_us > end - seconds * 1e6), seconds);
     fullest.update(standing);
-    senders.update(standing.rejections);
+    senders.update(standing);
     node.update(standing.node);
   }
 
@@ -87,7 +89,7 @@ function makeTiles() {
   function update(recent, last, standing) {
     const seconds = sum(recent.map((one) => one.seconds));
     const over = (pick) => rate(sum(recent.map(pick)) / seconds);
-    put(all.accepted, over(held("accepted")), "accepted, and on disk");
+    put(all.accepted, over(held("accepted")), "on disk, in their inboxes");
     put(all.delivered, over(held("acked")), "by their recipients");
     put(all.rejected, over(rejected), "not stored, with a reason");
     const waited = recent.findLast((one) => one.waits);
@@ -213,16 +215,19 @@ function makeSenders() {
   const node = h("section", { class: "panel" }, h("h2", { class: "caption" }, "Rejected senders", h("small", {}, "in the last minutes, most rejections first")), body);
   const reasons = (one) => Object.entries(one.reasons).sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${REASONS[reason] ?? reason} ${count(n)}`).join(", ");
   const link = (one) => h("a", { href: toSearch({ sender: one.sender, outcome: "rejected" }) }, one.sender);
+  const table = (rows) => plainTable("Rejected senders", [
+    { label: "Sender", kind: "name", cell: (one) => (one.sender ? link(one) : "other senders") },
+    { label: "Rejected", kind: "number", cell: (one) => count(one.total) },
+    { label: "Reasons", cell: reasons },
+  ], rows, { shown: false });
+  const listed = growingList({ table, one: "sender", many: "senders", size: SENDERS_SHOWN });
   let shown = null;
-  function update(found) {
-    const text = JSON.stringify(found);
+  function update({ rejections: found, rejected_senders: all }) {
+    const text = JSON.stringify([found, all]);
     if (text === shown || body.contains(document.activeElement)) return;
     shown = text;
-    body.replaceChildren(found.length ? plainTable("Rejected senders", [
-      { label: "Sender", kind: "name", cell: (one) => (one.sender ? link(one) : "other senders") },
-      { label: "Rejected", kind: "number", cell: (one) => count(one.total) },
-      { label: "Reasons", cell: reasons },
-    ], found, { shown: false }) : emptyNote("No sender was rejected lately."));
+    listed.update(found, { all });
+    body.replaceChildren(found.length ? listed.node : emptyNote("No sender was rejected lately."));
   }
   return { node, update };
 }

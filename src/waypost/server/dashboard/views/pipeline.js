@@ -2,10 +2,11 @@
 
 import { ask, read } from "../app/api.js";
 import { h } from "../app/dom.js";
-import { REASONS, bytes, count, plural, when } from "../app/format.js";
+import { bytes, when } from "../app/format.js";
 import { quoted } from "../app/terminal.js";
 import { commandBlock } from "../parts/command.js";
-import { emptyNote, plainTable } from "../parts/listing.js";
+import { emptyNote } from "../parts/listing.js";
+import { backtestResult, jobLine } from "../parts/pipeline_job.js";
 import { framed } from "../parts/report_frame.js";
 
 export const title = "Pipeline";
@@ -13,18 +14,30 @@ export const title = "Pipeline";
 export function show(main) {
   const body = h("div", {}, emptyNote("Asking…"));
   main.append(h("h1", { tabindex: "-1" }, title), body);
+  const line = jobLine();
   let stopped = false;
+  function draw(state) {
+    if (!stopped) body.replaceChildren(report(state, line, draw), backtest(state));
+  }
   read("/v1/pipeline").then((state) => {
-    if (!stopped) body.replaceChildren(report(state), backtest(state));
+    draw(state);
+    if (state.job?.state === "running") line.follow(state.job).then((done) => done && draw(done));
   }, (problem) => { if (!stopped) body.replaceChildren(emptyNote(problem.message)); });
-  return () => { stopped = true; };
+  return () => { stopped = true; line.stop(); };
 }
 
-function report(state) {
+function report(state, line, draw) {
   const run = `waypost pipeline run --journal ${quoted(state.journal)} --lake ${quoted(state.lake)}`;
+  const refresh = state.can_start ? h("button", { type: "button", onclick: start }, state.report ? "Refresh the report" : "Create a report") : null;
+  async function start() {
+    refresh.disabled = true;
+    const done = await line.start("/v1/pipeline/report");
+    refresh.disabled = false;
+    if (done) draw(done);
+  }
   if (!state.report) {
     return h("section", {}, h("h2", {}, "Report"), emptyNote("No report yet. The pipeline creates one from the journal, also while this relay runs."),
-      commandBlock(run, "Create a report"));
+      h("div", { class: "buttons left" }, refresh), line.nodes, commandBlock(run, "Create a report"));
   }
   const container = h("div");
   const open = h("button", { type: "button", class: "primary", onclick: load }, "Show the report");
@@ -47,7 +60,7 @@ function report(state) {
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   }
   return h("section", {}, h("h2", {}, "Report"), h("p", {}, `Written ${when(state.report.at_us)}, ${bytes(state.report.bytes)}.`),
-    h("div", { class: "buttons left" }, open, save), container, commandBlock(run, "Update the report"));
+    h("div", { class: "buttons left" }, open, save, refresh), line.nodes, container, commandBlock(run, "Update the report"));
 }
 
 function backtest(state) {
@@ -55,15 +68,6 @@ function backtest(state) {
   const head = h("h2", {}, "Last backtest");
   if (state.problem) return h("section", {}, head, h("p", { class: "problem", role: "alert" }, state.problem), commandBlock(make, "Run it again"));
   if (!state.backtest_file) return h("section", {}, head, emptyNote("No backtest in the lake. A backtest replays all recorded messages under other settings, before you apply them."), commandBlock(make, "Run a backtest"));
-  const found = state.backtest;
-  const rows = Object.entries(found.by_reason ?? {}).flatMap(([then, nows]) => Object.entries(nows ?? {}).map(([now, n]) => ({ then, now, n })));
-  const words = (one) => REASONS[one] ?? one;
-  return h("section", {}, head,
-    h("p", {}, `Run ${when(state.backtest_file.at_us)}: of ${plural(Number(found.messages) || 0, "message")}, ${count(Number(found.differences) || 0)} would have been decided differently.`),
-    rows.length ? plainTable("Decided differently", [
-      { label: "Recorded", cell: (one) => words(one.then) }, { label: "Under the new settings", cell: (one) => words(one.now) },
-      { label: "Messages", kind: "number", cell: (one) => count(Number(one.n) || 0) },
-    ], rows) : null,
-    (found.notes ?? []).length ? h("ul", { class: "notes plain" }, found.notes.map((one) => h("li", {}, one))) : null,
+  return h("section", {}, head, backtestResult(state.backtest, `Run ${when(state.backtest_file.at_us)}:`),
     commandBlock(make, "Run another backtest"));
 }

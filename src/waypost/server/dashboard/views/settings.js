@@ -7,6 +7,7 @@ import { notice } from "../app/notice.js";
 import { command, relayPaths } from "../app/terminal.js";
 import { askFirst } from "../parts/dialog.js";
 import { emptyNote, plainTable } from "../parts/listing.js";
+import { backtestResult, jobLine } from "../parts/pipeline_job.js";
 
 export const title = "Settings";
 
@@ -19,15 +20,15 @@ export function show(main) {
   relayPaths().catch(() => {});
   let stopped = false;
   let editor = null;
-  read("/v1/config").then((state) => {
+  Promise.all([read("/v1/config"), read("/v1/pipeline")]).then(([state, pipeline]) => {
     if (stopped) return;
-    editor = makeEditor(state);
+    editor = makeEditor(state, pipeline);
     body.replaceChildren(...editor.nodes);
   }, (problem) => { if (!stopped) body.replaceChildren(emptyNote(problem.message)); });
   return () => { stopped = true; editor?.stop(); };
 }
 
-function makeEditor(state) {
+function makeEditor(state, pipeline) {
   let saved = JSON.stringify(state.config, null, 2);
   let inForce = leaves(state.settings);
   let timer = 0;
@@ -38,9 +39,13 @@ function makeEditor(state) {
   const changes = h("div");
   const save = h("button", { type: "submit", class: "primary", disabled: true }, "Save…");
   const revert = h("button", { type: "button", disabled: true, onclick: () => { text.value = saved; check(); } }, "Undo changes");
+  const line = jobLine();
+  const outcome = h("div");
+  const replay = pipeline.can_start ? h("button", { type: "button", disabled: true, onclick: backtest }, "What would this change have done?") : null;
   const table = h("div");
   const broken = h("p", { class: "problem", role: "alert" }, state.problem);
   let would = inForce;
+  let replaying = false;
   showNotes(state.notes);
   draw();
 
@@ -61,6 +66,7 @@ function makeEditor(state) {
       verdict.className = "verdict good";
       setText(verdict, different ? `Valid: ${plural(different, "setting")} would change.` : "Valid; no setting would change.");
       save.disabled = asked.trim() === saved.trim();
+      allowReplay(different);
     } catch (problem) {
       if (asked !== text.value) return;
       would = inForce;
@@ -68,10 +74,23 @@ function makeEditor(state) {
       verdict.className = "verdict bad";
       setText(verdict, problem.message);
       save.disabled = true;
+      allowReplay(false);
     }
     text.setAttribute("aria-invalid", verdict.classList.contains("bad"));
     revert.disabled = asked === saved;
     draw();
+  }
+
+  function allowReplay(allowed) {
+    if (replay && !replaying) replay.disabled = !allowed;
+  }
+
+  async function backtest() {
+    replaying = replay.disabled = true;
+    outcome.replaceChildren();
+    const done = await line.start("/v1/pipeline/backtest", text.value);
+    replaying = replay.disabled = false;
+    if (done) outcome.replaceChildren(...backtestResult(done.backtest, "Under these settings,").filter(Boolean));
   }
 
   const changed = () => [...new Set([...inForce.keys(), ...would.keys()])].filter((key) => inForce.get(key) !== would.get(key));
@@ -113,10 +132,10 @@ function makeEditor(state) {
   }
 
   const form = h("form", { class: "editor", onsubmit: submit }, h("label", { for: "config" }, "config.json"), text, verdict, notes, changes,
-    h("div", { class: "buttons left" }, save, revert));
+    h("div", { class: "buttons left" }, save, revert, replay), line.nodes, outcome);
   return {
     nodes: [broken, h("div", { class: "grid two start" }, form, h("section", { class: "in-force" }, h("h2", {}, "In force"), table))],
-    stop: () => clearTimeout(timer),
+    stop: () => { clearTimeout(timer); line.stop(); },
   };
 }
 

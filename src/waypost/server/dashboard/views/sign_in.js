@@ -9,8 +9,8 @@ export const title = "Sign in";
 
 export const WRONG = "Wrong operator token. It is the line in DATA_DIR/operator-token on the machine of the relay.";
 
-/** Resolve once the token is valid. `problem` is the reason for asking again. */
-export function signIn(main, problem = "") {
+/** Resolve once the token is valid at `path`. `problem` is the reason for asking again. */
+export function signIn(main, problem = "", path = "/v1/rules") {
   return new Promise((resolve) => {
     const input = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: "false", "aria-describedby": "token-problem" });
     const remember = h("input", { id: "remember", type: "checkbox" });
@@ -23,7 +23,7 @@ export function signIn(main, problem = "") {
       button.disabled = true;
       setText(statusText, "");
       try {
-        await read("/v1/rules", {}, { token });
+        await read(path, {}, { token });
         keepToken(token, remember.checked);
         resolve();
       } catch (failure) {

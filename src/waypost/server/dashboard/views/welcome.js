@@ -14,5 +14,5 @@ export function welcome() {
       h("li", {}, commandBlock(`${url} waypost keys new agent.billing`, "Create the keys of an agent.")),
       h("li", {}, commandBlock(`${url} waypost listen agent.billing`, "Connect it: it gets pending messages first, then new ones."))),
     h("p", { class: "aside" }, "In a program, agents use the client for Python, or the ",
-      h("a", { href: "/docs" }, "HTTP API"), "."));
+      h("a", { href: "docs" }, "HTTP API"), "."));
 }

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import msgspec
 
-from waypost.policy.bounds import card_skill_max_chars
 from waypost.policy.subjects import validate_subject
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -19,7 +18,7 @@ from waypost.server.http.contract import (
 )
 from waypost.server.http.errors import HttpError
 from waypost.server.identity.errors import DirectoryClosed
-from waypost.wire.cards import AgentCard, AgentInfo, AgentList
+from waypost.wire.cards import AgentCard, AgentInfo, AgentList, validate_skill
 from waypost.wire.frames import CLOSE_BY_OPERATOR
 from waypost.wire.http_bodies import CountResponse, SubjectText
 
@@ -33,10 +32,7 @@ BY_OPERATOR_TEXT = "disconnected by the operator of the relay"
 class AgentPage(msgspec.Struct, forbid_unknown_fields=True):
     """The page of the directory; with `skill`, only agents whose card has it."""
 
-    skill: (
-        Annotated[str, msgspec.Meta(min_length=1, max_length=card_skill_max_chars)]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+    skill: str | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     after: SubjectText | msgspec.UnsetType = msgspec.UNSET
 
@@ -53,7 +49,7 @@ async def find_agents(call: Call[AgentPage, None]) -> Reply:
     if directory.mode == "closed" and not call.caller.is_operator:
         raise DirectoryClosed
     after = "" if query.after is msgspec.UNSET else validate_subject(query.after)
-    skill = None if query.skill is msgspec.UNSET else query.skill.lower()
+    skill = None if query.skill is msgspec.UNSET else validate_skill(query.skill.lower())
     return Reply(await directory.find(call.caller.subject, skill, after, query.limit))
 
 
@@ -83,7 +79,7 @@ async def disconnect(call: Call[AgentPath, None]) -> Reply:
     """End the connection of an agent."""
     subject = validate_subject(call.parameters.subject)
     if not call.context.hub.disconnect(subject, CLOSE_BY_OPERATOR, BY_OPERATOR_TEXT):
-        raise HttpError(404, f"{subject} is not connected")
+        raise HttpError(404, f"{subject} is not connected: 'waypost agents list' shows who is")
     return Reply(CountResponse(count=1))
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from waypost.policy.subjects import validate_subject
 from waypost.relay.inspection.dead_letters import DeadLetter, DeadLetterGroup
+from waypost.relay.inspection.paging import read_cursor
 from waypost.relay.relay import Relay
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
@@ -21,27 +22,37 @@ from waypost.server.http.contract import (
 )
 from waypost.wire.http_bodies import (
     CountResponse,
+    CursorText,
     PurgeRequest,
     RedriveRequest,
     RedriveResponse,
     SubjectText,
 )
 
+ReasonText = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 OLDER_MAX_MS = 100 * 366 * 24 * 3_600_000
 
 
 class DeadLetterQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """The endpoint, and a list or groups."""
+    """The endpoint, the kind of reason, and a list or groups; `after` is `next` of a list."""
 
     subject: SubjectText | msgspec.UnsetType = msgspec.UNSET
+    reason: ReasonText | msgspec.UnsetType = msgspec.UNSET
+    after: CursorText | msgspec.UnsetType = msgspec.UNSET
     group: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
 class DeadLetterList(msgspec.Struct, kw_only=True):
-    """`dead_letters`, the oldest failure first, or `groups`, the largest first."""
+    """`dead_letters`, the oldest failure first, or `groups`, the largest first.
+
+    `total` counts the dead letters and `groups_total` the groups, those left out too. The next
+    page of a list is after the cursor `next`, empty if there is none.
+    """
 
     total: int
+    groups_total: int
+    next: str = ""
     dead_letters: list[DeadLetter] | msgspec.UnsetType = msgspec.UNSET
     groups: list[DeadLetterGroup] | msgspec.UnsetType = msgspec.UNSET
 
@@ -50,12 +61,17 @@ async def list_dead_letters(call: Call[DeadLetterQuery, None]) -> Reply:
     """List dead letters of one endpoint or all."""
     query, relay = call.parameters, call.context.relay
     subject = None if query.subject is msgspec.UNSET else validate_subject(query.subject)
+    kind = None if query.reason is msgspec.UNSET else query.reason
+    after = (0, 0) if query.after is msgspec.UNSET else read_cursor(query.after)
     groups = await relay.dead_letter_groups(subject)
-    total = sum(one.count for one in groups)
+    groups = [one for one in groups if kind is None or one.reason == kind]
+    reply = DeadLetterList(total=sum(one.count for one in groups), groups_total=len(groups))
     if query.group:
-        return Reply(DeadLetterList(total=total, groups=groups[: query.limit]))
-    found = await relay.dead_letters(subject, query.limit)
-    return Reply(DeadLetterList(total=total, dead_letters=found))
+        reply.groups = groups[: query.limit]
+        return Reply(reply)
+    page = relay.inspect().dead_letters(query.limit, subject, kind, after)
+    reply.dead_letters, reply.next = page.dead_letters, page.next
+    return Reply(reply)
 
 
 async def redrive(call: Call[NoParameters, RedriveRequest]) -> Reply:
@@ -92,7 +108,10 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         path="/v1/dead-letters",
         access=Access.OPERATOR,
         summary="List dead letters",
-        description="With their envelopes, or with `group=true` grouped by endpoint and reason.",
+        description=(
+            "With their envelopes, in pages, or with `group=true` grouped by endpoint and kind of"
+            " reason. The next page of a list is `after` the cursor `next`."
+        ),
         tag="dead letters",
         handler=list_dead_letters,
         parameters=DeadLetterQuery,

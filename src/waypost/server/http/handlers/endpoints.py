@@ -79,11 +79,17 @@ async def get_card(call: Call[EndpointPath, None]) -> Reply:
     return Reply(card)
 
 
-async def get_usage(call: Call[EndpointPath, None]) -> Reply:
+class UsageQuery(EndpointPath, forbid_unknown_fields=True):
+    """The endpoint, and the number of senders to return."""
+
+    senders: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 200
+
+
+async def get_usage(call: Call[UsageQuery, None]) -> Reply:
     """Return the usage of one inbox."""
-    subject = call.parameters.subject
+    subject, senders = call.parameters.subject, call.parameters.senders
     connected = call.context.hub.is_connected(subject)
-    return Reply(call.context.relay.inspect().usage(subject, connected=connected))
+    return Reply(call.context.relay.inspect().usage(subject, senders, connected=connected))
 
 
 def _facts(endpoint: Endpoint) -> EndpointInfo:
@@ -153,7 +159,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         description="Counts, senders with their tiers, and the quotas of each tier.",
         tag="endpoints",
         handler=get_usage,
-        parameters=EndpointPath,
+        parameters=UsageQuery,
         body=NO_BODY,
         answer=Answer(InboxUsage),
     ),

@@ -12,8 +12,8 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
-from waypost.server.live.node import installed_version
 from waypost.server.metrics import CONTENT_TYPE, Connected
+from waypost.version import installed_version
 from waypost.wire.http_bodies import Health
 
 
@@ -23,7 +23,7 @@ async def up(call: Call[NoParameters, None]) -> Reply:
 
 
 async def ready(call: Call[NoParameters, None]) -> Reply:
-    """Report whether messages are accepted."""
+    """Report whether messages can be stored."""
     inspector = call.context.relay.inspect()
     journal = inspector.journal()
     if journal.failure:
@@ -38,7 +38,7 @@ async def ready(call: Call[NoParameters, None]) -> Reply:
 async def metrics(call: Call[NoParameters, None]) -> Reply:
     """Return metrics for Prometheus."""
     context, hub = call.context, call.context.hub
-    totals = await context.relay.inspect().count_totals()
+    totals = (await context.sampler.survey()).totals
     connected = Connected(len(hub), hub.stuck_count(), hub.signals, context.webhooks.notices)
     content = context.http_metrics.render(context.relay, totals, connected)
     return Reply(content, media_type=CONTENT_TYPE)

@@ -130,6 +130,9 @@ def _raw(content: bytes) -> bytes:
 
 _BROKEN = "The rules file is invalid; repair or delete it first."
 
+CONFIG_BODY = Body(_raw, (CONFIG,))
+"""A `config.json`, as it was sent."""
+
 OPERATIONS: tuple[AnyOperation, ...] = (
     Operation(
         method="GET",
@@ -200,7 +203,7 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         tag="config",
         handler=put_config,
         parameters=ChangeQuery,
-        body=Body(_raw, (CONFIG,)),
+        body=CONFIG_BODY,
         answer=Answer(CONFIG_STATE),
     ),
 )

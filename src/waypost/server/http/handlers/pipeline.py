@@ -1,4 +1,4 @@
-"""Results of the pipeline for this relay: its report and its last backtest.
+"""Results of the pipeline for this relay: its report, its last backtest, and jobs that make them.
 
 The pipeline is another program; its files in the lake are served unchanged.
 """
@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 from waypost.files import read_file
+from waypost.policy.settings import to_config_document
+from waypost.server.context import ServerContext
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import (
     NO_BODY,
@@ -22,12 +24,15 @@ from waypost.server.http.contract import (
     Reply,
 )
 from waypost.server.http.errors import HttpError
+from waypost.server.http.handlers.operating import CONFIG_BODY
+from waypost.server.pipeline_jobs import PipelineJob, PipelineJobs
 
 REPORT = "report.html"
 BACKTEST = "backtest.json"
 FILE_MAX_BYTES = 8 * 1024 * 1024
 
 _HTML = "text/html; charset=utf-8"
+_NO_JOB = "A job is running already, or this relay starts none."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 
@@ -42,7 +47,8 @@ class LakeFile(msgspec.Struct, kw_only=True):
 class PipelineState(msgspec.Struct, kw_only=True):
     """The files of the pipeline. `backtest` is the last result of `waypost pipeline backtest`.
 
-    `problem` explains why an existing file cannot be shown.
+    `problem` explains why an existing file cannot be shown. `can_start`: whether the operator can
+    start jobs here. `job`: the one that runs, or that ended last.
     """
 
     lake: str
@@ -51,12 +57,41 @@ class PipelineState(msgspec.Struct, kw_only=True):
     backtest_file: LakeFile | None
     backtest: dict[str, Any]
     problem: str = ""
+    can_start: bool = False
+    job: PipelineJob | None = None
 
 
 async def get_pipeline(call: Call[NoParameters, None]) -> Reply:
-    """Return the files of the pipeline."""
+    """Return the files of the pipeline, and its job."""
     journal = call.context.relay.inspect().data_dir
-    return Reply(await asyncio.to_thread(_inspect, call.context.lake, journal))
+    state = await asyncio.to_thread(_inspect, call.context.lake, journal)
+    state.can_start = call.context.pipeline_jobs.can_start
+    state.job = call.context.pipeline_jobs.last
+    return Reply(state)
+
+
+async def refresh_report(call: Call[NoParameters, None]) -> Reply:
+    """Start a job that reads the journal and writes the report."""
+    return Reply(_idle_jobs(call.context).refresh_report())
+
+
+async def start_backtest(call: Call[NoParameters, bytes]) -> Reply:
+    """Start a job that replays the journal under other settings."""
+    settings = call.context.relay.settings_file.consider(call.body)
+    # All of them: a setting that the body omits has its default, whatever was in force.
+    complete = msgspec.json.encode(to_config_document(settings))
+    return Reply(_idle_jobs(call.context).backtest(complete))
+
+
+def _idle_jobs(context: ServerContext) -> PipelineJobs:
+    jobs = context.pipeline_jobs
+    if not jobs.can_start:
+        raise HttpError(
+            409, "this relay starts no jobs of the pipeline: run 'waypost pipeline' in a terminal"
+        )
+    if jobs.is_running:
+        raise HttpError(409, "a job of the pipeline is running: wait until it has ended")
+    return jobs
 
 
 async def get_report(call: Call[NoParameters, None]) -> Reply:
@@ -134,5 +169,37 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         body=NO_BODY,
         answer=Answer(None, "An HTML page.", _HTML),
         rejections={404: "No report yet."},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/pipeline/report",
+        access=Access.OPERATOR,
+        summary="Refresh the report",
+        description=(
+            "Start a job that reads the journal, builds the tables and writes the report."
+            " `GET /v1/pipeline` shows its progress."
+        ),
+        tag="pipeline",
+        handler=refresh_report,
+        parameters=NoParameters,
+        body=NO_BODY,
+        answer=Answer(PipelineJob),
+        rejections={409: _NO_JOB},
+    ),
+    Operation(
+        method="POST",
+        path="/v1/pipeline/backtest",
+        access=Access.OPERATOR,
+        summary="Replay the journal under other settings",
+        description=(
+            "Start a job that decides all recorded messages again, under the settings in the body,"
+            " and changes nothing. `GET /v1/pipeline` shows its progress and its result."
+        ),
+        tag="pipeline",
+        handler=start_backtest,
+        parameters=NoParameters,
+        body=CONFIG_BODY,
+        answer=Answer(PipelineJob),
+        rejections={409: _NO_JOB},
     ),
 )

@@ -5,14 +5,18 @@ from typing import Annotated
 import msgspec
 
 from waypost.policy.subjects import validate_pattern
+from waypost.relay.inspection.paging import read_cursor
 from waypost.relay.inspection.search import SearchQuery, SearchResult, SoughtOutcome
 from waypost.server.http.callers import Access
 from waypost.server.http.contract import NO_BODY, Answer, AnyOperation, Call, Operation, Reply
-from waypost.wire.http_bodies import IdText, Number, PatternText
+from waypost.wire.http_bodies import CursorText, IdText, Number, PatternText
 
 
 class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Search criteria: `sender` and `endpoint` may be patterns, times are µs since the epoch."""
+    """Search criteria: `sender` and `endpoint` may be patterns, times are µs since the epoch.
+
+    `after` is `next` of the page before.
+    """
 
     id: IdText | msgspec.UnsetType = msgspec.UNSET
     thread: IdText | msgspec.UnsetType = msgspec.UNSET
@@ -22,6 +26,7 @@ class MessageQuery(msgspec.Struct, forbid_unknown_fields=True):
     since_us: Number = 0
     until_us: Number | msgspec.UnsetType = msgspec.UNSET
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 100
+    after: CursorText | msgspec.UnsetType = msgspec.UNSET
 
 
 async def search_messages(call: Call[MessageQuery, None]) -> Reply:
@@ -40,6 +45,8 @@ def _search_query(parameters: MessageQuery) -> SearchQuery:
     for name in ("sender", "endpoint"):
         if name in given:
             validate_pattern(given[name])
+    if "after" in given:
+        given["after"] = read_cursor(given["after"])
     return SearchQuery(**given)
 
 
@@ -52,7 +59,8 @@ OPERATIONS: tuple[AnyOperation, ...] = (
         description=(
             "The newest first. Pending, leased and dead messages are found at any age, and so are"
             " the messages of a `thread`; others that left their mailbox, and rejections, only in"
-            " the newest part of the journal, which begins at `since_us` of the response."
+            " the newest part of the journal, which begins at `since_us` of the response. The next"
+            " page is `after` the cursor `next`."
         ),
         tag="messages",
         handler=search_messages,

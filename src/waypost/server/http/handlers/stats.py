@@ -51,10 +51,10 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
         for one in context.hub.connected()
     ]
     subjects = {one.subject for one in connected}
-    inspector = relay.inspect()
-    metrics = await inspector.survey(call.parameters.inboxes)
-    status = await context.sampler.status()
-    now_us = relay.now_us()
+    inspector, survey = relay.inspect(), await context.sampler.survey()
+    fullest = [one.subject for one in survey.fullest[: call.parameters.inboxes]]
+    metrics = await inspector.metrics_of(fullest, survey.totals)
+    status, now_us = context.sampler.status(), relay.now_us()
     return Reply(
         RelayStats(
             at_us=now_us,
@@ -65,7 +65,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             events=metrics.events,
             rejected=metrics.rejected,
             inboxes=[_inbox(inspector, one, subjects, now_us // 1000) for one in metrics.endpoints],
-            inboxes_total=inspector.mailbox_count(),
+            inboxes_total=survey.mailboxes,
             breakers={name: describe_breaker(one) for name, one in metrics.breakers.items()},
             qos=relay.settings.qos,
             connected=connected,
@@ -77,6 +77,7 @@ async def get_stats(call: Call[StatsQuery, None]) -> Reply:
             findings=status.findings,
             rejections=status.rejections,
             node=status.node,
+            public_key=context.public_key,
         )
     )
 
