@@ -22,7 +22,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
-from waypost.client.address import parse_address
 from waypost.client.aio import Agent
 from waypost.client.errors import OperationRejected
 from waypost.client.guard import MessagingGuard
@@ -30,6 +29,7 @@ from waypost.client.http import tls_context
 from waypost.client.identity import Identity
 from waypost.client.message import Message
 from waypost.client.options import ClientOptions
+from waypost.client.route import Route
 from waypost.mcp.inbox import InboxCache
 from waypost.mcp.relay_api import RelayApi
 from waypost.policy.bounds import unconfirmed_max_bytes
@@ -235,7 +235,7 @@ class McpConnection:
             card=self._card,
             tls=tls_context(self.url),
         )
-        agent = Agent(parse_address(self.url), self.identity, options)
+        agent = Agent(Route.parse(self.url), self.identity, options)
         try:
             await agent.open()
         except BaseException:

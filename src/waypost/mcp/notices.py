@@ -1,4 +1,4 @@
-"""Notices of new messages to hosts that wait: updates of a resource, and a channel.
+"""Notices of new messages to hosts that wait: updates of a resource, a channel, and events.
 
 Rule 1  A notice has the number of unread messages and the newest sender, never a text. The messages
         are in the mailbox until they are acknowledged: a lost notice loses nothing.
@@ -13,9 +13,9 @@ turn; updates of a resource inform a host, and start none in the hosts that are 
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, NamedTuple
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -43,6 +43,14 @@ RECONNECT_S = 15.0
 Context = ServerRequestContext[Any, Any]
 
 
+class HostNotice(NamedTuple):
+    """What hosts may know: for whom how many messages are unread, and the same in words."""
+
+    subject: str
+    unread: int
+    text: str
+
+
 class ListenBus(InMemorySubscriptionBus):
     """The open `subscriptions/listen` streams of hosts."""
 
@@ -66,6 +74,7 @@ class Notices:
         self._connection = connection
         self._channel = channel
         self._announced = 0
+        self.streams: set[asyncio.Queue[HostNotice]] = set()
         self._channels: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._subscribers: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -104,6 +113,18 @@ class Notices:
             self._connection.waiting_hosts.discard(host)
         return EmptyResult()
 
+    @contextmanager
+    def streaming(self, stream: asyncio.Queue[HostNotice]) -> Iterator[None]:
+        """Put notices into `stream` for the duration of the block: the newest if it is full."""
+        self.streams.add(stream)
+        self._connection.waiting_hosts.add(stream)
+        self._connection.note_call()
+        try:
+            yield
+        finally:
+            self.streams.discard(stream)
+            self._connection.waiting_hosts.discard(stream)
+
     def _add(self, hosts: "weakref.WeakSet[Connection]", host: Connection) -> None:
         hosts.add(host)
         self._connection.waiting_hosts.add(host)
@@ -130,10 +151,13 @@ class Notices:
         for host in list(self._subscribers):
             await host.notify("notifications/resources/updated", {"uri": INBOX_URI})
         await self.bus.publish(ResourceUpdated(uri=INBOX_URI))
-        event = {
-            "content": notice_text(self._connection.subject, unread),
-            "meta": {"subject": self._connection.subject, "unread": str(len(unread))},
-        }
+        subject, count = self._connection.subject, len(unread)
+        notice = HostNotice(subject, count, notice_text(subject, unread))
+        for stream in self.streams:
+            if stream.full():
+                stream.get_nowait()
+            stream.put_nowait(notice)
+        event = {"content": notice.text, "meta": {"subject": subject, "unread": str(count)}}
         for host in list(self._channels):
             await host.notify(f"notifications/{CHANNEL}", event)
 

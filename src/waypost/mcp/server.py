@@ -1,6 +1,5 @@
 """The MCP server: thirteen tools and one resource over one connection."""
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from mcp.server import MCPServer
@@ -14,6 +13,7 @@ from mcp.types import (
 )
 
 from waypost.mcp.connection import McpConnection
+from waypost.mcp.events import EventsExtension
 from waypost.mcp.notices import CHANNEL, INBOX_URI, Notices
 from waypost.mcp.rendering import text_of
 from waypost.mcp.tools.directory import DirectoryTools
@@ -22,6 +22,7 @@ from waypost.mcp.tools.inbox import InboxTools
 from waypost.mcp.tools.lookup import LookupTools
 from waypost.mcp.tools.scheduled import ScheduledTools
 from waypost.mcp.tools.send import SendTools
+from waypost.version import installed_version
 
 LOOKUP = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 READ = ToolAnnotations(read_only_hint=True, idempotent_hint=False, open_world_hint=True)
@@ -57,10 +58,13 @@ CHANNEL_INSTRUCTIONS = """\
 """
 
 
-def build_server(connection: McpConnection, *, channel: bool = False) -> MCPServer:
+def build_server(
+    connection: McpConnection, *, channel: bool = False, events: bool = False
+) -> MCPServer:
     """Return a server whose tools act as the agent of `connection`.
 
-    With `channel`, its hosts get an event when messages arrive.
+    With `channel`, its hosts get an event of a channel when messages arrive; with `events`, those
+    that ask for it get one of the events extension.
     """
     notices = Notices(connection, channel=channel)
     instructions = INSTRUCTIONS + (CHANNEL_INSTRUCTIONS if channel else "")
@@ -68,10 +72,11 @@ def build_server(connection: McpConnection, *, channel: bool = False) -> MCPServ
         "waypost",
         title="Waypost",
         instructions=instructions.format(subject=connection.subject),
-        version=_version(),
+        version=installed_version(),
         log_level="WARNING",
         lifespan=notices.running,
         subscriptions=notices.bus,
+        extensions=[EventsExtension(notices)] if events else None,
     )
     _add_tools(server, connection)
     _add_inbox(server, InboxTools(connection), notices)
@@ -147,10 +152,3 @@ def _description(tool: object) -> str:
 
     paragraphs = (getdoc(tool) or "").split("\n\n")
     return "\n".join(" ".join(one.split()) for one in paragraphs)
-
-
-def _version() -> str:
-    try:
-        return version("waypost")
-    except PackageNotFoundError:
-        return ""

@@ -85,14 +85,16 @@ def parse_http(text: str, names: Sequence[str] = (), token_file: Path | None = N
     return address
 
 
-async def run_stdio(connection: McpConnection, *, channel: bool = False) -> None:
+async def run_stdio(
+    connection: McpConnection, *, channel: bool = False, events: bool = False
+) -> None:
     """Serve over stdin and stdout until the host closes stdin."""
     from mcp.server.stdio import stdio_server
 
     # A thread reads stdin and cannot be interrupted, so a signal ends the process at once.
     # Nothing is lost: unacknowledged messages are delivered again.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = lowlevel(build_server(connection, channel=channel))
+    server = lowlevel(build_server(connection, channel=channel, events=events))
     options = server.create_initialization_options(
         experimental_capabilities=capabilities(channel=channel)
     )
@@ -101,7 +103,11 @@ async def run_stdio(connection: McpConnection, *, channel: bool = False) -> None
 
 
 async def run_http(
-    connection: McpConnection, address: HttpAddress, ready: Callable[[str], None]
+    connection: McpConnection,
+    address: HttpAddress,
+    ready: Callable[[str], None],
+    *,
+    events: bool = False,
 ) -> None:
     """Serve over streamable HTTP until a signal; call `ready` with the URL.
 
@@ -113,7 +119,7 @@ async def run_http(
     listening = _listen(address)
     names = [f"{LOOPBACK}:*", "localhost:*", "[::1]:*", *address.names]
     origins = [f"http://{one}" for one in names] + [f"https://{one}" for one in address.names]
-    app = build_server(connection).streamable_http_app(
+    app = build_server(connection, events=events).streamable_http_app(
         streamable_http_path=PATH,
         transport_security=TransportSecuritySettings(
             enable_dns_rebinding_protection=True, allowed_hosts=names, allowed_origins=origins
@@ -174,9 +180,10 @@ def run(
     ready: Callable[[str], None],
     *,
     channel: bool = False,
+    events: bool = False,
 ) -> None:
     """Serve until the end: over HTTP if an address is given, else over stdin and stdout."""
     if http is None:
-        asyncio.run(run_stdio(connection, channel=channel))
+        asyncio.run(run_stdio(connection, channel=channel, events=events))
     else:
-        asyncio.run(run_http(connection, http, ready))
+        asyncio.run(run_http(connection, http, ready, events=events))

@@ -17,7 +17,7 @@ class MailboxRejection(BaseModel):
 class SendOutcome(BaseModel):
     """The outcome of a send."""
 
-    message_id: str = Field(description="Its id; empty if the message was not accepted at all.")
+    message_id: str = Field(description="Its id; empty if the message was stored nowhere.")
     thread: str = Field(description="The conversation it belongs to, for relay_thread.")
     delivered_to: int = Field(description="How many mailboxes stored it on disk.")
     rejected: list[MailboxRejection]
